@@ -144,6 +144,7 @@ func TestBaseline(t *testing.T) {
 		}
 	}
 }
+
 // A gate that a replan took over is told as that of the sub-task that the user wrote it for.
 func TestGateOrigin(t *testing.T) {
 	t.Parallel()

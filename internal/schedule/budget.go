@@ -46,37 +46,46 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 	for _, o := range s.Live() {
 		b.used = b.used.Add(o.Running())
 		if o.Attempt.Status != boulder.AttemptMonitoring {
-			b.reserved = b.reserved.Add(rest(o.Running(), s.Boulder.TurnUsage, s.Boulder.Turns))
+			b.reserve(o.Running())
 		}
 	}
 	b.look()
 	if limit.Time > 0 && b.exceeded == "" {
 		b.timeOut = s.Boulder.ClockAt.Add(time.Duration(limit.Time) - s.Boulder.Worked)
-		most := time.Duration(l.Warn * float64(limit.Time))
 		if l.Warn > 0 && !slices.Contains(s.Boulder.Warned, boulder.BudgetWarning{Dimension: "time"}.Key()) {
 			// A moment later, so that rounding does not make it wake up too early, again and again.
-			b.timeWarn = s.Boulder.ClockAt.Add(most - s.Boulder.Worked + time.Millisecond)
+			most := time.Duration(l.Warn*float64(limit.Time)) + time.Millisecond
+			b.timeWarn = s.Boulder.ClockAt.Add(most - s.Boulder.Worked)
 		}
 	}
 	return b
+}
+
+// reserve adds what a turn will probably use besides what it was seen to: the mean of the turns that have ended.
+func (b *budget) reserve(seen boulder.Usage) {
+	if n, sum := b.s.Boulder.Turns, b.s.Boulder.TurnUsage; n > 0 {
+		b.reserved = b.reserved.Add(boulder.Usage{
+			Input: max(0, sum.Input/n-seen.Input), Output: max(0, sum.Output/n-seen.Output),
+			Calls: max(0, sum.Calls/n-seen.Calls), Cost: max(0, sum.Cost/float64(n)-seen.Cost),
+		})
+	}
 }
 
 // look compares what is used, and what is reserved, with the run's budget.
 func (b *budget) look() {
 	limit := *b.s.Boulder.Budget
 	b.run = dimensions(limit, b.used, b.reserved, b.worked)
+	if used := usedUp(b.run); used != "" {
+		b.exceeded = "the run's " + used
+	}
 	for _, d := range b.run {
-		switch {
-		case d.used >= d.limit:
-			b.exceeded = fmt.Sprintf("the run's budget of %s is used up (%s)", d.unit(d.limit), d.unit(d.used))
-		case d.used+d.reserved >= d.limit && b.tight == "":
-			b.tight = fmt.Sprintf("the run's budget of %s is used up by what is running (%s used)",
-				d.unit(d.limit), d.unit(d.used))
+		if d.used < d.limit && d.used+d.reserved >= d.limit && b.tight == "" {
+			b.tight = fmt.Sprintf("the run's budget of %s is used up by what is running (%s used)", d.unit(d.limit), d.unit(d.used))
 		}
 	}
 	if n := b.used.Unpriced - limit.Unpriced; limit.Cost > 0 && n > 0 {
-		b.exceeded = fmt.Sprintf("there is a budget of %s, but the cost of %s is not known: give the model a price in the"+
-			" configuration and set the budget again, or limit tokens instead", dollars(limit.Cost), text.Plural(int(n), "model call"))
+		b.exceeded = "there is a " + unpriced(limit, n) + ": give the model a price in the configuration and set the budget " +
+			"again, or limit tokens instead"
 	}
 	if n := limit.Attempts; n > 0 {
 		started := b.s.Boulder.Attempts
@@ -85,6 +94,18 @@ func (b *budget) look() {
 			b.attempts = fmt.Sprintf("the run's budget of %s is used up", text.Plural(n, "attempt"))
 		}
 	}
+}
+
+// usedUp says which limit has been reached; empty if none has.
+func usedUp(all []dimension) string {
+	if i := slices.IndexFunc(all, func(d dimension) bool { return d.used >= d.limit }); i >= 0 {
+		return fmt.Sprintf("budget of %s is used up (%s)", all[i].unit(all[i].limit), all[i].unit(all[i].used))
+	}
+	return ""
+}
+
+func unpriced(limit boulder.Budget, calls int64) string {
+	return fmt.Sprintf("budget of %s, but the cost of %s is not known", dollars(limit.Cost), text.Plural(int(calls), "model call"))
 }
 
 // take reserves what the turn that an action begins will probably use, so that the next action is measured with it.
@@ -102,19 +123,8 @@ func (b *budget) take(a Action) {
 	default:
 		return
 	}
-	b.reserved = b.reserved.Add(rest(boulder.Usage{}, b.s.Boulder.TurnUsage, b.s.Boulder.Turns))
+	b.reserve(boulder.Usage{})
 	b.look()
-}
-
-// rest is what a running turn will probably use besides what it was seen to: the mean of the turns that have ended.
-func rest(seen, sum boulder.Usage, turns int64) boulder.Usage {
-	if turns == 0 {
-		return boulder.Usage{}
-	}
-	return boulder.Usage{
-		Input: max(0, sum.Input/turns-seen.Input), Output: max(0, sum.Output/turns-seen.Output),
-		Calls: max(0, sum.Calls/turns-seen.Calls), Cost: max(0, sum.Cost/float64(turns)-seen.Cost),
-	}
 }
 
 // dimensions are those of tokens, cost, calls and time that are limited.
@@ -145,35 +155,23 @@ func (b *budget) forbids(a Action) string {
 	case boulder.Continuation:
 		return cmp.Or(b.exceeded, b.tight)
 	case Judge:
-		return cmp.Or(b.exceeded, b.calls())
+		if limit := b.s.Boulder.Budget; b.exceeded == "" && limit != nil && limit.Calls > 0 && b.used.Calls+b.judges >= limit.Calls {
+			return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
+		}
+		return b.exceeded
 	case Run, AskReplan:
 		return b.exceeded
 	}
 	return ""
 }
 
-// calls says why no further judge may be asked, besides those that are being asked.
-func (b *budget) calls() string {
-	limit := b.s.Boulder.Budget
-	if limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {
-		return ""
-	}
-	return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
-}
-
 // overspent says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.
 func overspent(t *boulder.SubTask, o *boulder.Open) string {
-	if t.Budget == nil {
-		return ""
+	if used := usedUp(ofSubTask(t, o)); used != "" {
+		return "its " + used
 	}
-	for _, d := range ofSubTask(t, o) {
-		if d.used >= d.limit {
-			return fmt.Sprintf("its budget of %s is used up (%s)", d.unit(d.limit), d.unit(d.used))
-		}
-	}
-	if n := t.Usage.Unpriced - t.Budget.Unpriced; t.Budget.Cost > 0 && n > 0 {
-		return fmt.Sprintf("it has a budget of %s, but the cost of %s is not known",
-			dollars(t.Budget.Cost), text.Plural(int(n), "model call"))
+	if b := t.Budget; b != nil && b.Cost > 0 && t.Usage.Unpriced > b.Unpriced {
+		return "it has a " + unpriced(*b, t.Usage.Unpriced-b.Unpriced)
 	}
 	return ""
 }
@@ -183,6 +181,9 @@ func ofSubTask(t *boulder.SubTask, o *boulder.Open) []dimension {
 	if o != nil {
 		used = used.Add(o.Running())
 	}
+	if t.Budget == nil {
+		return nil
+	}
 	return dimensions(*t.Budget, used, boulder.Usage{}, t.Worked)
 }
 
@@ -191,32 +192,21 @@ func (b *budget) warning() *boulder.BudgetWarning {
 	if b.warn == 0 {
 		return nil
 	}
-	if w := b.due("", b.run); w != nil {
-		return w
+	due := func(subTask string, dimensions []dimension) *boulder.BudgetWarning {
+		for _, d := range dimensions {
+			w := boulder.BudgetWarning{SubTaskID: subTask, Dimension: d.name, Used: d.used, Limit: d.limit}
+			if d.used >= b.warn*d.limit && !slices.Contains(b.s.Boulder.Warned, w.Key()) {
+				return &w
+			}
+		}
+		return nil
 	}
+	w := due("", b.run)
 	for _, o := range b.s.Live() {
-		if o.SubTask.Budget == nil {
-			continue
-		}
-		if w := b.due(o.SubTask.ID, ofSubTask(o.SubTask, o)); w != nil {
-			return w
-		}
+		w = cmp.Or(w, due(o.SubTask.ID, ofSubTask(o.SubTask, o)))
 	}
-	return nil
+	return w
 }
-
-func (b *budget) due(subTask string, dimensions []dimension) *boulder.BudgetWarning {
-	for _, d := range dimensions {
-		w := boulder.BudgetWarning{SubTaskID: subTask, Dimension: d.name, Used: d.used, Limit: d.limit}
-		if d.used >= b.warn*d.limit && !slices.Contains(b.s.Boulder.Warned, w.Key()) {
-			return &w
-		}
-	}
-	return nil
-}
-
-// Affordable reports whether a parked sub-task could go on: its own budget, if it has one, is not used up.
-func Affordable(t *boulder.SubTask) bool { return overspent(t, nil) == "" }
 
 // Exceeded says why nothing more may be spent; empty while something may.
 func Exceeded(s *boulder.State, l Limits, now time.Time) string { return newBudget(s, l, now).exceeded }

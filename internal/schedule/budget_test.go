@@ -317,11 +317,11 @@ func TestPark(t *testing.T) {
 	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != (Stop{`sub-task "a": ` + why, "a", true, false}) {
 		t.Errorf("with a parked sub-task left, got %v", got)
 	}
-	if Affordable(s.SubTask("a")) {
+	if overspent(s.SubTask("a"), nil) == "" {
 		t.Error("a can go on although its budget is used up")
 	}
 	feed(t, s, epoch, boulder.BudgetSet{SubTaskID: "a", Budget: boulder.Budget{Tokens: 200}})
-	if !Affordable(s.SubTask("a")) {
+	if overspent(s.SubTask("a"), nil) != "" {
 		t.Error("a cannot go on although its budget was raised")
 	}
 	feed(t, s, epoch, boulder.Unparked{SubTaskID: "a"})

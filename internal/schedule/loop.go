@@ -70,7 +70,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 // anew.
 func Unpark(s *boulder.State, t *boulder.SubTask) (boulder.Unparked, bool) {
 	unparked := boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}
-	if !Affordable(t) || len(t.AwaitedBy(t.Attempts)) > 0 {
+	if overspent(t, nil) != "" || len(t.AwaitedBy(t.Attempts)) > 0 {
 		return unparked, false
 	}
 	if !t.AtLimit || s.Boulder.Loop == nil {

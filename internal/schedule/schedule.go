@@ -53,7 +53,12 @@ func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
 	return &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil}
 }
 
-func (c *computing) wakeAt(t time.Time) { c.wake = earlier(c.wake, t) }
+// wakeAt asks for a time, if it is one.
+func (c *computing) wakeAt(t time.Time) {
+	if c.wake.IsZero() || !t.IsZero() && t.Before(c.wake) {
+		c.wake = t
+	}
+}
 
 // do takes an action in, if there is one, unless it needs a prompt that no budget allows.
 //
@@ -188,7 +193,7 @@ func (c *computing) allOver() Action {
 
 // await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
 func await(s *boulder.State, t *boulder.SubTask) Stop {
-	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(t), AtLimit: t.AtLimit}
+	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: overspent(t, nil) != "", AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
 		a.Reason, a.Budget, a.AtLimit = "waits for "+boulder.Awaited(open), false, false
 	}

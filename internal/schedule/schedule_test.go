@@ -273,28 +273,18 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
+// TestDoubled: the wait doubles up to its maximum, for any limits and any number of hits.
+func TestDoubled(t *testing.T) {
 	t.Parallel()
 	l := DefaultLimits()
-	for n, want := range map[int]time.Duration{
-		0: 500 * time.Millisecond, 1: 500 * time.Millisecond, 2: time.Second, 3: 2 * time.Second,
-		11: 512 * time.Second, 1000: 512 * time.Second,
-	} {
-		if got := Backoff(l, n); got != want {
-			t.Errorf("after fault %d: %s, want %s", n, got, want)
-		}
+	if got := doubled(l.Backoff, l.Backoff<<10, 1000); got != 512*time.Second {
+		t.Errorf("after fault 1,000: %s", got)
 	}
-}
-
-// TestCool: the wait doubles up to its maximum, for any limits and any number of hits.
-func TestCool(t *testing.T) {
-	t.Parallel()
-	l := DefaultLimits()
 	for n, want := range map[int]time.Duration{
 		0: 5 * time.Second, 1: 5 * time.Second, 2: 10 * time.Second, 6: 160 * time.Second, 7: 5 * time.Minute,
 		1000: 5 * time.Minute,
 	} {
-		if got := Cool(l, n); got != want {
+		if got := doubled(l.CoolBase, l.CoolMax, n); got != want {
 			t.Errorf("after hit %d: %s, want %s", n, got, want)
 		}
 	}
@@ -303,7 +293,7 @@ func TestCool(t *testing.T) {
 		l.CoolMax = time.Duration(rapid.Int64Min(0).Draw(t, "max"))
 		last := time.Duration(0)
 		for n := range 70 {
-			wait := Cool(l, n)
+			wait := doubled(l.CoolBase, l.CoolMax, n)
 			if wait < last || wait > l.CoolMax || n == 69 && l.CoolBase > 0 && wait != l.CoolMax {
 				t.Fatalf("hit %d waits %s after %s, of at most %s", n, wait, last, l.CoolMax)
 			}

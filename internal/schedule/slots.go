@@ -11,77 +11,98 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// slots counts who holds one. Every live attempt holds exactly one, from the event that starts it to the one that ends
-// it, so there is nothing to give back.
-type slots struct {
-	l         Limits
-	now       time.Time
-	cooling   map[string]boulder.Cooldown
-	global    int
-	providers map[string]int
-	models    map[string]int
+// Share is what one of several boulders that share the limits holds, and what it waits for.
+type Share struct {
+	Held    map[string]int // by model: attempts that hold a slot
+	Waiting []Ticket       // attempts that would start if there were a slot, the oldest of each model first
 }
 
-func newSlots(l Limits, held ...Share) *slots {
-	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
-	for _, share := range held {
+// Ticket is the place of a boulder in the line for a model: the boulder whose ticket is older goes first. Which of its own
+// attempts then starts is its own business.
+type Ticket struct {
+	Model string
+	Since time.Time
+}
+
+// slots counts who holds one, by model. Every live attempt holds exactly one, from the event that starts it to the one
+// that ends it, so there is nothing to give back.
+type slots struct {
+	l       Limits
+	now     time.Time
+	cooling map[string]boulder.Cooldown
+	held    map[string]int
+}
+
+// slotsOf are those that a boulder and others hold; without a boulder, what cools down does not count.
+func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots {
+	c := &slots{l: l, now: now, held: map[string]int{}}
+	for _, share := range others {
 		for model, n := range share.Held {
-			for range n {
-				c.take(model)
-			}
+			c.held[model] += n
+		}
+	}
+	if s != nil {
+		c.cooling = s.Boulder.Cooldowns
+		for _, o := range s.Live() {
+			c.held[o.Attempt.Model]++
 		}
 	}
 	return c
 }
 
-// slotsOf counts those of a boulder as well.
-func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots {
-	c := newSlots(l, others...)
-	c.now, c.cooling = now, s.Boulder.Cooldowns
-	for _, o := range s.Live() {
-		c.take(o.Attempt.Model)
-	}
-	return c
-}
-
-func (c *slots) take(model string) {
-	c.global++
-	c.providers[providerOf(model)]++
-	c.models[model]++
-}
-
 // full says why no attempt with the model can start, or returns "".
 func (c *slots) full(model string) string {
-	name := model
-	if name == "" {
-		name = "the default model"
+	name, provider, all, ofProvider := cmp.Or(model, "the default model"), providerOf(model), 0, 0
+	for m, n := range c.held {
+		if all += n; providerOf(m) == provider {
+			ofProvider += n
+		}
 	}
-	provider := providerOf(model)
 	limit, limited := c.l.Providers[provider]
 	cool, cooling := c.cooling[model]
 	switch {
 	case cooling && c.now.Before(cool.Until):
 		return fmt.Sprintf("%s cools down until %s: %s", name, cool.Until.Local().Format(time.TimeOnly), cool.Reason)
-	case cooling && c.models[model] >= cool.Limit:
+	case cooling && c.held[model] >= cool.Limit:
 		return taken(cool.Limit, " of "+name+" (less than usual after: "+cool.Reason+")")
-	case c.global >= c.l.Global:
+	case all >= c.l.Global:
 		return taken(c.l.Global, "")
-	case limited && c.providers[provider] >= limit:
+	case limited && ofProvider >= limit:
 		return taken(limit, " of provider "+provider)
-	case c.models[model] >= c.l.Model(model):
+	case c.held[model] >= c.l.Model(model):
 		return taken(c.l.Model(model), " of "+name)
 	}
 	return ""
 }
 
 func taken(limit int, of string) string {
-	if limit == 0 {
+	switch limit {
+	case 0:
 		return fmt.Sprintf("no slots%s are allowed (the limit is 0)", of)
-	}
-	if limit == 1 {
+	case 1:
 		return fmt.Sprintf("the one slot%s is taken", of)
 	}
 	return fmt.Sprintf("all %d slots%s are taken", limit, of)
+}
+
+// yields reports whether an attempt with the model whose ticket is of the given time has to let attempts of other
+// boulders go first, so that no slot is left for it.
+func (c *slots) yields(model string, since time.Time, others []Share) bool {
+	after := *c
+	after.held = maps.Clone(c.held)
+	for _, share := range others {
+		for _, t := range share.Waiting {
+			if t.Since.Before(since) && after.full(t.Model) == "" {
+				after.held[t.Model]++
+			}
+		}
+	}
+	return after.full(model) != ""
+}
+
+// Room reports whether there is a slot for an attempt with the model besides what is held.
+func Room(l Limits, model string, held ...Share) bool {
+	return slotsOf(nil, l, time.Time{}, held...).full(model) == ""
 }
 
 // dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
@@ -108,31 +129,30 @@ func (c *computing) dispatch(others []Share) {
 		}
 		c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef})
 		m := first.Attempt.Model
-		free.take(m)
+		free.held[m]++
 		queues[m], tickets[m] = queues[m][1:], tickets[m][min(1, len(tickets[m])):]
 	}
-	var cooled time.Time
 	for m, q := range queues {
-		if cool := c.s.Boulder.Cooldowns[m]; len(q) > 0 && c.now.Before(cool.Until) {
-			cooled = earlier(cooled, cool.Until)
+		if len(q) == 0 || !c.cooling(m) {
+			continue
 		}
+		if why := c.budget.forbids(boulder.Starting{}); why != "" {
+			c.held = why
+			return
+		}
+		c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
 	}
-	if cooled.IsZero() {
-		return
-	}
-	if why := c.budget.forbids(boulder.Starting{}); why != "" {
-		c.held = why
-		return
-	}
-	c.wakeAt(cooled)
 }
 
-// earlier of two times; zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// ticketsOf are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than
+// there are slots say nothing.
+func ticketsOf(queue []*boulder.Open, n int) []time.Time {
+	var all []time.Time
+	for _, o := range queue[:min(n, len(queue))] {
+		all = append(all, o.Attempt.QueuedAt)
 	}
-	return a
+	slices.SortFunc(all, time.Time.Compare)
+	return all
 }
 
 // before orders the heads of two queues.
@@ -144,25 +164,69 @@ func before(a, b *boulder.Open) bool {
 	) < 0
 }
 
+// Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are over,
+// or whose boulder is paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there
+// are any: after a pause or a crash other boulders may have them. One that halts, or does not run, waits for nothing.
+func Hold(
+	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
+	others []Share, halting bool,
+) Share {
+	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}}
+	for ref, model := range slots {
+		o := s.Open(ref.SubTaskID)
+		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
+		if !busy(ref) && (!live || !running) {
+			delete(slots, ref)
+			continue
+		}
+		share.Held[model]++
+	}
+	if !running {
+		return share
+	}
+	all := append(slices.Clip(others), share)
+	for _, o := range s.Live() {
+		ref, model := o.Attempt.AttemptRef, o.Attempt.Model
+		if _, has := slots[ref]; has {
+			continue
+		}
+		if Room(l, model, all...) {
+			slots[ref] = model
+			share.Held[model]++
+		} else if !halting {
+			share.Waiting = append(share.Waiting, Ticket{Model: model, Since: o.Attempt.StartedAt})
+		}
+	}
+	c := newComputing(s, l, now)
+	if halting || c.budget.forbids(boulder.Starting{}) != "" {
+		return share
+	}
+	queues := c.queues()
+	for _, m := range slices.Sorted(maps.Keys(queues)) {
+		if c.cooling(m) {
+			continue
+		}
+		for _, since := range ticketsOf(queues[m], l.Global) {
+			share.Waiting = append(share.Waiting, Ticket{m, since})
+		}
+	}
+	return share
+}
+
 // Startable names the sub-tasks that still have to run but never could, because the limit of their model or of its
 // provider is 0. Nothing else keeps an attempt waiting for ever, so a run that asks first cannot hang.
 func Startable(s *boulder.State, l Limits) error {
-	none := newSlots(l)
-	first := map[string]*boulder.SubTask{}
-	needs := map[string]int{}
+	needs := map[string][]string{} // by model
 	for _, t := range s.SubTasks {
-		if !t.Unfinished() {
-			continue
-		}
-		if needs[t.Model]++; needs[t.Model] == 1 {
-			first[t.Model] = t
+		if t.Unfinished() {
+			needs[t.Model] = append(needs[t.Model], t.ID)
 		}
 	}
 	var errs []error
 	for _, m := range slices.Sorted(maps.Keys(needs)) {
-		if reason := none.full(m); reason != "" {
+		if reason := slotsOf(nil, l, time.Time{}).full(m); reason != "" {
 			errs = append(errs, fmt.Errorf("%s, and %d sub-tasks need one (the first is %q): "+
-				"raise that limit or give them another model", reason, needs[m], first[m].ID))
+				"raise that limit or give them another model", reason, len(needs[m]), needs[m][0]))
 		}
 	}
 	return errors.Join(errs...)
@@ -179,20 +243,17 @@ type Wait struct {
 }
 
 // Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
-func Waiting(s *boulder.State, l Limits, now time.Time) []Wait {
+func Waiting(s *boulder.State, l Limits, now time.Time) (waits []Wait) {
 	free, queues := slotsOf(s, l, now), s.Queues()
-	var waits []Wait
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
-		reason := free.full(m)
-		if reason == "" {
-			continue
+		reason, until := free.full(m), s.Boulder.Cooldowns[m].Until
+		if !now.Before(until) {
+			until = time.Time{}
 		}
 		for i, o := range queues[m] {
-			w := Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason}
-			if until := s.Boulder.Cooldowns[m].Until; now.Before(until) {
-				w.Until = until
+			if reason != "" {
+				waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason, Until: until})
 			}
-			waits = append(waits, w)
 		}
 	}
 	return waits

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -41,7 +42,7 @@ func wait(
 		cool.Reason = err.Error()
 		return t.Kind, cool.Until, []boulder.Body{cool}
 	}
-	d := jitter(s, Backoff(l, troubles+1), who, n<<8+troubles)
+	d := jitter(s, doubled(l.Backoff, l.Backoff<<10, troubles+1), who, n<<8+troubles)
 	return t.Kind, now.Add(max(d, t.RetryAfter)), nil
 }
 
@@ -49,9 +50,7 @@ func wait(
 // meet the same limit at once count once: those that come while the model cools down already say nothing about whether the
 // wait was long enough.
 func coolDown(s *boulder.State, l Limits, now time.Time, model string, t *boulder.TroubleError) boulder.Cooled {
-	if t.Model != "" {
-		model = t.Model
-	}
+	model = cmp.Or(t.Model, model)
 	before, full := s.Boulder.Cooldowns[model], l.Model(model)
 	limit, hits := full, max(before.Hits, 1)
 	if before.Limit > 0 {
@@ -60,10 +59,7 @@ func coolDown(s *boulder.State, l Limits, now time.Time, model string, t *boulde
 	if !now.Before(before.Until) {
 		limit, hits = limit/2, before.Hits+1
 	}
-	pause := t.RetryAfter
-	if pause <= 0 {
-		pause = Cool(l, hits)
-	}
+	pause := cmp.Or(max(t.RetryAfter, 0), doubled(l.CoolBase, l.CoolMax, hits))
 	until := now.Add(jitter(s, pause, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
@@ -81,19 +77,12 @@ func regrown(s *boulder.State, model string, now time.Time) *boulder.Cooldown {
 	return &c
 }
 
-// Backoff is the wait after the n-th fault in a row, from 1: 0.5 s × 2ⁿ⁻¹ by default, without jitter.
-func Backoff(l Limits, n int) time.Duration { return l.Backoff << min(max(n-1, 0), 10) }
-
-// Cool is the wait after the n-th rate limit or overload in a row, from 1, when the provider names no time.
-func Cool(l Limits, n int) time.Duration {
-	wait := l.CoolBase
-	for range n - 1 {
-		if wait >= l.CoolMax-wait {
-			return l.CoolMax
-		}
-		wait *= 2
+// doubled is the n-th wait in a row, from 1, without jitter.
+func doubled(wait, most time.Duration, n int) time.Duration {
+	for ; n > 1 && wait < most; n-- {
+		wait += min(wait, most-wait)
 	}
-	return min(wait, l.CoolMax)
+	return min(wait, most)
 }
 
 // jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one. How much follows
