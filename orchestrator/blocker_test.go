@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,48 +12,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 )
-
-// asker is a runner whose agents come upon something that only a person can answer, at the end of a turn.
-type asker struct {
-	*server
-	asks func(job boulder.Job) []boulder.Blocker
-
-	mu     sync.Mutex
-	briefs map[boulder.AttemptRef][]string // prompts, by attempt
-}
-
-func newAsker(r *rig, asks func(boulder.Job) []boulder.Blocker) *asker {
-	a := &asker{server: r.server, asks: asks, briefs: map[boulder.AttemptRef][]string{}}
-	r.cfg.Runner = a
-	return a
-}
-
-func (a *asker) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
-	a.mu.Lock()
-	a.briefs[job.Attempt.AttemptRef] = append(a.briefs[job.Attempt.AttemptRef], job.Turn.Prompt)
-	a.mu.Unlock()
-	e, err := a.server.Run(ctx, job, func(b boulder.Body) error {
-		if err := report(b); err != nil {
-			return err
-		}
-		if _, sent := b.(boulder.TurnSent); !sent {
-			return nil
-		}
-		for _, blocker := range a.asks(job) {
-			if err := report(boulder.BlockerRaised{AttemptRef: job.Attempt.AttemptRef, Blocker: blocker}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return e, err
-}
-
-func (a *asker) prompts(ref boulder.AttemptRef) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.briefs[ref])
-}
 
 // once asks in the first attempt of a sub-task.
 func once(subTask string, all ...boulder.Blocker) func(boulder.Job) []boulder.Blocker {
@@ -84,7 +41,7 @@ func TestBlocked(t *testing.T) {
 	r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
 		return boulder.Evidence{FinalMessage: "I wrote what does not need it."}, nil
 	}
-	a := newAsker(r, once("a", hard("B1")))
+	r.server.asks = once("a", hard("B1"))
 	r.cfg.BlockerTool = func(boulder.Boulder) string { return "manager_blocker" }
 	_, err := r.run(planOf(spec("a"), spec("b", "a"), spec("c")))
 	head, subTasks := r.store.load(t)
@@ -116,7 +73,7 @@ func TestBlocked(t *testing.T) {
 		t.Errorf("answered twice: %v", err)
 	}
 	r.completes(r.resume())
-	brief := strings.Join(a.prompts(at("a", 2)), "")
+	brief := strings.Join(r.server.prompted(at("a", 2)), "")
 	for _, want := range []string{
 		`About B1, "Which B1?": the second one`, "manager_blocker", "It needed an answer to B1",
 		"I wrote what does not need it.",
@@ -151,10 +108,9 @@ func TestAnsweredWhileAtWork(t *testing.T) {
 			}
 			return v, boulder.Usage{}, nil
 		})
-		a := newAsker(r, once("a", hard("B1")))
+		r.server.asks = once("a", hard("B1"))
 		o := r.orchestrator()
-		plan := planOf(spec("a"))
-		over := r.begin(o, orchestrator.Request{Plan: &plan})
+		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a"))})
 		synctest.Wait()
 		obey(t, o, settles("a", "B1", "this one"))
 		close(h.at(at("a", 1)))
@@ -162,7 +118,7 @@ func TestAnsweredWhileAtWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.server.check(t)
-		prompts := a.prompts(at("a", 1))
+		prompts := r.server.prompted(at("a", 1))
 		if len(prompts) != 3 || !strings.Contains(prompts[1], "this one") || strings.Contains(prompts[2], "this one") {
 			t.Errorf("the prompts are\n%s", strings.Join(prompts, "\n----\n"))
 		}
@@ -208,8 +164,7 @@ func TestBlockedTurnIsNotResumed(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		stop = cancel
-		plan := planOf(spec("a"))
-		_, err := r.collect(r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}))
+		_, err := r.collect(r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"))}))
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -250,7 +205,7 @@ func TestAnswersOutliveAReplan(t *testing.T) {
 		}
 		return boulder.Verdict{NeedReplan: true, ReplanReason: "there is no blue one"}, boulder.Usage{}, nil
 	})
-	a := newAsker(r, once("a", hard("B1")))
+	r.server.asks = once("a", hard("B1"))
 	if _, err := r.run(planOf(spec("a"))); !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatal(err)
 	}
@@ -258,7 +213,7 @@ func TestAnswersOutliveAReplan(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.completes(r.resume())
-	if brief := strings.Join(a.prompts(at("a2", 1)), ""); !strings.Contains(brief, text) {
+	if brief := strings.Join(r.server.prompted(at("a2", 1)), ""); !strings.Contains(brief, text) {
 		t.Errorf("the brief of what takes over lacks the answer:\n%s", brief)
 	}
 }
@@ -273,14 +228,13 @@ func TestNewsBeforeAPromptIsSent(t *testing.T) {
 		})
 		soft := hard("B1")
 		soft.Hard, soft.ChosenOption = false, "mine"
-		a := newAsker(r, once("a", soft))
+		r.server.asks = once("a", soft)
 		o := r.orchestrator()
-		plan := planOf(spec("a"))
 		loop := &boulder.Loop{Iterations: 5, Failures: 5, Cooldown: time.Hour}
-		over := r.begin(o, orchestrator.Request{Plan: &plan, Loop: loop})
+		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a")), Loop: loop})
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n := len(a.prompts(at("a", 1))); n != 2 {
+		if n := len(r.server.prompted(at("a", 1))); n != 2 {
 			t.Errorf("%d prompts: the third is to wait for an hour", n)
 		}
 		obey(t, o, settles("a", "B1", "yours"))
@@ -288,7 +242,7 @@ func TestNewsBeforeAPromptIsSent(t *testing.T) {
 		if err := <-over; err != nil {
 			t.Fatal(err)
 		}
-		prompts := a.prompts(at("a", 1))
+		prompts := r.server.prompted(at("a", 1))
 		if third := prompts[2]; len(prompts) != 3 || !strings.Contains(third, `About B1, "Which B1?": yours`) ||
 			!strings.Contains(third, "be quick") {
 			t.Errorf("the prompts are\n%s", strings.Join(prompts, "\n----\n"))
@@ -304,7 +258,7 @@ func TestBlockedByAPersonsWord(t *testing.T) {
 		boulder.OrderRetry: boulder.SubTaskCompleted,
 	} {
 		r := newRig(t)
-		a := newAsker(r, once("a", hard("B1")))
+		r.server.asks = once("a", hard("B1"))
 		if _, err := r.run(planOf(spec("a"), spec("b"))); !errors.Is(err, orchestrator.ErrWaiting) {
 			t.Fatal(err)
 		}
@@ -317,7 +271,7 @@ func TestBlockedByAPersonsWord(t *testing.T) {
 		if _, subTasks := r.store.load(t); subTasks["a"].Status != want || len(subTasks["a"].Blockers) != 1 {
 			t.Errorf("after %s a is %s", do, subTasks["a"].Status)
 		}
-		if n := len(a.prompts(at("a", 2))); (n == 1) != (do == boulder.OrderRetry) {
+		if n := len(r.server.prompted(at("a", 2))); (n == 1) != (do == boulder.OrderRetry) {
 			t.Errorf("%s: %d prompts to a second attempt", do, n)
 		}
 		err := r.orchestrator().Order(t.Context(), "b1", settles("a", "B1", "late"))

@@ -72,7 +72,7 @@ func (w watchful) Run(ctx context.Context, job boulder.Job, report func(boulder.
 func TestAloneAfterACrash(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		plan        boulder.Plan
+		plan        *boulder.Plan
 		sent, ended int // prompts and ended sub-tasks before the crash
 		alone       bool
 	}{
@@ -93,7 +93,7 @@ func TestAloneAfterACrash(t *testing.T) {
 			ctx, crash := context.WithCancel(t.Context())
 			defer crash()
 			sent, ended := 0, 0
-			for e := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &test.plan}) {
+			for e := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: test.plan}) {
 				switch e.Body.(type) {
 				case boulder.TurnSent:
 					sent++
@@ -120,7 +120,7 @@ func TestAloneAfterACrash(t *testing.T) {
 }
 
 // plans is a planner that answers with this plan, sealed.
-func plans(plan boulder.Plan) plannerFunc {
+func plans(plan *boulder.Plan) plannerFunc {
 	return func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 		p := plan.Clone()
 		p.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel}

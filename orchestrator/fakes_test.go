@@ -124,12 +124,15 @@ type server struct {
 	store *memStore
 	// turn is the agent: what comes of a prompt that arrived. Nil ends every turn well.
 	turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
+	// asks is what the agent comes upon, when it has a prompt, that only a person can answer. Nil: nothing.
+	asks func(job boulder.Job) []boulder.Blocker
 
 	mu       sync.Mutex
-	sessions map[string]*session // by tag
-	prompts  map[prompt]int      // times sent
-	running  map[boulder.AttemptRef]bool
-	most     int // that ran at once
+	briefs   map[boulder.AttemptRef][]string // prompts, by attempt
+	sessions map[string]*session             // by tag
+	prompts  map[prompt]int                  // times sent
+	running  map[string]bool                 // by tag
+	most     int                             // that ran at once
 	calls    int
 	wrong    []string
 }
@@ -140,14 +143,15 @@ type session struct {
 }
 
 type prompt struct {
-	ref  boulder.AttemptRef
+	tag  string
 	turn int
 	id   string
 }
 
 func newServer(store *memStore) *server {
 	return &server{
-		store: store, sessions: map[string]*session{}, prompts: map[prompt]int{}, running: map[boulder.AttemptRef]bool{},
+		store: store, sessions: map[string]*session{}, prompts: map[prompt]int{}, running: map[string]bool{},
+		briefs: map[boulder.AttemptRef][]string{}, asks: func(boulder.Job) []boulder.Blocker { return nil },
 	}
 }
 
@@ -170,8 +174,13 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 		if err := s.report(report, sent, func(b boulder.Body) bool { return reflect.DeepEqual(b, boulder.Body(sent)) }); err != nil {
 			return boulder.Evidence{}, err
 		}
+		for _, b := range s.asks(job) {
+			if err := report(boulder.BlockerRaised{AttemptRef: job.Attempt.AttemptRef, Blocker: b}); err != nil {
+				return boulder.Evidence{}, err
+			}
+		}
 	}
-	s.send(sess, prompt{job.Attempt.AttemptRef, job.Turn.Number, id})
+	s.send(sess, prompt{job.Attempt.Tag, job.Turn.Number, id})
 	e := boulder.Evidence{FinalMessage: "done"}
 	if s.turn != nil {
 		if e, err = s.turn(ctx, job); err != nil {
@@ -190,21 +199,22 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 func (s *server) enter(job boulder.Job) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ref := job.Attempt.AttemptRef
+	ref, tag := job.Attempt.AttemptRef, job.Attempt.Tag
 	s.calls++
-	if s.running[ref] {
-		s.blame("two turns of %v at once", ref)
+	s.briefs[ref] = append(s.briefs[ref], job.Turn.Prompt)
+	if s.running[tag] {
+		s.blame("two turns of %v at once", tag)
 	}
-	if job.Project == "" || job.BoulderID != "b1" || job.Turn.Prompt == "" || job.Alone == nil ||
+	if job.Project == "" || job.BoulderID == "" || job.Turn.Prompt == "" || job.Alone == nil ||
 		(job.Resume != "") != (job.Recovered || job.Turn.MessageID != "") {
 		s.blame("the job of %v lacks something: %+v", ref, job)
 	}
-	s.running[ref] = true
+	s.running[tag] = true
 	s.most = max(s.most, len(s.running))
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.running, ref)
+		delete(s.running, tag)
 	}
 }
 
@@ -247,8 +257,8 @@ func (s *server) send(sess *session, p prompt) {
 	}
 	sess.answered[p.id] = true
 	for other := range s.prompts {
-		if other.ref == p.ref && other.turn == p.turn {
-			s.blame("turn %d of %v was prompted as %s and as %s", p.turn, p.ref, other.id, p.id)
+		if other.tag == p.tag && other.turn == p.turn {
+			s.blame("turn %d of %v was prompted as %s and as %s", p.turn, p.tag, other.id, p.id)
 		}
 	}
 	s.prompts[p]++
@@ -270,6 +280,13 @@ func (s *server) check(t *testing.T) {
 	if len(s.running) > 0 {
 		t.Errorf("the run is over, and %v are at work", slices.Collect(maps.Keys(s.running)))
 	}
+}
+
+// prompted are the prompts of the jobs of an attempt.
+func (s *server) prompted(ref boulder.AttemptRef) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.briefs[ref])
 }
 
 // sent is how many prompts there were in all.
@@ -323,6 +340,7 @@ type rig struct {
 	store  *memStore
 	server *server
 	cfg    orchestrator.Config
+	onSent func() // is called when a prompt was sent, once
 }
 
 func newRig(t *testing.T) *rig {
@@ -344,16 +362,20 @@ func (r *rig) orchestrator() *orchestrator.Orchestrator {
 	return o
 }
 
-// run runs a plan, and returns its events and its error.
-func (r *rig) run(plan boulder.Plan) ([]boulder.Event, error) {
+// request runs a request in a new orchestrator, and returns its events and its error.
+func (r *rig) request(req orchestrator.Request) ([]boulder.Event, error) {
 	r.t.Helper()
-	return r.collect(r.orchestrator().Run(r.t.Context(), orchestrator.Request{Plan: &plan}))
+	return r.collect(r.orchestrator().Run(r.t.Context(), req))
 }
 
-// resume goes on in a new orchestrator.
+func (r *rig) run(plan *boulder.Plan) ([]boulder.Event, error) {
+	r.t.Helper()
+	return r.request(orchestrator.Request{Plan: plan})
+}
+
 func (r *rig) resume() ([]boulder.Event, error) {
 	r.t.Helper()
-	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", orchestrator.Request{}))
+	return r.request(orchestrator.Request{Resume: "b1"})
 }
 
 // begin runs a request on a goroutine of its own, which hands over the error that ended the run.
@@ -384,6 +406,10 @@ func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []bould
 			r.t.Errorf("%s was shown before it was stored", boulder.TypeOf(e.Body))
 		}
 		events = append(events, e)
+		if do := r.onSent; do != nil && boulder.TypeOf(e.Body) == "turn-sent" {
+			r.onSent = nil
+			do()
+		}
 	}
 	r.server.check(r.t)
 	return events, err
@@ -410,16 +436,16 @@ func types(events []boulder.Event) []string {
 }
 
 // planOf makes a plan of sub-tasks.
-func planOf(specs ...boulder.Spec) boulder.Plan {
+func planOf(specs ...boulder.Spec) *boulder.Plan {
 	for i := range specs {
 		specs[i].Subject, specs[i].Description = "Do "+specs[i].ID, "Do all of "+specs[i].ID
 	}
-	return boulder.Plan{Version: 1, Task: "the task", Goal: "the goal", SubTasks: specs}
+	return &boulder.Plan{Version: 1, Task: "the task", Goal: "the goal", SubTasks: specs}
 }
 
 func spec(id string, deps ...string) boulder.Spec { return boulder.Spec{ID: id, DependsOn: deps} }
 
-func diamond() boulder.Plan {
+func diamond() *boulder.Plan {
 	return planOf(spec("a"), spec("b", "a"), spec("c", "a"), spec("d", "b", "c"))
 }
 

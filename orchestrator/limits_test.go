@@ -36,7 +36,7 @@ func TestRunBudget(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.server.turn = thousand
-			events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &chain, Budget: &test.budget}))
+			events, err := r.request(orchestrator.Request{Plan: chain, Budget: &test.budget})
 			if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), test.reason) {
 				t.Fatalf("the run ended with %v", err)
 			}
@@ -53,7 +53,7 @@ func TestRunBudget(t *testing.T) {
 			if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != test.prompts {
 				t.Errorf("a resume gave %v and %d prompts", err, r.server.sent())
 			}
-			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{Budget: &test.more})))
+			r.completes(r.request(orchestrator.Request{Resume: "b1", Budget: &test.more}))
 			if r.server.sent() != 4 {
 				t.Errorf("%d prompts in all, want 4", r.server.sent())
 			}
@@ -90,18 +90,18 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 		return boulder.Evidence{}, context.Cause(ctx)
 	})
 	plan := planOf(spec("a"))
-	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-		Plan: &plan, Budget: &boulder.Budget{Tokens: 500},
-	}))
+	_, err := r.request(orchestrator.Request{
+		Plan: plan, Budget: &boulder.Budget{Tokens: 500},
+	})
 	if !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatalf("the run ended with %v", err)
 	}
 	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatalf("a resume forgot what the turn had used: %v", err)
 	}
-	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{
+	r.completes(r.request(orchestrator.Request{Resume: "b1",
 		Budget: &boulder.Budget{Tokens: 5000},
-	})))
+	}))
 	head, subTasks := r.store.load(t)
 	if subTasks["a"].Tries != 1 || head.Usage.Input != 710 {
 		t.Errorf("%d tries, %d tokens", subTasks["a"].Tries, head.Usage.Input)
@@ -115,14 +115,14 @@ func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
 	r.server.turn = thousand
 	plan := planOf(spec("a"), spec("b"))
 	plan.SubTasks[0].Budget = &boulder.Budget{Tokens: 1}
-	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-		Plan: &plan, SubTaskBudgets: map[string]boulder.Budget{"a": {Tokens: 5000}},
-	}))
+	events, err := r.request(orchestrator.Request{
+		Plan: plan, SubTaskBudgets: map[string]boulder.Budget{"a": {Tokens: 5000}},
+	})
 	r.completes(events, err)
 	r = newRig(t)
-	_, err = r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-		Plan: &plan, SubTaskBudgets: map[string]boulder.Budget{"x": {Tokens: 5000}},
-	}))
+	_, err = r.request(orchestrator.Request{
+		Plan: plan, SubTaskBudgets: map[string]boulder.Budget{"x": {Tokens: 5000}},
+	})
 	if err == nil || !strings.Contains(err.Error(), `no sub-task "x"`) {
 		t.Errorf("got %v", err)
 	}

@@ -40,10 +40,9 @@ func TestFaultsOfALoop(t *testing.T) {
 					}
 					return agrees(ctx, req)
 				})
-				plan := planOf(spec("1"))
-				_, _ = r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-					Plan: &plan, Loop: &boulder.Loop{Iterations: 100, Failures: 5},
-				}))
+				_, _ = r.request(orchestrator.Request{
+					Plan: planOf(spec("1")), Loop: &boulder.Loop{Iterations: 100, Failures: 5},
+				})
 				_, subTasks := r.store.load(t)
 				if got := subTasks["1"]; got.Status != tc.want || got.Attempts != 1 {
 					t.Errorf("%s after %d sessions: %s", got.Status, got.Attempts, got.Reason)
@@ -65,10 +64,9 @@ func TestPauseOfALoopOutlivesTheProcess(t *testing.T) {
 			return boulder.Verdict{Summary: "not yet"}, boulder.Usage{}, nil
 		})
 		ctx, stop := context.WithCancel(t.Context())
-		plan := planOf(spec("1"))
 		var until time.Time
 		for e, err := range r.orchestrator().Run(ctx, orchestrator.Request{
-			Plan: &plan, Loop: &boulder.Loop{Iterations: 100, Failures: 5, Cooldown: time.Minute},
+			Plan: planOf(spec("1")), Loop: &boulder.Loop{Iterations: 100, Failures: 5, Cooldown: time.Minute},
 		}) {
 			if c, ok := e.Body.(boulder.Continuation); err == nil && ok && !c.NotBefore.IsZero() {
 				until = c.NotBefore

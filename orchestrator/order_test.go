@@ -49,38 +49,25 @@ func (h *held) job(ref boulder.AttemptRef) boulder.Job {
 	return h.jobs[ref]
 }
 
-// ordered runs a plan while do gives orders, in a bubble: [synctest.Wait] is when nothing more happens by itself.
+// ordered runs a plan on a rig that prepare may change, while do gives orders, in a bubble: [synctest.Wait] is when nothing
+// more happens by itself.
 func ordered(
-	t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held),
-) ([]boulder.Event, *rig, error) {
-	t.Helper()
-	return orderedWith(t, plan, func(*rig) {}, do)
-}
-
-// orderedWith is ordered on a rig that prepare has changed.
-func orderedWith(
-	t *testing.T, plan boulder.Plan, prepare func(*rig), do func(r *rig, o *orchestrator.Orchestrator, h *held),
-) ([]boulder.Event, *rig, error) {
+	t *testing.T, plan *boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held), prepare ...func(*rig),
+) (events []boulder.Event, r *rig, err error) {
 	t.Helper()
 	r, h := newRig(t), newHeld()
 	r.server.turn = h.turn
-	prepare(r)
-	o := r.orchestrator()
-	var events []boulder.Event
-	var err error
-	over := make(chan struct{})
+	for _, change := range prepare {
+		change(r)
+	}
+	o, over := r.orchestrator(), make(chan struct{})
 	go func() {
 		defer close(over)
-		for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-			if err = problem; err == nil {
-				events = append(events, e)
-			}
-		}
+		events, err = r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan}))
 	}()
 	synctest.Wait()
 	do(r, o, h)
 	<-over
-	r.server.check(t)
 	return events, r, err
 }
 
@@ -236,8 +223,7 @@ func TestOrderNote(t *testing.T) {
 			return agrees(ctx, req)
 		})
 		o := r.orchestrator()
-		plan := planOf(spec("a"), spec("b", "a"))
-		over := r.begin(o, orchestrator.Request{Plan: &plan})
+		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"))})
 		synctest.Wait()
 		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "keep the old icon"})
 		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "only for b", SubTaskID: "b"})
@@ -300,12 +286,8 @@ func TestObey(t *testing.T) {
 	r.server.turn = until(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	plan := planOf(spec("a"), spec("b", "a"))
-	for e, err := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
-		if err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
-			cancel()
-		}
-	}
+	r.onSent = cancel
+	_, _ = r.collect(r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"))}))
 	do := func(what boulder.Order) error {
 		return orchestrator.Obey(t.Context(), r.store, "b1", what, time.Now())
 	}
@@ -329,50 +311,31 @@ func TestObey(t *testing.T) {
 	}
 }
 
-// busy is a Runner whose turns take a minute; it notes who was at work when.
-type busy struct {
-	mu    sync.Mutex
-	now   map[string]int // by model
-	most  map[string]int
-	order []string // boulders, as their turns began
-}
-
-func (b *busy) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
-	ref := job.Attempt.AttemptRef
-	if err := report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"}); err != nil {
-		return boulder.Evidence{}, err
-	}
-	if err := report(boulder.TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"}); err != nil {
-		return boulder.Evidence{}, err
-	}
-	enter := func(n int) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, key := range []string{job.Attempt.Model, "all"} {
-			b.now[key] += n
-			b.most[key] = max(b.most[key], b.now[key])
-		}
-		if n > 0 {
-			b.order = append(b.order, job.BoulderID)
-		}
-	}
-	enter(1)
-	defer enter(-1)
-	select {
-	case <-time.After(time.Minute):
-		return boulder.Evidence{FinalMessage: "done"}, nil
-	case <-ctx.Done():
-		return boulder.Evidence{}, context.Cause(ctx)
-	}
-}
-
 // TestSharedLimits: boulders of one orchestrator share its limits, and the one that has waited longer goes first.
 func TestSharedLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		runner := &busy{now: map[string]int{}, most: map[string]int{}}
-		r.cfg.Runner = runner
+		var mu sync.Mutex
+		now, most := map[string]int{}, map[string]int{} // turns at work, by model
+		var begun []string                              // boulders, as their turns began
+		enter := func(job boulder.Job, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range []string{job.Attempt.Model, "all"} {
+				now[key] += n
+				most[key] = max(most[key], now[key])
+			}
+			if n > 0 {
+				begun = append(begun, job.BoulderID)
+			}
+		}
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			enter(job, 1)
+			defer enter(job, -1)
+			<-time.After(time.Minute)
+			return boulder.Evidence{}, nil
+		}
 		limits := orchestrator.DefaultLimits()
 		limits.Global, limits.Models = 3, []orchestrator.ModelLimit{{Pattern: "p/one", Limit: 2}}
 		r.cfg.Limits = &limits
@@ -380,10 +343,10 @@ func TestSharedLimits(t *testing.T) {
 		r.cfg.NewID = func() string { return <-ids }
 		o := r.orchestrator()
 		var done sync.WaitGroup
-		start := func(id string, plan boulder.Plan) {
+		start := func(id string, plan *boulder.Plan) {
 			ids <- id
 			done.Go(func() {
-				for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+				for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: plan}) {
 					if err != nil {
 						t.Errorf("%s: %v", id, err)
 					}
@@ -392,7 +355,7 @@ func TestSharedLimits(t *testing.T) {
 			synctest.Wait()
 			<-time.After(time.Second)
 		}
-		many := func(model string, n int) boulder.Plan {
+		many := func(model string, n int) *boulder.Plan {
 			var specs []boulder.Spec
 			for i := range n {
 				s := spec(fmt.Sprint("t", i))
@@ -405,16 +368,16 @@ func TestSharedLimits(t *testing.T) {
 		start("second", many("p/one", 2))
 		start("third", many("p/two", 4))
 		done.Wait()
-		if runner.most["p/one"] != 2 || runner.most["all"] != 3 {
-			t.Errorf("at once: %v, want 2 of p/one and 3 in all", runner.most)
+		if most["p/one"] != 2 || most["all"] != 3 {
+			t.Errorf("at once: %v, want 2 of p/one and 3 in all", most)
 		}
 		// Four of the first waited before the second one came.
-		last := slices.Index(runner.order, "second")
-		if n := len(slices.DeleteFunc(slices.Clone(runner.order[:last]), func(id string) bool { return id != "first" })); n != 6 {
-			t.Errorf("the second boulder began after %d of the first: %v", n, runner.order)
+		last := slices.Index(begun, "second")
+		if n := len(slices.DeleteFunc(slices.Clone(begun[:last]), func(id string) bool { return id != "first" })); n != 6 {
+			t.Errorf("the second boulder began after %d of the first: %v", n, begun)
 		}
-		if third := slices.Index(runner.order, "third"); third > 2 {
-			t.Errorf("the third boulder waited for a model that it does not use: %v", runner.order)
+		if third := slices.Index(begun, "third"); third > 2 {
+			t.Errorf("the third boulder waited for a model that it does not use: %v", begun)
 		}
 	})
 }
@@ -432,7 +395,7 @@ func TestOrderIsAnsweredBeforeTheTurnsHaveEnded(t *testing.T) {
 				return boulder.Evidence{}, context.Cause(ctx)
 			}
 			o, plan := r.orchestrator(), planOf(spec("a"))
-			over := r.begin(o, orchestrator.Request{Plan: &plan})
+			over := r.begin(o, orchestrator.Request{Plan: plan})
 			synctest.Wait()
 			before := time.Now()
 			obey(t, o, boulder.Order{Do: boulder.OrderCancel})

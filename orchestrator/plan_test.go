@@ -32,7 +32,7 @@ func TestPlan(t *testing.T) {
 }
 
 // gated is a plan with a gate that a model wrote.
-func gated() boulder.Plan {
+func gated() *boulder.Plan {
 	plan := planOf(spec("a"), spec("b", "a"))
 	plan.SubTasks[0].Gates = []string{"make test"}
 	return plan
@@ -75,7 +75,7 @@ func TestApprove(t *testing.T) {
 					return orchestrator.Approval{Plan: p, Gates: a.gates}, a.err
 				}
 			}
-			r.completes(r.collect(r.orchestrator().Run(t.Context(), req)))
+			r.completes(r.request(req))
 			head, subTasks := r.store.load(t)
 			revisions := r.store.revisions()
 			proposed, rev := revisions[0], revisions[len(revisions)-1]
@@ -106,9 +106,9 @@ func TestPlansAreCopies(t *testing.T) {
 		p.SubTasks[0].Description, p.SubTasks[1].DependsOn[0] = "else", "a"
 		return orchestrator.Approval{Plan: p}, nil
 	}
-	r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve})))
+	r.completes(r.request(orchestrator.Request{Task: "t", Approve: approve}))
 	other, given := newRig(t), gated()
-	for e := range other.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &given}) {
+	for e := range other.orchestrator().Run(t.Context(), orchestrator.Request{Plan: given}) {
 		given.SubTasks[0].Description = boulder.TypeOf(e.Body)
 	}
 	revisions := append(r.store.revisions(), other.store.revisions()...)
@@ -129,7 +129,7 @@ func TestDeclined(t *testing.T) {
 	approve := func(context.Context, *boulder.Plan) (orchestrator.Approval, error) {
 		return orchestrator.Approval{}, orchestrator.ErrDeclined
 	}
-	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve}))
+	_, err := r.request(orchestrator.Request{Task: "t", Approve: approve})
 	if head, _ := r.store.load(t); !errors.Is(err, orchestrator.ErrDeclined) || head.Status != boulder.Cancelled {
 		t.Errorf("got %v, and the boulder is %s", err, head.Status)
 	}
@@ -177,10 +177,9 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 				seen = p.Clone()
 				return orchestrator.Approval{Plan: p, Gates: true}, nil
 			}
-			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{Approve: approve})))
-			want := gated()
+			r.completes(r.request(orchestrator.Request{Resume: "b1", Approve: approve}))
 			seen.Seal = nil
-			if d := cmp.Diff(want, seen); d != "" {
+			if d := cmp.Diff(gated(), &seen); d != "" {
 				t.Errorf("the plan that was shown again (-want +got):\n%s", d)
 			}
 		})
@@ -205,7 +204,7 @@ func TestPlannerFails(t *testing.T) {
 			r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 				return nil, boulder.Usage{Calls: 2}, test.err
 			})
-			_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t"}))
+			_, err := r.request(orchestrator.Request{Task: "t"})
 			if err == nil || !strings.Contains(err.Error(), test.want) || (test.err != nil && !errors.Is(err, test.err)) {
 				t.Fatalf("got %v", err)
 			}
@@ -263,7 +262,7 @@ func TestPlanFile(t *testing.T) {
 	edited.Seal = sealed.Seal
 	edited.SubTasks[0].Subject = "Something else"
 	for name, test := range map[string]struct {
-		plan   boulder.Plan
+		plan   *boulder.Plan
 		origin boulder.Origin
 		edited bool
 	}{
@@ -274,9 +273,9 @@ func TestPlanFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-				Plan: &test.plan, GatesApproved: true, Model: "p/m",
-			}))
+			events, err := r.request(orchestrator.Request{
+				Plan: test.plan, GatesApproved: true, Model: "p/m",
+			})
 			r.completes(events, err)
 			d := events[2].Body.(boulder.Decomposed)
 			if d.Edited != test.edited || d.Origin != test.origin || d.Revision != 1 || d.SubTasks[0].Model != "p/m" {

@@ -35,7 +35,7 @@ func replaces(asked *[]boulder.ReplanRequest) replanner {
 	}
 }
 
-func hardPlan() boulder.Plan {
+func hardPlan() *boulder.Plan {
 	plan := planOf(spec("done"), spec("hard", "done"), spec("behind", "hard"), spec("beside"))
 	plan.SubTasks[1].Gates = []string{"make check"}
 	return plan
@@ -49,7 +49,7 @@ func TestReplan(t *testing.T) {
 	var asked []boulder.ReplanRequest
 	r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
 	plan := hardPlan()
-	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true}))
+	events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
 	r.completes(events, err)
 
 	if len(asked) != 1 {
@@ -133,8 +133,7 @@ func TestApproveReplan(t *testing.T) {
 		r := newRig(t)
 		var asked []boulder.ReplanRequest
 		r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
-		plan := hardPlan()
-		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, ApproveReplan: answer}))
+		_, err := r.request(orchestrator.Request{Plan: hardPlan(), ApproveReplan: answer})
 		return r, err
 	}
 	t.Run("yes", func(t *testing.T) {

@@ -41,15 +41,14 @@ func TestRefusedOrderAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLaptop()
-		prepare := func(r *rig) { r.cfg.Now = l.now }
-		_, r, err := orderedWith(t, planOf(spec("a")), prepare, func(_ *rig, o *orchestrator.Orchestrator, h *held) {
+		_, r, err := ordered(t, planOf(spec("a")), func(_ *rig, o *orchestrator.Orchestrator, h *held) {
 			l.sleep(8 * time.Hour)
 			err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderNote, SubTaskID: "nosuch", Text: "faster"})
 			if !errors.Is(err, boulder.ErrRefused) {
 				t.Errorf("an order for an unknown sub-task: %v", err)
 			}
 			close(h.at(at("a", 1)))
-		})
+		}, func(r *rig) { r.cfg.Now = l.now })
 		head, _ := r.store.load(t)
 		if err != nil || head.Status != boulder.Completed || head.Worked > time.Minute {
 			t.Errorf("%v: boulder %s, worked %s", err, head.Status, head.Worked)
@@ -78,10 +77,9 @@ func TestRateLimitIsOverAfterSleep(t *testing.T) {
 			<-time.After(time.Minute)
 			l.sleep(8 * time.Hour)
 		}()
-		plan := planOf(spec("a"))
-		r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-			Plan: &plan, Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
-		})))
+		r.completes(r.request(orchestrator.Request{
+			Plan: planOf(spec("a")), Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
+		}))
 		if waited := time.Since(began); waited > 3*time.Minute {
 			t.Errorf("it waited for %s, of which the machine was awake", waited)
 		}

@@ -28,17 +28,12 @@ func TestStop(t *testing.T) {
 		return agrees(ctx, req)
 	})
 	o := r.orchestrator()
-	plan := planOf(spec("a"), spec("b", "a"))
-	var events []boulder.Event
-	var err error
-	for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-		if events, err = append(events, e), problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
-			o.Stop()
-			o.Stop()
-			close(release)
-		}
+	r.onSent = func() {
+		o.Stop()
+		o.Stop()
+		close(release)
 	}
-	r.server.check(t)
+	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"))}))
 	if !errors.Is(err, orchestrator.ErrStopped) {
 		t.Fatalf("got %v", err)
 	}
@@ -61,15 +56,12 @@ func TestStopGrace(t *testing.T) {
 		r.server.turn = until(nil)
 		r.cfg.StopGrace = 3 * time.Minute
 		o := r.orchestrator()
-		plan := planOf(spec("a"))
-		var err error
 		var stopped time.Time
-		for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-			if err = problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
-				stopped = time.Now()
-				o.Stop()
-			}
+		r.onSent = func() {
+			stopped = time.Now()
+			o.Stop()
 		}
+		_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: planOf(spec("a"))}))
 		if took := time.Since(stopped); took != 3*time.Minute || !errors.Is(err, orchestrator.ErrStopped) {
 			t.Errorf("the run ended with %v after %s", err, took)
 		}
@@ -88,8 +80,7 @@ func TestStopBeforeTheRun(t *testing.T) {
 	r := newRig(t)
 	o := r.orchestrator()
 	o.Stop()
-	plan := planOf(spec("a"))
-	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan}))
+	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: planOf(spec("a"))}))
 	if !errors.Is(err, orchestrator.ErrStopped) || r.server.calls != 0 {
 		t.Errorf("got %v after %d turns", err, r.server.calls)
 	}
@@ -112,13 +103,8 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	plan := planOf(spec("a"))
-	var err error
-	for e, problem := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
-		if err = problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
-			cancel(errSignal)
-		}
-	}
+	r.onSent = func() { cancel(errSignal) }
+	_, err := r.collect(r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"))}))
 	if !errors.Is(err, errSignal) || !errors.Is(cause, errSignal) {
 		t.Errorf("the run ended with %v, the turn with %v", err, cause)
 	}
@@ -164,16 +150,11 @@ func TestLoopBodyLeaves(t *testing.T) {
 	} {
 		r := newRig(t)
 		r.server.turn = until(nil)
-		o := r.orchestrator()
-		plan := planOf(spec("a"))
 		var consumer sync.WaitGroup
+		r.onSent = leave
 		consumer.Go(func() {
 			defer func() { _ = recover() }()
-			for e := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-				if boulder.TypeOf(e.Body) == "turn-sent" {
-					leave()
-				}
-			}
+			_, _ = r.run(planOf(spec("a")))
 		})
 		consumer.Wait()
 		r.server.check(t) // reports turns that are still at work
@@ -240,13 +221,9 @@ func TestResumeRefuses(t *testing.T) {
 		t.Errorf("finished boulder: %v", err)
 	}
 	other := newRig(t)
-	if _, err := other.run(planOf(spec("a", "a"))); err == nil {
-		t.Fatal("a sub-task that waits for itself runs")
-	}
 	stopped := other.orchestrator()
 	stopped.Stop()
-	plan := planOf(spec("a"))
-	if _, err := other.collect(stopped.Run(t.Context(), orchestrator.Request{Plan: &plan})); err == nil {
+	if _, err := other.collect(stopped.Run(t.Context(), orchestrator.Request{Plan: planOf(spec("a"))})); err == nil {
 		t.Fatal("a stopped orchestrator runs")
 	}
 	other.cfg.Project = "/elsewhere"

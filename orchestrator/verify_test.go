@@ -24,8 +24,7 @@ func TestJudgeCannotOverruleGates(t *testing.T) {
 		turns++
 		return boulder.Evidence{Gates: []boulder.Gate{{Command: "make", ExitCode: 2 - turns}}, ToolCount: 1}, nil
 	}
-	plan := planOf(withGate("a", "make"))
-	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true}))
+	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "make")), GatesApproved: true})
 	r.completes(events, err)
 	if turns != 2 {
 		t.Errorf("%d turns", turns)
@@ -43,9 +42,10 @@ func TestJudgeCannotOverruleGates(t *testing.T) {
 func TestRunnerWithoutGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.cfg.Runner = &briefed{briefs: map[string]string{}}
-	plan := planOf(withGate("a", "false"))
-	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true}))
+	r.cfg.Runner = runnerFunc(func(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error) {
+		return boulder.Evidence{FinalMessage: "done"}, nil
+	})
+	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "false")), GatesApproved: true})
 	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "the gate `false` did not run") {
 		t.Errorf("%v: %v", err, types(events))
 	}
@@ -99,7 +99,7 @@ func TestFinalGates(t *testing.T) {
 		v := &verifying{server: r.server, exits: test.exits}
 		r.cfg.Runner = v
 		plan := planOf(withGate("a", "gate-a"), withGate("b", "gate-b", "a"))
-		events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true}))
+		events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +127,7 @@ func TestNoFinalGates(t *testing.T) {
 	r := newRig(t)
 	v := &verifying{server: r.server}
 	r.cfg.Runner = v
-	plan := planOf(withGate("a", "make"))
-	r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true})))
+	r.completes(r.request(orchestrator.Request{Plan: planOf(withGate("a", "make")), GatesApproved: true}))
 	if len(v.asked) != 0 {
 		t.Errorf("asked for %+v", v.asked)
 	}
@@ -147,7 +146,7 @@ func TestStoppedInFinalGates(t *testing.T) {
 		return ctx.Err()
 	}
 	plan := planOf(withGate("a", "gate-a"), withGate("b", "gate-b", "a"))
-	if _, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true})); !errors.Is(err, orchestrator.ErrStopped) {
+	if _, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan, GatesApproved: true})); !errors.Is(err, orchestrator.ErrStopped) {
 		t.Fatal(err)
 	}
 	v.hold = nil
@@ -173,19 +172,19 @@ func TestForkRunsInheritedGates(t *testing.T) {
 		r := newRig(t)
 		v := &verifying{server: r.server}
 		r.cfg.Runner = v
-		plan := planOf(withGate("a", "gate-a"), spec("b", "a"))
-		if _, err := lastOf(t, r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true})); err != nil {
-			t.Fatal(err)
-		}
+		r.completes(r.request(orchestrator.Request{
+			Plan: planOf(withGate("a", "gate-a"), spec("b", "a")), GatesApproved: true,
+		}))
 		r.cfg.NewID = func() string { return "b2" }
-		v.server, v.exits = newServer(r.store), map[string]int{"gate-a": test.exit}
+		v.exits = map[string]int{"gate-a": test.exit}
 		if !test.verifies {
 			r.cfg.Runner = v.server
 		}
-		last, err := lastOf(t, r.orchestrator().Run(t.Context(), orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTaskID: "b"}}))
+		events, err := r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTaskID: "b"}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		last := events[len(events)-1].Body
 		if done, ok := last.(boulder.TaskComplete); !ok || done.Status != test.status || !strings.Contains(done.Summary, test.says) {
 			t.Errorf("%s: %+v", name, last)
 		}

@@ -104,7 +104,7 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 		report.Handover = NoBoulder
 		return report, d.Delivered(ctx, b.ID)
 	}
-	for giveUp := time.Now().Add(raisedWait); ; {
+	for last := range Tries(ctx, step, raisedWait) {
 		err = p.Steer(ctx, func(there *Desk) (err error) {
 			if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
 				return err
@@ -125,14 +125,9 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 		case errors.Is(err, ErrNothing): // the state was removed
 			report.Handover = OverBefore
 			return report, d.Delivered(ctx, b.ID)
-		case time.Now().After(giveUp):
-			return report, err
-		case errors.Is(err, control.ErrNotServed), report.Handover == NotAsked && report.RunBy != nil: // once more
-		default:
-			return report, err
-		}
-		if err := Rest(ctx, step); err != nil {
+		case last, !errors.Is(err, control.ErrNotServed) && (report.Handover != NotAsked || report.RunBy == nil):
 			return report, err
 		}
 	}
+	return report, context.Cause(ctx)
 }

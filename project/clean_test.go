@@ -6,66 +6,30 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/secret"
-	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/providers"
 )
 
-const plantedKey = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+// answers is a model that says what it likes.
+type answers string
 
-// ledgers say what they like.
-type ledgers struct{ plan *boulder.Plan }
-
-func (l ledgers) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	if l.plan == nil {
-		return nil, boulder.Usage{Calls: 1}, errors.New("no plan")
-	}
-	return l.plan, boulder.Usage{Calls: 1}, nil
+func (a answers) Complete(context.Context, *providers.Request) (*providers.Response, error) {
+	return &providers.Response{Text: string(a)}, nil
 }
 
-func (ledgers) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	return boulder.Replacement{SubTasks: []boulder.Spec{{ID: "a", Description: plantedKey}}}, boulder.Usage{}, nil
-}
-
-func (ledgers) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	return boulder.Verdict{Summary: plantedKey, Completed: true}, boulder.Usage{Calls: 2}, nil
-}
-
-// The run gets what ledgers say without secrets, and a plan that is taken up again is not taken for an edited one.
+// The run gets what the ledgers' model says without secrets, and a plan that is taken up again is not taken for an edited one.
 func TestLedgersAreCleaned(t *testing.T) {
 	t.Parallel()
-	r := &secret.Redactor{}
-	raw := taskledger.Seal(&boulder.Plan{
-		Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Description: "use " + plantedKey}},
-	}, "", boulder.OriginModel, "m", time.Date(2026, 5, 1, 8, 0, 0, 0, time.UTC))
-	plan, usage, err := cleanPlanner{ledgers{raw}, r}.Plan(t.Context(), boulder.PlanRequest{})
-	if err != nil || usage.Calls != 1 || plan.SubTasks[0].Description != "use [redacted]" || plan.Edited() {
-		t.Errorf("%+v, %v, %v", plan, usage, err)
-	}
-	if raw.SubTasks[0].Description != "use "+plantedKey {
-		t.Error("the planner's own plan was changed")
-	}
-	plan, usage, err = cleanPlanner{ledgers{}, r}.Plan(t.Context(), boulder.PlanRequest{})
-	if plan != nil || usage.Calls != 1 || err == nil {
-		t.Errorf("%v, %v, %v", plan, usage, err)
-	}
-	replan, _, err := cleanPlanner{ledgers{}, r}.Replan(t.Context(), boulder.ReplanRequest{})
-	if err != nil || replan.SubTasks[0].Description != "[redacted]" {
-		t.Errorf("%+v, %v", replan, err)
-	}
-	v, usage, err := cleanJudge{ledgers{}, r}.Judge(t.Context(), boulder.JudgeRequest{})
-	if err != nil || v.Summary != "[redacted]" || !v.Completed || usage.Calls != 2 {
-		t.Errorf("%+v, %v, %v", v, usage, err)
+	const key = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+	p := prepare(t.TempDir(), Options{})
+	p.completer = cleanCompleter{answers(`{"needs_plan":true,"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
+		`"},{"id":"b","subject":"B","description":"check"}]}`), p.secrets}
+	plan, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: "use " + key, Mode: boulder.PlanAlways})
+	if err != nil || plan.SubTasks[0].Description != "use [redacted]" || plan.Task != "use [redacted]" || plan.Edited() {
+		t.Errorf("%+v, %v", plan, err)
 	}
 }
-
-var (
-	_ orchestrator.Planner = cleanPlanner{}
-	_ orchestrator.Judge   = cleanJudge{}
-)
 
 // A repository may bring links in .manager along: none is written through.
 func TestPlanFileIsNoWayOut(t *testing.T) {

@@ -67,7 +67,8 @@ func (p *Project) OpenLedger() error {
 	}
 	if p.direct = registry.Has(ref.Provider); p.direct {
 		p.ledger = ref.String()
-		p.completer, err = registry.Completer(ref)
+		direct, err := registry.Completer(ref)
+		p.completer = cleanCompleter{direct, p.secrets}
 		return err
 	}
 	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
@@ -77,10 +78,10 @@ func (p *Project) OpenLedger() error {
 		}
 	}
 	p.ledger = ref.String()
-	p.completer = providers.WithPrices(ocprovider.New(ocprovider.Config{
+	p.completer = cleanCompleter{providers.WithPrices(ocprovider.New(ocprovider.Config{
 		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent,
 		Model: opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model},
-	}), ref, p.cfg.Prices)
+	}), ref, p.cfg.Prices), p.secrets}
 	return nil
 }
 
@@ -94,21 +95,16 @@ func modelOf(names ...string) (ref providers.ModelRef, err error) {
 	return ref, err
 }
 
-func (p *Project) planner() (orchestrator.Planner, error) {
-	planner, err := taskledger.New(taskledger.Config{Completer: p.completer, Model: p.ledger, Logger: p.log})
-	return cleanPlanner{planner, p.secrets}, err
+func (p *Project) planner() *taskledger.Planner {
+	return &taskledger.Planner{Completer: p.completer, Model: p.ledger, Logger: p.log}
 }
 
-func (p *Project) judge() orchestrator.Judge {
-	return cleanJudge{&progressledger.Judge{Completer: p.completer, Logger: p.log}, p.secrets}
+func (p *Project) judge() *progressledger.Judge {
+	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
 }
 
 // orchestrator puts the parts of a run together.
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
-	planner, err := p.planner()
-	if err != nil {
-		return nil, err
-	}
 	env, err := p.environ()
 	if err != nil {
 		return nil, err
@@ -125,7 +121,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 		return nil, err
 	}
 	return orchestrator.New(orchestrator.Config{
-		Project: p.dir, Planner: planner, Judge: p.judge(), Runner: p.runner, Store: db,
+		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner, Store: db,
 		Limits: &p.cfg.Limits, BlockerTool: p.diverter.briefed, Logger: p.log,
 	})
 }

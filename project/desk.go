@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 // serve yet, or not any more, gets two seconds.
 func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
 	path := p.database()
-	for giveUp := time.Now().Add(holderWait); ; {
+	for last := range Tries(ctx, 0, holderWait) {
 		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
@@ -58,35 +59,32 @@ func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
 			return &Desk{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
 		case !errors.Is(err, store.ErrHeld):
 			return nil, err
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case time.Now().After(giveUp):
+		case last:
 			return nil, fmt.Errorf("%w%s, and it does not answer: try again, or stop it with Ctrl-C where it runs", err,
 				LockOwner(path))
 		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // openState opens the database for a run or a change, and waits for it as long as patience. If
 // another process holds it longer, the error says who.
 func (p *Project) openState(ctx context.Context, patience time.Duration) (*store.DB, error) {
 	began, told := time.Now(), false
-	for {
+	for last := range Tries(ctx, 0, max(LockWait, patience)) {
 		db, err := store.Open(p.database(), store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
-		waited := time.Since(began)
 		switch {
 		case !errors.Is(err, store.ErrHeld):
 			return db, err
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case waited >= max(LockWait, patience):
+		case last:
 			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
 				p.holderText(ctx))
-		case !told && waited >= LockWait:
+		case !told && time.Since(began) >= LockWait:
 			told = true
 			p.note("Waiting up to %s for the state, which another process holds%s.", patience, p.holderText(ctx))
 		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // holderText says who holds the database, as far as that process tells, or the kernel.
@@ -123,24 +121,22 @@ func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
 	if !p.Exists() {
 		return &UsageError{Err: ErrNothing}
 	}
-	giveUp := time.Now().Add(beginWait)
-	for ended := 0; ; {
+	ended := 0
+	for last := range Tries(ctx, step, beginWait) {
 		there, err := p.enter(ctx, false)
 		if err == nil {
 			err = do(there)
 			there.Close()
 		}
 		switch {
-		case errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp):
-			if err := Rest(ctx, step); err != nil {
-				return err
-			}
+		case errors.Is(err, control.ErrNotReady) && !last:
 		case errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrUnanswered) && ended < 2:
 			ended++ // now the database takes orders, or the next process
 		default:
 			return err
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // Submit hands a request to the process that holds the state, and returns the boulder's id when it has begun. A server
@@ -150,15 +146,12 @@ func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
 	if !served {
 		return "", control.ErrNotServed
 	}
-	for giveUp := time.Now().Add(beginWait); ; {
-		id, err = client.Submit(ctx, req)
-		if !errors.Is(err, control.ErrNotReady) || time.Now().After(giveUp) {
+	for last := range Tries(ctx, step, beginWait) {
+		if id, err = client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
 			return id, err
 		}
-		if err := Rest(ctx, step); err != nil {
-			return "", err
-		}
 	}
+	return "", context.Cause(ctx)
 }
 
 // Find says which boulder a person means: without a name the one that is at work, else the newest unfinished one.
@@ -213,14 +206,15 @@ func Unfinished(ctx context.Context, db Reader, args []string) (string, error) {
 	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")
 }
 
-// Rest waits, unless ctx ends.
-func Rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// Tries begins a try at once, and further ones after a pause each, until ctx ends. last is the one with which patience
+// ends; the caller has to leave then.
+func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
+	return func(yield func(last bool) bool) {
+		for began := time.Now(); ctx.Err() == nil && yield(time.Since(began) >= patience); {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
 	}
 }

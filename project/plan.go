@@ -16,12 +16,8 @@ import (
 
 // Plan asks the Task Ledger to split a task. Nothing is stored.
 func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	planner, err := p.planner()
-	if err != nil {
-		return nil, boulder.Usage{}, err
-	}
-	req.Project = p.dir
-	plan, usage, err := planner.Plan(ctx, req)
+	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
+	plan, usage, err := p.planner().Plan(ctx, req)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, usage, cause

@@ -137,6 +137,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 		}
 		return s.run.Run(ctx, req)
 	}
+	req.Task, req.Constraints = p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
 	if req.Plan == nil && req.Fork == nil {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}

@@ -23,27 +23,11 @@ const (
 	maxAnswer = 8_192
 )
 
-// Config is what a Planner works with.
-type Config struct {
-	// Completer is asked. It retries by itself ([providers.WithRetry]), and it decides which model answers. Required.
-	Completer providers.Completer
-	// Model is what the seal calls the ledger model, as provider/model. It is not sent. Defaults to no name.
-	Model  string
-	Logger *slog.Logger // defaults to none
-}
-
 // Planner is the Task Ledger. It keeps nothing between calls and may be used from many goroutines.
-type Planner struct{ cfg Config }
-
-// New checks the configuration and fills in the defaults.
-func New(cfg Config) (*Planner, error) {
-	if cfg.Completer == nil {
-		return nil, errors.New("taskledger: Config.Completer is nil")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	return &Planner{cfg: cfg}, nil
+type Planner struct {
+	Completer providers.Completer // is asked; it retries by itself ([providers.WithRetry]), and decides which model answers
+	Model     string              // is what the seal calls the ledger model, as provider/model; it is not sent
+	Logger    *slog.Logger
 }
 
 // Plan turns a request into a valid plan, with a seal that lacks only the base commit. It blocks until the model has
@@ -69,21 +53,21 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		plan, err = a.plan(req)
 		return err
 	}
-	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(systemPrompt, schema), check,
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
 		userPrompt(req, promptLimits{task: maxPromptTask, files: true}), userPrompt(req, promptLimits{task: shortPromptTask}))
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
-		p.cfg.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
-		return p.seal(single(req), boulder.OriginFallback, p.cfg.Model), spent, nil
+		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
+		return p.seal(single(req), boulder.OriginFallback, p.Model), spent, nil
 	case err != nil:
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
-	p.cfg.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
+	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	origin := boulder.OriginModel
 	if said.direct(req.Mode) {
 		origin = boulder.OriginDirect
 	}
-	return p.seal(plan, origin, p.cfg.Model), spent, nil
+	return p.seal(plan, origin, p.Model), spent, nil
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
@@ -121,7 +105,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		made, err = a.replacement(req)
 		return err
 	}
-	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(replanSystemPrompt, schema), check,
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(replanSystemPrompt, schema), check,
 		replanPrompt(req, longReplan), replanPrompt(req, shortReplan))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
@@ -129,9 +113,9 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if err != nil {
 		return boulder.Replacement{}, spent, err
 	}
-	p.cfg.Logger.DebugContext(ctx, "planned anew",
+	p.Logger.DebugContext(ctx, "planned anew",
 		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
-	made.Model = p.cfg.Model
+	made.Model = p.Model
 	return made, spent, nil
 }
 

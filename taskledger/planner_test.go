@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,13 +44,8 @@ func (m *model) Complete(_ context.Context, req *providers.Request) (*providers.
 	}
 }
 
-func (m *model) planner(t *testing.T) *taskledger.Planner {
-	t.Helper()
-	p, err := taskledger.New(taskledger.Config{Completer: m, Model: "p/m"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+func (m *model) planner() *taskledger.Planner {
+	return &taskledger.Planner{Completer: m, Model: "p/m", Logger: slog.New(slog.DiscardHandler)}
 }
 
 const longTask = "Add a toggle to the settings. Then wire it up and document it."
@@ -65,7 +61,7 @@ const goodAnswer = `Sure! {"facts":{"given":["a toggle"],"to_find":[" "],"guesse
 
 func plan(t *testing.T, m *model, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage) {
 	t.Helper()
-	p, usage, err := m.planner(t).Plan(t.Context(), req)
+	p, usage, err := m.planner().Plan(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +217,7 @@ func TestPlanOrigins(t *testing.T) {
 			})
 		})
 	}
-	if _, _, err := (&model{}).planner(t).Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
+	if _, _, err := (&model{}).planner().Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
 		t.Error("no task, and no error")
 	}
 }
@@ -248,12 +244,9 @@ func TestPlanShortensWhatIsTooLong(t *testing.T) {
 func TestPlanErrors(t *testing.T) {
 	t.Parallel()
 	m := &model{answers: []any{failure(providers.KindAuth)}}
-	_, usage, err := m.planner(t).Plan(t.Context(), boulder.PlanRequest{Task: longTask})
+	_, usage, err := m.planner().Plan(t.Context(), boulder.PlanRequest{Task: longTask})
 	if !errors.Is(err, boulder.ErrFatal) || usage.Calls != 1 || !strings.Contains(err.Error(), "P_KEY") {
 		t.Errorf("%v, %+v", err, usage)
-	}
-	if _, err := taskledger.New(taskledger.Config{}); err == nil {
-		t.Error("a planner without a model")
 	}
 }
 

@@ -55,7 +55,7 @@ const goodReplan = `{"reason":"no page","sub_tasks":[` +
 
 func replan(t *testing.T, m *model, req boulder.ReplanRequest) (made boulder.Replacement, u boulder.Usage, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { made, u, err = m.planner(t).Replan(t.Context(), req) })
+	synctest.Test(t, func(t *testing.T) { made, u, err = m.planner().Replan(t.Context(), req) })
 	return made, u, err
 }
 
@@ -201,7 +201,7 @@ func TestReplanErrors(t *testing.T) {
 			t.Errorf("%s: %v, %+v after %d calls", name, err, usage, len(m.asked))
 		}
 	}
-	if _, _, err := (&model{}).planner(t).Replan(t.Context(), boulder.ReplanRequest{Task: "x"}); err == nil {
+	if _, _, err := (&model{}).planner().Replan(t.Context(), boulder.ReplanRequest{Task: "x"}); err == nil {
 		t.Error("nothing was replaced, and no error")
 	}
 }

@@ -131,18 +131,17 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project
 	if _, err := there.Submit(ctx, req); err != nil {
 		return err
 	}
-	for giveUp := time.Now().Add(resumeLook); time.Now().Before(giveUp); {
-		if err := project.Rest(ctx, serverLook); err != nil {
+	for last := range project.Tries(ctx, serverLook, resumeLook) {
+		switch detail, err = there.Get(ctx, id); {
+		case err != nil:
 			return err
-		}
-		if detail, err = there.Get(ctx, id); err != nil {
-			return err
-		}
-		if detail.Boulder.Status == boulder.Paused {
+		case detail.Boulder.Status == boulder.Paused:
 			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, detail.Boulder.Reason)
+		case last:
+			return a.detached(id, there.Holder.PID)
 		}
 	}
-	return a.detached(id, there.Holder.PID)
+	return context.Cause(ctx)
 }
 
 // request lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and

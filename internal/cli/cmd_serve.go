@@ -71,9 +71,9 @@ func (a *app) stopServing(ctx context.Context) error {
 		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
 	a.note("Process %d lets its turns end. Once more aborts them.", pid)
-	for control.HolderOf(ctx, there.Reader) != nil {
-		if err := project.Rest(ctx, serverLook); err != nil {
-			return err
+	for range project.Tries(ctx, serverLook, 0) {
+		if control.HolderOf(ctx, there.Reader) == nil {
+			break
 		}
 	}
 	return context.Cause(ctx)

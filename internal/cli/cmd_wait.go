@@ -112,7 +112,8 @@ const waitPoll = 500 * time.Millisecond
 
 // wait looks until it has an answer: nil if what is waited for has come.
 func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
-	for told := false; ; {
+	told := false
+	for range project.Tries(ctx, waitPoll, 0) {
 		arrived, err := a.lookOnce(ctx, w, ref)
 		switch {
 		case arrived:
@@ -125,10 +126,8 @@ func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 		case err != nil && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady):
 			return err
 		}
-		if err := project.Rest(ctx, waitPoll); err != nil {
-			return err
-		}
 	}
+	return context.Cause(ctx)
 }
 
 // lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.

@@ -139,12 +139,9 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 		return err
 	}
 	if slices.Contains(words, boulder.DoneJudge) {
-		judge, err := p.SessionJudge(ctx, address)
-		if err != nil {
+		if cfg.Judge, err = p.SessionJudge(ctx, address); err != nil {
 			return err
 		}
-		defer judge.Close()
-		cfg.Judge = judge.Ask
 	}
 	if o.dryRun {
 		report, err := a.askWatch(ctx, watch.Request{})

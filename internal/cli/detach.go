@@ -103,7 +103,7 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 		lines := strings.Split(strings.TrimSpace(string(printed[max(0, len(printed)-2000):])), "\n")
 		return strings.Join(lines[max(0, len(lines)-8):], "\n")
 	}
-	for giveUp := time.Now().Add(serverStart); ; {
+	for last := range project.Tries(ctx, serverLook, serverStart) {
 		there, err := a.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
@@ -114,13 +114,11 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 				cmp.Or(err, errors.New("exit status 0")), says())
 		default:
 		}
-		if time.Now().After(giveUp) {
+		if last {
 			return nil, fmt.Errorf("it did not answer within %s; it says:\n%s", serverStart, says())
 		}
-		if err := project.Rest(ctx, serverLook); err != nil {
-			return nil, err
-		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // serveArgs is the command line of the server: what this one was told about models, files and binaries.
