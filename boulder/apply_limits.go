@@ -127,7 +127,7 @@ func (s *State) budgetSet(_ *Event, b BudgetSet) error {
 	}
 	for _, o := range s.live {
 		if b.SubTaskID == "" || b.SubTaskID == o.SubTask.ID {
-			used = used.Add(o.Running())
+			used = used.Add(o.Attempt.Running())
 		}
 	}
 	b.Budget.Unpriced = used.Unpriced

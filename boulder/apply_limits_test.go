@@ -91,15 +91,15 @@ func TestSeenUsage(t *testing.T) {
 	ref := AttemptRef{"a", 1}
 	sees := func(n int64) Body { return SubTaskProgress{AttemptRef: ref, Usage: Usage{Input: n}} }
 	feed(t, s, Starting{AttemptRef: ref}, sees(3), sees(5), Trouble{AttemptRef: ref}, sees(2), TakenUp{}, sees(1))
-	if got := s.Open("a").Running().Input; got != 5+2+1 {
+	if got := s.Open("a").Attempt.Running().Input; got != 5+2+1 {
 		t.Errorf("%d were seen, want 8", got)
 	}
 	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, UsageReport{
 		SubTaskID: "a", Attempt: 1, Source: UsageAttempt, Usage: Usage{Input: 9},
 	}, UsageReport{SubTaskID: "a", Attempt: 1, Source: UsageJudge, Usage: Usage{Input: 4}})
 	o := s.Open("a")
-	if o.Running() != (Usage{}) || o.Attempt.Usage.Input != 13 || s.Boulder.Usage.Input != 13 {
-		t.Errorf("after the turn: running %+v, attempt %+v, boulder %+v", o.Running(), o.Attempt.Usage, s.Boulder.Usage)
+	if o.Attempt.Running() != (Usage{}) || o.Attempt.Usage.Input != 13 || s.Boulder.Usage.Input != 13 {
+		t.Errorf("after the turn: running %+v, attempt %+v, boulder %+v", o.Attempt.Running(), o.Attempt.Usage, s.Boulder.Usage)
 	}
 	if b := s.Boulder; b.Turns != 1 || b.TurnUsage.Input != 9 {
 		t.Errorf("a turn is expected to use %+v / %d: a judgement is none", b.TurnUsage, b.Turns)

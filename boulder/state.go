@@ -36,9 +36,6 @@ type Open struct {
 	Turn    *Turn
 }
 
-// Running is what the turn that is at work was seen to use so far. It becomes part of a [UsageReport] when the turn ends.
-func (o *Open) Running() Usage { return o.Attempt.Spent.Add(o.Attempt.Seen) }
-
 // Snapshot is a state as it is kept, so that not the whole log has to be applied again. Records are shared with the
 // state: a snapshot is encoded before the state goes on.
 type Snapshot struct {

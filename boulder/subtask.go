@@ -190,6 +190,10 @@ type Attempt struct {
 // TurnedAway reports whether a fault, or a wait before a prompt, keeps the attempt, or kept it until just now.
 func (a *Attempt) TurnedAway() bool { return !a.NotBefore.IsZero() }
 
+// Running is what the turn that is at work, or was cut off, was seen to use so far. It becomes part of a [UsageReport] when
+// the turn ends.
+func (a *Attempt) Running() Usage { return a.Spent.Add(a.Seen) }
+
 // TurnKind says why a prompt was sent.
 type TurnKind string
 

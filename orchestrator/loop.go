@@ -165,9 +165,9 @@ func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 		switch ends := b.(type) {
 		case boulder.Retry, boulder.Parked, boulder.SubTaskDone:
 			ref := ends.(interface{ Ref() boulder.AttemptRef }).Ref()
-			if o := s.Open(ref.SubTaskID); o != nil && o.Attempt.AttemptRef == ref && o.Running() != (boulder.Usage{}) {
+			if o := s.Open(ref.SubTaskID); o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Running() != (boulder.Usage{}) {
 				used := boulder.UsageReport{
-					SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: o.Running(),
+					SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: o.Attempt.Running(),
 				}
 				if err := apply(used); err != nil {
 					return err

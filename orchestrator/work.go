@@ -161,7 +161,7 @@ func (r *run) startTurn(o *boulder.Open) {
 		for _, g := range evidence.Gates {
 			bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 		}
-		if evidence.Usage != (boulder.Usage{}) || o.Running() != (boulder.Usage{}) {
+		if evidence.Usage != (boulder.Usage{}) || o.Attempt.Running() != (boulder.Usage{}) {
 			bodies = append(bodies, boulder.UsageReport{
 				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
 				Usage: evidence.Usage,

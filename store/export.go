@@ -200,7 +200,7 @@ func lost(s *boulder.State) []boulder.Body {
 		if r := s.Boulder.Replan; r != nil && r.AttemptRef == ref {
 			continue
 		}
-		if used := o.Running(); used != (boulder.Usage{}) {
+		if used := o.Attempt.Running(); used != (boulder.Usage{}) {
 			bodies = append(bodies, boulder.UsageReport{
 				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: used,
 			})

@@ -75,7 +75,7 @@ func New(in Input) *Report {
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
-		used := a.Spent.Add(a.Seen)
+		used := a.Running()
 		running[a.SubTaskID] = running[a.SubTaskID].Add(used)
 		r.Usage = r.Usage.Add(used)
 	}

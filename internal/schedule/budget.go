@@ -44,9 +44,9 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 	}
 	b.used, b.worked = s.Boulder.Usage, s.Boulder.WorkedBy(now)
 	for _, o := range s.Live() {
-		b.used = b.used.Add(o.Running())
+		b.used = b.used.Add(o.Attempt.Running())
 		if o.Attempt.Status != boulder.AttemptMonitoring {
-			b.reserve(o.Running())
+			b.reserve(o.Attempt.Running())
 		}
 	}
 	b.look()
@@ -179,7 +179,7 @@ func overspent(t *boulder.SubTask, o *boulder.Open) string {
 func ofSubTask(t *boulder.SubTask, o *boulder.Open) []dimension {
 	used := t.Usage
 	if o != nil {
-		used = used.Add(o.Running())
+		used = used.Add(o.Attempt.Running())
 	}
 	if t.Budget == nil {
 		return nil

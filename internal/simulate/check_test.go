@@ -290,7 +290,7 @@ func (w *world) checkBudget(e boulder.Event) {
 	}
 	used, reserved := b.Usage, int64(0)
 	for _, o := range w.disk.Live() {
-		seen := o.Running()
+		seen := o.Attempt.Running()
 		used = used.Add(seen)
 		if o.Attempt.Status != boulder.AttemptMonitoring && b.Turns > 0 {
 			reserved += max(0, b.TurnUsage.Input/b.Turns-seen.Input) + max(0, b.TurnUsage.Output/b.Turns-seen.Output)

@@ -9,6 +9,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -22,42 +23,40 @@ type need struct {
 }
 
 // needsOf lists what is waited for and what is in trouble: questions first, then failed, parked and blocked sub-tasks in
-// the order of the plan. raised are the full records of blockers, by id, as far as they are known. on is added to
-// commands that have to say which boulder is meant.
-func needsOf(s *boulder.State, raised map[string]boulder.Blocker, on string, now time.Time) []need {
-	var asked, troubled []need
+// the order of the plan. raised are the full records of blockers, as far as they are known. on is added to commands that
+// have to say which boulder is meant.
+func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Time) (needs []need) {
+	var tasks []boulder.SubTask
+	places, asking := map[string]string{}, map[string]bool{}
 	for _, t := range s.SubTasks {
-		place, questions := numbered(t.Position, len(s.SubTasks)), len(asked)
-		for _, k := range t.Blockers {
-			b, known := raised[k.ID]
-			if !known {
-				b = boulder.Blocker{ID: k.ID, BlockerScope: boulder.BlockerScope{BoulderID: "-", Attempt: k.Attempt}, Hard: k.Hard}
-			}
-			if b.Status = k.Status; blockers.StandingOf(&b, t, now) != blockers.Awaited {
-				continue
-			}
-			n := need{mark: "?", name: k.ID + " " + place, text: k.Question, command: "manager blockers answer " + k.ID + ` "…"`}
-			if b.Ask != nil && b.Ask.Kind == boulder.AskPermission {
-				n.command = "manager blockers answer " + k.ID + " --allow"
-			}
-			if blockers.Waiting(&b, now) {
-				n.left = b.Until.Sub(now)
-			}
-			asked = append(asked, n)
+		tasks, places[t.ID] = append(tasks, *t), numbered(t.Position, len(s.SubTasks))
+	}
+	for _, b := range report.Blockers(s.Boulder, tasks, raised, now) {
+		if !b.Awaited {
+			continue
 		}
-		n := need{mark: "!", name: place, text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
+		asking[b.SubTaskID] = true
+		n := need{mark: "?", name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
+		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.Ask != nil && b.Ask.Kind == boulder.AskPermission]
+		if blockers.Waiting(&b.Blocker, now) {
+			n.left = b.Until.Sub(now)
+		}
+		needs = append(needs, n)
+	}
+	for _, t := range tasks {
+		n := need{mark: "!", name: places[t.ID], text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
 		switch {
 		case t.Status == boulder.SubTaskFailed:
 			n.mark = "✗"
-		case t.Parked && len(asked) == questions:
+		case t.Parked && !asking[t.ID]:
 		case t.Status == boulder.SubTaskBlocked && !t.Parked:
 			n.command = ""
 		default:
 			continue
 		}
-		troubled = append(troubled, n)
+		needs = append(needs, n)
 	}
-	return append(asked, troubled...)
+	return needs
 }
 
 // needLines draws needs in at most room lines, none of which is as wide as the terminal: with the commands to type if

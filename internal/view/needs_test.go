@@ -16,7 +16,7 @@ import (
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // troubled is a boulder in which everything that can need the user does.
-func troubled(t *testing.T) (*boulder.State, map[string]boulder.Blocker) {
+func troubled(t *testing.T) (*boulder.State, []boulder.Blocker) {
 	t.Helper()
 	subTask := func(n int, id string, status boulder.SubTaskStatus, reason string) boulder.SubTask {
 		return boulder.SubTask{
@@ -38,15 +38,15 @@ func troubled(t *testing.T) (*boulder.State, map[string]boulder.Blocker) {
 	behind := subTask(4, "behind", boulder.SubTaskBlocked, `depends on "pushing", which failed`)
 	held := subTask(5, "held", boulder.SubTaskPending, "")
 	held.Blockers = []boulder.RaisedBlocker{raised("B3", "May it run git push origin main?", false)}
-	s := &boulder.State{Boulder: boulder.Boulder{Status: boulder.Running}}
+	s := &boulder.State{Boulder: boulder.Boulder{ID: "b", Status: boulder.Running}}
 	all := []boulder.SubTask{asking, pushing, parked, behind, held}
 	for i := range all {
 		s.SubTasks = append(s.SubTasks, &all[i])
 	}
-	return s, map[string]boulder.Blocker{"B3": {
+	return s, []boulder.Blocker{{
 		ID: "B3", BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: "held", Attempt: 1},
-		Until: noon.Add(4*time.Minute + 10*time.Second),
-		Ask:   &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
+		Question: "May it run git push origin main?", Until: noon.Add(4*time.Minute + 10*time.Second),
+		Ask: &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
 	}}
 }
 

@@ -20,18 +20,17 @@ type Progress struct {
 	State *boulder.State // nil before the first event
 
 	load   Load
-	broken bool                       // the stored records contradict each other: there are no indexes over them
-	began  time.Time                  // time of the first event seen
-	doing  map[string]doing           // by sub-task
-	raised map[string]boulder.Blocker // as they were when they were raised; settled ones are not in it
-	stale  bool                       // the newest event is a notice that its turn has given before
+	broken bool              // the stored records contradict each other: there are no indexes over them
+	began  time.Time         // time of the first event seen
+	doing  map[string]doing  // by sub-task
+	raised []boulder.Blocker // as they were when they were raised
+	stale  bool              // the newest event is a notice that its turn has given before
 }
 
 // doing is what is known of a sub-task that the state does not keep.
 type doing struct {
-	activity              string // newest sign of life of the running turn; as the next three
+	activity              string // newest sign of life of the running turn; as the next two
 	todosDone, todosTotal int
-	usage                 boulder.Usage
 	notice                string // the newest one: a wait may be reported more than once
 	why                   string // the reason for this turn, or attempt, which is not the first
 	gate                  string // the gate that was red last, and its last line
@@ -43,22 +42,17 @@ type Load func(ctx context.Context, boulderID string) (*boulder.State, error)
 
 // NewProgress follows a run.
 func NewProgress(load Load) *Progress {
-	return &Progress{load: load, doing: map[string]doing{}, raised: map[string]boulder.Blocker{}}
+	return &Progress{load: load, doing: map[string]doing{}}
 }
 
 // ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
 // other, it can be shown as well.
 func ProgressOf(load Load, d store.Detail, recent []boulder.Event, raised []boulder.Blocker) (*Progress, error) {
 	p := NewProgress(load)
-	p.began = d.Boulder.CreatedAt
+	p.began, p.raised = d.Boulder.CreatedAt, raised
 	for _, e := range recent {
 		if e.Seq <= d.Boulder.Seq {
 			p.watch(e)
-		}
-	}
-	for _, k := range raised {
-		if !k.Status.Settled() {
-			p.raised[k.ID] = k
 		}
 	}
 	var err error
@@ -127,7 +121,6 @@ func (p *Progress) watch(e boulder.Event) {
 		if b.TodosTotal > 0 {
 			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
 		}
-		d.usage = cmp.Or(b.Usage, d.usage)
 	case boulder.TurnEnded, boulder.SubTaskDone:
 		d = doing{alone: d.alone}
 	case boulder.GateRun:
@@ -142,9 +135,8 @@ func (p *Progress) watch(e boulder.Event) {
 	case boulder.Retry:
 		d = doing{why: text.Prefixed("because: ", b.Reason), gate: d.gate}
 	case boulder.BlockerRaised:
-		p.raised[b.Blocker.ID] = b.Blocker
-	case boulder.BlockerSettled:
-		delete(p.raised, b.BlockerID)
+		same := func(k boulder.Blocker) bool { return k.ID == b.Blocker.ID } // its record was read before its event was
+		p.raised = append(slices.DeleteFunc(p.raised, same), b.Blocker)
 	}
 	p.doing[id] = d
 }
@@ -203,18 +195,17 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 	for i, w := range waits {
 		place[w.SubTaskID] = i
 	}
-	all := make([]row, 0, len(p.State.SubTasks))
+	all := []row{}
 	for _, t := range p.State.SubTasks {
-		d := p.doing[t.ID]
 		r := row{
 			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-			Checkpoint: t.Checkpoint, Usage: t.Usage.Add(d.usage), Summary: t.Summary, Blockers: t.Blockers,
-			doing: d, name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
+			Checkpoint: t.Checkpoint, Usage: t.Usage, Summary: t.Summary, Blockers: t.Blockers,
+			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
 			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
 		}
 		for _, a := range attempts[t.ID] {
-			r.AttemptStatus, r.Turn, r.SessionID = a.Status, a.Turns, a.SessionID
+			r.AttemptStatus, r.Turn, r.SessionID, r.Usage = a.Status, a.Turns, a.SessionID, r.Usage.Add(a.Running())
 			end := a.EndedAt
 			if !a.Status.Terminal() {
 				r.attempt, r.place, r.live, r.Stopped = a, len(waits), a.Status.Live(), stopped(b.Status == boulder.Paused, a)
@@ -232,11 +223,11 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 		if at, ok := place[t.ID]; ok {
 			r.Waiting, r.place = &waits[at], at
 		}
-		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-		if r.now = text.Prefixed("after ", strings.Join(awaited, ", ")); r.live && running {
+		if r.live && running {
 			r.now = r.does(b.Status == boulder.Paused, now)
-		} else if w := r.waitsFor(b.Cooldowns); w != "" {
-			r.now = w
+		} else {
+			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
+			r.now = cmp.Or(r.waitsFor(b.Cooldowns), text.Prefixed("after ", strings.Join(awaited, ", ")))
 		}
 		all = append(all, r)
 	}

@@ -72,7 +72,7 @@ func NewReceipt(d store.Detail, now time.Time) *Receipt {
 			if a.SubTaskID != t.ID || a.Status == boulder.AttemptQueued { // it has not begun
 				continue
 			}
-			running := a.Spent.Add(a.Seen)
+			running := a.Running()
 			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
 			s.Attempts = append(s.Attempts, attemptReceipt{
 				Attempt: a.Attempt, Status: a.Status, Model: a.Model, stopped: stopped(b.Status == boulder.Paused, &a),

@@ -282,7 +282,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 	t := v.table(size.Width)
 	t.spin = Spinner(tick)
 	rows := v.progress.rows(v.Limits, nil, now, true)
-	lines := []string{v.head(t, rows, now)}
+	lines := []string{v.head(t, now)}
 	if v.scrolled {
 		lines = []string{"", lines[0]} // apart from the lines that stay
 	}
@@ -315,7 +315,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 }
 
 // head sums the run up.
-func (v *Run) head(t *tasks, rows []row, now time.Time) string {
+func (v *Run) head(t *tasks, now time.Time) string {
 	s := v.progress.State
 	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))
 	if s.Boulder.Status == boulder.Planning {
@@ -326,8 +326,8 @@ func (v *Run) head(t *tasks, rows []row, now time.Time) string {
 		text.If(tally.Failed > 0, t.Red(fmt.Sprintf("%d failed", tally.Failed))),
 		text.If(tally.Blocked > 0, t.Yellow(fmt.Sprintf("%d blocked", tally.Blocked))))
 	usage := s.Boulder.Usage
-	for _, r := range rows {
-		usage = usage.Add(r.usage)
+	for _, a := range s.Attempts {
+		usage = usage.Add(a.Running())
 	}
 	cost := " · " + costText(usage)
 	for _, rest := range []string{" · " + took + " · " + text.Count(usage.Tokens()) + " tokens", " · " + took, ""} {

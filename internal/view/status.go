@@ -140,31 +140,17 @@ func (r *row) more() string {
 
 // ListItem is one line of `manager list --json`.
 type ListItem struct {
-	Type      string         `json:"type"` // boulder
-	BoulderID string         `json:"boulder_id"`
-	Task      string         `json:"task"` // its first 1,000 characters
-	Status    boulder.Status `json:"status"`
-	Reason    string         `json:"reason,omitempty"`
-	Running   bool           `json:"running"` // a process is at it
-	// Active: it was begun or taken up last.
-	Active     bool          `json:"active"`
-	Completed  int           `json:"completed"` // sub-tasks
-	Total      int           `json:"total"`     // sub-tasks of the plan, without superseded ones
-	Tally      boulder.Tally `json:"tally"`
-	Usage      boulder.Usage `json:"usage"`
-	CreatedAt  time.Time     `json:"created_at"`
-	UpdatedAt  time.Time     `json:"updated_at"`
-	ArchivedAt time.Time     `json:"archived_at,omitzero"`
+	Type string `json:"type"` // boulder
+	store.Item
+	Running   bool `json:"running"`   // a process is at it
+	Completed int  `json:"completed"` // sub-tasks
+	Total     int  `json:"total"`     // sub-tasks of the plan, without superseded ones
 }
 
 // NewListItem is a boulder as lists show it. holder is nil if no process holds the state.
 func NewListItem(b *store.Item, holder *control.Holder) ListItem {
-	return ListItem{
-		Type: "boulder", BoulderID: b.BoulderID, Task: b.Task, Status: b.Status, Reason: b.Reason,
-		Running: holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status}), Active: b.Active,
-		Completed: b.Tally.Completed, Total: b.Tally.Planned, Tally: b.Tally, Usage: b.Usage,
-		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
-	}
+	runs := holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
+	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
 }
 
 // List writes boulders, a line each.

@@ -153,7 +153,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
 		}
 		for _, r := range p.rows(schedule.DefaultLimits(), nil, s.Now, true) {
-			if r.activity != "" || r.usage != (boulder.Usage{}) {
+			if used := p.State.SubTask(r.ID).Usage; r.activity != "" || r.Usage != used {
 				t.Errorf("from event %d on %s is still at work: %+v", begin+1, r.ID, r.doing)
 			}
 		}
