@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -36,7 +35,9 @@ func (r *Report) next() []Step {
 		if r.Base != "" && len(r.Files) > 0 {
 			add("look at what was changed since the plan was made", "git diff %s", r.Base[:min(len(r.Base), 12)])
 		}
-		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool { return !s.completed() && s.Status != boulder.SubTaskSkipped })
+		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {
+			return !s.completed() && s.Status != boulder.SubTaskSkipped
+		})
 		if r.Status != boulder.Completed && undone >= 0 {
 			add("do anew what is not done; what is done is taken over", "manager run --fork %s --from %s", r.BoulderID,
 				r.SubTasks[undone].ID)
@@ -48,11 +49,8 @@ func (r *Report) next() []Step {
 		steps = append(steps, r.resumed())
 	}
 	if choices := r.Choices(); choices > 0 {
-		all := ""
-		if r.Status.Terminal() {
-			all = " --all -b " + r.BoulderID
-		}
-		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask", "manager blockers list%s", all)
+		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask",
+			"manager blockers list%s", text.If(r.Status.Terminal(), " --all -b "+r.BoulderID))
 	}
 	failed := 0
 	for _, s := range r.SubTasks {
@@ -99,9 +97,6 @@ func (r *Report) resumed() Step {
 	return step
 }
 
-// raise is that of its own budget; its attempts are no reason to park it.
-func (s *SubTask) raise() string { return raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) }
-
 // retried are the sub-tasks to retry, as commands, and why: those that are over without being done, and those that stand
 // still because of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger
 // budget or more turns is told of otherwise.
@@ -120,27 +115,24 @@ func (r *Report) retried() []Step {
 	return append(over[:min(len(over), subTasksShown)], mended[:min(len(mended), subTasksShown)]...)
 }
 
+func (s *SubTask) raise() string { return raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) }
+
 // raise doubles the limits of a budget that are used up, as flags. Calls whose price is not known use a budget of money
-// up whatever it is: setting it again accepts them.
+// up whatever it is: setting it again accepts them. The attempts of a sub-task are no reason to park it.
 func raise(of string, b *boulder.Budget, used boulder.Usage, workedMS int64, attempts int) string {
 	if b == nil {
 		return ""
 	}
-	var flags strings.Builder
-	add := func(reached bool, name, limit string) {
-		if reached {
-			flags.WriteString(" --budget " + of + name + "=" + limit)
-		}
+	flag := func(reached bool, name string, limit any) string {
+		return text.If(reached, fmt.Sprint(" --budget ", of, name, "=", limit))
 	}
-	add(b.Tokens > 0 && used.Tokens() >= b.Tokens, "tokens", strconv.FormatInt(2*b.Tokens, 10))
 	cost := 2 * b.Cost
 	if used.Cost < b.Cost {
 		cost = b.Cost
 	}
-	reached := used.Cost >= b.Cost || used.Unpriced > b.Unpriced
-	add(b.Cost > 0 && reached, "cost", strconv.FormatFloat(cost, 'f', -1, 64))
-	add(b.Time > 0 && workedMS >= time.Duration(b.Time).Milliseconds(), "time", (2 * time.Duration(b.Time)).String())
-	add(b.Attempts > 0 && attempts >= b.Attempts, "attempts", strconv.Itoa(2*b.Attempts))
-	add(b.Calls > 0 && used.Calls >= b.Calls, "calls", strconv.FormatInt(2*b.Calls, 10))
-	return flags.String()
+	return flag(b.Tokens > 0 && used.Tokens() >= b.Tokens, "tokens", 2*b.Tokens) +
+		flag(b.Cost > 0 && (used.Cost >= b.Cost || used.Unpriced > b.Unpriced), "cost", strconv.FormatFloat(cost, 'f', -1, 64)) +
+		flag(b.Time > 0 && workedMS >= time.Duration(b.Time).Milliseconds(), "time", 2*time.Duration(b.Time)) +
+		flag(b.Attempts > 0 && attempts >= b.Attempts, "attempts", 2*b.Attempts) +
+		flag(b.Calls > 0 && used.Calls >= b.Calls, "calls", 2*b.Calls)
 }

@@ -32,19 +32,21 @@ func (r *Report) Print(o page.Out) {
 	if len(r.Next) == 0 {
 		o.Item(1, "nothing is left to do")
 	}
-	r.printBlockers(o)
+	awaited := r.Awaited()
+	r.printBlockers(o, "Waiting for an answer", awaited, len(awaited))
+	r.printBlockers(o, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
 	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
 	parts := map[boulder.SubTaskStatus]string{
 		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open, boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: done,
 	}
 	for _, part := range []string{undone, open, done} {
-		begun := false
+		heading := part
 		for i := range r.SubTasks {
 			if s := &r.SubTasks[i]; cmp.Or(parts[s.Status], undone) == part {
-				if !begun {
-					o.Heading(part)
-					begun = true
+				if heading != "" {
+					o.Heading(heading)
 				}
+				heading = ""
 				s.print(o, part != done, r.claimed)
 			}
 		}
@@ -64,19 +66,9 @@ func (r *Report) head(o page.Out) {
 	if o.Markdown {
 		o.Say()
 	}
-	counts := o.Strong(r.Counts())
-	if n := len(r.Files); n > 0 {
-		counts += "; " + text.Plural(n, "file") + " changed"
-	}
-	o.Item(1, counts)
-	spent := fmt.Sprintf("%s, worked %s, %s", Usage(r.Usage), elapsed(r.WorkedMS), text.Plural(r.Attempts, "attempt"))
-	if r.Replans > 0 {
-		spent += ", " + text.Plural(r.Replans, "replan")
-	}
-	if r.Budget != nil && Budget(*r.Budget) != "" {
-		spent += "; the budget is " + Budget(*r.Budget)
-	}
-	o.Item(1, spent)
+	o.Item(1, o.Strong(r.Counts()), text.If(len(r.Files) > 0, "; "+text.Plural(len(r.Files), "file")+" changed"))
+	o.Item(1, Usage(r.Usage), ", worked ", elapsed(r.WorkedMS), ", ", text.Plural(r.Attempts, "attempt"),
+		text.If(r.Replans > 0, ", "+text.Plural(r.Replans, "replan")), text.Prefixed("; the budget is ", Budget(r.Budget)))
 	stamp := func(t time.Time) string { return t.In(r.zone).Format(stampLayout) }
 	o.Item(1, "started ", stamp(r.CreatedAt), ", as of ", stamp(r.UpdatedAt))
 	if r.Reason != string(r.Status) && r.Reason != "" {
@@ -99,53 +91,34 @@ func (r *Report) Counts() string {
 	case r.loop:
 		return "the loop is not over"
 	}
-	s := fmt.Sprintf("%d of %s completed", t.Completed, text.Plural(t.Planned, "sub-task"))
-	for _, x := range []struct {
-		n    int
-		what string
-	}{
-		{t.Failed, "failed"}, {t.Blocked, "blocked"}, {t.Cancelled, "cancelled"}, {t.Skipped, "skipped"},
-		{t.InProgress, "in progress"},
-		{t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress, "pending"},
-	} {
-		if x.n > 0 {
-			s += fmt.Sprintf(", %d %s", x.n, x.what)
-		}
-	}
 	red := 0
 	for _, sub := range r.SubTasks {
 		if sub.Status == boulder.SubTaskCompleted && !sub.completed() {
 			red++
 		}
 	}
-	if red > 0 {
-		s += fmt.Sprintf(", of which %d with a red gate", red)
-	}
-	return s
+	pending := t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress
+	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed", t.Completed, text.Plural(t.Planned, "sub-task")),
+		text.Some(t.Failed, "failed"), text.Some(t.Blocked, "blocked"), text.Some(t.Cancelled, "cancelled"),
+		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"),
+		text.Prefixed("of which ", text.Some(red, "with a red gate")))
 }
 
-func (r *Report) printBlockers(o page.Out) {
-	others := slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return b.Awaited })
-	for _, part := range []struct {
-		heading  string
-		blockers []Blocker
-		most     int
-	}{{"Waiting for an answer", r.Awaited(), len(r.Blockers)}, {"Questions and choices", others, choicesShown}} {
-		if len(part.blockers) > 0 {
-			o.Heading(part.heading)
+func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most int) {
+	if len(all) > 0 {
+		o.Heading(heading)
+	}
+	for _, b := range all[:min(len(all), most)] {
+		for _, s := range []*string{&b.Question, &b.Context, &b.ChosenReasoning, &b.Answer} {
+			*s = text.Clip(*s, textShown)
 		}
-		for _, b := range part.blockers[:min(len(part.blockers), part.most)] {
-			for _, s := range []*string{&b.Question, &b.Context, &b.ChosenReasoning, &b.Answer} {
-				*s = text.Clip(*s, textShown)
-			}
-			b.Print(o, 1, false, r.MadeAt.In(r.zone))
-			if b.Undelivered {
-				o.Item(2, "its sub-task has not been told yet; the next run does it")
-			}
+		b.Print(o, 1, false, r.MadeAt.In(r.zone))
+		if b.Undelivered {
+			o.Item(2, "its sub-task has not been told yet; the next run does it")
 		}
-		if more := len(part.blockers) - part.most; more > 0 {
-			o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+r.BoulderID))
-		}
+	}
+	if more := len(all) - most; more > 0 {
+		o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+r.BoulderID))
 	}
 }
 
@@ -173,7 +146,8 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	case !s.completed():
 		sign, outcome = "✗", "completed, but a gate does not hold any more: "+outcome
 	}
-	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"), text.Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
+	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"),
+		text.Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
 		o.Item(2, o.Mark("≈"), " ", how)
@@ -188,40 +162,11 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 		PrintChanges(o, 2, diff, claimed)
 	}
 	for i, f := range s.Failures {
-		if failures {
-			o.Field(2, fmt.Sprintf("failed attempt %d", i+1), text.Clip(f, textShown))
-		}
+		o.Field(2, fmt.Sprintf("failed attempt %d", i+1), text.If(failures, text.Clip(f, textShown)))
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
 		o.Item(2, o.Dim(fmt.Sprintf("%s, %s, %s", Usage(s.Usage), elapsed(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}
-}
-
-// Print writes how a gate went, with the end of its output if it does not hold.
-func (g *Gate) Print(o page.Out, depth int) {
-	sign, how := g.Text()
-	why, took := "", ""
-	if g.Why != "" {
-		why = ", " + o.Plain(text.Clip(g.Why, evidenceShown))
-	}
-	if g.Result != gateNotRun {
-		took = " (" + elapsed(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From)) + ")"
-	}
-	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command), why, o.Dim(took))
-	o.Output(depth+1, outputShown, g.Output)
-}
-
-var gateTexts = map[string]struct{ sign, how string }{
-	gatePassed: {"✓", "passed"}, gateNoWorse: {"≈", "red, but no worse than before"},
-	gateTimedOut: {"✗", "did not end in time"}, gateNotRun: {"✗", "did not run"},
-}
-
-// Text says how a gate went, behind the sign for it.
-func (g *Gate) Text() (sign, how string) {
-	if t, known := gateTexts[g.Result]; known {
-		return t.sign, t.how
-	}
-	return "✗", fmt.Sprintf("failed with exit code %d", g.ExitCode)
 }
 
 // PrintGateHints names the gates that the plan's model proposed and the user did not allow.
@@ -234,17 +179,10 @@ func PrintGateHints(o page.Out, depth int, hints []string) {
 // PrintJudged writes what the judge found of each criterion, and what is left to do.
 func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining []string, completed bool) {
 	for _, c := range criteria {
-		sign := "✗"
-		if c.Met {
-			sign = "✓"
-		}
-		o.Item(depth, o.Mark(sign), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
+		o.Item(depth, o.Mark(map[bool]string{true: "✓", false: "✗"}[c.Met]), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
 			text.Prefixed(" — ", o.Faint(text.Clip(c.Evidence, evidenceShown))))
 	}
-	name := "remaining"
-	if completed {
-		name = "the judge also named"
-	}
+	name := map[bool]string{true: "the judge also named", false: "remaining"}[completed]
 	for _, x := range remaining {
 		if !slices.ContainsFunc(criteria, func(c boulder.Criterion) bool { return c.Criterion == x }) {
 			o.Field(depth, name, text.Clip(x, textShown))
@@ -255,34 +193,20 @@ func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining 
 // PrintChanges names the files that were changed, and by whom; claimed is what [boulder.Claimed] gives.
 func PrintChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool) {
 	own, unclaimed, others := d.Split(claimed)
-	parts := []string{changes(o, own)}
-	if len(unclaimed) > 0 {
-		parts = append(parts, changes(o, unclaimed)+o.Dim(" (by this or another sub-task)"))
-	}
-	if n := len(others); n > 0 {
-		parts = append(parts, o.Dim(text.Plural(n, "file")+" by other sub-tasks"))
-	}
-	if d.Unavailable != "" {
-		parts = []string{"not known: " + o.Plain(d.Unavailable)}
-	}
-	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
-	o.Item(depth, o.Dim("changes:"), " ", cmp.Or(strings.Join(parts, "; "), "none"))
+	said := text.JoinedBy("; ", changes(o, own),
+		text.If(len(unclaimed) > 0, changes(o, unclaimed)+o.Dim(" (by this or another sub-task)")),
+		text.If(len(others) > 0, o.Dim(text.Plural(len(others), "file")+" by other sub-tasks")))
+	o.Item(depth, o.Dim("changes:"), " ", cmp.Or(text.Prefixed("not known: ", o.Plain(d.Unavailable)), said, "none"))
 }
 
 // changes lists files by name.
 func changes(o page.Out, files []boulder.FileChange) string {
 	var all []string
 	for _, f := range files[:min(len(files), filesShown)] {
-		name := o.Code(f.Path)
-		if f.Added >= 0 {
-			name += fmt.Sprintf(" +%d −%d", f.Added, f.Removed)
-		}
-		all = append(all, name)
+		all = append(all, o.Code(f.Path)+text.If(f.Added >= 0, fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
 	}
-	if more := len(files) - filesShown; more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, ", ")
+	more := max(0, len(files)-filesShown)
+	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
 
 // Stated is a status and the reason for it, which often begins with the same word: "paused by a person".
@@ -305,18 +229,12 @@ func Usage(u boulder.Usage) string {
 	return tokens + ", " + text.Money(u.Cost)
 }
 
-// Budget is a budget in words: "2.0M tokens, $5.00, 8h"; empty if it bounds nothing.
-func Budget(b boulder.Budget) string {
-	var parts []string
-	add := func(set bool, part string) {
-		if set {
-			parts = append(parts, part)
-		}
+// Budget is a budget in words: "2.0M tokens, $5.00, 8h"; empty if it bounds nothing, or is none.
+func Budget(b *boulder.Budget) string {
+	if b == nil {
+		return ""
 	}
-	add(b.Tokens > 0, text.Count(b.Tokens)+" tokens")
-	add(b.Cost > 0, fmt.Sprintf("$%.2f", b.Cost))
-	add(b.Time > 0, text.Elapsed(time.Duration(b.Time)))
-	add(b.Attempts > 0, text.Plural(b.Attempts, "attempt"))
-	add(b.Calls > 0, text.Plural(int(b.Calls), "model call"))
-	return strings.Join(parts, ", ")
+	return text.JoinedBy(", ", text.If(b.Tokens > 0, text.Count(b.Tokens)+" tokens"),
+		text.If(b.Cost > 0, fmt.Sprintf("$%.2f", b.Cost)), text.If(b.Time > 0, text.Elapsed(time.Duration(b.Time))),
+		text.If(b.Attempts > 0, text.Plural(b.Attempts, "attempt")), text.If(b.Calls > 0, text.Plural(int(b.Calls), "model call")))
 }

@@ -62,22 +62,21 @@ type Report struct {
 
 // New makes the report.
 func New(in Input) *Report {
-	b := in.Boulder
+	b, until := in.Boulder, in.Boulder.UpdatedAt // what no process is at has not gone on since its last event
+	if in.Running {
+		until = in.Now
+	}
 	r := &Report{
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
-		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(), zone: in.Now.Location(),
-		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
-		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil, claimed: boulder.Claimed(in.SubTasks),
-	}
-	r.WorkedMS = b.WorkedBy(b.UpdatedAt).Milliseconds() // what no process is at has not gone on since its last event
-	if in.Running {
-		r.WorkedMS = b.WorkedBy(in.Now).Milliseconds()
+		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(),
+		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, WorkedMS: b.WorkedBy(until).Milliseconds(), Budget: b.Budget,
+		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{},
+		zone: in.Now.Location(), loop: b.Loop != nil, claimed: boulder.Claimed(in.SubTasks),
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
-		used := a.Running()
-		running[a.SubTaskID] = running[a.SubTaskID].Add(used)
-		r.Usage = r.Usage.Add(used)
+		running[a.SubTaskID] = running[a.SubTaskID].Add(a.Running())
+		r.Usage = r.Usage.Add(a.Running())
 	}
 	for i := range in.SubTasks {
 		t := &in.SubTasks[i]

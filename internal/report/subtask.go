@@ -48,26 +48,6 @@ const (
 	byRecord        = "record" // it is recorded as completed, and nothing is stored of how
 )
 
-// How a gate went.
-const (
-	gatePassed   = "passed"
-	gateNoWorse  = "no_worse" // red, as it was before
-	gateFailed   = "failed"
-	gateTimedOut = "timed_out"
-	gateNotRun   = "not_run"
-)
-
-// Gate is the newest run of a gate.
-type Gate struct {
-	Command    string `json:"command"`
-	Result     string `json:"result"`
-	ExitCode   int    `json:"exit_code"`
-	DurationMS int64  `json:"duration_ms"`
-	From       string `json:"from,omitempty"`   // the replaced sub-task that it was taken over from
-	Why        string `json:"why,omitempty"`    // of no_worse
-	Output     string `json:"output,omitempty"` // the tail, of one that does not hold
-}
-
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	s := SubTask{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
@@ -121,18 +101,4 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 func (s *SubTask) completed() bool {
 	red := func(g Gate) bool { return g.Result != gatePassed && g.Result != gateNoWorse }
 	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, red)
-}
-
-// NewGate is a run of a gate as reports have it.
-func NewGate(g boulder.Gate) Gate {
-	to := Gate{Command: g.Command, Result: gateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds(), Output: g.Output}
-	switch {
-	case g.Green():
-		to.Result, to.Output = gatePassed, ""
-	case g.NoWorse != "":
-		to.Result, to.Why, to.Output = gateNoWorse, g.NoWorse, ""
-	case g.TimedOut:
-		to.Result = gateTimedOut
-	}
-	return to
 }

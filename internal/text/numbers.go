@@ -85,3 +85,6 @@ func Are(n int, thing string) string {
 	}
 	return Plural(n, thing) + " are"
 }
+
+// Some counts things that there may be none of: "2 failed", else empty.
+func Some(n int, what string) string { return If(n > 0, fmt.Sprintf("%d %s", n, what)) }

@@ -46,9 +46,8 @@ func (s *BlockersStatus) Print(o page.Out) {
 	}
 	o.Say(o.Bold("blockers"), " ", on, "  ", o.Faint(s.why()))
 	waits := WaitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
-	count := func(n int, what string) string { return text.If(n > 0, o.Dim(fmt.Sprintf("%d %s", n, what))) }
 	o.Say(text.JoinedBy(" · ", cmp.Or(o.Yellow(waits.Awaited()), "nothing waits for an answer"), waits.Choices(),
-		count(s.Answered, "answered"), count(s.Skipped, "skipped"), count(s.Moot, "obsolete"), o.Faint(s.File)))
+		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")), o.Faint(s.File)))
 	if s.Unwritten > 0 {
 		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", text.Are(s.Unwritten, "item"), o.Plain(s.File))),
 			text.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")

@@ -134,10 +134,9 @@ func Describe(e boulder.Event) Step {
 		s.Step, s.Gate = stepGate, &boulder.Gate{
 			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut, Duration: took,
 		}
-		g := report.NewGate(*s.Gate)
-		_, how := g.Text()
+		_, how := report.NewGate(*s.Gate).Text()
 		say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
-			text.If(b.Final, ", on the final files"), text.Prefixed(": ", g.Why))
+			text.If(b.Final, ", on the final files"), text.Prefixed(": ", b.NoWorse))
 	case boulder.Judged:
 		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
 		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
@@ -186,7 +185,7 @@ func Describe(e boulder.Event) Step {
 		say("↻", "no new plan: %s", b.Reason)
 	case boulder.BudgetSet:
 		s.SubTask = b.SubTaskID
-		say("", "budget: %s", cmp.Or(report.Budget(b.Budget), "none"))
+		say("", "budget: %s", cmp.Or(report.Budget(&b.Budget), "none"))
 	case boulder.BudgetWarning:
 		s.SubTask = b.SubTaskID
 		how := fmt.Sprintf("the %s budget is used up", b.Dimension)

@@ -119,9 +119,7 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
 		"outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
 		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
-	if s.Budget != nil {
-		o.Field(1, "budget", report.Budget(*s.Budget))
-	}
+	o.Field(1, "budget", report.Budget(s.Budget))
 }
 
 // firstLines keeps the first n lines of a text and says how many there are more.

@@ -122,7 +122,7 @@ func (r *Receipt) Print(o page.Out) {
 	for i, line := range table(o.Width(), columns, rows) {
 		fmt.Fprintln(o, line)
 		if b := budgets[i]; b != nil {
-			o.Item(1, o.Faint(text.Prefixed("of ", report.Budget(*b))))
+			o.Item(1, o.Faint(text.Prefixed("of ", report.Budget(b))))
 		}
 	}
 }

@@ -323,8 +323,7 @@ func (v *Run) head(t *tasks, now time.Time) string {
 	}
 	tally := s.Boulder.Tally
 	said := text.JoinedBy(" · ", t.Bold(fmt.Sprintf("%d/%d", tally.Completed, tally.Planned))+" done",
-		text.If(tally.Failed > 0, t.Red(fmt.Sprintf("%d failed", tally.Failed))),
-		text.If(tally.Blocked > 0, t.Yellow(fmt.Sprintf("%d blocked", tally.Blocked))))
+		t.Red(text.Some(tally.Failed, "failed")), t.Yellow(text.Some(tally.Blocked, "blocked")))
 	usage := s.Boulder.Usage
 	for _, a := range s.Attempts {
 		usage = usage.Add(a.Running())

@@ -126,8 +126,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	report.PrintGateHints(o, 1, t.GateHints)
 	for _, g := range t.Baseline {
 		o.Item(1, o.Dim("before it began:"))
-		run := report.NewGate(g)
-		run.Print(o, 2)
+		report.NewGate(g).Print(o, 2)
 	}
 	for _, b := range t.Blockers {
 		settled := text.If(b.Status.Settled(), "; "+settledText(b.Status, b.Allowed, b.Answer))
@@ -199,8 +198,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 	}
 	o.Fields(depth, "diagnostics", text.If(e.NoServer, "no language server ran"), "promise", text.If(e.Promised, "given"))
 	for _, g := range e.Gates {
-		run := report.NewGate(g)
-		run.Print(o, depth)
+		report.NewGate(g).Print(o, depth)
 	}
 	o.Field(depth, "transcript", e.Transcript)
 }

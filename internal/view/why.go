@@ -168,8 +168,7 @@ func (w *Why) Print(o page.Out) {
 			line = o.Yellow(line)
 		}
 		if s.Gate != nil {
-			run := report.NewGate(*s.Gate)
-			sign, _ := run.Text()
+			sign, _ := report.NewGate(*s.Gate).Text()
 			line = o.Mark(sign) + " " + line
 		}
 		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
