@@ -31,14 +31,11 @@ const defaultServer = "http://127.0.0.1:4096"
 const watchCall = 10 * time.Second
 
 type watchOptions struct {
-	attach     string
-	doneWhen   doneFlag
-	tests      []string
-	iterations int
-	budget     budgetFlag
-	since      time.Duration
-
-	once, dryRun, continuous, all, status, blockers bool
+	watch.Config
+	attach                       string
+	iterations                   int
+	budget                       budgetFlag
+	continuous, status, blockers bool
 }
 
 func (a *app) newWatchCmd() *cobra.Command {
@@ -63,14 +60,14 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case o.status && (o.once || o.dryRun || o.continuous):
+			case o.status && (o.Once || o.DryRun || o.continuous):
 				return usagef("--status only looks: it goes with none of --once, --dry-run and --continuous")
 			case o.status:
 				return a.runWatchStatus(cmd.Context())
 			case o.iterations < 1 && cmd.Flags().Changed("max-iterations"):
 				return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
-			case o.since <= 0:
-				return usagef("--since is %s: it must be more than 0", o.since)
+			case o.Since <= 0:
+				return usagef("--since is %s: it must be more than 0", o.Since)
 			case len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0):
 				return usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
 			}
@@ -79,19 +76,19 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+defaultServer+")")
-	f.Func("done-when",
-		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos", o.doneWhen.Set)
-	f.StringArrayVar(&o.tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
+	f.Func("done-when", "`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos",
+		(*doneFlag)(&o.DoneWhen).Set)
+	f.StringArrayVar(&o.Tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
 	f.BoolVar(&o.continuous, "continuous", false, "go on improving when everything holds, until a bound is reached")
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
 	f.Func("budget",
 		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt", o.budget.Set)
-	f.DurationVar(&o.since, "since", 15*time.Minute, // what was left longer ago may have been left for good
+	f.DurationVar(&o.Since, "since", 15*time.Minute, // what was left longer ago may have been left for good
 		"leave sessions alone that rested for more than `TIME` when it begins")
 	blockersFlag(cmd, &o.blockers)
-	f.BoolVar(&o.all, "all", false, "sessions of sub-agents as well")
-	f.BoolVar(&o.once, "once", false, "look at each session once, do what is due, and end")
-	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and why; do and store nothing")
+	f.BoolVar(&o.All, "all", false, "sessions of sub-agents as well")
+	f.BoolVar(&o.Once, "once", false, "look at each session once, do what is due, and end")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done and why; do and store nothing")
 	f.BoolVar(&o.status, "status", false, "how the sessions are; also while a watch runs, and without OpenCode")
 	for order, short := range map[watch.Order]string{
 		watch.OrderStop:  "Send nothing to sessions any more, until they are started again",
@@ -116,65 +113,59 @@ counts at once if a watch runs.`,
 
 // runWatch watches until it is interrupted, or once.
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
-	p, err := a.open()
-	if err != nil {
+	if _, err := a.open(); err != nil {
 		return err
 	}
-	p.Config().Blockers.Enabled = p.Config().Blockers.Enabled || o.blockers
-	address := cmp.Or(o.attach, p.Config().Watch.Attach, defaultServer)
-	words, checks, err := o.criteria(p)
-	if err != nil {
+	c := a.Config()
+	c.Blockers.Enabled = c.Blockers.Enabled || o.blockers
+	if err := a.watchCriteria(&o.Config); err != nil {
 		return err
 	}
-	cfg := watch.Config{
-		Project: p.Dir(), Policy: p.Config().Watch.Policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
-		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Run: p.RunCommand,
-		Redact: a.secrets.Text, Logger: a.logger(), Show: a.showDecisions(o),
-		Note:   func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },
-		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.Attach(ctx, address, watchCall) },
-	}
-	cfg.Policy.Continuous = o.continuous
-	cfg.Policy.MaxIterations = cmp.Or(o.iterations, cfg.Policy.MaxIterations)
-	if cfg.Diverter, err = p.Diverter(); err != nil {
+	address := cmp.Or(o.attach, c.Watch.Attach, defaultServer)
+	o.Attach = func(ctx context.Context) (*opencode.Client, error) { return a.Attach(ctx, address, watchCall) }
+	o.Project, o.Run, o.Redact, o.Logger, o.Show = a.Dir(), a.RunCommand, a.secrets.Text, a.logger(), a.showDecisions(o)
+	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
+	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
+	o.Policy.Continuous = o.continuous
+	o.Policy.MaxIterations = cmp.Or(o.iterations, o.Policy.MaxIterations)
+	if o.Diverter, err = a.Diverter(); err != nil {
 		return err
 	}
-	if slices.Contains(words, boulder.DoneJudge) {
-		if cfg.Judge, err = p.SessionJudge(ctx, address); err != nil {
+	if slices.Contains(o.DoneWhen, boulder.DoneJudge) {
+		if o.Judge, err = a.SessionJudge(ctx, address); err != nil {
 			return err
 		}
 	}
-	if o.dryRun {
+	if o.DryRun {
 		report, err := a.askWatch(ctx, watch.Request{})
 		if err != nil {
 			return err
 		}
-		cfg.Records = report.Records
-		return watchEnd(watch.New(cfg).Run(ctx))
+		o.Records = report.Records
+	} else {
+		if o.Store, err = a.openWatch(ctx, false); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, o.Store.Close()) }()
+		if o.Records, err = o.Store.Records(); err != nil {
+			o.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
+		}
 	}
-	if cfg.Store, err = a.openWatch(ctx, p, false); err != nil {
-		return err
+	w := watch.New(o.Config)
+	if !o.DryRun {
+		server, err := w.Serve(ctx, a.watchSocket(), watch.Holder{
+			PID: os.Getpid(), Command: "manager " + strings.Join(a.Args, " "), URL: address,
+			Since: time.Now(), Diverts: c.Blockers.Enabled,
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		if !o.Once {
+			a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", a.Dir(), address)
+		}
 	}
-	defer func() { err = errors.Join(err, cfg.Store.Close()) }()
-	if cfg.Records, err = cfg.Store.Records(); err != nil {
-		cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
-	}
-	w := watch.New(cfg)
-	server, err := w.Serve(ctx, watchSocket(p), watch.Holder{
-		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: address,
-		Since: time.Now(), Diverts: p.Config().Blockers.Enabled,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	if !o.once {
-		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), address)
-	}
-	return watchEnd(w.Run(ctx))
-}
-
-func watchEnd(err error) error {
-	if errors.Is(err, opencode.ErrUnavailable) {
+	if err = w.Run(ctx); errors.Is(err, opencode.ErrUnavailable) {
 		err = fmt.Errorf("%w Run `opencode --port 4096` in the project, or say with --attach where it listens", err)
 	}
 	return err
@@ -186,79 +177,75 @@ func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
 		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
 	}
 	stream := a.Stderr
-	if o.dryRun || o.once {
+	if o.DryRun || o.Once {
 		stream = a.Stdout // it is what was asked for
 	}
-	return view.Watch(a.on(stream), a.quiet, a.verbose, o.dryRun)
+	return view.Watch(a.on(stream), a.quiet, a.verbose, o.DryRun)
 }
 
-// criteria are the words of completion, and the commands behind tests and diagnostics. The user's own session is not held
-// up by tests that nobody asked for, so that what the configuration says of runs does not count here.
-func (o *watchOptions) criteria(p *project.Project) (words []string, checks boulder.Checks, err error) {
-	words = o.doneWhen
-	if len(words) == 0 {
-		words = p.Config().Watch.DoneWhen
+// watchCriteria fills in the words of completion, and the commands behind tests and diagnostics. The user's own session is
+// not held up by tests that nobody asked for, so that what the configuration says of runs does not count here.
+func (a *app) watchCriteria(w *watch.Config) error {
+	if len(w.DoneWhen) == 0 {
+		w.DoneWhen = slices.Clone(a.Config().Watch.DoneWhen)
 	}
-	if len(words) == 0 {
-		words = []string{boulder.DoneTodos}
+	if len(w.DoneWhen) == 0 {
+		w.DoneWhen = []string{boulder.DoneTodos}
 	}
-	if len(o.tests) > 0 && !slices.Contains(words, boulder.DoneTests) {
-		words = append(slices.Clip(words), boulder.DoneTests)
+	if len(w.Tests) > 0 && !slices.Contains(w.DoneWhen, boulder.DoneTests) {
+		w.DoneWhen = append(w.DoneWhen, boulder.DoneTests)
 	}
-	found := p.Criteria(words)
-	checks = found.Checks
-	if len(o.tests) > 0 {
-		checks.Tests = o.tests
+	found := a.Criteria(w.DoneWhen)
+	if w.Lint = found.Checks.Lint; len(w.Tests) == 0 {
+		w.Tests = found.Checks.Tests
 	}
-	if slices.Contains(words, boulder.DoneTests) && len(checks.Tests) == 0 {
-		err = usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests:"+
+	if slices.Contains(w.DoneWhen, boulder.DoneTests) && len(w.Tests) == 0 {
+		return usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests:"+
 			" in the configuration", found.NoTests)
 	}
-	return words, checks, err
+	return nil
 }
 
 // openWatch opens the state of watches. While another watch has it, the error says who.
-func (a *app) openWatch(ctx context.Context, p *project.Project, readOnly bool) (*watch.Store, error) {
+func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error) {
 	if !readOnly {
-		if _, err := store.EnsureDir(p.Dir()); err != nil {
+		if _, err := store.EnsureDir(a.Dir()); err != nil {
 			return nil, err
 		}
 	}
-	path := filepath.Join(p.Dir(), store.DirName, watch.FileName)
+	path := filepath.Join(a.Dir(), store.DirName, watch.FileName)
 	db, err := watch.OpenStore(path, readOnly, project.LockWait)
-	if errors.Is(err, store.ErrHeld) {
+	switch {
+	case errors.Is(err, store.ErrHeld):
 		who := project.LockOwner(path)
-		if r, err := watch.Call(ctx, watchSocket(p), watch.Request{}); err == nil {
-			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, r.Holder.Since.Local().Format(time.DateTime))
+		if r, err := watch.Call(ctx, a.watchSocket(), watch.Request{}); err == nil {
+			h := r.Holder
+			who = fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
 		}
-		return nil, fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
+		err = fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
 			who, err)
-	}
-	if err == nil {
+	case err == nil:
 		db.Clean = a.secrets.JSON
 	}
 	return db, err
 }
 
-func watchSocket(p *project.Project) string {
-	return filepath.Join(p.Dir(), store.DirName, watch.SocketName)
-}
+func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName, watch.SocketName) }
 
 // askWatch has the process that watches answer; if there is none, the file. With an error the report has what could be read.
 func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
-	p, err := a.open()
-	if err != nil {
+	if _, err := a.open(); err != nil {
 		return report, err
 	}
-	if report, err = watch.Call(ctx, watchSocket(p), req); !errors.Is(err, unixsock.ErrNotServed) {
+	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, unixsock.ErrNotServed) {
 		return report, err
 	}
 	readOnly := req.Order == ""
-	db, err := a.openWatch(ctx, p, readOnly)
-	if readOnly && errors.Is(err, fs.ErrNotExist) {
+	db, err := a.openWatch(ctx, readOnly)
+	switch {
+	case readOnly && errors.Is(err, fs.ErrNotExist):
 		return report, nil
-	}
-	if err != nil {
+	case err != nil:
 		return report, err
 	}
 	records, unreadable := db.Records()
@@ -271,7 +258,8 @@ func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Rep
 // runWatchOrder is `manager watch stop` and `manager watch start`.
 func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	report, err := a.askWatch(ctx, req)
-	switch ids := report.Named; {
+	ids := report.Named
+	switch {
 	case err != nil:
 		return err
 	case len(ids) == 0 && req.Session != "":
@@ -285,12 +273,11 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	case len(ids) == 0:
 		a.note("No session is known here.")
 	}
-	for _, id := range report.Named {
-		if req.Order == watch.OrderStop {
-			a.tell(fmt.Sprintf("Session %s is stopped. Continue with: manager watch start %s", id, id))
-		} else {
-			a.tell(fmt.Sprintf("Session %s is watched.", id))
-		}
+	for _, id := range ids {
+		a.tell(fmt.Sprintf(map[watch.Order]string{
+			watch.OrderStop:  "Session %s is stopped. Continue with: manager watch start %[1]s",
+			watch.OrderStart: "Session %s is watched.",
+		}[req.Order], id))
 	}
 	return nil
 }
@@ -298,14 +285,10 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 // runWatchStatus tells how the sessions are.
 func (a *app) runWatchStatus(ctx context.Context) error {
 	report, err := a.askWatch(ctx, watch.Request{})
-	if a.json {
-		for _, s := range report.Sessions {
-			err = errors.Join(err, a.printJSON(s))
-		}
-		return err
-	}
 	holder := report.Holder
 	switch {
+	case a.json:
+		return errors.Join(err, writeLines(a.Stdout, report.Sessions))
 	case holder.PID == 0:
 		a.note("Nobody watches here now.")
 	case report.Online:
