@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,12 +38,11 @@ anything, and prints names of keys, never their values. Exit code 1 if something
 }
 
 func (a *app) runDoctor(ctx context.Context) error {
-	p, configErr := project.Open(a.dir, a.options())
+	p, configErr := a.open()
 	if p == nil {
 		return configErr
 	}
-	defer p.Close()
-	report := (&doctor{Project: p, app: a, configErr: configErr}).look(ctx)
+	report := (&doctor{app: a, configErr: configErr}).look(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -54,12 +54,10 @@ func (a *app) runDoctor(ctx context.Context) error {
 
 // doctor is what the checks look at. Some use what those before them have found.
 type doctor struct {
-	*project.Project
-	app       *app
+	*app
 	configErr error
 	dir       *opencode.Directory // nil: OpenCode does not run
-	sources   []providers.Source
-	source    *providers.Source // of the ledgers; nil: they go through OpenCode
+	key       map[string]string   // the variable that the key of a provider is taken from
 }
 
 // look makes all checks. Each gives what it found and what to do about it: with an error, something is in the way of a run;
@@ -70,15 +68,8 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		name string
 		look func(context.Context) (detail, do string, err error)
 	}{
-		{"config", d.config},
-		{"git", d.git},
-		{"state", d.state},
-		{"database", d.database},
-		{"opencode", d.openCode},
-		{"models", d.models},
-		{"keys", d.keys},
-		{"ledgers", d.ledgers},
-		{"prices", d.prices},
+		{"config", d.config}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
 	} {
 		c := view.Check{Name: check.name, Finding: view.Fine}
 		var err error
@@ -102,7 +93,7 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 	var files []string
 	for _, path := range d.ConfigPaths() {
 		if exists(path) {
-			files = append(files, d.app.pretty(path))
+			files = append(files, d.pretty(path))
 		}
 	}
 	if len(files) == 0 {
@@ -113,10 +104,10 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 
 func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	w, err := workspace.Open(ctx, d.Dir())
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", "", err
-	}
-	if w.Reason() != "" {
+	case w.Reason() != "":
 		return "no diffs are available: " + w.Reason(),
 			"nothing, if that is meant; with git, results are judged by what changed as well", nil
 	}
@@ -150,7 +141,7 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 }
 
 func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
-	r, closeReader, err := d.app.openReader(ctx)
+	r, closeReader, err := d.openReader(ctx)
 	switch {
 	case errors.Is(err, store.ErrHeld):
 		return "", "wait a moment, or find that process and end it", err
@@ -163,9 +154,9 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 		if b.Status.Terminal() {
 			continue
 		}
-		detail, readErr := r.Get(ctx, b.BoulderID)
+		found, readErr := r.Get(ctx, b.BoulderID)
 		if readErr == nil {
-			_, readErr = view.Restore(detail)
+			_, readErr = view.Restore(found)
 		}
 		err = errors.Join(err, readErr)
 	}
@@ -218,11 +209,10 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		return "", "", err
 	}
 	var names []string
-	models, own := 0, false
+	models := 0
 	for _, p := range catalogue.Providers {
 		names = append(names, p.ID)
 		models += len(p.Models)
-		own = own || p.ID != hosted
 	}
 	slices.Sort(names)
 	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
@@ -234,8 +224,9 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		return "", login, errors.New("OpenCode has no model")
 	case err != nil:
 		return "", "choose another one, as PROVIDER/MODEL", err
-	case chosen == "" && !own:
-		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted free model", login, nil
+	case chosen == "" && slices.Equal(slices.Compact(names), []string{hosted}):
+		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted" +
+			" free model", login, nil
 	case chosen == "":
 		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
 	case !catalogue.Has(opencode.ModelRef{ProviderID: provider, ModelID: model}):
@@ -251,30 +242,22 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 
 // keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
 func (d *doctor) keys(context.Context) (detail, do string, err error) {
-	if d.sources, err = d.Sources(); err != nil {
+	sources, err := d.Sources()
+	if err != nil {
 		return "", "correct the endpoints in the configuration", err
 	}
+	d.key = map[string]string{}
 	var all []string
-	for _, s := range d.sources {
-		said := strings.Join(s.KeyEnv, " and ") + " not set"
-		if name := d.keyOf(s); name != "" {
-			said = name + " set"
-		} else if len(s.KeyEnv) == 0 {
-			said = "needs none"
+	for _, s := range sources {
+		said := cmp.Or(text.If(len(s.KeyEnv) > 0, strings.Join(s.KeyEnv, " and ")+" not set"), "needs none")
+		for _, name := range slices.Backward(s.KeyEnv) { // the first counts
+			if !providers.NewKey(d.Getenv(name)).IsZero() {
+				d.key[s.Name], said = name, name+" set"
+			}
 		}
 		all = append(all, s.Name+": "+said)
 	}
 	return strings.Join(all, "\n"), "", nil
-}
-
-// keyOf is the variable that a provider's key is taken from; empty if there is none.
-func (d *doctor) keyOf(s providers.Source) string {
-	for _, name := range s.KeyEnv {
-		if !providers.NewKey(d.app.Getenv(name)).IsZero() {
-			return name
-		}
-	}
-	return ""
 }
 
 // ledgers says which model plans and judges, and how it is reached.
@@ -283,10 +266,9 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 		return "", "set the key of its provider, or choose another with --ledger-model", err
 	}
 	how := "through OpenCode"
-	for i, s := range d.sources {
-		if d.LedgerIsDirect() && strings.HasPrefix(d.Ledger(), s.Name+"/") {
-			d.source, how = &d.sources[i], text.JoinedBy(" with ", "directly", d.keyOf(s))
-		}
+	if d.LedgerIsDirect() {
+		provider, _, _ := strings.Cut(d.Ledger(), "/")
+		how = text.JoinedBy(" with ", "directly", d.key[provider])
 	}
 	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
 }
@@ -294,18 +276,15 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 // prices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
 func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	prices := d.Config().Prices
-	detail = "none configured"
-	if n := len(prices); n > 0 {
-		detail = text.Plural(n, "price") + " configured"
-	}
-	if d.source == nil {
+	detail = cmp.Or(text.If(len(prices) > 0, text.Plural(len(prices), "price")), "none") + " configured"
+	if !d.LedgerIsDirect() {
 		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
 	}
 	ref, err := providers.ParseModel(d.Ledger())
 	if _, known := prices.Cost(ref, boulder.Usage{Input: 1, Output: 1}); err == nil && known {
 		return fmt.Sprintf("%s, that of %s among them", detail, ref), "", nil
 	}
-	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", d.source.Name, d.Ledger())
+	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", ref.Provider, d.Ledger())
 	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
 	if b := d.Config().Budget; b != nil && b.Cost > 0 {
 		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")

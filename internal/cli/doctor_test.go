@@ -83,7 +83,7 @@ func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
 	a, stdout, _ := testApp(environ...)
 	a.configFile, a.opencodeBinary = configFile(t, configuration), "nosuch"
-	(&doctor{Project: openProject(t, a, t.TempDir()).Project, app: a}).look(t.Context()).Print(a.on(a.Stdout))
+	(&doctor{app: openProject(t, a, t.TempDir())}).look(t.Context()).Print(a.on(a.Stdout))
 	return stdout.String()
 }
 
