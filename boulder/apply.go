@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 )
 
 // eventTypes says of every type of event all that is said of it: the value of its JSON field "type", whether it belongs
@@ -121,24 +120,19 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
-	worked := s.workedBy(e)
+	worked := s.Boulder.WorkedBy(e.Time) // in the status that the event finds
+	switch b := e.Body.(type) {
+	case TakenUp:
+		worked = s.Boulder.Worked
+	case ClockMoved:
+		worked = s.Boulder.WorkedBy(e.Time.Add(-b.By))
+	}
 	if err := known.apply(s, e); err != nil {
 		return err
 	}
 	s.Boulder.Seq, s.Boulder.UpdatedAt = e.Seq, e.Time
 	s.Boulder.Worked, s.Boulder.ClockAt = worked, e.Time
 	return nil
-}
-
-// workedBy is the wall clock of the run until an event, in the status that the event finds.
-func (s *State) workedBy(e *Event) time.Duration {
-	switch b := e.Body.(type) {
-	case TakenUp:
-		return s.Boulder.Worked
-	case ClockMoved:
-		return s.Boulder.WorkedBy(e.Time.Add(-b.By))
-	}
-	return s.Boulder.WorkedBy(e.Time)
 }
 
 // transitions of a boulder that [StatusChanged] may make. [Planned], [Decomposed] and [TaskComplete] make the others.
@@ -151,20 +145,8 @@ var transitions = map[Status][]Status{
 }
 
 func (s *State) statusChanged(_ *Event, b StatusChanged) error {
-	if !slices.Contains(transitions[s.Boulder.Status], b.Status) {
-		return fmt.Errorf("boulder is %s and cannot become %s", s.Boulder.Status, b.Status)
-	}
-	if err := s.fits(b.Status); err != nil {
-		return err
-	}
-	s.Boulder.Status, s.Boulder.Reason, s.Boulder.WaitsFor = b.Status, b.Reason, b.SubTaskID
-	return nil
-}
-
-// fits refuses a status that the rest of the state contradicts. A paused boulder, for one, goes back to where it was.
-func (s *State) fits(status Status) error {
-	fits := true
-	switch status {
+	fits := true // the rest of the state; a paused boulder, for one, goes back to where it was
+	switch b.Status {
 	case Planning:
 		fits = s.Revision == nil
 	case AwaitingApproval:
@@ -174,10 +156,11 @@ func (s *State) fits(status Status) error {
 	case Synthesizing, Failed, Cancelled:
 		fits = s.AllOver()
 	}
-	if !fits {
-		return fmt.Errorf("boulder cannot be %s with plan revision %d, %d sub-tasks and %d open attempts",
-			status, s.Boulder.Revision, len(s.SubTasks), len(s.open))
+	if !fits || !slices.Contains(transitions[s.Boulder.Status], b.Status) {
+		return fmt.Errorf("boulder is %s and cannot be %s with plan revision %d, %d sub-tasks and %d open attempts",
+			s.Boulder.Status, b.Status, s.Boulder.Revision, len(s.SubTasks), len(s.open))
 	}
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.WaitsFor = b.Status, b.Reason, b.SubTaskID
 	return nil
 }
 
@@ -237,10 +220,6 @@ func (s *State) unfinished(id string) (*SubTask, error) {
 }
 
 func (s *State) usage(e *Event, b UsageReport) error {
-	o := s.Open(b.SubTaskID)
-	if o != nil && o.Attempt.Attempt != b.Attempt {
-		o = nil
-	}
 	if b.SubTaskID != "" {
 		t, err := s.known(b.SubTaskID)
 		if err != nil {
@@ -248,16 +227,16 @@ func (s *State) usage(e *Event, b UsageReport) error {
 		}
 		t.Usage = t.Usage.Add(b.Usage)
 	}
-	if o != nil {
+	if o := s.Open(b.SubTaskID); o != nil && o.Attempt.Attempt == b.Attempt {
 		o.Attempt.Usage, o.Attempt.UpdatedAt = o.Attempt.Usage.Add(b.Usage), e.Time
+		if b.Source == UsageAttempt {
+			o.Attempt.Seen, o.Attempt.Spent = Usage{}, Usage{}
+		}
 	}
 	s.Boulder.Usage = s.Boulder.Usage.Add(b.Usage)
 	if b.Source == UsageAttempt {
 		s.Boulder.Turns++
 		s.Boulder.TurnUsage = s.Boulder.TurnUsage.Add(b.Usage)
-		if o != nil {
-			o.Attempt.Seen, o.Attempt.Spent = Usage{}, Usage{}
-		}
 	}
 	return nil
 }

@@ -302,7 +302,7 @@ func (s *State) release(e *Event, t *SubTask) {
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
 		for _, id := range todo[0].Blocks {
 			d := s.byID[id]
-			if d.Status == SubTaskBlocked && !d.Parked && !slices.ContainsFunc(d.DependsOn, s.hopeless) {
+			if d.Status == SubTaskBlocked && !d.Parked && s.hopeless(d) == nil {
 				s.setSubTask(e, d, SubTaskPending, "")
 				todo = append(todo, d)
 			}
@@ -313,8 +313,15 @@ func (s *State) release(e *Event, t *SubTask) {
 	}
 }
 
-// hopeless reports whether what depends on a sub-task can never run, as things are.
-func (s *State) hopeless(id string) bool { return s.byID[id].hopeless() }
+// hopeless is what keeps a sub-task from ever running, as things are; nil: nothing does.
+func (s *State) hopeless(t *SubTask) *SubTask {
+	for _, id := range t.DependsOn {
+		if d := s.byID[id]; d != nil && d.hopeless() {
+			return d
+		}
+	}
+	return nil
+}
 
 // block marks everything that depends on a failed sub-task, near or far, and returns the ids in plan order.
 func (s *State) block(e *Event, failed *SubTask) []string {

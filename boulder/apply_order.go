@@ -59,10 +59,8 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if err := s.undoable(t); err != nil {
 		return err
 	}
-	for _, id := range t.DependsOn {
-		if d := s.byID[id]; d.hopeless() {
-			return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, d.Status)
-		}
+	if d := s.hopeless(t); d != nil {
+		return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, d.ID, d.Status)
 	}
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")

@@ -3,7 +3,6 @@ package boulder
 import (
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Check reports every way in which the records contradict each other. It reads the whole state: for tests, for a
@@ -32,12 +31,8 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if b.Status.Terminal() && len(s.open) > 0 {
 		bad("boulder is %s with %d open attempts", b.Status, len(s.open))
 	}
-	stored := 0
-	if s.Revision != nil {
-		stored = s.Revision.Number
-	}
-	if b.Revision != stored {
-		bad("boulder is at plan revision %d, but revision %d is stored", b.Revision, stored)
+	if (s.Revision == nil) != (b.Revision == 0) || s.Revision != nil && b.Revision != s.Revision.Number {
+		bad("boulder is at plan revision %d, and another one is stored", b.Revision)
 	}
 	if tally := tallyOf(s.SubTasks); b.Tally != tally {
 		bad("the sub-tasks count %+v but the boulder says %+v", tally, b.Tally)
@@ -61,13 +56,13 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 	if r == nil {
 		return
 	}
-	if o := s.Open(r.SubTaskID); r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef) {
+	t := s.byID[r.SubTaskID]
+	switch o := s.Open(r.SubTaskID); {
+	case r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef):
 		bad("a replan is being made for attempt %d of %q, which is not open", r.Attempt, r.SubTaskID)
-	}
-	if r.Attempt == 0 && (s.byID[r.SubTaskID] == nil || s.byID[r.SubTaskID].Status != SubTaskCompleted) {
+	case r.Attempt == 0 && (t == nil || t.Status != SubTaskCompleted):
 		bad("a replan is being made for what comes after %q, which did not complete", r.SubTaskID)
-	}
-	if len(r.Replaces) == 0 {
+	case len(r.Replaces) == 0:
 		bad("the replan for %q replaces nothing", r.SubTaskID)
 	}
 	for _, id := range r.Replaces {
@@ -104,35 +99,34 @@ func checkOpen(o *Open, bad func(string, ...any)) {
 // checkGraph compares the edges of both directions.
 func (s *State) checkGraph(bad func(string, ...any)) {
 	type edge struct{ from, to string }
-	blocks := map[edge]bool{}
+	edges := map[edge]int{} // 1 by the one end, 2 by the other
 	for _, t := range s.SubTasks {
 		for _, id := range t.Blocks {
-			blocks[edge{t.ID, id}] = true
+			edges[edge{t.ID, id}] |= 1
 		}
-	}
-	for _, t := range s.SubTasks {
 		for _, id := range t.DependsOn {
-			if s.byID[id] == nil || !blocks[edge{id, t.ID}] {
-				bad("sub-task %q depends on %q, which does not know it", t.ID, id)
-			}
-			delete(blocks, edge{id, t.ID})
+			edges[edge{id, t.ID}] |= 2
 		}
 	}
-	for e := range blocks {
-		bad("sub-task %q blocks %q, which does not know it", e.from, e.to)
+	for e, known := range edges {
+		switch {
+		case known == 1:
+			bad("sub-task %q blocks %q, which does not know it", e.from, e.to)
+		case known == 2 || s.byID[e.from] == nil:
+			bad("sub-task %q depends on %q, which does not know it", e.to, e.from)
+		}
 	}
 }
 
 func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
-	ready, o := s.ready(t), s.Open(t.ID)
-	hopeless := slices.IndexFunc(t.DependsOn, func(id string) bool { return s.byID[id] != nil && s.byID[id].hopeless() })
+	ready, hopeless, o := s.ready(t), s.hopeless(t), s.Open(t.ID)
 	switch {
 	case t.Parked && t.Status != SubTaskBlocked:
 		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
 	case t.Stalls < 0:
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
-	case t.Status == SubTaskPending && hopeless >= 0:
-		bad("sub-task %q is pending but depends on %q, which can never complete", t.ID, t.DependsOn[hopeless])
+	case t.Status == SubTaskPending && hopeless != nil:
+		bad("sub-task %q is pending but depends on %q, which can never complete", t.ID, hopeless.ID)
 	case t.Status == SubTaskPending && ready != (o != nil):
 		bad("sub-task %q is pending, ready: %v, and has an attempt in line: %v", t.ID, ready, o != nil)
 	case t.Status == SubTaskInProgress && (o == nil || !ready):

@@ -185,7 +185,8 @@ func openBolt(path string, opts Options) (db *DB, err error) {
 		Timeout:  max(opts.Timeout, 1), // 0 would wait for ever
 		ReadOnly: opts.ReadOnly,
 		// The array is 5 % faster while the list is short, and slow when months of use have fragmented it; the map is
-		// not (bbolt's own advice).
+		// not (bbolt's own advice). The list is stored (no NoFreelistSync): to find it, bbolt would read all pages in a
+		// goroutine of its own, where a damaged one ends the process.
 		FreelistType: bolt.FreelistMapType,
 		NoStatistics: true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
