@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,13 +56,11 @@ func (g *gateModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 		}
 		g.mu.Unlock()
 	}
-	if wrote(req) {
+	if toolSaid(req, "Wrote file") {
 		return scriptmodel.Reply{Text: "All of it is done now."}
 	}
 	g.asked <- id
-	return scriptmodel.Reply{Wait: g.release, ToolCalls: []scriptmodel.ToolCall{
-		{Name: "write", Args: map[string]any{"filePath": id + ".txt", "content": id + "\n"}},
-	}}
+	return scriptmodel.Reply{Wait: g.release, ToolCalls: writes(id+".txt", id+"\n").ToolCalls}
 }
 
 // prompted checks that each sub-task was prompted once, and how many resume prompts there were besides.
@@ -80,13 +79,11 @@ func subTaskOf(prompt string) string {
 	return id
 }
 
-func wrote(req scriptmodel.Request) bool {
-	for _, m := range req.Messages {
-		if m.Role == "tool" && strings.Contains(m.Text, "Wrote file") {
-			return true
-		}
-	}
-	return false
+// toolSaid reports whether a tool of the session has given a text back.
+func toolSaid(req scriptmodel.Request, text string) bool {
+	return slices.ContainsFunc(req.Messages, func(m scriptmodel.Message) bool {
+		return m.Role == "tool" && strings.Contains(m.Text, text)
+	})
 }
 
 // process is a running manager whose --json events are read.

@@ -33,10 +33,8 @@ const hurryAfter = 2 * time.Second
 type interrupts struct {
 	mu      sync.Mutex
 	handler func(n int)
-	seen    int // since the handler became responsible
-
-	all   int      // signals
-	hurry []func() // called some time after the second of them
+	n       int    // signals
+	kill    func() // what is not gone some time after the second of them; nil: nothing was started
 }
 
 // watch starts to listen; fallback is called for signals that nobody takes. It listens until the process ends.
@@ -50,11 +48,10 @@ func (i *interrupts) watch(signals <-chan os.Signal, fallback func()) {
 			i.mu.Lock()
 			// A terminal that is closed sends SIGHUP twice, by itself and through its shell, and nobody is there to be in a
 			// hurry: it is never more than the first signal.
-			if s != syscall.SIGHUP || i.all == 0 {
-				i.all++
-				i.seen++
-				i.handler(i.seen)
-				if i.all == 2 {
+			if s != syscall.SIGHUP || i.n == 0 {
+				i.n++
+				i.handler(i.n)
+				if i.n == 2 {
 					time.AfterFunc(hurryAfter, i.rush)
 				}
 			}
@@ -63,18 +60,18 @@ func (i *interrupts) watch(signals <-chan os.Signal, fallback func()) {
 	}()
 }
 
-// onHurry has something killed that is not gone some time after a second signal. kill may be called when it is, too.
+// onHurry has kill called some time after a second signal, also if there is nothing to kill any more.
 func (i *interrupts) onHurry(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.hurry = append(i.hurry, kill)
+	i.kill = kill
 }
 
 func (i *interrupts) rush() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, kill := range i.hurry {
-		kill()
+	if i.kill != nil {
+		i.kill()
 	}
 }
 
@@ -84,7 +81,7 @@ func (i *interrupts) take(handler func(n int)) (giveBack func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.handler
-	i.handler, i.seen = handler, 0
+	i.handler = handler
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()

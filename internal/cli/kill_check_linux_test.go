@@ -1,12 +1,111 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
+
+// reply is a good agent, which goes by what its conversation says is done, and a judge who believes everything: that a
+// turn was cut off has to be seen without it.
+func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	if req.Kind() == scriptmodel.KindStructured {
+		w.asked("the judge", subTaskOf(req.Text()))
+		return content
+	}
+	id := subTaskOf(req.FirstUser())
+	w.begins(id, req)
+	w.asked(fmt.Sprintf("step %d", req.AssistantTurns()), id)
+	reply := scriptmodel.Reply{Delay: rand.N(40 * time.Millisecond)}
+	switch {
+	case !toolSaid(req, "Wrote file"):
+		reply.Text, reply.ToolCalls = "I begin with the file.", writes(id+".txt", id+"\n").ToolCalls
+	case !toolSaid(req, "The step of "+id+" is done."):
+		reply.ToolCalls = shell("bash ./step.sh " + id).ToolCalls
+	default:
+		reply.Text = "Finished with " + id + ".txt."
+	}
+	return reply
+}
+
+// asked checks that nobody asks for what is done.
+func (w *killWorld) asked(what, id string) {
+	w.mu.Lock()
+	done := w.done[id]
+	w.mu.Unlock()
+	if done || !slices.Contains(killIDs, id) {
+		w.t.Errorf("the model was asked for %q (%s), which is done, or is none", id, what)
+	}
+	w.happens("request: " + what + " of " + id)
+}
+
+// begins counts a request that begins a turn of an agent.
+func (w *killWorld) begins(id string, req scriptmodel.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.seen[id], req.SessionID) {
+		w.seen[id] = append(w.seen[id], req.SessionID)
+	}
+	if req.TurnsSinceUser() > 0 {
+		return
+	}
+	p := prompt{subTask: id, session: req.SessionID, text: req.LastUser()}
+	for _, m := range req.Messages {
+		if m.Role == "user" {
+			p.place++
+		}
+	}
+	w.prompts[p] = append(w.prompts[p], req.Key)
+}
+
+// begun lets something happen in the middle of an answer: when its first piece was sent.
+type begun struct {
+	http.ResponseWriter
+	happens func(what string)
+	told    bool
+}
+
+func (b *begun) Write(data []byte) (int, error) {
+	n, err := b.ResponseWriter.Write(data)
+	if !b.told {
+		b.told = true
+		_ = http.NewResponseController(b.ResponseWriter).Flush()
+		b.happens("a piece of an answer was sent")
+	}
+	return n, err
+}
+
+func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// runs takes in that a tool or a gate runs, which goes on when it is answered. One whose server or manager is killed right
+// then goes on for ever, unless it is ended.
+func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	w.mu.Lock()
+	pid, ends := w.pid, w.ends
+	if w.done[id] {
+		w.t.Errorf("a tool runs for %q, which is done", id)
+	}
+	w.mu.Unlock()
+	w.happens("tool or gate: " + id)
+	w.mu.Lock()
+	orphaned := w.ends != ends
+	if id == "gate" {
+		orphaned = w.pid != pid
+	}
+	w.mu.Unlock()
+	if orphaned {
+		<-r.Context().Done() // its end
+	}
+}
 
 // check looks at what has come of it all.
 func (w *killWorld) check() {
@@ -18,13 +117,12 @@ func (w *killWorld) check() {
 	}
 	w.checkStatus()
 	w.checkSessions()
-	sent, resumes := w.checkLog()
-	w.checkPrompts(sent, resumes)
+	w.checkPrompts(w.checkLog())
 }
 
 func (w *killWorld) checkStatus() {
 	w.t.Helper()
-	code, stdout, stderr := run(w.t, w.dir, w.env, "status", "--json")
+	stdout, _ := w.run(0, "status", "--json")
 	var status struct {
 		Status           string
 		Completed, Total int
@@ -36,12 +134,9 @@ func (w *killWorld) checkStatus() {
 			SessionID  string `json:"session_id"`
 		} `json:"sub_tasks"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
-		w.t.Fatalf("status: exit code %d, %v\n%s%s", code, err, stdout, stderr)
-	}
-	if status.Status != "completed" || status.Completed != len(killIDs) || status.Total != len(killIDs) ||
-		status.Resumable || status.RunBy != nil {
-		w.t.Errorf("status:\n%s", stdout)
+	if err := json.Unmarshal([]byte(stdout), &status); err != nil || status.Status != "completed" ||
+		status.Completed != len(killIDs) || status.Total != len(killIDs) || status.Resumable || status.RunBy != nil {
+		w.t.Errorf("status (%v):\n%s", err, stdout)
 	}
 	for _, s := range status.SubTasks {
 		if s.Status != "completed" || s.Attempt != 1 || !slices.Equal(w.seen[s.ID], []string{s.SessionID}) {
@@ -65,38 +160,61 @@ func (w *killWorld) checkSessions() {
 	defer client.Close()
 	found, err := client.In(w.dir).Sessions(w.t.Context(), opencode.SessionFilter{Title: "[manager:"})
 	if err != nil || len(found) != len(killIDs) {
-		w.t.Errorf("%d sessions for %d attempts (%v)", len(found), len(killIDs), err)
-		for _, s := range found {
-			w.t.Logf("  session %s: %s", s.ID, s.Title)
-		}
+		w.t.Errorf("%d sessions for %d attempts (%v): %+v", len(found), len(killIDs), err, found)
 	}
 }
 
-// sentTurn is a turn of the one attempt of a sub-task.
-type sentTurn struct {
-	id   string
-	turn int
+// storedEvent is what is checked of an event.
+type storedEvent struct {
+	Type         string
+	Seq          int
+	SubTaskID    string `json:"sub_task_id"`
+	Turn         int
+	Resume       bool
+	Completed    bool
+	AllCompleted bool `json:"all_completed"`
+	Final        bool // a gate on the final files
+	Reason       string
 }
 
-// checkLog checks the order of the events, and counts what they say was sent.
-func (w *killWorld) checkLog() (sent, resumes map[sentTurn]int) {
+// events are all that are stored.
+func (w *killWorld) events() (all []storedEvent) {
 	w.t.Helper()
-	sent, resumes = map[sentTurn]int{}, map[sentTurn]int{}
-	done := map[string]bool{}
+	stdout, _ := w.run(0, "logs", "--json")
+	for line := range strings.Lines(stdout) {
+		var e storedEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			w.t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// sent names the prompts of a sub-task that begin its turns, or those that resume them.
+type sent struct {
+	subTask string
+	resume  bool
+}
+
+// checkLog checks the order of the events, and that each turn was prompted once. It counts the turns.
+func (w *killWorld) checkLog() map[sent]int {
+	w.t.Helper()
+	turns, counts, done := map[string]bool{}, map[sent]int{}, map[string]bool{}
 	all := w.events()
 	for i, e := range all {
-		if e.Seq != i+1 {
+		switch turn := fmt.Sprint(e.SubTaskID, " ", e.Turn, " resumed ", e.Resume); {
+		case e.Seq != i+1:
 			w.t.Fatalf("event %d has the number %d", i+1, e.Seq)
-		}
-		switch {
 		case e.SubTaskID != "" && done[e.SubTaskID] && !e.Final:
 			w.t.Errorf("event %d (%s) is about %q, which is done", e.Seq, e.Type, e.SubTaskID)
 		case e.Type == "subtask-done":
 			done[e.SubTaskID] = e.Completed
-		case e.Type == "turn-sent" && e.Resume:
-			resumes[sentTurn{e.SubTaskID, e.Turn}]++
+		case e.Type == "turn-sent" && turns[turn]:
+			w.t.Errorf("turn %s was prompted twice", turn)
 		case e.Type == "turn-sent":
-			sent[sentTurn{e.SubTaskID, e.Turn}]++
+			turns[turn] = true
+			counts[sent{e.SubTaskID, e.Resume}]++
 		case e.Type == "trouble":
 			w.t.Logf("  trouble of %s: %.150s", e.SubTaskID, e.Reason)
 		}
@@ -104,55 +222,32 @@ func (w *killWorld) checkLog() (sent, resumes map[sentTurn]int) {
 	if last := all[len(all)-1]; len(done) != len(killIDs) || last.Type != "task-complete" || !last.AllCompleted {
 		w.t.Errorf("%d sub-tasks are done, and the last event is %+v", len(done), last)
 	}
-	return sent, resumes
+	return counts
 }
 
 // checkPrompts compares what reached the model with what was meant to.
-func (w *killWorld) checkPrompts(sent, resumes map[sentTurn]int) {
+func (w *killWorld) checkPrompts(turns map[sent]int) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, counts := range []map[sentTurn]int{sent, resumes} {
-		for ref, n := range counts {
-			if n != 1 {
-				w.t.Errorf("turn %d of %q was prompted %d times", ref.turn, ref.id, n)
-			}
-		}
-	}
-	prompts := map[bool]map[string]int{true: {}, false: {}}
-	again := map[int]int{} // resume prompts that the model was asked to answer more than once, by how often it did
-	for key, seen := range w.prompts {
-		prompts[key.resume()][key.session]++
-		if len(seen.servers) == 1 {
-			continue
-		}
-		again[seen.answered]++
+	got := map[sent]int{}
+	for p, servers := range w.prompts {
+		got[sent{p.subTask, p.resumes()}]++
 		// The one resume prompt of a turn is sent again if its server was killed before it kept a word of the answer.
-		slices.Sort(seen.servers)
-		if !key.resume() || len(slices.Compact(slices.Clone(seen.servers))) != len(seen.servers) {
-			w.t.Errorf("a prompt reached the model %d times, from %q:\n%.300s", len(seen.servers), seen.servers, key.text)
+		slices.Sort(servers)
+		if n := len(servers); n > 1 && (!p.resumes() || len(slices.Compact(slices.Clone(servers))) != n) {
+			w.t.Errorf("a prompt reached the model %d times, from %q:\n%.300s", n, servers, p.text)
 		}
 	}
-	turns, resumed := perSubTask(sent), perSubTask(resumes)
-	if w.attach != "" && len(resumes) > 0 {
-		w.t.Errorf("resume prompts %v, although no turn was cut off", resumed)
-	}
-	for _, id := range killIDs {
-		for _, session := range w.seen[id] {
-			if prompts[false][session] > turns[id] || prompts[true][session] > resumed[id] {
-				w.t.Errorf("%d prompts and %d resume prompts of %q at the model; %d and %d were sent",
-					prompts[false][session], prompts[true][session], id, turns[id], resumed[id])
-			}
+	for what, n := range got {
+		if n > turns[what] {
+			w.t.Errorf("%d prompts of %+v at the model; %d were sent", n, what, turns[what])
 		}
 	}
-	w.t.Logf("%.1fs: %d kills; turns %v, resume prompts %v, again %v, tools and gates %v",
-		time.Since(w.began).Seconds(), w.struck, turns, resumed, again, w.steps)
-}
-
-func perSubTask(counts map[sentTurn]int) map[string]int {
-	sum := map[string]int{}
-	for ref := range counts {
-		sum[ref.id]++
+	for what := range turns {
+		if w.attach != "" && what.resume {
+			w.t.Errorf("%+v was prompted, although no turn was cut off", what)
+		}
 	}
-	return sum
+	w.t.Logf("%.1fs: %d kills; turns %v", time.Since(w.began).Seconds(), w.struck, turns)
 }

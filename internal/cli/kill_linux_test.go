@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,10 +19,11 @@ import (
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
 var (
-	kills    = flag.Int("kills", killsPerRun, "how many kills TestKill9 makes")
+	kills    = flag.Int("kills", 3, "how many kills TestKill9 makes")
 	killSeed = flag.Uint64("kill-seed", 1, "the seed of TestKill9's first run; 0: a random one")
 )
 
@@ -55,7 +58,7 @@ var killIDs = []string{"base", "left", "middle", "right", "join", "tail"}
 // tellScript begins a script that tells the test that it runs, and goes on when the test lets it.
 const tellScript = `
 exec 3<>/dev/tcp/ADDRESS
-echo "$1" >&3
+printf 'GET /runs/%s HTTP/1.0\r\n\r\n' "$1" >&3
 read -r go <&3
 `
 
@@ -111,18 +114,15 @@ type kill struct {
 
 // killWorld is a boulder that is disturbed.
 type killWorld struct {
-	t         *testing.T
-	dir, home string
-	env       []string
-	attach    string     // address of a server that is not killed; empty: the manager has its own
-	looks     *rand.Rand // of the main goroutine
-	stored    bool       // the boulder is known to be
-	began     time.Time
+	*world
+	home   string
+	attach string // address of a server that is not killed; empty: the manager has its own
+	stored bool   // the boulder is known to be
+	began  time.Time
 
 	mu      sync.Mutex
 	kills   *rand.Rand
-	delays  *rand.Rand // of the model's answers
-	pid     int        // of the manager; 0: none is to be killed
+	pid     int // of the manager; 0: none is to be killed
 	next    kill
 	armed   bool // a delayed kill is on its way
 	left    int
@@ -131,38 +131,49 @@ type killWorld struct {
 	ends    int             // of servers
 	over    bool            // the boulder's last event was seen
 	done    map[string]bool // sub-tasks of which it is known that their end is stored
-	prompts map[promptKey]*promptSeen
-	current map[string]*promptSeen // by session
-	seen    map[string][]string    // sessions by sub-task
-	steps   map[string]int         // tool calls that ran, by sub-task
+	prompts map[prompt][]string
+	seen    map[string][]string // sessions by sub-task
+}
+
+// prompt is one as the model sees it. killWorld has the servers that asked for an answer to it, by their names.
+type prompt struct {
+	subTask, session string
+	place            int // among the user messages of its session
+	text             string
+}
+
+func (p prompt) resumes() bool {
+	return strings.HasPrefix(p.text, "[manager] This session was interrupted")
 }
 
 func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 	t.Helper()
 	w := &killWorld{
-		t: t, left: kills, began: time.Now(),
-		kills: rand.New(rand.NewPCG(seed, 1)), looks: rand.New(rand.NewPCG(seed, 2)),
-		delays: rand.New(rand.NewPCG(seed, 3)),
-		done:   map[string]bool{}, prompts: map[promptKey]*promptSeen{}, current: map[string]*promptSeen{},
-		seen: map[string][]string{}, steps: map[string]int{},
+		left: kills, began: time.Now(), kills: rand.New(rand.NewPCG(seed, 1)),
+		done: map[string]bool{}, prompts: map[prompt][]string{}, seen: map[string][]string{},
 	}
-	model := octest.Model(t, w.reply)
-	proxied := w.proxy(model.URL())
-	w.env = testEnv(t, proxied)
+	routes, model := http.NewServeMux(), scriptmodel.Routes(w.reply)
+	routes.HandleFunc("/v1/", func(rw http.ResponseWriter, r *http.Request) {
+		model.ServeHTTP(&begun{ResponseWriter: rw, happens: w.happens}, r)
+		w.happens("all of an answer was sent")
+	})
+	routes.HandleFunc("/runs/{id}", w.runs)
+	server := httptest.NewServer(routes)
+	t.Cleanup(server.Close)
+	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(server.Listener.Addr().String(), ":", "/"))
+	w.world = &world{t: t, env: testEnv(t, server.URL+"/v1"), dir: octest.Repo(t, map[string]string{
+		"plan.yaml": killPlan,
+		"step.sh":   tell + "echo $1 > $1.log\necho \"The step of $1 is done.\"\n",
+		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
+	})}
 	for _, entry := range w.env {
 		if home, ok := strings.CutPrefix(entry, "HOME="); ok {
 			w.home = home
 		}
 	}
 	if seed%2 == 1 { // else the ledgers go through OpenCode, too
-		w.env = append(w.env, "OPENAI_API_KEY=any", "OPENAI_BASE_URL="+proxied)
+		w.env = append(w.env, "OPENAI_API_KEY=any", "OPENAI_BASE_URL="+server.URL+"/v1")
 	}
-	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(w.listen(), ":", "/"))
-	w.dir = octest.Repo(t, map[string]string{
-		"plan.yaml": killPlan,
-		"step.sh":   tell + "echo $1 > $1.log\necho \"The step of $1 is done.\"\n",
-		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
-	})
 	if seed%3 == 0 {
 		w.attach = serve(t, w.dir, w.env)
 	} else {
@@ -198,7 +209,7 @@ func (w *killWorld) draw() {
 }
 
 // happens is called when something happens that can be seen: the manager was started or printed an event; a request
-// reached the model, half of its answer was sent, or all of it; a tool or a gate runs. It kills if it is time to. What
+// reached the model, a piece of its answer was sent, or all of it; a tool or a gate runs. It kills if it is time to. What
 // happens goes on when it returns.
 func (w *killWorld) happens(what string) {
 	w.mu.Lock()
@@ -288,9 +299,7 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 			break // the last line of one that was killed
 		}
 		w.stored = true
-		w.mu.Lock()
 		w.note(e)
-		w.mu.Unlock()
 		w.happens(fmt.Sprintf("event %d: %s %s", e.Seq, e.Type, e.SubTaskID))
 	}
 	w.mu.Lock()
@@ -303,21 +312,10 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 	return killed, p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
-// storedEvent is what is checked of an event.
-type storedEvent struct {
-	Type         string
-	Seq          int
-	SubTaskID    string `json:"sub_task_id"`
-	Turn         int
-	Resume       bool
-	Completed    bool
-	AllCompleted bool `json:"all_completed"`
-	Final        bool // a gate on the final files
-	Reason       string
-}
-
-// note remembers what is over. The caller holds the lock.
+// note remembers what is over.
 func (w *killWorld) note(e storedEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.done[e.SubTaskID] = w.done[e.SubTaskID] || e.Type == "subtask-done"
 	w.over = w.over || e.Type == "task-complete"
 }
@@ -326,50 +324,25 @@ func (w *killWorld) note(e storedEvent) {
 // whether the boulder is complete.
 func (w *killWorld) ended() bool {
 	w.t.Helper()
-	if w.stored && !w.over && w.looks.IntN(2) == 0 {
+	if w.stored && !w.over && rand.IntN(2) == 0 {
 		return false
 	}
-	code, stdout, stderr := run(w.t, w.dir, w.env, "list", "--json")
-	if code != 0 {
-		w.t.Fatalf("list: exit code %d\n%s", code, stderr)
-	}
+	stdout, _ := w.run(0, "list", "--json")
 	w.nothingLeft("after a kill and `manager list`")
 	if stdout == "" {
 		return false
 	}
 	w.stored = true
-	events := w.events()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, e := range events {
+	for _, e := range w.events() {
 		w.note(e)
 	}
 	return w.over
 }
 
-// events are all that are stored.
-func (w *killWorld) events() []storedEvent {
-	w.t.Helper()
-	code, stdout, stderr := run(w.t, w.dir, w.env, "logs", "--json")
-	if code != 0 {
-		w.t.Fatalf("logs: exit code %d\n%s", code, stderr)
-	}
-	var all []storedEvent
-	for line := range strings.Lines(stdout) {
-		var e storedEvent
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			w.t.Fatalf("%v: %s", err, line)
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
 // ours are the processes that belong to this boulder: they have its home, and, if the server is somebody else's, the
 // manager's mark as well.
 func (w *killWorld) ours() []int {
-	o := &orphanWorld{t: w.t}
-	return o.running(func(pid int) bool {
+	return running(w.t, func(pid int) bool {
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		return slices.Contains(strings.Split(string(environ), "\x00"), "HOME="+w.home) &&
 			(w.attach == "" || strings.Contains(string(environ), "\x00"+orphan.Variable+"="))

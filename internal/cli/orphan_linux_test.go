@@ -14,28 +14,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
 // daemons start processes that get out of sight in every way: a session of their own, a second fork, a clean
-// environment below a shell that stays. TOKEN is how long they sleep, and how they are found.
+// environment below a shell that stays. TOKEN is how long they sleep, and how they are found. The script itself runs until
+// there is a file "go".
 const daemons = `#!/bin/sh
 setsid sleep TOKEN > /dev/null 2>&1 &
 (setsid sh -c 'sleep TOKEN & exit' > /dev/null 2>&1 &)
 setsid sh -c 'env -i sleep TOKEN & wait' > /dev/null 2>&1 &
+while ! test -e go; do sleep 0.02; done
 `
-
-const daemonCount = 3
 
 const orphanPlan = `
 task: Leave processes behind
 model: scripted/agent
 sub_tasks:
-  - {id: messy, description: Start daemons, gates: ["sh ./gate.sh"]}
-  - {id: after, description: Write after.txt, depends_on: [messy]}
+  - {id: tool, description: Start daemons}
+  - {id: gate, description: Have them started, gates: ["sh ./daemons.sh"]}
 `
+
+const daemonCount = 2 * 3 // of a tool and of a gate
 
 // After any end of the manager nothing of what it, its OpenCode server, the agent's tools or the gates have started
 // is left: at once if it could clean up, else after the next command, whatever that is. One boulder goes through all
@@ -44,14 +45,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := newOrphanWorld(t)
 
-	// kill -9 of the manager's whole group while a tool runs, and a look beside it before.
+	// kill -9 of the manager's whole group while a tool and a gate run, and a look beside it before.
 	m := w.start("run", "plan.yaml", "--yes", "--ledger-model", "scripted/ledger")
-	w.awaitSleeps(daemonCount + 1) // the tool itself, too
 	m.look()
-	if code, _, stderr := run(t, w.dir, w.env, "status"); code != 0 || strings.Contains(stderr, "killed") {
-		t.Errorf("status beside the run: %d\n%s", code, stderr)
+	if _, stderr := w.run(0, "status"); strings.Contains(stderr, "killed") {
+		t.Errorf("status beside the run: %s", stderr)
 	}
-	if n := len(w.sleeps()); n != daemonCount+1 {
+	if n := len(w.sleeps()); n != daemonCount {
 		t.Errorf("a command beside a live manager left it %d of its processes", n)
 	}
 	if err := syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL); err != nil {
@@ -71,9 +71,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Errorf("status on the terminal after the crash:\n%q", text)
 	}
 
-	// Two signals while a tool runs: nothing is left without any other command.
+	// Two signals: nothing is left without any other command.
 	m = w.start("resume", "--yes")
-	w.awaitSleeps(daemonCount + 1)
 	m.look()
 	m.signal(syscall.SIGINT, syscall.SIGTERM)
 	m.end(exitInterrupted)
@@ -82,20 +81,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Errorf("the terminal was left without a cursor, or in another mode:\n%q", m.terminal.text())
 	}
 
-	// kill -9 while a gate runs; the next command is another one.
+	// Two signals while OpenCode hangs. That ends by itself only after several calls have timed out.
 	m = w.start("resume", "--yes")
-	w.awaitSleeps(daemonCount)
-	m.look()
-	m.signal(syscall.SIGKILL)
-	m.end(-1)
-	if code, _, stderr := run(t, w.dir, w.env, "list"); code != 0 {
-		t.Errorf("list: %d\n%s", code, stderr)
-	}
-	m.nothingLeft("after kill -9 in a gate and list")
-
-	// Two signals while a gate runs and OpenCode hangs. That ends by itself only after several calls have timed out.
-	m = w.start("resume", "--yes")
-	w.awaitSleeps(daemonCount)
 	m.look()
 	for _, server := range servers(t, m.cmd.Process.Pid) {
 		if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
@@ -106,9 +93,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	m.end(exitInterrupted)
 	m.nothingLeft("after two signals and with a server that hangs")
 
-	// The terminal is closed: both signals that this brings are one polite request, so the gate may end.
+	// The terminal is closed: both signals that this brings are one polite request, so the turns may end.
 	m = w.start("resume", "--yes")
-	w.awaitSleeps(daemonCount)
 	m.look()
 	m.terminal.close()
 	m.signal(syscall.SIGHUP)
@@ -118,41 +104,30 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	writeFile(t, filepath.Join(w.dir, "go"), "")
 	m.end(exitInterrupted)
 	m.nothingLeft("after the terminal was closed")
-	code, stdout, stderr := run(t, w.dir, w.env, "status")
-	if code != 0 || !strings.Contains(stdout, "paused: stopped") { // else: interrupted
-		t.Errorf("the turn was not allowed to end: %d\n%s%s", code, stdout, stderr)
+	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "paused: stopped") { // else: interrupted
+		t.Errorf("the turns were not allowed to end:\n%s", stdout)
 	}
 }
 
 // orphanWorld is a project whose agents and gates start daemons.
 type orphanWorld struct {
-	t     *testing.T
-	dir   string
-	env   []string
+	*world
 	token string
 }
 
 func newOrphanWorld(t *testing.T) *orphanWorld {
 	t.Helper()
-	w := &orphanWorld{t: t, token: fmt.Sprintf("3000.%d", time.Now().UnixNano())}
-	model := octest.Model(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	token := fmt.Sprintf("3000.%d", time.Now().UnixNano())
+	w := &orphanWorld{token: token, world: newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
 			return content
-		case subTaskOf(req.FirstUser()) == "messy" && req.TurnsSinceUser() == 0:
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{
-				Name: "bash", Args: map[string]any{"command": "sh ./tool.sh", "description": "Start daemons"},
-			}}}
+		case subTaskOf(req.FirstUser()) == "tool" && req.TurnsSinceUser() == 0:
+			return shell("sh ./daemons.sh")
 		}
 		return scriptmodel.Reply{Text: "All of it is done now."}
-	})
-	w.env = append(testEnv(t, model.URL()), "TERM=xterm-256color")
-	wait := "while ! test -e go; do sleep 0.02; done\n"
-	w.dir = octest.Repo(t, map[string]string{
-		"plan.yaml": orphanPlan,
-		"tool.sh":   strings.ReplaceAll(daemons+"sleep TOKEN\n", "TOKEN", w.token),
-		"gate.sh":   strings.ReplaceAll(daemons+wait, "TOKEN", w.token),
-	})
+	}, map[string]string{"plan.yaml": orphanPlan, "daemons.sh": strings.ReplaceAll(daemons, "TOKEN", token)})}
+	w.env = append(w.env, "TERM=xterm-256color")
 	t.Cleanup(func() { // what a failed test leaves
 		for _, pid := range w.sleeps() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -163,20 +138,19 @@ func newOrphanWorld(t *testing.T) *orphanWorld {
 
 // sleeps are the daemons, by their command line: some have no environment left to be found by.
 func (w *orphanWorld) sleeps() []int {
-	return w.running(func(pid int) bool {
+	return running(w.t, func(pid int) bool {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return bytes.HasPrefix(line, []byte("sleep\x00"+w.token))
 	})
 }
 
 // running lists the processes that match and have not ended.
-func (w *orphanWorld) running(matches func(pid int) bool) []int {
-	w.t.Helper()
+func running(t *testing.T, matches func(pid int) bool) (pids []int) {
+	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	var pids []int
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err == nil && matches(pid) && startOf(pid) != "" {
@@ -184,13 +158,6 @@ func (w *orphanWorld) running(matches func(pid int) bool) []int {
 		}
 	}
 	return pids
-}
-
-func (w *orphanWorld) awaitSleeps(n int) {
-	w.t.Helper()
-	began := time.Now()
-	await(w.t, func() bool { return len(w.sleeps()) == n })
-	w.t.Logf("%d processes ran after %v", n, time.Since(began).Round(time.Millisecond))
 }
 
 // startOf is when a process was started; empty if it has ended, or is past its last instruction and only gives its
@@ -228,9 +195,11 @@ func (w *orphanWorld) start(args ...string) *messy {
 	return m
 }
 
-// look remembers what runs: descendants of the manager, those with its mark, and the daemons.
+// look waits until the tool and the gate run, and remembers what does: descendants of the manager, those with its mark, and
+// the daemons.
 func (m *messy) look() {
 	m.t.Helper()
+	await(m.t, func() bool { return len(m.sleeps()) == daemonCount })
 	entries, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName))
 	if err != nil || len(entries) != 1 {
 		m.t.Fatalf("records: %v, %v", entries, err)
@@ -252,7 +221,7 @@ func (m *messy) look() {
 }
 
 func (m *messy) marked() []int {
-	return m.running(func(pid int) bool {
+	return running(m.t, func(pid int) bool {
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		return slices.ContainsFunc(m.marks, func(mark string) bool {
 			return bytes.Contains(environ, []byte(orphan.Variable+"="+mark))
@@ -305,9 +274,7 @@ func (m *messy) awaitNoSignal(s syscall.Signal) {
 
 func (m *messy) end(code int) {
 	m.t.Helper()
-	began := time.Now()
 	_ = m.cmd.Wait() // the exit code tells
-	m.t.Logf("`manager %s` ended after %v", m.cmd.Args[1], time.Since(began).Round(time.Millisecond))
 	m.terminal.drain()
 	if got := m.cmd.ProcessState.ExitCode(); got != code {
 		m.t.Fatalf("exit code %d, want %d:\n%s", got, code, m.terminal.text())
