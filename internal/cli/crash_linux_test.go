@@ -1,18 +1,23 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -101,44 +106,35 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// A second run in the same project is refused with who holds it; looking works all the same.
-func TestSecondRunIsRefused(t *testing.T) {
+// All connections to an attached server are cut while a turn runs, and the turn ends before they are back: nothing is
+// lost, and nothing is sent twice.
+func TestConnectionIsCut(t *testing.T) {
 	t.Parallel()
 	w, gate := heldWorld(t)
-	p := w.start("run", "plan.yaml", w.attached())
-	<-gate.asked
-	_, stderr := w.run(exitHeld, "run", "plan.yaml")
-	if !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
-		t.Errorf("second run: %s", stderr)
-	}
-	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "first") || !strings.Contains(stdout, "second") {
-		t.Errorf("status: %s", stdout)
-	}
-	close(gate.release)
-	p.wait(0)
-}
-
-// Nothing of ours is left when a run has ended, however it ended: the OpenCode server goes with the manager.
-func TestServerDiesWithTheManager(t *testing.T) {
-	t.Parallel()
-	w, gate := heldWorld(t)
-	p := w.start("run", "plan.yaml")
-	<-gate.asked
-	servers := children(t, p.cmd.Process.Pid)
-	if len(servers) != 1 {
-		t.Fatalf("the manager has %d children", len(servers))
-	}
-	fd, err := unix.PidfdOpen(servers[0], 0)
+	server, err := url.Parse(strings.TrimPrefix(w.attached(), "--attach="))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
-	p.signal(syscall.SIGKILL)
-	p.wait(-1)
-	// A pidfd becomes readable when its process ends.
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 {
-		t.Errorf("process %d is still there after 10 s (%v)", servers[0], err)
+	var open atomic.Int32 // requests
+	passOn := httputil.NewSingleHostReverseProxy(server)
+	passOn.FlushInterval = -1
+	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		open.Add(1)
+		defer open.Add(-1)
+		passOn.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(proxy.Close)
+	p := w.start("run", "plan.yaml", "--attach", proxy.URL)
+	<-gate.asked
+	if open.Load() == 0 {
+		t.Fatal("there was no connection to cut")
 	}
+	proxy.CloseClientConnections()
+	close(gate.release)
+	p.wait(0)
+	wantFile(t, w.dir, "first.txt", "first\n")
+	wantFile(t, w.dir, "second.txt", "second\n")
+	gate.promptedOnce(t)
 }
 
 // children lists the direct children of a process; each belongs to the thread that started it.
@@ -152,12 +148,29 @@ func children(t *testing.T, pid int) []int {
 	for _, path := range lists {
 		data, _ := os.ReadFile(path) // the thread may have ended
 		for f := range strings.FieldsSeq(string(data)) {
-			n, err := strconv.Atoi(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n, _ := strconv.Atoi(f)
 			pids = append(pids, n)
 		}
 	}
 	return pids
+}
+
+// serve starts an OpenCode server without a password, as a person does in a terminal, and returns its address.
+func serve(t *testing.T, dir string, env []string) string {
+	t.Helper()
+	server, err := octest.Serve(dir, env, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Kill)
+	return server.URL
+}
+
+// servers are the children of a process that serve; it has others for moments, such as git.
+func servers(t *testing.T, pid int) []int {
+	t.Helper()
+	return slices.DeleteFunc(children(t, pid), func(child int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		return err != nil || !bytes.Contains(line, []byte("\x00serve\x00"))
+	})
 }

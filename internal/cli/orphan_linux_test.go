@@ -54,10 +54,12 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if n := len(w.sleeps()); n != daemonCount {
 		t.Errorf("a command beside a live manager left it %d of its processes", n)
 	}
+	server := servers(t, m.cmd.Process.Pid)[0]
 	if err := syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	m.end(-1)
+	await(t, func() bool { return startOf(server) == "" }) // it goes with the manager
 	if n := len(w.sleeps()); n < daemonCount {
 		t.Errorf("%d daemons outlived the manager: nothing to test", n)
 	}

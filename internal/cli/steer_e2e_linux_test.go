@@ -85,84 +85,52 @@ func TestSteerARun(t *testing.T) {
 	t.Parallel()
 	model := &heldModel{asked: make(chan heldPrompt, 100)}
 	w := directWorld(t, model.reply, map[string]string{"plan.yaml": steeredPlan})
-	dir, attach := w.dir, w.attached()
-	p := startManager(t, dir, w.env, "run", "plan.yaml", "--json", attach)
+	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--json", w.attached())
 	const forAll, forTwo = "NOTE: files end in a line feed", "NOTE: two is in capitals"
+	steer := func(says string, args ...string) {
+		t.Helper()
+		expect(t, w.dir, exitOK, args, says)
+	}
+	untilOf := func(eventType, subTask string) {
+		t.Helper()
+		for p.until(eventType)["sub_task_id"] != subTask {
+		}
+	}
 
 	// Two are at work. One is skipped, the other ends its turn, and nothing starts until the note is made.
 	prompts := model.next(t, "one", "three")
-	over := waitFor(dir, waitDone)
-	steer(t, dir, "Still at work", "pause")
-	if end := <-over; end.code != exitWaiting || !strings.Contains(end.stderr, "paused by a person") {
-		t.Errorf("waiting for the end of what is paused: %+v", end)
-	}
-	steer(t, dir, `Skipped "three"`, "skip", "three")
-	p.untilOf("subtask-done", "three")
+	steer("Still at work", "pause")
+	expect(t, w.dir, exitWaiting, []string{"wait"}, "paused by a person")
+	steer(`Skipped "three"`, "skip", "three")
+	untilOf("subtask-done", "three")
 	close(prompts["one"].answer)
-	p.untilOf("usage", "one")
-	steer(t, dir, "Noted for all sub-tasks", "note", forAll)
-	steer(t, dir, "paused by a person", "status")
-	steer(t, dir, fmt.Sprintf("Resumed. Process %d continues", p.cmd.Process.Pid), "resume")
-
-	over = waitFor(dir, waitDone)
-	blocked := waitFor(dir, waitBlocked)
+	untilOf("usage", "one")
+	steer("Noted for all sub-tasks", "note", forAll)
+	steer("paused by a person", "status")
+	steer(fmt.Sprintf("Resumed. Process %d continues", p.cmd.Process.Pid), "resume")
 
 	// What was held back and what was blocked begins, and has the note.
 	prompts = model.next(t, "two", "four")
 	texts(t, "the briefs", []string{forAll}, nil, prompts["two"].text, prompts["four"].text)
 	texts(t, "the judgement of what ended before the note", []string{forAll}, nil, model.judgements("one")...)
-	steer(t, dir, `"two" is retried`, "retry", "two")
+	steer(`"two" is retried`, "retry", "two")
 	again := model.next(t, "two")["two"]
 	texts(t, "the second brief", []string{forAll, "# Sub-task: two"}, nil, again.text)
 
 	// A note for one goes to that one: to its judge, and to its next prompt, which has no other.
-	steer(t, dir, `Noted for sub-task "two"`, "note", "--sub-task", "two", forTwo)
+	steer(`Noted for sub-task "two"`, "note", "--sub-task", "two", forTwo)
 	close(again.answer)
 	close(prompts["four"].answer)
 	next := model.next(t, "two")["two"]
 	texts(t, "the continuation", []string{forTwo}, []string{forAll}, next.text)
-	p.untilOf("subtask-done", "four")
+	untilOf("subtask-done", "four")
 	texts(t, "the judgement of two", []string{forTwo}, nil, model.judgements("two")...)
 	texts(t, "the judgement of four", nil, []string{forTwo}, model.judgements("four")...)
 
 	// The end, of a part and of the whole.
-	steer(t, dir, `Cancelled "five". Blocked, because of that: "six".`, "cancel", "five")
-	if end := <-blocked; end.code != exitOK || !strings.Contains(end.stdout, `"blocked":["six"]`) {
-		t.Errorf("waiting for something blocked: %+v", end)
-	}
-	steer(t, dir, "Cancelled boulder", "cancel")
+	steer(`Cancelled "five". Blocked, because of that: "six".`, "cancel", "five")
+	expect(t, w.dir, exitOK, []string{"wait", "--for", "blocked", "--json"}, `"blocked":["six"]`)
+	steer("Cancelled boulder", "cancel")
 	p.wait(exitInterrupted)
-	if end := <-over; end.code != exitInterrupted {
-		t.Errorf("waiting for the end: %+v", end)
-	}
-	steer(t, dir, "cancelled  2/6 done", "status")
-}
-
-// steer runs a command in another terminal, and checks what it says.
-func steer(t *testing.T, dir, want string, args ...string) {
-	t.Helper()
-	if stdout, stderr, code := command(dir, args...); code != exitOK || !strings.Contains(stdout, want) {
-		t.Fatalf("%q: exit code %d, %s%s; want %q", args, code, stdout, stderr, want)
-	}
-}
-
-// untilOf reads events up to the first of a type that is about a sub-task.
-func (p *process) untilOf(eventType, subTask string) {
-	p.t.Helper()
-	for p.until(eventType)["sub_task_id"] != subTask {
-	}
-}
-
-type waitEnd struct {
-	stdout, stderr string
-	code           int
-}
-
-func waitFor(dir, state string) <-chan waitEnd {
-	end := make(chan waitEnd, 1)
-	go func() {
-		stdout, stderr, code := command(dir, "wait", "--for", state, "--json")
-		end <- waitEnd{stdout, stderr, code}
-	}()
-	return end
+	steer("cancelled  2/6 done", "status")
 }

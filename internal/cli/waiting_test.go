@@ -28,6 +28,9 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 		PID: 42, Command: "manager serve", Since: sampleStart, Serves: true, Running: []string{first, second},
 		Limits: &limits,
 	})
+	const inLine = `"waiting":{"sub_task_id":"lang","model":"test/small","position":2,` +
+		`"reason":"the one slot of test/small is taken"}`
+	expect(t, project, exitOK, []string{"status", "--json", first}, inLine)
 	for id, want := range map[string]string{
 		first:  "#2 in line: the one slot of test/small is taken",
 		second: "#3 in line: the slots are held by " + first,
