@@ -25,8 +25,8 @@ type away struct {
 }
 
 func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
-	url, headers, err := d.server.Serve(ctx)
-	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, cmp.Or(d.noTool, err)
+	tool, err := d.server.Tool(ctx)
+	return tool, cmp.Or(d.noTool, err)
 }
 
 func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }

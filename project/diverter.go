@@ -7,7 +7,6 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 	"github.com/bouldermgr/manager/store"
 )
@@ -28,12 +27,6 @@ func (p *Project) newDiverter() (*diverter, error) {
 		return nil, err
 	}
 	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: p.log})}, nil
-}
-
-// Tool says where the tool is.
-func (v *diverter) Tool(ctx context.Context) (opencode.MCPServer, error) {
-	url, headers, err := v.Serve(ctx)
-	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
 }
 
 // briefed is the name of the tool for a brief; empty: the boulder is not diverted now.

@@ -61,11 +61,11 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 
 	desk := newDesk(t, nil)
 	s := newServer(t, desk)
-	url, headers, err := s.Serve(ctx)
+	tools, err := s.Tool(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := opencode.MCPServer{Name: DefaultName, URL: url, Headers: headers, Timeout: time.Minute}
+	tools.Timeout = time.Minute
 	if err := dir.AddMCP(ctx, tools); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // DefaultName is the server's name within OpenCode. With it the tool is called [blockers.DefaultTool].
@@ -76,7 +77,7 @@ type announced struct {
 	at    time.Time
 }
 
-// New makes a server. Nothing listens before [Server.Serve].
+// New makes a server. Nothing listens before [Server.Tool].
 func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -86,19 +87,19 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve begins to listen on a free port of 127.0.0.1 and says where, for streamable HTTP, and with which headers:
-// without them nobody is let in. Called again it says the same. ctx bounds the beginning only; the server goes on until
-// [Server.Close], after which this is an error.
-func (s *Server) Serve(ctx context.Context) (url string, headers map[string]string, err error) {
+// Tool begins to listen on a free port of 127.0.0.1 and says where, and with which headers: without them nobody is let in.
+// Called again it says the same. ctx bounds the beginning only; the server goes on until [Server.Close], after which this
+// is an error.
+func (s *Server) Tool(ctx context.Context) (tool opencode.MCPServer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return "", nil, errors.New("the blocker tool's server was closed")
+		return tool, errors.New("the blocker tool's server was closed")
 	}
 	if s.http == nil {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", nil, fmt.Errorf("serve the blocker tool: %w", err)
+			return tool, fmt.Errorf("serve the blocker tool: %w", err)
 		}
 		s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
 		tools := s.tools(s.claim)
@@ -118,7 +119,8 @@ func (s *Server) Serve(ctx context.Context) (url string, headers map[string]stri
 			}
 		})
 	}
-	return s.url, map[string]string{"Authorization": "Bearer " + s.token}, nil
+	headers := map[string]string{"Authorization": "Bearer " + s.token}
+	return opencode.MCPServer{Name: DefaultName, URL: s.url, Headers: headers}, nil
 }
 
 // Called says which session makes a call, as soon as the session shows it with its whole input. The call may have

@@ -72,15 +72,15 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // connect is a client of the server, by the library that OpenCode's is the model of.
 func connect(t *testing.T, s *Server) *mcp.ClientSession {
 	t.Helper()
-	url, headers, err := s.Serve(t.Context())
+	tool, err := s.Tool(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &bearer{headers: headers}
+	transport := &bearer{headers: tool.Headers}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: url, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+		Endpoint: tool.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -231,16 +231,17 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 func TestTheDoor(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, newDesk(t, nil))
-	url, headers, err := s.Serve(t.Context())
+	tool, err := s.Tool(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	url, headers := tool.URL, tool.Headers
 	if !strings.HasPrefix(url, "http://127.0.0.1:") || len(headers["Authorization"]) < len("Bearer ")+20 {
 		t.Errorf("served at %s with %d characters of a token", url, len(headers["Authorization"]))
 	}
-	again, same, err := s.Serve(t.Context())
-	if err != nil || again != url || !maps.Equal(same, headers) {
-		t.Errorf("served again at %s, %v", again, err)
+	again, err := s.Tool(t.Context())
+	if err != nil || again.URL != url || !maps.Equal(again.Headers, headers) {
+		t.Errorf("served again at %s, %v", again.URL, err)
 	}
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	transport := &http.Transport{}
@@ -288,7 +289,7 @@ func TestTheDoor(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Desk: newDesk(t, nil)})
-	url, _, err := s.Serve(t.Context())
+	tool, err := s.Tool(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,10 +297,10 @@ func TestClose(t *testing.T) {
 	if err := errors.Join(s.Close(), s.Close(), unused.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := s.Serve(t.Context()); err == nil {
+	if _, err := s.Tool(t.Context()); err == nil {
 		t.Error("served after it was closed")
 	}
-	if conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), path)); err == nil {
+	if conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(tool.URL, "http://"), path)); err == nil {
 		conn.Close()
 		t.Error("somebody still listens")
 	}

@@ -110,16 +110,6 @@ var watchCases = []watchCase{
 		want: []string{"finish work"}, sent: 7, // more than failures would allow
 	},
 	{
-		name: "claims to be done", model: steps(half, say("All done. Everything works."), whole, say("Now it is.")),
-		change: func(c *watch.Config) { c.Policy.Idle = never },
-		want:   []string{"countdown countdown", "send open", "wait in_flight"}, sent: 1,
-	},
-	{
-		name: "cool-down is waited for", model: chat,
-		change: func(c *watch.Config) { c.Policy.Cooldown = never },
-		want:   []string{"send open", "wait cooldown"}, sent: 1,
-	},
-	{
 		name: "budget", model: chat,
 		change: func(c *watch.Config) { c.Budget = &boulder.Budget{Tokens: 1} },
 		want:   []string{"let_go budget"},

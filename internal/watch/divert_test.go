@@ -27,11 +27,6 @@ type standIn struct {
 	*mcptool.Server
 }
 
-func (s standIn) Tool(ctx context.Context) (opencode.MCPServer, error) {
-	url, headers, err := s.Serve(ctx)
-	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
-}
-
 func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
 	desk, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
@@ -160,24 +155,7 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 		if drop == nil || !strings.Contains(r.Header.Get("Content-Type"), "event-stream") {
 			return nil
 		}
-		from, body := r.Body, bufio.NewReader(r.Body)
-		pr, pw := io.Pipe()
-		go func() {
-			for {
-				line, err := body.ReadString('\n')
-				if !drop(line) {
-					_, _ = io.WriteString(pw, line)
-				}
-				if err != nil {
-					_ = pw.CloseWithError(err)
-					return
-				}
-			}
-		}()
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{pr, from}
+		r.Body = &dropping{Closer: r.Body, lines: bufio.NewReader(r.Body), drop: drop}
 		return nil
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -193,6 +171,25 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	return func(c *watch.Config) {
 		c.Attach = func(ctx context.Context) (*opencode.Client, error) { return attach(ctx, s.URL) }
 	}
+}
+
+// dropping is a stream without some of its lines.
+type dropping struct {
+	io.Closer
+	lines *bufio.Reader
+	drop  func(line string) bool
+	left  string
+}
+
+func (d *dropping) Read(p []byte) (n int, err error) {
+	for d.left == "" && err == nil {
+		if d.left, err = d.lines.ReadString('\n'); d.drop(d.left) {
+			d.left = ""
+		}
+	}
+	n = copy(p, d.left)
+	d.left = d.left[n:]
+	return n, err
 }
 
 // An answer is told until a turn came of it: OpenCode refused the first prompt that had it.
@@ -240,19 +237,6 @@ func TestAnswerAfterARestart(t *testing.T) {
 	k.until(r, "finish work")
 }
 
-// Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
-// sweep the other away, waits for the answer, also if the event of the other one does not come in time.
-func TestRefusalSweepsNothingAway(t *testing.T) {
-	for name, drop := range map[string]func(event string) bool{
-		"both told": nil,
-		"one told": func(event string) bool {
-			return strings.Contains(event, `"permission.asked"`) && strings.Contains(event, "echo perhaps")
-		},
-	} {
-		t.Run(name, func(t *testing.T) { refuseOneOfTwo(t, drop) })
-	}
-}
-
 // patient rules when both are asked for.
 type patient struct {
 	standIn
@@ -267,7 +251,9 @@ func (p patient) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Rulin
 	return p.standIn.Divert(ctx, ask)
 }
 
-func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
+// Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
+// sweep the other away, waits for the answer, although the event of the other one does not come in time.
+func TestRefusalSweepsNothingAway(t *testing.T) {
 	w := newWorld(t)
 	asked := make(chan struct{})
 	sub := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
@@ -290,7 +276,9 @@ func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
 	both.ToolCalls = append(both.ToolCalls, bash("echo perhaps").ToolCalls...)
 	k := w.begin(steps(both, say("I did what I may.")), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = patient{away, asked} },
-		proxied(t, w.url, nil, drop))
+		proxied(t, w.url, nil, func(event string) bool {
+			return strings.Contains(event, `"permission.asked"`) && strings.Contains(event, "echo perhaps")
+		}))
 	r.noted("waits for you until")
 	r.noted("was refused")
 	all := away.all(k, 2)

@@ -22,66 +22,53 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// TestGoesOnUntilComplete: a session that is left with open items is told to go on, once, and left alone when they are
-// done. It would fail if the prompt were taken for a person's, were sent twice, or lost the agent or the model.
+// A session that is left with open items is told to go on, with its agent and model, and left alone when they are done. The
+// user's screen shows an error for one that is idle, a warning for one that says that it is done, and that it is complete.
 func TestGoesOnUntilComplete(t *testing.T) {
-	w := newWorld(t)
-	k := w.begin(twice)
-	r := w.watch()
-	k.until(r, "countdown countdown")
-	sent := k.until(r, "send open")
-	k.until(r, "finish work")
-	m := k.continued(1)[0]
-	if m.Info.ID != sent.MessageID || m.Text() != sent.Prompt || sent.Iteration != 1 {
-		t.Errorf("%+v, and %+v", m, sent)
-	}
-	if !strings.Contains(m.Text(), "Write b") || strings.Contains(m.Text(), "Write a") {
-		t.Errorf("the prompt names what is open, and nothing else: %s", m.Text())
-	}
-	if n := strings.Count(r.said(k.id), "countdown countdown"); n != 1 {
-		t.Errorf("%d countdowns", n)
-	}
-}
-
-// What is shown on the user's screen: an error for a session that is idle, a warning for one that says that it is
-// done, and that it is complete. It would fail if the colours were exchanged, or a toast came without its decision.
-func TestToasts(t *testing.T) {
 	w := newWorld(t)
 	screen := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
 	defer screen.Close()
-	r := w.watch()
 	k := w.begin(steps(half, say("I wrote a."), half, say("All done. Everything works."), whole, say("Both are there.")))
+	r := w.watch()
+	k.until(r, "countdown countdown")
+	first := k.until(r, "send open")
+	second := k.until(r, "send open")
 	k.until(r, "finish work")
-	want := []string{
-		"error: manager goes on in 50ms: Idle for",
-		"warning: ",
-		"success: Complete: ",
+	for i, m := range k.continued(2) {
+		sent := []watch.Entry{first, second}[i]
+		if m.Info.ID != sent.MessageID || m.Text() != sent.Prompt || sent.Iteration != i+1 {
+			t.Errorf("%+v, and %+v", m, sent)
+		}
+		if !strings.Contains(m.Text(), "Write b") || strings.Contains(m.Text(), "Write a") {
+			t.Errorf("the prompt names what is open, and nothing else: %s", m.Text())
+		}
 	}
-	for len(want) > 0 {
-		select {
-		case e := <-screen.C():
-			p, ok := e.Payload.(opencode.Unknown)
-			if !ok || p.Type != "tui.toast.show" {
-				continue
+	if n := strings.Count(r.said(k.id), "countdown countdown"); n != 2 {
+		t.Errorf("%d countdowns", n)
+	}
+	for _, want := range []string{
+		"error: manager goes on in 50ms: Idle for",
+		"warning: manager goes on in 50ms: It says that it is done, but there is 1 thing left to do, such as: Write b",
+		"success: Complete: ",
+	} {
+		for shown := ""; shown == ""; {
+			select {
+			case e := <-screen.C():
+				p, ok := e.Payload.(opencode.Unknown)
+				if !ok || p.Type != "tui.toast.show" {
+					continue
+				}
+				var toast struct{ Variant, Title, Message string }
+				if err := json.Unmarshal(p.Properties, &toast); err != nil {
+					t.Fatal(err)
+				}
+				shown = toast.Variant + ": " + toast.Title + ": " + toast.Message
+			case <-w.ctx.Done():
+				t.Fatalf("%q was not shown:\n%s", want, r.said(k.id))
 			}
-			var toast struct{ Variant, Title, Message string }
-			if err := json.Unmarshal(p.Properties, &toast); err != nil {
-				t.Fatal(err)
+			if !strings.HasPrefix(shown, want) || strings.Contains(shown, "Write a") {
+				t.Errorf("%q, want %q, and nothing that is done", shown, want)
 			}
-			shown := toast.Variant + ": " + toast.Title + ": " + toast.Message
-			if !strings.HasPrefix(shown, want[0]) {
-				t.Errorf("%q, want %q", shown, want[0])
-			}
-			if toast.Variant == "warning" &&
-				!strings.Contains(shown, "It says that it is done, but there is 1 thing left to do, such as: Write b") {
-				t.Error(shown)
-			}
-			if strings.Contains(shown, "Write a") {
-				t.Errorf("what is done is shown as open: %q", shown)
-			}
-			want = want[1:]
-		case <-w.ctx.Done():
-			t.Fatalf("%q was not shown:\n%s", want, r.said(k.id))
 		}
 	}
 }
@@ -242,66 +229,34 @@ func TestArchivedAndDeleted(t *testing.T) {
 	}
 }
 
-// Sessions of a run are never told anything, whatever is open in them. With All, those of its sub-agents neither; that of
-// another sub-agent is watched for itself.
+// Sessions of a run, and those of its sub-agents, are never told anything, whatever is open in them. With All another
+// sub-agent's is watched for itself.
 func TestRunsAreLeftAlone(t *testing.T) {
-	for name, all := range map[string]bool{"main sessions": false, "all": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			model := steps(half, say("I wrote a."))
-			tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
-			left := []*talk{tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model)}
-			own := w.talk(opencode.NewSession{Title: "three"}, model)
-			if all {
-				left[0] = w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model)
-				own = w.talk(opencode.NewSession{Title: "own child", ParentID: own.id}, model)
-			}
-			r := w.watch(func(c *watch.Config) { c.All = all })
-			for _, k := range append(left, own) {
-				k.user("Write a and b.")
-			}
-			own.until(r, "send open")
-			for _, k := range left {
-				k.until(r, "wait owned", "run of manager")
-			}
-			own.until(r, "let_go failures") // by then the others would have been sent something long ago
-			for _, k := range left {
-				k.continued(0)
-			}
-		})
-	}
-}
-
-// While a sub-agent is at work nothing is sent, and the sub-agent's own session is not watched.
-func TestSubAgentAtWork(t *testing.T) {
 	w := newWorld(t)
-	release := make(chan struct{})
-	var k *talk
-	k = w.talk(opencode.NewSession{Title: "parent"}, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if r.SessionID != k.id {
-			return scriptmodel.Reply{Text: "It is used in two places.", Wait: release}
-		}
-		return steps(half, use("task", map[string]any{
-			"description": "Find uses", "prompt": k.mark + " Where is a used?", "subagent_type": "general",
-		}), say("I know it now."), whole, say("Both are there."))(ctx, r)
-	})
-	r := w.watch()
-	k.user("Write a and b.")
-	k.until(r, "wait background")
-	children, err := w.dir.Children(w.ctx, k.id)
-	if err != nil || len(children) != 1 {
-		t.Fatal(children, err)
+	model := steps(half, say("I wrote a."))
+	tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
+	left := []*talk{
+		tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
+		w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
 	}
-	close(release)
-	k.until(r, "send open")
-	k.until(r, "finish work")
-	if said := r.said(children[0].ID); !strings.HasPrefix(said, "notes") {
-		t.Errorf("about the sub-agent's session:\n%s", said)
+	users := w.talk(opencode.NewSession{Title: "three"}, model)
+	own := w.talk(opencode.NewSession{Title: "own child", ParentID: users.id}, model)
+	r := w.watch(func(c *watch.Config) { c.All = true })
+	for _, k := range append(left, own) {
+		k.user("Write a and b.")
 	}
-	k.continued(1)
+	own.until(r, "send open")
+	for _, k := range left {
+		k.until(r, "wait owned", "run of manager")
+	}
+	own.until(r, "let_go failures") // by then the others would have been sent something long ago
+	for _, k := range left {
+		k.continued(0)
+	}
 }
 
-// A sub-agent of a sub-agent counts as well, and after a restart too, when no event tells of it.
+// While a sub-agent's sub-agent is at work nothing is sent, also after a restart, when no event tells of it. Their own
+// sessions are not watched.
 func TestGrandchildAtWork(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -312,13 +267,17 @@ func TestGrandchildAtWork(t *testing.T) {
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
 	child := w.talk(opencode.NewSession{Title: "child", ParentID: k.id}, model)
-	w.talk(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model).user("Where is a used?")
+	grandchild := w.talk(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
+	grandchild.user("Where is a used?")
 	k.until(r, "wait background")
 	r = r.again()
 	k.until(r, "wait background", `"grandchild" is at work`)
 	close(release)
 	k.until(r, "finish work")
 	k.continued(1)
+	if said := r.said(child.id) + r.said(grandchild.id); strings.Contains(said, "/") {
+		t.Errorf("about the sub-agents' sessions:\n%s", said)
+	}
 }
 
 // A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
