@@ -20,7 +20,7 @@ import (
 // Whatever comes that cannot be used or is too large costs nothing but itself, and what is too long is cut.
 func TestStreamSurvivesGarbage(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 12<<20)
+	long := strings.Repeat("x", 1<<20)
 	part := fmt.Sprintf(`{"part":{"id":"p","sessionID":"ses_1","messageID":"m","type":"text","text":%q}}`, long)
 	tool := func(input string) string {
 		return rawEvent("/repo", "message.part.updated",
@@ -36,7 +36,7 @@ func TestStreamSurvivesGarbage(t *testing.T) {
 		todoEvent(long),
 		rawEvent("/repo", "message.part.updated", part),
 		tool(fmt.Sprintf(`{"filePath":"big.txt","content":%q}`, long)),
-		tool(`{"a":[`+strings.Repeat(`"x",`, 1<<20)+`1]}`),
+		tool(`{"a":[`+strings.Repeat(`"x",`, 1<<17)+`1]}`),
 		todoEvent("last"),
 	)).Subscribe(opencode.Filter{})
 	events := await(waiting(t), t, sub, todo("last"))
