@@ -98,12 +98,6 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	return c, nil
 }
 
-// URL is the server's address, without credentials.
-func (c *Client) URL() string { return c.base.String() }
-
-// Version is what the server said its version is when the client was made.
-func (c *Client) Version() string { return c.version }
-
 // Close ends all subscriptions and idle connections and waits for the goroutine that reads events. It may be called
 // more than once.
 func (c *Client) Close() {

@@ -46,7 +46,7 @@ func TestDecodeEvent(t *testing.T) {
 		},
 		{
 			"reply", `{"payload":{"type":"permission.replied","properties":{"sessionID":"s","requestID":"p","reply":"reject"}}}`,
-			Event{"", "s", PermissionReplied{"p", ReplyReject}},
+			Event{"", "s", PermissionReplied{"p"}},
 		},
 		{
 			"rejected question", `{"payload":{"type":"question.rejected","properties":{"sessionID":"s","requestID":"q"}}}`,
@@ -104,30 +104,29 @@ func FuzzDecodeEvent(f *testing.F) {
 func TestPartsOfUnexpectedShapeAreKept(t *testing.T) {
 	t.Parallel()
 	var message Message
-	err := json.Unmarshal([]byte(`{"info":{"id":"m","role":"assistant","summary":true},"parts":[
+	err := json.Unmarshal([]byte(`{"info":{"id":"m","role":"assistant","summary":true,
+		"tokens":{"input":1,"cache":{"read":2,"write":3}}},"parts":[
 		{"id":"1","type":"hologram","text":{"deep":true}},
 		{"id":"2","type":"text","text":7},
 		{"id":"3","type":"tool","state":[]},
 		{"id":"4","type":"text","text":"still here"},
 		{"id":"5","type":"text","text":"by a program","synthetic":true},
-		{"id":"6","type":"patch","files":["/r/a"]},
-		{"id":"7","type":"step-finish","reason":"stop","cost":0.5,"tokens":{"input":1,"cache":{"read":2,"write":3}}}
+		{"id":"6","type":"step-finish","snapshot":"4b825d","cost":0.5}
 	]}`), &message)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(message.Parts) != 7 || message.Text() != "still here" || !message.Info.Compacted {
+	if len(message.Parts) != 6 || message.Text() != "still here" || !message.Info.Compacted {
 		t.Errorf("read as %+v", message)
 	}
 	if got := message.Parts[0]; got.Type != "hologram" || got.ID != "1" {
 		t.Errorf("the unknown part is %+v", got)
 	}
-	if got := message.Parts[5].Files; len(got) != 1 || got[0] != "/r/a" {
-		t.Errorf("the patch is %v", got)
+	if got := message.Parts[5].Snapshot; got != "4b825d" {
+		t.Errorf("the snapshot is %q", got)
 	}
-	want := StepFinish{Reason: "stop", Cost: 0.5, Tokens: Tokens{Input: 1, CacheRead: 2, CacheWrite: 3}}
-	if got := message.Parts[6].Step; got == nil || *got != want {
-		t.Errorf("the step is %+v", got)
+	if got, want := message.Info.Tokens, (Tokens{Input: 1, CacheRead: 2, CacheWrite: 3}); got != want {
+		t.Errorf("the tokens are %+v", got)
 	}
 }
 

@@ -125,9 +125,9 @@ type TurnError struct {
 	// Of APIError:
 
 	StatusCode int           // the provider's HTTP status, 0 if unknown
-	Retryable  bool          // by OpenCode's reckoning; it has retried already
-	RetryAfter time.Duration // what the provider asked for, 0 if nothing
-	Body       string        // the provider's answer
+	Retryable  bool          `json:"isRetryable"`  // by OpenCode's reckoning; it has retried already
+	RetryAfter time.Duration `json:"-"`            // what the provider asked for, 0 if nothing
+	Body       string        `json:"responseBody"` // the provider's answer
 }
 
 func (e *TurnError) Error() string {
@@ -154,14 +154,12 @@ func (e *TurnError) Is(target error) bool {
 
 // UnmarshalJSON reads OpenCode's form. It never loses that there was an error.
 func (e *TurnError) UnmarshalJSON(data []byte) error {
+	type plain TurnError
 	var wire struct {
 		Name string
 		Data struct {
-			Message         string
-			StatusCode      int
-			IsRetryable     bool
+			plain
 			ResponseHeaders map[string]string
-			ResponseBody    string
 		}
 	}
 	if json.Unmarshal(data, &wire) != nil {
@@ -172,10 +170,7 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 	for name, value := range wire.Data.ResponseHeaders {
 		header.Set(name, value)
 	}
-	*e = TurnError{
-		Name: wire.Name, Message: wire.Data.Message, StatusCode: wire.Data.StatusCode,
-		Retryable: wire.Data.IsRetryable, Body: wire.Data.ResponseBody,
-		RetryAfter: retryafter.Of(header, time.Now()),
-	}
+	*e = TurnError(wire.Data.plain)
+	e.Name, e.RetryAfter = wire.Name, retryafter.Of(header, time.Now())
 	return nil
 }

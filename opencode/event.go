@@ -67,10 +67,7 @@ type (
 	PermissionAsked struct{ Request PermissionRequest }
 
 	// PermissionReplied of an [Event]: the request is settled, by whomever.
-	PermissionReplied struct {
-		RequestID string
-		Reply     PermissionReply
-	}
+	PermissionReplied struct{ RequestID string }
 
 	// QuestionAsked of an [Event].
 	QuestionAsked struct{ Request QuestionRequest }
@@ -145,7 +142,6 @@ func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
 	var in struct {
 		SessionID, RequestID      string
 		Info, Part, Status, Todos json.RawMessage
-		Reply                     PermissionReply
 		Error                     *TurnError
 	}
 	err := unmarshal(properties, &in)
@@ -195,7 +191,7 @@ func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
 		err = unmarshal(in.Todos, &todos)
 		e.Payload = TodosUpdated{todos}
 	case "permission.replied":
-		e.Payload = PermissionReplied{in.RequestID, in.Reply}
+		e.Payload = PermissionReplied{in.RequestID}
 	case "question.replied", "question.rejected":
 		e.Payload = QuestionClosed{in.RequestID}
 	default:

@@ -14,5 +14,11 @@ func (s *Server) Through(t *testing.T, address string) *Client {
 	return c
 }
 
+// URL is the server's address, without credentials.
+func (c *Client) URL() string { return c.base.String() }
+
+// Version is what the server said its version is.
+func (c *Client) Version() string { return c.version }
+
 // LimitEvents lets the next connections take events of so many bytes.
 func (c *Client) LimitEvents(n int) { c.maxEvent = n }

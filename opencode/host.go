@@ -10,38 +10,34 @@ import (
 // Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A
 // Host for an attached server does neither. It is safe for concurrent use.
 type Host struct {
-	start  func(context.Context) (hosted, error)
+	start  func(context.Context) (Connection, error)
 	ctx    context.Context // ends with Stop
 	cancel context.CancelCauseFunc
 	flight singleflight.Group
-	server hosted // the last one; belongs to the flight
-}
-
-type hosted struct {
-	Connection
-	stop func(context.Context) // nil: it is somebody else's
+	server Connection // the last one; belongs to the flight
 }
 
 // Connection is a client of a server that was alive a moment ago.
 type Connection struct {
 	Client *Client
 	Down   <-chan struct{} // closed when the server is known to be gone; nil if nothing can be known
+	stop   func(context.Context)
 }
 
 // NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is
 // stopped, and bounds the start only: the server outlives it. The function then returns soon, and leaves nothing
 // running if it returns an error.
 func NewHost(start func(context.Context) (*Server, error)) *Host {
-	return newHost(func(ctx context.Context) (hosted, error) {
+	return newHost(func(ctx context.Context) (Connection, error) {
 		s, err := start(ctx)
 		if err != nil {
-			return hosted{}, err
+			return Connection{}, err
 		}
-		return hosted{Connection{s.Client(), s.Done()}, s.Stop}, nil
+		return Connection{s.Client(), s.Done(), s.Stop}, nil
 	})
 }
 
-func newHost(start func(context.Context) (hosted, error)) *Host {
+func newHost(start func(context.Context) (Connection, error)) *Host {
 	h := &Host{start: start}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	return h
@@ -87,7 +83,7 @@ func (h *Host) live() (any, error) {
 		case <-h.server.Down:
 			h.server.Client.Close() // its event reader would try to reconnect for ever
 		default:
-			return h.server.Connection, nil
+			return h.server, nil
 		}
 	}
 	var err error
@@ -95,7 +91,7 @@ func (h *Host) live() (any, error) {
 	if err != nil && h.ctx.Err() != nil {
 		err = errStopped() // "context canceled" would pass for the caller's own doing
 	}
-	return h.server.Connection, err
+	return h.server, err
 }
 
 // Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop].

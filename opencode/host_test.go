@@ -16,23 +16,23 @@ type launcher struct {
 
 	mu      sync.Mutex
 	starts  int
-	servers []hosted // whose stop is also how they die
+	servers []Connection // whose stop is also how they die
 }
 
-func (l *launcher) start(ctx context.Context) (hosted, error) {
+func (l *launcher) start(ctx context.Context) (Connection, error) {
 	l.mu.Lock()
 	l.starts++
 	number := l.starts
 	l.mu.Unlock()
 	if l.result != nil {
 		if err := l.result(ctx, number); err != nil {
-			return hosted{}, err
+			return Connection{}, err
 		}
 	}
 	c, err := newClient("http://127.0.0.1:1", AttachConfig{})
 	down := make(chan struct{})
 	die := sync.OnceFunc(func() { close(down) })
-	s := hosted{Connection{c, down}, func(context.Context) { die() }}
+	s := Connection{c, down, func(context.Context) { die() }}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.servers = append(l.servers, s)
@@ -46,7 +46,7 @@ func connect(ctx context.Context, h *Host) <-chan error {
 	return got
 }
 
-func isDown(s hosted) bool {
+func isDown(s Connection) bool {
 	select {
 	case <-s.Down:
 		return true
@@ -75,7 +75,7 @@ func TestHostStarts(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if conn, err := h.Connect(t.Context()); err != nil || conn != l.servers[i].Connection {
+				if conn, err := h.Connect(t.Context()); err != nil || conn.Client != l.servers[i].Client {
 					t.Errorf("server %d: %+v, %v", i, conn, err)
 				}
 			})
@@ -163,7 +163,7 @@ func TestHostStop(t *testing.T) {
 				if _, err := h.Connect(t.Context()); !errors.Is(err, ErrClosed) {
 					t.Errorf("Connect: %v", err)
 				}
-				if l.starts != test.starts || slices.ContainsFunc(l.servers, func(s hosted) bool { return !isDown(s) }) {
+				if l.starts != test.starts || slices.ContainsFunc(l.servers, func(s Connection) bool { return !isDown(s) }) {
 					t.Errorf("%d starts; servers: %+v", l.starts, l.servers)
 				}
 			})
@@ -190,7 +190,7 @@ func TestHostUnderStress(t *testing.T) {
 					continue
 				}
 				l.mu.Lock()
-				mine := slices.IndexFunc(l.servers, func(s hosted) bool { return s.Client == conn.Client })
+				mine := slices.IndexFunc(l.servers, func(s Connection) bool { return s.Client == conn.Client })
 				victim := l.servers[mine]
 				l.mu.Unlock()
 				if i%2 == 0 {

@@ -3,7 +3,6 @@ package opencode
 import (
 	"encoding/json"
 	"slices"
-	"time"
 )
 
 // PartType tells the parts of a message apart. Types that are not listed here occur and are kept, with only the
@@ -16,7 +15,6 @@ const (
 	PartReasoning  PartType = "reasoning"
 	PartTool       PartType = "tool"
 	PartStepFinish PartType = "step-finish"
-	PartPatch      PartType = "patch"
 	PartCompaction PartType = "compaction" // the whole of a user message that asks for a summary of what came before
 )
 
@@ -34,9 +32,10 @@ type Part struct {
 
 	Cut bool `json:"-"` // says that Text, or a text in Tool, is longer than what is here, see [PartUpdated]
 
-	Tool  *ToolCall   `json:"-"` // of PartTool
-	Step  *StepFinish `json:"-"` // of PartStepFinish
-	Files []string    // of PartPatch: absolute paths that the step changed
+	Tool *ToolCall `json:"-"` // of PartTool
+	// Snapshot of PartStepFinish, which ends one call of the model, names the state of the work tree after it: the hash of
+	// a git tree. Empty without git, or where the configuration switches snapshots off.
+	Snapshot string
 }
 
 // ToolState is how far a tool call has come.
@@ -67,18 +66,6 @@ type ToolCall struct {
 	// Metadata depends on the tool: bash has exit, edit and write have diagnostics, task has the sessionId of its
 	// sub-agent. Its "output" is left out, it repeats Output.
 	Metadata json.RawMessage
-	Start    time.Time `json:"-"`
-	End      time.Time `json:"-"`
-}
-
-// StepFinish ends one call of the model.
-type StepFinish struct {
-	Reason string // as [MessageInfo.Finish]
-	// Snapshot names the state of the work tree after the call: the hash of a git tree. Empty without git, or where
-	// the configuration switches snapshots off.
-	Snapshot string
-	Cost     float64
-	Tokens   Tokens
 }
 
 // UnmarshalJSON reads OpenCode's form. Content of an unexpected shape is left out.
@@ -87,20 +74,12 @@ func (p *Part) UnmarshalJSON(data []byte) error {
 	in := struct {
 		*plain
 		CallID, Tool string
-		State        struct {
-			ToolCall
-			Time struct{ Start, End millis }
-		}
-		StepFinish
+		State        ToolCall
 	}{plain: (*plain)(p)}
 	err := unmarshal(data, &in)
-	switch p.Type {
-	case PartTool:
-		p.Tool = &in.State.ToolCall
+	if p.Type == PartTool {
+		p.Tool = &in.State
 		p.Tool.CallID, p.Tool.Tool, p.Tool.Metadata = in.CallID, in.Tool, withoutOutput(p.Tool.Metadata)
-		p.Tool.Start, p.Tool.End = in.State.Time.Start.time(), in.State.Time.End.time()
-	case PartStepFinish:
-		p.Step = &in.StepFinish
 	}
 	return err
 }

@@ -67,8 +67,7 @@ type Question struct {
 
 // Option is an answer that the agent suggests.
 type Option struct {
-	Label       string `json:"label"`
-	Description string `json:"description"`
+	Label string `json:"label"`
 }
 
 // Questions lists the pending questions of the directory, those of child sessions included.

@@ -26,10 +26,8 @@ type Prompt struct {
 
 // TextPart is a text of a prompt.
 type TextPart struct {
-	Text string `json:"text"`
-	// Synthetic marks the text as written by a program. The model sees it like any other text.
-	Synthetic bool           `json:"synthetic,omitempty"`
-	Metadata  map[string]any `json:"metadata,omitempty"` // stored with the part and given back
+	Text     string         `json:"text"`
+	Metadata map[string]any `json:"metadata,omitempty"` // stored with the part and given back
 }
 
 // Prompt gives the session a prompt and returns when the server has taken it; see the package comment on how to know

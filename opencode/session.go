@@ -63,7 +63,6 @@ type Session struct {
 	Directory string         `json:"directory"`
 	Title     string         `json:"title"`
 	Agent     string         `json:"agent"`
-	Version   string         `json:"version"` // of the server that created it
 	Metadata  map[string]any `json:"metadata"`
 	Rules     []Rule         `json:"permission"`
 	Cost      float64        `json:"cost"`   // US dollars so far, without children
@@ -126,7 +125,6 @@ type SessionFilter struct {
 	Title        string    // only those whose title contains it, upper and lower case alike
 	Roots        bool      // leaves out the sessions of sub-agents
 	UpdatedSince time.Time // leaves out those that nothing has happened in since
-	Limit        int       // at most so many. Defaults to the server's 100
 }
 
 // Sessions gives the directory's sessions, those that something happened in last first; also those made before the
@@ -141,9 +139,6 @@ func (d *Directory) Sessions(ctx context.Context, f SessionFilter) ([]Session, e
 	}
 	if !f.UpdatedSince.IsZero() {
 		query.Set("start", strconv.FormatInt(f.UpdatedSince.UnixMilli(), 10))
-	}
-	if f.Limit > 0 {
-		query.Set("limit", strconv.Itoa(f.Limit))
 	}
 	return get[[]Session](ctx, d, "list sessions", "/session", query)
 }

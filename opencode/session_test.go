@@ -74,7 +74,7 @@ func TestTurn(t *testing.T) {
 	}
 	write := work.Parts[i].Tool
 	if write.Tool != "write" || write.State != opencode.ToolCompleted || write.Output == "" ||
-		!strings.Contains(string(write.Input), "new.txt") || write.End.Before(write.Start) {
+		!strings.Contains(string(write.Input), "new.txt") {
 		t.Errorf("the call is %+v", write)
 	}
 	steps := 0
@@ -83,11 +83,11 @@ func TestTurn(t *testing.T) {
 			t.Errorf("variant %q of a message of the %s", m.Info.Variant, m.Info.Role)
 		}
 		for _, part := range m.Parts {
-			if part.Step == nil {
+			if part.Type != opencode.PartStepFinish {
 				continue
 			}
-			if steps++; part.Step.Snapshot == "" {
-				t.Errorf("a step without a snapshot: %+v", part.Step)
+			if steps++; part.Snapshot == "" {
+				t.Errorf("a step without a snapshot: %+v", part)
 			}
 		}
 	}
@@ -200,7 +200,6 @@ func TestListSessions(t *testing.T) {
 	}{
 		{opencode.SessionFilter{}, "busy child old "},
 		{opencode.SessionFilter{Roots: true}, "busy old "},
-		{opencode.SessionFilter{Roots: true, Limit: 1}, "busy "},
 		{opencode.SessionFilter{Title: "CHILD"}, "child "},
 		{opencode.SessionFilter{UpdatedSince: between}, "busy "},
 	} {

@@ -83,8 +83,8 @@ func (m *message) assistant() bool { return m.info.Role == opencode.RoleAssistan
 func (m *message) diff() (tree string) {
 	var edits uint64
 	for _, p := range m.parts {
-		if p.Step != nil {
-			tree = cmp.Or(p.Step.Snapshot, tree)
+		if p.Type == opencode.PartStepFinish {
+			tree = cmp.Or(p.Snapshot, tree)
 		}
 		if p.Tool != nil && len(p.Tool.EditedFiles()) > 0 {
 			h := fnv.New64a()
