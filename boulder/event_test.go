@@ -115,24 +115,15 @@ func checkFlat(t *rapid.T, data []byte, name string) {
 	if bytes.ContainsRune(data, '\n') {
 		t.Fatalf("an event is one line: %s", data)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if _, err := dec.Token(); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[key.(string)] {
-			t.Fatalf("%q is given twice: %s", key, data)
-		}
-		seen[key.(string)] = true
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+	var again bytes.Buffer
+	enc := json.NewEncoder(&again)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(fields); err != nil || again.Len() != len(data)+1 {
+		t.Fatalf("a key is given twice: %s, %v", data, err)
 	}
 }
 

@@ -38,47 +38,10 @@ func genPlan(t *rapid.T, most int) Plan {
 }
 
 // picture is all of a state in a form that can be compared and printed.
-type picture struct {
-	Boulder  Boulder
-	Revision *PlanRevision
-	SubTasks []SubTask
-	Open     map[string]Open
-	Attempts []*Attempt
-	Live     []AttemptRef
-	Queues   map[string][]AttemptRef
-	Done     []string
-}
-
-func pictureOf(s *State) picture {
-	p := picture{
-		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]Open{}, Attempts: s.Attempts, Queues: map[string][]AttemptRef{},
-	}
-	for _, t := range s.SubTasks {
-		p.SubTasks = append(p.SubTasks, *t)
-	}
-	for _, o := range s.open {
-		p.Open[o.SubTask.ID] = *o
-	}
-	for _, o := range s.Live() {
-		p.Live = append(p.Live, o.Attempt.AttemptRef)
-	}
-	for m, queue := range s.Queues() {
-		for _, o := range queue {
-			p.Queues[m] = append(p.Queues[m], o.Attempt.AttemptRef)
-		}
-	}
-	for _, t := range s.Completed(len(s.SubTasks)) {
-		p.Done = append(p.Done, t.ID)
-	}
-	return p
-}
-
-func (p picture) JSON(t *rapid.T) string {
-	b, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+func picture(t *rapid.T, s *State) string {
+	queues := maps.Clone(s.Queues())
+	maps.DeleteFunc(queues, func(_ string, queue []*Open) bool { return len(queue) == 0 })
+	return string(encode(t, []any{s.Snapshot(), queues, s.Completed(len(s.SubTasks)), s.open}))
 }
 
 func encode[T any](t *rapid.T, v T) []byte {
@@ -120,7 +83,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 		if !errors.Is(err, ErrRefused) {
 			t.Fatalf("%s: %v does not wrap ErrRefused", kind, err)
 		}
-		if d := cmp.Diff(pictureOf(m.twin).JSON(t), pictureOf(m.state).JSON(t)); d != "" {
+		if d := cmp.Diff(picture(t, m.twin), picture(t, m.state)); d != "" {
 			t.Fatalf("%s was refused (%v) but changed the state:\n%s", kind, err, d)
 		}
 		if len(m.state.events) != pending {
@@ -150,7 +113,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 		}
 	}
 	if err := m.state.Check(); err != nil {
-		t.Fatalf("after %s:\n%v\n%s", kind, err, pictureOf(m.state).JSON(t))
+		t.Fatalf("after %s:\n%v\n%s", kind, err, picture(t, m.state))
 	}
 }
 
@@ -471,11 +434,11 @@ func (m *machine) store(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	want := pictureOf(m.state).JSON(t)
-	if d := cmp.Diff(want, pictureOf(restored).JSON(t)); d != "" {
+	want := picture(t, m.state)
+	if d := cmp.Diff(want, picture(t, restored)); d != "" {
 		t.Fatalf("a restored snapshot differs from the live state (-live +restored):\n%s", d)
 	}
-	if d := cmp.Diff(want, pictureOf(replayed).JSON(t)); d != "" {
+	if d := cmp.Diff(want, picture(t, replayed)); d != "" {
 		t.Fatalf("a replayed log differs from the live state (-live +replayed):\n%s", d)
 	}
 	turns := 0
@@ -526,7 +489,7 @@ func TestMachine(t *testing.T) {
 			}
 		}
 		m.store(t)
-		if d := cmp.Diff(pictureOf(m.state).JSON(t), pictureOf(m.twin).JSON(t)); d != "" {
+		if d := cmp.Diff(picture(t, m.state), picture(t, m.twin)); d != "" {
 			t.Fatalf("two states that were fed the same events differ:\n%s", d)
 		}
 		ends[m.state.Boulder.Status]++

@@ -212,7 +212,7 @@ func TestImportRefuses(t *testing.T) {
 		"revision":        {func(x *Export) { x.Events = slices.Delete(x.Events, 1, 2) }, "event 2"},
 		"status": {func(x *Export) {
 			x.Events[3].Body = boulder.StatusChanged{Status: "dreaming"}
-		}, `cannot become dreaming`},
+		}, `cannot be dreaming`},
 		"event gap":       {func(x *Export) { x.Events = slices.Delete(x.Events, 3, 4) }, "event 5 comes where 4 is next"},
 		"no events":       {func(x *Export) { x.Events = nil }, "1 to 64 characters"},
 		"another's event": {func(x *Export) { x.Events[2].BoulderID = "x" }, "event 3"},

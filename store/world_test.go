@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -166,38 +167,9 @@ func spec(id string, dependsOn ...string) boulder.Spec {
 // picture is everything that a state says, as text. Times come out as JSON has them.
 func picture(t tb, s *boulder.State) string {
 	t.Helper()
-	type open struct {
-		SubTask string
-		Attempt *boulder.Attempt
-		Turn    *boulder.Turn
-	}
-	all := struct {
-		Boulder   boulder.Boulder
-		Revision  *boulder.PlanRevision
-		SubTasks  []*boulder.SubTask
-		Open      []open
-		Live      []boulder.AttemptRef
-		Queues    map[string][]boulder.AttemptRef
-		Attempts  []*boulder.Attempt
-		Completed []string
-	}{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Attempts: s.Attempts, Queues: map[string][]boulder.AttemptRef{}}
-	for _, st := range s.SubTasks {
-		if o := s.Open(st.ID); o != nil {
-			all.Open = append(all.Open, open{o.SubTask.ID, o.Attempt, o.Turn})
-		}
-	}
-	for _, o := range s.Live() {
-		all.Live = append(all.Live, o.Attempt.AttemptRef)
-	}
-	for model, queue := range s.Queues() {
-		for _, o := range queue {
-			all.Queues[model] = append(all.Queues[model], o.Attempt.AttemptRef)
-		}
-	}
-	for _, st := range s.Completed(len(s.SubTasks)) {
-		all.Completed = append(all.Completed, st.ID)
-	}
-	text, err := json.MarshalIndent(all, "", " ")
+	queues := maps.Clone(s.Queues())
+	maps.DeleteFunc(queues, func(_ string, queue []*boulder.Open) bool { return len(queue) == 0 })
+	text, err := json.MarshalIndent([]any{s.Snapshot(), queues, s.Completed(len(s.SubTasks))}, "", " ")
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -88,9 +88,11 @@ func (q *question) order() boulder.Order {
 // waitsFor reports whether a sub-task is parked for an answer to it. The caller holds mu.
 func (w *world) waitsFor(q *question) bool {
 	t := w.disk.SubTask(q.SubTaskID)
-	return t != nil && t.Parked && slices.ContainsFunc(t.AwaitedBy(t.Attempts), func(b boulder.RaisedBlocker) bool {
-		return b.ID == q.ID
-	})
+	return t != nil && t.Parked && q.among(t.AwaitedBy(t.Attempts))
+}
+
+func (q *question) among(blockers []boulder.RaisedBlocker) bool {
+	return slices.ContainsFunc(blockers, func(b boulder.RaisedBlocker) bool { return b.ID == q.ID })
 }
 
 // tellRaised reports what the agent has asked, as far as the job does not know.
@@ -113,9 +115,7 @@ func (c *call) unknown() *question {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	for _, q := range c.w.desk {
-		if q.ref == c.job.Attempt.AttemptRef && !slices.ContainsFunc(c.job.SubTask.Blockers, func(b boulder.RaisedBlocker) bool {
-			return b.ID == q.ID
-		}) {
+		if q.ref == c.job.Attempt.AttemptRef && !q.among(c.job.SubTask.Blockers) {
 			return new(*q)
 		}
 	}
@@ -144,7 +144,7 @@ func (p *process) answers() {
 			return
 		}
 		if q != nil {
-			p.handOver(q, laneAnswer)
+			p.handOver(q)
 		}
 	}
 }
@@ -165,31 +165,22 @@ func (w *world) pickQuestion(d dice) *question {
 }
 
 // handOver gives an answer to whoever has the boulder.
-func (p *process) handOver(q *question, lane int) {
+func (p *process) handOver(q *question) {
 	p.w.mu.Lock()
-	o, seq, again := q.order(), p.w.disk.Boulder.Seq, q.delivered
-	p.w.note("order %+v", o)
+	o, again := q.order(), q.delivered
 	p.w.mu.Unlock()
-	err := p.orch.Order(p.gone, boulderID, o)
-	_ = p.w.nap(p.gone, lane, 0) // as in order
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	if p.dead {
-		return
-	}
-	p.w.note("order %+v: %v", o, err)
-	switch {
-	case err == nil && again:
-		p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
-	case err == nil:
-		p.w.seen["order settle"]++
-		p.w.checkObeyed(o, seq)
-	case again:
-		p.w.seen["answered twice"]++
-	case !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, orchestrator.ErrFinished) && !errors.Is(err, errDiskFull):
-		p.w.violate("orders are carried out", "%+v: %v", o, err)
-	}
-	q.delivered = q.delivered || err == nil
+	p.order(o, laneAnswer, func(err error) {
+		switch {
+		case err == nil && again:
+			p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
+		case err != nil && again:
+			p.w.seen["answered twice"]++
+		case err != nil && !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, orchestrator.ErrFinished) &&
+			!errors.Is(err, errDiskFull):
+			p.w.violate("orders are carried out", "%+v: %v", o, err)
+		}
+		q.delivered = q.delivered || err == nil
+	})
 }
 
 // pending reports whether the boulder has heard of it, and could still do with an answer. The caller holds mu.
@@ -214,7 +205,7 @@ func (p *process) deliver() {
 		p.w.mu.Lock()
 		p.w.seen["delivered later"]++
 		p.w.mu.Unlock()
-		p.handOver(q, laneAnswer)
+		p.handOver(q)
 	}
 }
 
@@ -251,7 +242,7 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 		w.mu.Lock()
 		w.decide(q)
 		w.mu.Unlock()
-		p.handOver(q, laneAnswer)
+		p.handOver(q)
 	}
 	p.close(context.Canceled)
 }

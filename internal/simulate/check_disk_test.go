@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -27,53 +28,19 @@ func (w *world) checkSame(s *boulder.State, rule string) {
 		w.violate("what is stored agrees with itself", "%v", err)
 	}
 	if want, got := image(w.disk), image(s); want != got {
-		w.violate(rule, "%s", difference(want, got))
+		w.violate(rule, "by its events (-) and on disk (+):\n%s", cmp.Diff(strings.Split(want, ","), strings.Split(got, ",")))
 	}
 }
 
 // image is a state as text: its records, and the order of those that hold a slot or wait for one.
 func image(s *boulder.State) string {
-	var b strings.Builder
-	write := func(v any) {
-		text, err := json.Marshal(v)
-		if err != nil {
-			panic(err)
-		}
-		b.Write(text)
-		b.WriteByte('\n')
+	queues := maps.Clone(s.Queues())
+	maps.DeleteFunc(queues, func(_ string, queue []*boulder.Open) bool { return len(queue) == 0 })
+	text, err := json.Marshal([]any{s.Snapshot(), queues})
+	if err != nil {
+		panic(err)
 	}
-	write(s.Boulder)
-	write(s.Revision)
-	for _, t := range s.SubTasks {
-		write(t)
-	}
-	open := func(what string, o *boulder.Open) {
-		b.WriteString(what)
-		write(o.Attempt)
-		if o.Turn != nil {
-			write(o.Turn)
-		}
-	}
-	for _, o := range s.Live() {
-		open("live ", o)
-	}
-	queues := s.Queues()
-	for _, m := range slices.Sorted(maps.Keys(queues)) {
-		for _, o := range queues[m] {
-			open("queued ", o)
-		}
-	}
-	return b.String()
-}
-
-func difference(want, got string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return "by its events it is\n" + a[i] + "\nand on disk\n" + b[i]
-		}
-	}
-	return "one has more records than the other"
+	return string(text)
 }
 
 // checkReopened: what a process finds is what the last commit of the one before left.

@@ -20,8 +20,8 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 		p.w.checkJudge(req)
 	}
 	p.w.mu.Unlock()
-	if err := p.w.nap(ctx, lane, d.span(time.Second, time.Minute)); err != nil {
-		return p.late(lane, err)
+	if err := p.waits(ctx, lane, d.span(time.Second, time.Minute), time.Millisecond); err != nil {
+		return v, u, err
 	}
 	err = p.alive(func() error {
 		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
@@ -35,18 +35,20 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 	return v, u, err
 }
 
-// late is a judge that was told to stop: its answer, too, comes at a moment of its own.
-func (p *process) late(lane int, err error) (boulder.Verdict, boulder.Usage, error) {
-	_ = p.w.nap(p.gone, lane, time.Millisecond)
-	return boulder.Verdict{}, boulder.Usage{}, err
+// waits is a nap of who was asked. Who is told to stop answers at a moment of its own, too.
+func (p *process) waits(ctx context.Context, lane int, d, stops time.Duration) error {
+	err := p.w.nap(ctx, lane, d)
+	if err != nil {
+		_ = p.w.nap(p.gone, lane, stops)
+	}
+	return err
 }
 
 // Plan implements orchestrator.Planner.
 func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	d := throw(p.w.sc.seed, "plan", p.number)
 	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
-	if err := p.w.nap(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
-		_ = p.w.nap(p.gone, lanePlanner, time.Second)
+	if err := p.waits(ctx, lanePlanner, d.span(time.Second, 5*time.Minute), time.Second); err != nil {
 		return nil, boulder.Usage{}, err
 	}
 	plan := p.w.sc.plan.Clone()
@@ -69,8 +71,7 @@ var errLater = errors.New("not now")
 // approve is the person who is asked about the plan.
 func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 	d := throw(p.w.sc.seed, "approval", p.number)
-	if err := p.w.nap(ctx, laneApproval, d.span(time.Second, time.Hour)); err != nil {
-		_ = p.w.nap(p.gone, laneApproval, time.Second)
+	if err := p.waits(ctx, laneApproval, d.span(time.Second, time.Hour), time.Second); err != nil {
 		return orchestrator.Approval{}, err
 	}
 	if err := p.alive(func() error { return nil }); err != nil {
@@ -92,8 +93,7 @@ func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator
 // approveReplan is the person who is asked about a replan.
 func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (bool, error) {
 	d := throw(p.w.sc.seed, "replan approval", r.Number, p.number)
-	if err := p.w.nap(ctx, laneReplan, d.span(time.Second, 2*time.Hour)); err != nil {
-		_ = p.w.nap(p.gone, laneReplan, time.Second)
+	if err := p.waits(ctx, laneReplan, d.span(time.Second, 2*time.Hour), time.Second); err != nil {
 		return false, err
 	}
 	if err := p.alive(func() error { return nil }); err != nil {
@@ -116,8 +116,7 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if err := p.alive(func() error { p.w.checkReplan(req); return nil }); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
-	if err := p.w.nap(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
-		_ = p.w.nap(p.gone, laneReplan, time.Second)
+	if err := p.waits(ctx, laneReplan, d.span(time.Second, 5*time.Hour), time.Second); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
 	var r boulder.Replacement

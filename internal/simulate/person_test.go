@@ -16,7 +16,7 @@ func (p *process) person() {
 			return
 		}
 		o := p.w.drawOrder(d)
-		p.order(o)
+		p.order(o, lanePerson, nil)
 		if d.is(0.05) {
 			p.w.mu.Lock()
 			p.die() // right after an order was answered
@@ -31,7 +31,7 @@ func (p *process) person() {
 		paused := p.w.disk.Boulder.Status == boulder.Paused
 		p.w.mu.Unlock()
 		if paused {
-			p.order(boulder.Order{Do: boulder.OrderResume})
+			p.order(boulder.Order{Do: boulder.OrderResume}, lanePerson, nil)
 		}
 	}
 	p.w.mu.Lock()
@@ -74,15 +74,15 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	return o
 }
 
-// order gives one, and looks whether what is answered is true.
-func (p *process) order(o boulder.Order) {
+// order gives one, and looks whether what is answered is true. What else follows is done with mu, unless the process is dead.
+func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq
 	p.w.note("order %+v", o)
 	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
 	p.w.mu.Unlock()
 	err := p.orch.Order(p.gone, boulderID, o)
-	_ = p.w.nap(p.gone, lanePerson, 0) // the loop goes on as it answers: what it does at this instant is seen first
+	_ = p.w.nap(p.gone, lane, 0) // the loop goes on as it answers: what it does at this instant is seen first
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.dead {
@@ -92,6 +92,9 @@ func (p *process) order(o boulder.Order) {
 	if err == nil {
 		p.w.seen["order "+string(o.Do)]++
 		p.w.checkObeyed(o, seq)
+	}
+	if answered != nil {
+		answered(err)
 	}
 }
 
@@ -136,6 +139,6 @@ func (w *world) obeyBetween(dir string, number int, d dice) {
 		w.violate("a crash leaves a database that opens", "%v", err)
 		return
 	}
-	p.order(w.drawOrder(d))
+	p.order(w.drawOrder(d), lanePerson, nil)
 	p.close(context.Canceled)
 }
