@@ -164,11 +164,10 @@ func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Eve
 		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
 	})
-	if err == nil {
-		return
-	}
-	for line := range strings.Lines(err.Error()) { // one for each way
-		e.warn("%s", strings.TrimSuffix(line, "\n"))
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") { // one for each way
+			e.warn("%s", line)
+		}
 	}
 }
 
@@ -178,24 +177,18 @@ func titleOf(what notify.Event, made *morning.Report) string {
 		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for a person",
 		notify.Failed: "was broken off by an error",
 	}[what]
+	awaited := made.Awaited() // the session first that goes on first
+	if what == notify.Blocked && len(awaited) > 0 {
+		says += ", with " + text.Plural(len(awaited), "question")
+	}
 	switch {
 	case what == notify.Failed && made.Status.Terminal():
 		says = "is over, and not everything is done"
-	case what == notify.Blocked:
-		if n := len(made.Awaited()); n > 0 {
-			says += ", with " + text.Plural(n, "question")
-		}
-		var until time.Time // when the first session goes on that holds still
-		for _, b := range made.Awaited() {
-			if blockers.Waiting(&b.Blocker, made.MadeAt) && (until.IsZero() || b.Until.Before(until)) {
-				until = b.Until
-			}
-		}
-		if !until.IsZero() {
-			says += ", until " + until.UTC().Format("15:04:05 UTC")
-		} else if made.Running {
-			says += ", and goes on with the rest"
-		}
+	case what != notify.Blocked:
+	case len(awaited) > 0 && blockers.Waiting(&awaited[0].Blocker, made.MadeAt):
+		says += ", until " + awaited[0].Until.UTC().Format("15:04:05 UTC")
+	case made.Running:
+		says += ", and goes on with the rest"
 	}
 	return fmt.Sprintf("Boulder %s %s: %s", made.BoulderID, says, made.Counts())
 }
@@ -206,14 +199,12 @@ func (a *app) warnOfUnwritten(ctx context.Context) {
 	if err != nil {
 		return // the run would not have begun
 	}
-	s, err := desk.Status(ctx)
-	switch {
+	switch s, err := desk.Status(ctx); {
 	case err != nil:
 		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:
-		why := cmp.Or(s.Trouble, "it could not be written")
 		a.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
-			text.Are(s.Unwritten, "item"), s.File, why)
+			text.Are(s.Unwritten, "item"), s.File, cmp.Or(s.Trouble, "it could not be written"))
 	}
 }
 
