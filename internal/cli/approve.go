@@ -45,19 +45,28 @@ func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
 	p.Warm() // boots while the user reads
-	if p.edit {
-		if plan, err = p.editPlan(ctx, plan, path); err != nil {
-			return a, err
+	shown := plan
+	for edit, agreed := p.edit, false; !agreed; edit = true {
+		if edit {
+			shown, err = p.editPlan(ctx, plan, path)
 		}
-	}
-	switch {
-	case p.ask:
-		plan, err = p.question(ctx, plan, path)
-	case !p.json:
-		p.show(plan)
-	}
-	if err != nil {
-		return a, err
+		switch _, bad := errors.AsType[*taskledger.FileError](err); {
+		case bad && p.ask:
+			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+		case err != nil:
+			return a, err
+		default:
+			if plan = shown; !p.json && !p.quiet {
+				view.Plan(p.on(p.Stderr), plan)
+			}
+		}
+		answer := "yes"
+		if p.ask {
+			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "no"); err != nil {
+				return a, err
+			}
+		}
+		agreed = answer == "yes"
 	}
 	gates = gates || p.edit || p.ask
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
@@ -84,44 +93,11 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
 			" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 	}
-	answer, err := p.choose(ctx, "Go on with this plan?", "yes", "no")
-	if err == nil && answer == "no" {
-		err = orchestrator.ErrDeclined
-	}
+	_, err = p.choose(ctx, "Go on with this plan?", "yes", "no")
 	return err == nil, err
 }
 
-func (p *approver) show(plan *boulder.Plan) {
-	if !p.quiet {
-		view.Plan(p.on(p.Stderr), plan)
-	}
-}
-
-// question asks yes, edit or no until there is an answer.
-func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	p.show(plan)
-	for {
-		answer, err := p.choose(ctx, "Run this plan?", "yes", "edit", "no")
-		switch {
-		case err != nil || answer == "yes":
-			return plan, err
-		case answer == "no":
-			return nil, orchestrator.ErrDeclined
-		}
-		edited, err := p.editPlan(ctx, plan, path)
-		if _, bad := errors.AsType[*taskledger.FileError](err); bad {
-			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		plan = edited
-		p.show(plan)
-	}
-}
-
-// choose asks until one of the words, or its first letter, is the answer.
+// choose asks until one of the words, or its first letter, is the answer. The last one is no: [orchestrator.ErrDeclined].
 func (a *app) choose(ctx context.Context, question string, words ...string) (string, error) {
 	for {
 		fmt.Fprintf(a.Stderr, "\n%s [%s] ", question, strings.Join(words, " / "))
@@ -131,9 +107,13 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 		}
 		answer = strings.ToLower(strings.TrimSpace(answer))
 		for _, word := range words {
-			if answer == word || answer == word[:1] {
-				return word, nil
+			if answer != word && answer != word[:1] {
+				continue
 			}
+			if word == words[len(words)-1] {
+				err = orchestrator.ErrDeclined
+			}
+			return word, err
 		}
 	}
 }

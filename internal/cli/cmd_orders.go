@@ -11,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -109,8 +110,7 @@ func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string,
 	completed, planned := d.Boulder.Tally.Completed, d.Boulder.Tally.Planned
 	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
 		completed, text.Plural(planned, "sub-task"))
-	answer, err := a.choose(ctx, "End it for good?", "yes", "no")
-	if err == nil && answer == "no" {
+	if _, err = a.choose(ctx, "End it for good?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
 		err = errors.New("nothing was cancelled")
 	}
 	return d.Boulder.ID, err
