@@ -58,7 +58,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 			b := found.Boulder
 			if !b.Status.Terminal() {
 				return usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
-					" `manager resume %s`, or end it with `manager cancel -b %s`", b.ID, b.Status, b.ID, b.ID)
+					" `manager resume %[1]s`, or end it with `manager cancel -b %[1]s`", b.ID, b.Status)
 			}
 			done = append(done, archiveReport{"archive", b.ID, !undo, b.ArchivedAt.IsZero() != undo})
 		}
@@ -72,18 +72,14 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case a.json:
+		return writeLines(a.Stdout, done)
 	}
 	for _, r := range done {
-		if a.json {
-			err = a.printJSON(r)
-		} else {
-			_, err = fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
-		}
-		if err != nil {
-			return err
-		}
+		fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
 	}
 	return nil
 }

@@ -51,12 +51,10 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 		after, err := d.Get(ctx, before.Boulder.ID)
 		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
 			d.Holder = nil
-			var r reader
-			var closeReader func()
-			if r, closeReader, err = a.openReader(ctx); err == nil {
-				after, err = r.Get(ctx, before.Boulder.ID)
-				closeReader()
-			}
+			_, err = read(ctx, a, before.Boulder.ID, func(_ reader, now store.Detail) (*view.Order, error) {
+				after = now
+				return nil, nil
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
@@ -66,12 +64,12 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 	})
 	switch {
 	case err != nil:
-		return err
 	case a.json:
-		return a.printJSON(report)
+		err = a.printJSON(report)
+	default:
+		a.tell(report.Text())
 	}
-	a.tell(report.Text())
-	return nil
+	return err
 }
 
 // tell prints a sentence on stdout: broken between words on a terminal, and one line elsewhere.

@@ -27,10 +27,6 @@ func (a *app) sweep(cmd *cobra.Command) {
 		fmt.Fprint(bare(a.Stderr), ansi.ShowCursor) // a live view that was killed has left it hidden
 	}
 	if n := swept.Processes; n > 0 {
-		what := fmt.Sprintf("%d processes", n)
-		if n == 1 {
-			what = "a process"
-		}
-		a.note("A manager was killed here and left %s running; ended now.", what)
+		a.note("A manager was killed here. What it left running is ended now (processes: %d).", n)
 	}
 }
