@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -185,6 +187,23 @@ func (n Node) label() []string {
 	}
 	if state := n.state(); state != "" {
 		lines = append(lines, state)
+	}
+	return lines
+}
+
+// wrap breaks a text into at most so many lines, and cuts it visibly. Room is in the unit of width: columns of a terminal,
+// or parts of a font, of which the mean of the text is taken for a column.
+func wrap(s string, room, most int, width func(string) int) []string {
+	if s == "" {
+		return nil
+	}
+	columns := max(1, room*ansi.StringWidthWc(s)/max(1, width(s)))
+	lines := strings.Split(ansi.WrapWc(s, columns, "/"), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
+	}
+	for i, line := range lines {
+		lines[i] = text.Clip(line, columns)
 	}
 	return lines
 }

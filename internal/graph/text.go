@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Measures in a terminal, in columns.
@@ -20,7 +22,7 @@ const (
 // Text gives the graph for a terminal of so many columns: a numbered line for each node, below those that it waits for.
 // Lines at the left lead there, if there is room for them, and in any case each line says after which others it comes.
 // paint colours what tells a status.
-func (g *Graph) Text(width int, paint func(status, text string) string) string {
+func (g *Graph) Text(width int, paint func(status, s string) string) string {
 	width = max(width, minWidth)
 	var b strings.Builder
 	for _, line := range wrap(g.title, width, 3, ansi.StringWidthWc) {
@@ -38,14 +40,14 @@ func (g *Graph) Text(width int, paint func(status, text string) string) string {
 		}
 		var entries []string
 		for _, t := range line {
-			entries = append(entries, paint(t.status, t.sign)+" "+cut(t.String(), width-2, ansi.StringWidthWc))
+			entries = append(entries, paint(t.status, t.sign)+" "+text.Clip(t.String(), width-2))
 		}
 		b.WriteString(strings.Join(entries, between) + "\n")
 	}
 	return b.String()
 }
 
-func (g *Graph) list(b *strings.Builder, width int, paint func(status, text string) string) {
+func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string) string) {
 	after, titles := make([]string, len(g.nodes)), make([]string, len(g.nodes))
 	var idColumns, afterColumns, titleColumns, signColumns int
 	for i, n := range g.nodes {
@@ -67,19 +69,13 @@ func (g *Graph) list(b *strings.Builder, width int, paint func(status, text stri
 	for row, i := range rows {
 		n, sign := g.nodes[i], ""
 		if signColumns > 0 {
-			sign = paint(n.Status, column(n.look().sign, 1)) + " "
+			sign = paint(n.Status, text.Fit(n.look().sign, 1)) + " "
 		}
-		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, i+1, sign, column(n.ID, idColumns),
-			column(titles[i], min(titleColumns, room-utf8.RuneCountInString(lanes[row]))),
-			cut(after[i], afterColumns, ansi.StringWidthWc))
+		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, i+1, sign, text.Fit(n.ID, idColumns),
+			text.Fit(titles[i], min(titleColumns, room-utf8.RuneCountInString(lanes[row]))),
+			text.Clip(after[i], afterColumns))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-}
-
-// column cuts or fills a text to so many columns.
-func column(s string, n int) string {
-	s = cut(s, n, ansi.StringWidthWc)
-	return s + strings.Repeat(" ", max(n-ansi.StringWidthWc(s), 0))
 }
 
 // lanes draws what leads to each row: a node that others wait for has a lane of its own, from its row down to the last of
@@ -143,17 +139,17 @@ var fills = []string{" ", "─"}
 // ranges says after which numbers a node comes, with three and more that follow each other joined: "after 1-3, 7".
 func ranges(nodes []int) string {
 	nodes = slices.Sorted(slices.Values(nodes))
-	text, word := "", "after "
+	said, word := "", "after "
 	for i := 0; i < len(nodes); word = ", " {
 		j := i
 		for j+1 < len(nodes) && nodes[j+1] == nodes[j]+1 {
 			j++
 		}
-		text += word + fmt.Sprint(nodes[i]+1)
+		said += word + fmt.Sprint(nodes[i]+1)
 		if i++; j > i {
-			text += fmt.Sprint("-", nodes[j]+1)
+			said += fmt.Sprint("-", nodes[j]+1)
 			i = j + 1
 		}
 	}
-	return text
+	return said
 }
