@@ -164,8 +164,7 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 		}
 		return b.Status.Settled() || b.Standing == blockers.Moot
 	})
-	waits := view.WaitingOf(open)
-	report.Pending, report.Hard, report.Asks, report.Soft = len(open)+report.Moot, waits.Hard, waits.Asks, waits.Soft
+	report.WaitingBlockers, report.Pending = view.WaitingOf(open), len(open)+report.Moot
 	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
 		report.Diverted, report.Watched = d.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched

@@ -29,10 +29,8 @@ type BlockersStatus struct {
 	// Watched: a watch is at work that was begun with --blockers.
 	Watched bool `json:"watched,omitempty"`
 	blockers.Status
+	WaitingBlockers
 	Pending  int `json:"pending"` // nobody answered: hard, asks, soft and moot
-	Hard     int `json:"hard"`    // work on them stands still, or will
-	Asks     int `json:"asks"`    // a session holds still for an answer, for a time
-	Soft     int `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
 	Moot     int `json:"moot"`    // nobody waits any more
 	Answered int `json:"answered"`
 	Skipped  int `json:"skipped"`
@@ -45,17 +43,17 @@ func (s *BlockersStatus) Print(o page.Out) {
 		on = o.Green("on")
 	}
 	o.Say(o.Bold("blockers"), " ", on, "  ", o.Faint(s.why()))
-	waits := WaitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
-	o.Say(text.JoinedBy(" · ", cmp.Or(o.Yellow(waits.Awaited()), "nothing waits for an answer"), waits.Choices(),
-		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")), o.Faint(s.File)))
+	o.Say(text.JoinedBy(" · ", cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
+		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")),
+		o.Faint(s.File)))
 	if s.Unwritten > 0 {
 		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", text.Are(s.Unwritten, "item"), o.Plain(s.File))),
 			text.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
 	}
 	switch {
-	case waits.Awaited() != "":
+	case s.Awaited() != "":
 		o.Say("Answer with: ", o.Code(ClarifyHint))
-	case waits.Soft > 0:
+	case s.Soft > 0:
 		o.Say("Go through them with: ", o.Code(ClarifyHint))
 	}
 }
@@ -63,28 +61,20 @@ func (s *BlockersStatus) Print(o page.Out) {
 // why says what decides whether blockers are diverted.
 func (s *BlockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
-	atWork := slices.Clone(s.Diverted)
-	if s.Watched {
-		atWork = append(atWork, "manager watch")
-	}
-	line := "by the configuration"
+	atWork := text.JoinedBy(", ", append(slices.Clone(s.Diverted), text.If(s.Watched, "manager watch"))...)
+	line := "by the configuration" + text.If(!s.On, "; runs that were begun with --blockers keep it")
 	switch on, own := s.Sessions[s.SessionID]; {
 	case own:
 		line = "by `manager blockers " + said[on] + " --session " + s.SessionID + "`"
 	case s.Switch != nil:
 		line = "by `manager blockers " + said[*s.Switch] + "`"
-	case len(atWork) > 0:
-		line = "by --blockers of what is at work: " + strings.Join(atWork, ", ")
-	case !s.On:
-		line += "; runs that were begun with --blockers keep it"
+	case atWork != "":
+		line = "by --blockers of what is at work: " + atWork
 	}
-	switch n := len(s.Sessions); {
-	case s.SessionID != "":
-		line = "for session " + text.OneLine(s.SessionID) + ", " + line
-	case n > 0:
-		line += "; switched by itself: " + text.Plural(n, "session")
+	if s.SessionID != "" {
+		return "for session " + text.OneLine(s.SessionID) + ", " + line
 	}
-	return line
+	return line + text.If(len(s.Sessions) > 0, "; switched by itself: "+text.Plural(len(s.Sessions), "session"))
 }
 
 // PrintBlockers is a table of blockers, one line each, in the groups that they come in. The narrower the terminal is, the
@@ -93,19 +83,18 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 	width := min(o.Width(), page.Widest)
 	columns := []column{{}, {right: true}, {}, {}, {}, {}, {rest: true}}
 	var rows [][]string
-	for i := range all {
-		b, standing, degree, widest := &all[i].Blocker, all[i].Standing, o.Dim, widestLabel
-		if b.Hard && standing != blockers.Over {
+	for _, b := range all {
+		degree, widest, over := o.Dim, widestLabel, b.Standing == blockers.Over
+		if b.Hard && !over {
 			degree = o.Yellow
 		}
 		if width < 100 {
 			widest = 12
 		}
-		left := text.If(standing == blockers.Awaited && blockers.Waiting(b, now),
-			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
+		left := text.If(b.Awaited && blockers.Waiting(&b.Blocker, now), "("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
 			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)),
-			text.If(standing == blockers.Over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
+			text.If(over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
 			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
 		})
 	}
@@ -155,9 +144,9 @@ func WithoutMoot(all []report.Blocker) []report.Blocker {
 
 // WaitingBlockers counts what the user can still answer. What is not needed any more is not in it.
 type WaitingBlockers struct {
-	Hard int `json:"hard"`           // sub-tasks stand still because of them, or will
-	Asks int `json:"asks,omitempty"` // sessions hold still because of them, for a time
-	Soft int `json:"soft"`           // the agents chose for themselves
+	Hard int `json:"hard"` // sub-tasks stand still because of them, or will
+	Asks int `json:"asks"` // sessions hold still because of them, for a time
+	Soft int `json:"soft"` // the agents chose for themselves, and an answer still reaches them
 }
 
 // WaitingOf counts blockers.
@@ -187,7 +176,7 @@ func (w WaitingBlockers) Text() string { return text.JoinedBy(" · ", w.Awaited(
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
 	all := text.JoinedBy(" and ", text.If(w.Hard > 0, text.Plural(w.Hard, "hard blocker")), text.If(w.Asks > 0, text.Plural(w.Asks, "ask")))
-	return all + text.If(w.Hard+w.Asks == 1, " waits for an answer") + text.If(w.Hard+w.Asks > 1, " wait for an answer")
+	return text.If(all != "", all+" wait"+text.If(w.Hard+w.Asks == 1, "s")+" for an answer")
 }
 
 // Choices says how many an answer would still reach; empty if there are none.

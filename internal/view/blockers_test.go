@@ -44,15 +44,15 @@ func TestBlockersViews(t *testing.T) {
 	for _, s := range []BlockersStatus{
 		{Status: blockers.Status{File: "blockers.md"}},
 		{
-			On: true, Pending: 2, Hard: 1, Moot: 1,
+			On: true, Pending: 2, WaitingBlockers: WaitingBlockers{Hard: 1}, Moot: 1,
 			Status: blockers.Status{File: "blockers.md", Switch: &on, Sessions: map[string]bool{"ses_a": false}},
 		},
 		{
-			Pending: 3, Soft: 3, Answered: 2, Skipped: 1, SessionID: "ses_b",
+			Pending: 3, WaitingBlockers: WaitingBlockers{Soft: 3}, Answered: 2, Skipped: 1, SessionID: "ses_b",
 			Status: blockers.Status{File: "docs/b.md", Switch: &off},
 		},
 		{
-			On: true, SessionID: "ses_a", Pending: 6, Hard: 3, Asks: 1, Soft: 2,
+			On: true, SessionID: "ses_a", Pending: 6, WaitingBlockers: WaitingBlockers{Hard: 3, Asks: 1, Soft: 2},
 			Status: blockers.Status{
 				File: "blockers.md", Unwritten: 2, Trouble: "no space left", Sessions: map[string]bool{"ses_a": true},
 			},
@@ -70,7 +70,7 @@ func TestTimeLeftInLists(t *testing.T) {
 	b := sample.Blockers()[3]
 	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
 		out += shown(t, 80, func(o page.Out) {
-			PrintBlockers(o, []report.Blocker{{Blocker: b, Standing: blockers.Awaited}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
+			PrintBlockers(o, []report.Blocker{{Blocker: b, Awaited: true}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
 		})
 	}
 	if strings.Count(out, "(3m00s left) May it run") != 1 || strings.Count(out, "left") != 1 {

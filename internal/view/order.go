@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,24 +69,30 @@ func (r *Order) Text() string {
 	line := ""
 	switch r.Do {
 	case boulder.OrderPause:
-		return "Paused. " + r.atWork() + left + " Continue with: " + resume
+		at := "Still at work, to the end of the turn: " + Listed(r.AtWork) + "; nothing new starts."
+		switch {
+		case r.RunBy == nil:
+			at = "No process runs it."
+		case len(r.AtWork) == 0:
+			at = "Nothing is at work, and nothing starts."
+		case r.Now:
+			at = "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
+		}
+		return "Paused. " + at + left + " Continue with: " + resume
 	case boulder.OrderResume:
 		line = "Resumed."
 	case boulder.OrderCancel:
 		if id == "" {
-			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
-				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task")) + left
+			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.%s",
+				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task"), left)
 		}
 		line = fmt.Sprintf("Cancelled %q.", id) + text.If(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderSkip:
-		line = fmt.Sprintf("Skipped %q", id) + text.If(r.depended, ": what depends on it continues without it") + "."
+		line = fmt.Sprintf("Skipped %q%s.", id, text.If(r.depended, ": what depends on it continues without it"))
 	case boulder.OrderRetry:
 		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
 	default:
-		whom := "all sub-tasks"
-		if id != "" {
-			whom = fmt.Sprintf("sub-task %q", id)
-		}
+		whom := cmp.Or(text.If(id != "", fmt.Sprintf("sub-task %q", id)), "all sub-tasks")
 		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."
 	}
 	line += left
@@ -100,35 +107,18 @@ func (r *Order) Text() string {
 	return line
 }
 
-// atWork says what is still at work after a pause.
-func (r *Order) atWork() string {
-	switch {
-	case r.RunBy == nil:
-		return "No process runs it."
-	case len(r.AtWork) == 0:
-		return "Nothing is at work, and nothing starts."
-	case r.Now:
-		return "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
-	}
-	return "Still at work, to the end of the turn: " + Listed(r.AtWork) + "; nothing new starts."
-}
-
 // leftText says which agents may be at work although an order has ended their attempts.
 func leftText(left []boulder.LeftSession) (all string) {
 	for _, l := range left {
-		all = text.JoinedBy(" ", all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here"+
-			" stops it before it starts anything.", l.SubTaskID, l.SessionID))
+		all += fmt.Sprintf(" The agent of %q may still be at work in session %s: the next run or resume here stops it before"+
+			" it starts anything.", l.SubTaskID, l.SessionID)
 	}
-	return all
+	return strings.TrimSpace(all)
 }
 
 // Listed is names in a row: "a", "b".
 func Listed(names []string) string {
-	var all []string
-	for _, name := range names {
-		all = append(all, fmt.Sprintf("%q", name))
-	}
-	return strings.Join(all, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", names), "[]"), `" "`, `", "`)
 }
 
 // Settled says what became of an answer to a blocker, and what comes of it.
