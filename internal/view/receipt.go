@@ -104,15 +104,14 @@ func (r *Receipt) Print(o page.Out) {
 			add(plain, t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
 		}
 		for _, a := range t.Attempts {
-			how := string(a.Status)
+			how := "interrupted"
 			switch {
 			case a.Status.Terminal():
+				how = string(a.Status)
 			case r.Running && !a.stopped:
 				how = "at work"
 			case r.Status == boulder.Paused:
 				how = "paused"
-			default:
-				how = "interrupted"
 			}
 			add(o.Dim, fmt.Sprintf("· attempt %d, %s", a.Attempt, how), a.spending, "", nil)
 		}

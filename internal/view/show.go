@@ -141,12 +141,8 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
 	o.Field(2, "why", a.Reason)
 	for _, t := range a.History {
-		how := ""
-		switch {
-		case t.SentAt.IsZero():
-		case t.EndedAt.IsZero():
-			how = "  sent " + Stamp(t.SentAt)
-		default:
+		how := text.If(!t.SentAt.IsZero(), "  sent "+Stamp(t.SentAt))
+		if !t.EndedAt.IsZero() && how != "" {
 			how = "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
 		}
 		o.Item(2, fmt.Sprintf("turn %d (%s)", t.Number, t.Kind), o.Dim(how))
@@ -155,10 +151,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 			evidence(o, 3, t.Evidence, claimed)
 		}
 		if v := t.Verdict; v != nil {
-			how := o.Yellow("not complete")
-			if v.Completed {
-				how = o.Green("complete")
-			}
+			how := cmp.Or(text.If(v.Completed, o.Green("complete")), o.Yellow("not complete"))
 			o.Item(3, "judged ", how, text.Prefixed(": ", o.Plain(v.Summary)))
 			verdict(o, 4, v)
 		}
@@ -175,10 +168,9 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 	last := text.If(len(calls) > 0 && len(calls) < e.ToolCount, fmt.Sprintf(", the last %d:", len(calls)))
 	o.Fields(depth, "said", text.Clip(e.FinalMessage, 3*wide), "tools", text.Plural(e.ToolCount, "call")+last)
 	for _, c := range calls {
-		how := map[string]string{"completed": "", "error": " error: " + text.Clip(c.Output, wide)}
-		ended, known := how[c.Status]
-		if !known {
-			ended = " (never ended)"
+		ended := text.If(c.Status != "completed", " (never ended)")
+		if c.Status == "error" {
+			ended = " error: " + text.Clip(c.Output, wide)
 		}
 		o.Item(depth+1, callMark(o.Paint, c.Tool, c.Status), " ",
 			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
@@ -189,13 +181,10 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 	} else if len(e.Todos) > 0 {
 		o.Field(depth, "todos", fmt.Sprintf("%d, all done", len(e.Todos)))
 	}
-	for i, d := range e.Diagnostics {
-		if i == shown {
-			o.Field(depth, "diagnostic", fmt.Sprintf("and %d more", len(e.Diagnostics)-shown))
-			break
-		}
+	for _, d := range e.Diagnostics[:min(shown, len(e.Diagnostics))] {
 		o.Field(depth, "diagnostic", fmt.Sprintf("%s:%d: %s: %s", d.File, d.Line, d.Severity, d.Message))
 	}
+	o.Field(depth, "diagnostic", text.Prefixed("and ", text.Some(len(e.Diagnostics)-shown, "more")))
 	o.Fields(depth, "diagnostics", text.If(e.NoServer, "no language server ran"), "promise", text.If(e.Promised, "given"))
 	for _, g := range e.Gates {
 		report.NewGate(g).Print(o, depth)
@@ -223,28 +212,17 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 // callMark shows how a tool call ended. A shell command that OpenCode calls completed may have failed all the same: what
 // is stored of it says that it ended, and not with which exit code.
 func callMark(p page.Paint, tool, state string) string {
-	switch {
-	case state == "error":
-		return p.Mark("✗")
-	case state != "completed":
-		return p.Mark("…")
-	case tool == "bash":
-		return p.Mark("·")
+	sign := map[string]string{"error": "✗", "completed": "✓"}[state]
+	if sign == "✓" && tool == "bash" {
+		sign = "·"
 	}
-	return p.Mark("✓")
+	return p.Mark(cmp.Or(sign, "…"))
 }
 
 // statusSign is the sign in whose colour the status of a boulder is told.
 func statusSign(s boulder.Status) string {
-	switch s {
-	case boulder.Completed:
-		return "✓"
-	case boulder.Failed:
-		return "✗"
-	case boulder.Partial, boulder.Paused, boulder.AwaitingApproval:
-		return "!"
-	case boulder.Cancelled:
-		return "–"
-	}
-	return "●"
+	return cmp.Or(map[boulder.Status]string{
+		boulder.Completed: "✓", boulder.Failed: "✗", boulder.Cancelled: "–",
+		boulder.Partial: "!", boulder.Paused: "!", boulder.AwaitingApproval: "!",
+	}[s], "●")
 }

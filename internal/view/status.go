@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -76,8 +78,8 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done, o.Dim(report.Usage(s.Usage)),
-		o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
+	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done,
+		o.Dim(report.Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if waiting := s.Waiting.Text(); waiting != "" {
 		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
@@ -85,17 +87,13 @@ func (s *Status) Print(o page.Out) {
 	if len(s.Left) > 0 {
 		o.Say(o.Yellow(o.Plain(leftText(s.Left))))
 	}
+	if s.RunBy != nil {
+		since := s.RunBy.Since.Local().Format(time.DateTime)
+		since = strings.TrimPrefix(since, s.now.Local().Format(time.DateOnly)+" ")
+		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, since, text.Clip(s.RunBy.Command, o.Columns))))
+	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
 	resume := how + o.Code("manager resume "+s.BoulderID)
-	if s.RunBy != nil {
-		since, now := s.RunBy.Since.Local(), s.now.Local()
-		layout := time.DateTime
-		if since.Format(time.DateOnly) == now.Format(time.DateOnly) {
-			layout = time.TimeOnly
-		}
-		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, since.Format(layout),
-			text.Clip(s.RunBy.Command, o.Columns))))
-	}
 	switch {
 	case s.Status == boulder.Paused:
 		o.Say(o.Yellow(o.Plain(report.Stated("paused", s.Reason))))
@@ -108,15 +106,14 @@ func (s *Status) Print(o page.Out) {
 	case s.Reason != "":
 		o.Say(o.Plain(s.Reason))
 	}
-	if len(s.SubTasks) == 0 {
-		return
-	}
-	o.Say()
 	t := tasks{Paint: o.Paint, width: o.Columns, label: func(r *row) string { return r.ID }}
 	for _, r := range s.SubTasks {
 		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), widestLabel))
 	}
 	for i, line := range t.lines(s.SubTasks...) {
+		if i == 0 {
+			o.Say()
+		}
 		fmt.Fprintln(o, line)
 		if more := s.SubTasks[i].more(); more != "" {
 			fmt.Fprintln(o, t.below(more))
@@ -157,14 +154,10 @@ func NewListItem(b *store.Item, holder *control.Holder) ListItem {
 func List(o page.Out, items []ListItem, now time.Time) {
 	var rows [][]string
 	for _, b := range items {
-		status := string(b.Status)
-		if b.Status == boulder.Running && !b.Running {
-			status = "interrupted"
-		}
-		mark := map[bool]string{true: "* ", false: "  "}[b.Active]
+		status := cmp.Or(text.If(b.Status == boulder.Running && !b.Running, "interrupted"), string(b.Status))
 		rows = append(rows, []string{
-			o.Dim(mark + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago",
-			text.Clip(b.Task, page.Widest),
+			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), status,
+			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}
 	for _, line := range table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows) {

@@ -56,11 +56,7 @@ func table(width int, columns []column, rows [][]string) []string {
 			}
 			cell = text.Truncate(cell, n)
 			pad := strings.Repeat(" ", max(0, n-ansi.StringWidthWc(cell)))
-			if columns[i].right {
-				line += pad + cell + "  "
-			} else {
-				line += cell + pad + "  "
-			}
+			line += text.If(columns[i].right, pad) + cell + text.If(!columns[i].right, pad) + "  "
 		}
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
@@ -103,9 +99,7 @@ func (t *tasks) lines(rows ...row) []string {
 		name, mark := text.OneLine(r.Subject), t.Mark(report.Sign(r.Status))
 		switch {
 		case r.live && !r.Stopped:
-			if name = t.Bold(r.name); t.spin != "" {
-				mark = t.Cyan(t.spin)
-			}
+			name, mark = t.Bold(r.name), cmp.Or(t.Cyan(t.spin), mark)
 		case r.idle() && r.Status == boulder.SubTaskInProgress:
 			mark = t.Mark("○")
 		case r.Status == boulder.SubTaskFailed:
@@ -118,17 +112,16 @@ func (t *tasks) lines(rows ...row) []string {
 			why := text.Prefixed(" · ", text.OneLine(r.now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
-			continue
 		case r.unused():
 			cells = append(cells, []string{head + name})
-			continue
+		default:
+			of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // without the provider
+			took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
+			cells = append(cells, []string{
+				head + name, text.If(model, t.Dim(of)), t.Dim(took),
+				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),
+			})
 		}
-		of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // without the provider
-		took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
-		tokens := text.Count(r.Usage.Tokens())
-		cells = append(cells, []string{
-			head + name, text.If(model, t.Dim(of)), t.Dim(took), text.If(t.width >= 60, t.Dim(tokens)), t.Dim(costText(r.Usage)),
-		})
 	}
 	return table(t.width, columns, cells)
 }
@@ -143,11 +136,8 @@ func numbered(position, total int) string { return fmt.Sprintf("[%d/%d]", positi
 
 // costText is what is known of a cost: "$0.04", "$0.04+?" when some calls had no known price, "?" when none had.
 func costText(u boulder.Usage) string {
-	switch {
-	case u.Unpriced > 0 && u.Cost > 0:
-		return text.Money(u.Cost) + "+?"
-	case u.Unpriced > 0:
+	if u.Unpriced > 0 && u.Cost == 0 {
 		return "?"
 	}
-	return text.Money(u.Cost)
+	return text.Money(u.Cost) + text.If(u.Unpriced > 0, "+?")
 }

@@ -91,8 +91,9 @@ func WatchStatusLine(p page.Paint, s watch.Status) string {
 		status = p.Yellow(status)
 	}
 	counts := fmt.Sprintf("%d sent, %d failed, %d open", s.Iteration, s.FailureCount, len(s.Open))
-	return p.Dim(s.SessionID) + "  " + status + "  " + text.Fit(counts, widthCounts) + "  " + text.Fit(s.Title, widthTitle) + "  " +
-		text.Clip(s.Reason, 200)
+	return strings.Join([]string{
+		p.Dim(s.SessionID), status, text.Fit(counts, widthCounts), text.Fit(s.Title, widthTitle), text.Clip(s.Reason, 200),
+	}, "  ")
 }
 
 // WatchHistory is what `manager show --why SESSION --json` prints of a watched session. Fields are added in later
