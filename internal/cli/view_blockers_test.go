@@ -30,7 +30,7 @@ func TestLookAtBlockers(t *testing.T) {
 			"Answer first, then continue with: manager resume " + sampleID,
 		}},
 		{[]string{"status", "--json"}, exitOK, []string{
-			`"waiting_blockers":{"hard":1,"soft":1}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
+			`"waiting_blockers":{"hard":1,"asks":0,"soft":1}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
 		}},
 		{[]string{"show"}, exitOK, []string{
 			"  blocker: B1 (hard): Which key signs the theme 主题? The old one is weak.\n",
