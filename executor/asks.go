@@ -37,9 +37,9 @@ const (
 )
 
 // policy rules on an ask of a session that is not diverted.
-func (t *turn) policy(a session.Ask) boulder.Ruling {
+func (t *turn) policy(a opencode.Request) boulder.Ruling {
 	switch {
-	case a.Question != nil:
+	case a.Permission == "":
 		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: ownAnswer}
 	case t.cfg.Asks == AsksAllow, session.IsDoomLoop(a):
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}
@@ -79,10 +79,10 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 }
 
 // about is what a record of an ask says of its circumstances.
-func (t *turn) about(a session.Ask) string {
+func (t *turn) about(a opencode.Request) string {
 	says := "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
-	asks := t.tree.Member(a.Session)
-	if a.Session != t.job.Attempt.SessionID {
+	asks := t.tree.Member(a.SessionID)
+	if a.SessionID != t.job.Attempt.SessionID {
 		says += " A sub-agent asks, which is to do this: " + cmp.Or(titleOf(asks), "unknown") + "."
 	}
 	if d := asks.Directory; d != "" && d != t.cfg.Project {
@@ -112,21 +112,21 @@ func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 
 func (t *turn) announce(r *session.Ruled) error {
 	done, what := "refused ", text.Short(t.cfg.Redact.Text(r.String()), 250)
-	if r.Session != t.job.Attempt.SessionID {
+	if r.SessionID != t.job.Attempt.SessionID {
 		what += " (sub-agent)"
 	}
 	allowed := r.Ruling.Reply == boulder.ReplyAllowed
 	switch {
-	case r.Question != nil && allowed:
+	case r.Permission == "" && allowed:
 		done = "answered "
-	case r.Question != nil:
+	case r.Permission == "":
 		done = "nobody answers "
 	case allowed:
 		done = "allowed "
 	}
 	switch id := r.Ruling.BlockerID; {
 	case r.Failed != nil:
-		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.Session, "ask", r.ID, "error", r.Failed)
+		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.Failed)
 		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200))
 	case r.Waits():
 		return t.notice("waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")")

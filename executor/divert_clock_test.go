@@ -38,7 +38,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	tu.tree.Take(opencode.Event{
 		SessionID: "ses", Payload: opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
 	}, now)
-	tu.tree.Ask(session.Ask{ID: "p", Session: "ses", Permission: &opencode.PermissionRequest{}}, now)
+	tu.tree.Ask(opencode.Request{ID: "p", SessionID: "ses", Permission: "bash"}, now)
 	for ; now.Before(at(8 * time.Hour)); now = now.Add(time.Minute) {
 		if _, err := tu.answerAsks(t.Context()); err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 			t.Fatalf("after %s: %+v", now.Sub(at(0)), d)
 		}
 	}
-	tu.tree.Take(opencode.Event{SessionID: "ses", Payload: opencode.PermissionReplied{RequestID: "p"}}, now)
+	tu.tree.Take(opencode.Event{SessionID: "ses", Payload: opencode.RequestClosed{RequestID: "p"}}, now)
 	if _, err := tu.answerAsks(t.Context()); err != nil {
 		t.Fatal(err)
 	}

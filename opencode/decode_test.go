@@ -46,11 +46,11 @@ func TestDecodeEvent(t *testing.T) {
 		},
 		{
 			"reply", `{"payload":{"type":"permission.replied","properties":{"sessionID":"s","requestID":"p","reply":"reject"}}}`,
-			Event{"", "s", PermissionReplied{"p"}},
+			Event{"", "s", RequestClosed{"p"}},
 		},
 		{
 			"rejected question", `{"payload":{"type":"question.rejected","properties":{"sessionID":"s","requestID":"q"}}}`,
-			Event{"", "s", QuestionClosed{"q"}},
+			Event{"", "s", RequestClosed{"q"}},
 		},
 		{
 			"deleted session", `{"payload":{"type":"session.deleted","properties":{"info":{"id":"s"}}}}`,

@@ -63,17 +63,11 @@ type (
 	// TodosUpdated of an [Event]: the whole list, as it is now.
 	TodosUpdated struct{ Todos []Todo }
 
-	// PermissionAsked of an [Event].
-	PermissionAsked struct{ Request PermissionRequest }
+	// Asked of an [Event].
+	Asked struct{ Request Request }
 
-	// PermissionReplied of an [Event]: the request is settled, by whomever.
-	PermissionReplied struct{ RequestID string }
-
-	// QuestionAsked of an [Event].
-	QuestionAsked struct{ Request QuestionRequest }
-
-	// QuestionClosed of an [Event]: the question was answered or rejected, by whomever.
-	QuestionClosed struct{ RequestID string }
+	// RequestClosed of an [Event]: somebody replied to the request, or rejected it.
+	RequestClosed struct{ RequestID string }
 
 	// Unknown of an [Event]: any other event, as it came.
 	Unknown struct {
@@ -166,15 +160,11 @@ func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
 		var m MessageInfo
 		err = unmarshal(in.Info, &m)
 		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
-	case "permission.asked": // a request is never lost for what is odd in it: it waits for the answer
-		var r PermissionRequest
+	case "permission.asked", "question.asked": // a request is never lost for what is odd in it: it waits for the answer
+		var r Request
 		err = unmarshal(properties, &r)
 		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)
-		e.Payload = PermissionAsked{r}
-	case "question.asked":
-		var r QuestionRequest
-		err = unmarshal(properties, &r)
-		e.Payload = QuestionAsked{r}
+		e.Payload = Asked{r}
 	case "session.status":
 		var status Status
 		err = unmarshal(in.Status, &status)
@@ -190,10 +180,8 @@ func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
 		var todos []Todo
 		err = unmarshal(in.Todos, &todos)
 		e.Payload = TodosUpdated{todos}
-	case "permission.replied":
-		e.Payload = PermissionReplied{in.RequestID}
-	case "question.replied", "question.rejected":
-		e.Payload = QuestionClosed{in.RequestID}
+	case "permission.replied", "question.replied", "question.rejected":
+		e.Payload = RequestClosed{in.RequestID}
 	default:
 		if len(properties) > maxEventValue {
 			err = errors.New("the properties are too long to be kept")

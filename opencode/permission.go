@@ -1,9 +1,12 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
+	"strings"
 )
 
 // ToolRef names the tool call that a request belongs to.
@@ -12,17 +15,49 @@ type ToolRef struct {
 	CallID    string `json:"callID"`
 }
 
-// PermissionRequest is a tool call that waits for a reply, for ever if need be.
-type PermissionRequest struct {
-	ID         string          `json:"id"`
-	SessionID  string          `json:"sessionID"`
-	Permission string          `json:"permission"` // such as "bash"
+// Request is a tool call that waits for a permission, or a question of the agent that waits for an answer: for ever, if need
+// be.
+type Request struct {
+	ID        string   `json:"id"`
+	SessionID string   `json:"sessionID"`
+	Tool      *ToolRef `json:"tool"` // the call that asks; nil: none, or not known
+
+	Permission string          `json:"permission"` // such as "bash"; empty: it is a question
 	Patterns   []string        `json:"patterns"`   // what is asked for, such as the command
-	Metadata   json.RawMessage `json:"metadata"`
-	Tool       *ToolRef        `json:"tool"`
+	Metadata   json.RawMessage `json:"metadata"`   // of a permission
+
+	Questions []Question `json:"questions"`
 }
 
-// PermissionReply answers a [PermissionRequest].
+// String says it in words, however many.
+func (r Request) String() string {
+	if r.Permission != "" {
+		return fmt.Sprintf("permission %s %v", r.Permission, r.Patterns)
+	}
+	return "the question " + cmp.Or(r.Asked(), "without words")
+}
+
+// Asked are the words of a question; several that are asked together are one.
+func (r Request) Asked() string {
+	var all []string
+	for _, q := range r.Questions {
+		all = append(all, cmp.Or(q.Question, q.Header))
+	}
+	return strings.Join(all, " / ")
+}
+
+// Requests lists what is pending in the directory, in child sessions too. What a session asked that was aborted stays
+// listed; a reply to it is accepted and does nothing.
+func (d *Directory) Requests(ctx context.Context) ([]Request, error) {
+	permissions, err := get[[]Request](ctx, d, "list permission requests", "/permission", nil)
+	if err != nil {
+		return nil, err
+	}
+	questions, err := get[[]Request](ctx, d, "list questions", "/question", nil)
+	return append(permissions, questions...), err
+}
+
+// PermissionReply answers a [Request] for a permission.
 type PermissionReply string
 
 // The replies to a permission request.
@@ -30,12 +65,6 @@ const (
 	ReplyOnce   PermissionReply = "once"
 	ReplyReject PermissionReply = "reject"
 )
-
-// Permissions lists the pending requests of the directory, those of child sessions included. One whose session was
-// aborted stays listed; a reply to it is accepted and does nothing.
-func (d *Directory) Permissions(ctx context.Context) ([]PermissionRequest, error) {
-	return get[[]PermissionRequest](ctx, d, "list permission requests", "/permission", nil)
-}
 
 // ReplyPermission answers a request. Rejecting with a message makes the tool fail with that text, and the agent goes
 // on in the same turn; rejecting without one ends the turn. Rejecting one of several parallel requests of a session
@@ -50,14 +79,6 @@ func (d *Directory) ReplyPermission(
 	return d.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
 }
 
-// QuestionRequest is a question of the agent that waits for an answer, for ever if need be.
-type QuestionRequest struct {
-	ID        string     `json:"id"`
-	SessionID string     `json:"sessionID"`
-	Questions []Question `json:"questions"`
-	Tool      *ToolRef   `json:"tool"`
-}
-
 // Question is one of the questions that the agent asks together.
 type Question struct {
 	Header   string   `json:"header"`
@@ -68,11 +89,6 @@ type Question struct {
 // Option is an answer that the agent suggests.
 type Option struct {
 	Label string `json:"label"`
-}
-
-// Questions lists the pending questions of the directory, those of child sessions included.
-func (d *Directory) Questions(ctx context.Context) ([]QuestionRequest, error) {
-	return get[[]QuestionRequest](ctx, d, "list questions", "/question", nil)
 }
 
 // AnswerQuestion answers with, for each question in order, the chosen labels or free text. The error matches

@@ -217,7 +217,7 @@ func TestFilters(t *testing.T) {
 			switch p := e.Payload.(type) {
 			case opencode.SessionCompacted:
 				got = append(got, e.SessionID)
-			case opencode.QuestionClosed:
+			case opencode.RequestClosed:
 				got = append(got, p.RequestID)
 			}
 		}

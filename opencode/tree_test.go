@@ -43,9 +43,9 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 	await(s.ctx, t, sub, is[opencode.Resync])
 	s.send(session.ID, "the root's work")
 
-	events := await(s.ctx, t, sub, is[opencode.PermissionAsked])
+	events := await(s.ctx, t, sub, is[opencode.Asked])
 	event := events[len(events)-1]
-	asked := event.Payload.(opencode.PermissionAsked).Request
+	asked := event.Payload.(opencode.Asked).Request
 	if event.Directory != s.dir.Path() || asked.Permission != "bash" || asked.SessionID != event.SessionID ||
 		asked.Tool == nil || asked.Tool.CallID == "" {
 		t.Errorf("asked for %+v in %s", asked, event.Directory)
@@ -55,7 +55,7 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 		t.Errorf("%s asked, not the grandchild %s", asked.SessionID, grandchild)
 	}
 	// The subscription may have missed the ask: then it is in the list of its directory, under the session's id.
-	pending, err := s.dir.Permissions(s.ctx)
+	pending, err := s.dir.Requests(s.ctx)
 	if err != nil || len(pending) != 1 || pending[0].ID != asked.ID || pending[0].SessionID != asked.SessionID {
 		t.Errorf("pending: %+v, %v", pending, err)
 	}
@@ -108,7 +108,7 @@ func TestSubAgentIsFollowedAndDenied(t *testing.T) {
 	events := await(s.ctx, t, sub, func(e opencode.Event) bool {
 		return status(opencode.Idle)(e) && e.SessionID == session.ID
 	})
-	if slices.ContainsFunc(events, is[opencode.PermissionAsked]) {
+	if slices.ContainsFunc(events, is[opencode.Asked]) {
 		t.Error("the sub-agent had to ask")
 	}
 	if _, err := os.Stat(filepath.Join(s.dir.Path(), "done")); err != nil {
@@ -140,8 +140,8 @@ func TestQuestionTakesFreeText(t *testing.T) {
 	session := s.session()
 	sub := s.follow(s.dir.Client(), session.ID)
 	s.send(session.ID, "ask")
-	await(s.ctx, t, sub, is[opencode.QuestionAsked])
-	pending, err := s.dir.Questions(s.ctx)
+	await(s.ctx, t, sub, is[opencode.Asked])
+	pending, err := s.dir.Requests(s.ctx)
 	if err != nil || len(pending) != 1 || len(pending[0].Questions) != 1 || pending[0].Questions[0].Question != "Which?" {
 		t.Fatalf("pending: %+v, %v", pending, err)
 	}

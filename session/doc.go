@@ -1,4 +1,4 @@
 // Package session is what the tree of one OpenCode session does: its own session and those of its sub-agents, from
 // OpenCode's events and, where events may be missing, from the server's state. [Tree] and [Turn] are pure: no clock, no
-// I/O. [Read] and [Ask] ask the server. [StandIn] answers what is asked in the user's stead.
+// I/O. [Read] asks the server. [StandIn] answers what is asked in the user's stead.
 package session

@@ -16,7 +16,7 @@ type Reading struct {
 	Statuses map[string]opencode.Status
 	Messages []opencode.Message // the root's newest, oldest first
 	Todos    []opencode.Todo    // the root's
-	Asks     []Ask              // of the tree's directories
+	Asks     []opencode.Request // of the tree's directories
 }
 
 // Load takes in the server's state, and says what has happened that no event told of. Events that came since the reading
@@ -25,11 +25,11 @@ type Reading struct {
 func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
 		m := cmp.Or(t.members[s.ID], &member{})
-		m.session, m.status, m.asks = s, r.Statuses[s.ID], map[string]Ask{}
+		m.session, m.status, m.asks = s, r.Statuses[s.ID], map[string]opencode.Request{}
 		t.members[s.ID] = m
 	}
 	for _, a := range r.Asks {
-		if m, ok := t.members[a.Session]; ok {
+		if m, ok := t.members[a.SessionID]; ok {
 			m.asks[a.ID] = a
 		}
 	}

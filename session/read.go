@@ -39,20 +39,11 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 			return r, err
 		}
 		maps.Copy(r.Statuses, statuses)
-		permissions, err := d.Permissions(ctx)
+		asks, err := d.Requests(ctx)
 		if err != nil {
 			return r, err
 		}
-		for _, p := range permissions {
-			r.Asks = append(r.Asks, permission(p))
-		}
-		questions, err := d.Questions(ctx)
-		if err != nil {
-			return r, err
-		}
-		for _, q := range questions {
-			r.Asks = append(r.Asks, question(q))
-		}
+		r.Asks = append(r.Asks, asks...)
 	}
 	return r, nil
 }

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// An ask is answered within 5 s even if it cannot be recorded: rulingTimeout bounds a ruling, lookTimeout the looks at
-	// the server that it can do without.
+	// ReplyTimeout bounds a reply: an agent waits for it. An ask is answered within that time even if it cannot be recorded:
+	// rulingTimeout bounds a ruling, lookTimeout the looks at the server that it can do without.
+	ReplyTimeout  = 5 * time.Second
 	rulingTimeout = 2 * time.Second
 	lookTimeout   = time.Second
 	// answerLook is how often it is looked whether the user has answered, switchLook whether a session is diverted by now.
@@ -64,8 +65,8 @@ type Diverter interface {
 type StandIn struct {
 	Diverter Diverter // nil: none
 	Scope    boulder.BlockerScope
-	Policy   func(Ask) boulder.Ruling                   // where not diverted; nil, or without a reply: the user is asked
-	About    func(Ask) string                           // in which circumstances something is asked; nil: nothing
+	Policy   func(opencode.Request) boulder.Ruling      // where not diverted; nil, or without a reply: the user is asked
+	About    func(opencode.Request) string              // in which circumstances something is asked; nil: nothing
 	Tell     func(context.Context, []*Ruled) error      // before anything is replied; its error ends the round
 	In       func(sessionID string) *opencode.Directory // in which a session of the tree works
 	Now      func() time.Time
@@ -74,15 +75,16 @@ type StandIn struct {
 	asks []*Ruled // by their ids, as they came up
 }
 
-// Ruled is an ask with what was decided about it.
+// Ruled is what OpenCode asks the user, with what was decided about it.
 type Ruled struct {
-	Ask
+	opencode.Request
 	Ruling boulder.Ruling // Reply is empty where nothing was decided yet
 	Failed error          // why there is no record
 
 	blocker boulder.Blocker
-	again   time.Time // when to look again, or to reply again; zero: there is nothing to do
-	done    bool      // it was replied to, or nobody waits for that
+	told    boulder.AskReply // the ruling of which [StandIn.Tell] knows
+	again   time.Time        // when to look again, or to reply again; zero: there is nothing to do
+	done    bool             // it was replied to, or nobody waits for that
 }
 
 // Waits reports whether the user may still answer.
@@ -101,17 +103,23 @@ func (s *StandIn) Awaits(blockerID string) bool {
 	return slices.ContainsFunc(s.asks, func(r *Ruled) bool { return r.Ruling.BlockerID == blockerID && !r.done })
 }
 
-func (s *StandIn) find(id string) int {
-	return slices.IndexFunc(s.asks, func(r *Ruled) bool { return r.ID == id })
+// find is the ruling on a request; nil: there is none yet.
+func (s *StandIn) find(id string) *Ruled {
+	for _, r := range s.asks {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
 }
 
-func among(asks []Ask, id string) bool {
-	return slices.ContainsFunc(asks, func(a Ask) bool { return a.ID == id })
+func among(asks []opencode.Request, id string) bool {
+	return slices.ContainsFunc(asks, func(a opencode.Request) bool { return a.ID == id })
 }
 
 // Next is when there is something to do about what is asked, perhaps long since; zero: not before that changes.
-func (s *StandIn) Next(pending []Ask, now time.Time) (at time.Time) {
-	if slices.ContainsFunc(pending, func(a Ask) bool { return s.find(a.ID) < 0 }) {
+func (s *StandIn) Next(pending []opencode.Request, now time.Time) (at time.Time) {
+	if slices.ContainsFunc(pending, func(a opencode.Request) bool { return s.find(a.ID) == nil }) {
 		return now
 	}
 	for _, r := range s.asks {
@@ -127,7 +135,7 @@ func (s *StandIn) Next(pending []Ask, now time.Time) (at time.Time) {
 
 // Round has ruled on what is new, looks again at what waits, and replies to what is due. An ask of which no event told
 // yet is found: its tree should hear of it. An error is of Tell, of the server, or ctx's.
-func (s *StandIn) Round(ctx context.Context, pending []Ask) (found []Ask, err error) {
+func (s *StandIn) Round(ctx context.Context, pending []opencode.Request) (found []opencode.Request, err error) {
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
 		settled := !among(pending, r.ID) // by another client of the server, or by an abort
 		if settled && !r.done {
@@ -138,10 +146,9 @@ func (s *StandIn) Round(ctx context.Context, pending []Ask) (found []Ask, err er
 	if err := s.ruleOn(ctx, pending); err != nil {
 		return nil, err
 	}
-	if found = s.unheard(ctx, replies(s.asks)); len(found) > 0 {
-		if err := s.ruleOn(ctx, found); err != nil {
-			return found, err
-		}
+	found = s.unheard(ctx, replies(s.asks))
+	if err := s.ruleOn(ctx, found); err != nil {
+		return found, err
 	}
 	for _, r := range replies(s.asks) {
 		if s.Now().Before(r.again) {
@@ -167,15 +174,15 @@ func replies(asks []*Ruled) (now []*Ruled) {
 		switch {
 		case r.done:
 		case !r.decided():
-			open[r.Session] = open[r.Session] || r.Question == nil
-		case r.Question != nil || r.Ruling.Reply == boulder.ReplyAllowed:
+			open[r.SessionID] = open[r.SessionID] || r.Permission != ""
+		case r.Permission == "" || r.Ruling.Reply == boulder.ReplyAllowed:
 			now = append(now, r)
 		default:
 			refused = append(refused, r)
 		}
 	}
 	for _, r := range slices.Backward(refused) {
-		if !open[r.Session] {
+		if !open[r.SessionID] {
 			now = append(now, r)
 		}
 	}
@@ -184,25 +191,23 @@ func replies(asks []*Ruled) (now []*Ruled) {
 
 // unheard are the permissions of which no event told yet and that a refusal would sweep away. What cannot be known holds
 // no reply up.
-func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []Ask) {
+func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []opencode.Request) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	for _, r := range due {
-		if r.Permission == nil || r.Ruling.Reply == boulder.ReplyAllowed {
+		if r.Permission == "" || r.Ruling.Reply == boulder.ReplyAllowed {
 			continue
 		}
-		dir := s.In(r.Session)
-		listed, err := dir.Permissions(ctx)
+		listed, err := s.In(r.SessionID).Requests(ctx)
 		if err != nil {
 			s.Log.Warn("what else is asked is not known", "error", err)
 			return found
 		}
-		for _, p := range listed {
-			other := permission(p)
-			if other.Session != r.Session || s.find(other.ID) >= 0 || among(found, other.ID) {
+		for _, other := range listed {
+			if other.Permission == "" || other.SessionID != r.SessionID || s.find(other.ID) != nil || among(found, other.ID) {
 				continue
 			}
-			if _, waits, err := other.Call(ctx, dir); err == nil && waits {
+			if _, waits, err := s.callOf(ctx, other); err == nil && waits {
 				found = append(found, other)
 			}
 		}
@@ -210,23 +215,35 @@ func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []Ask) {
 	return found
 }
 
+// callOf reads the call that asks, as far as it is known, and reports whether it waits: OpenCode goes on listing asks of a
+// turn that was aborted (seen), and to refuse one of those sweeps away what the session asks for now.
+func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode.ToolCall, waits bool, err error) {
+	if r.Tool == nil {
+		return call, true, nil
+	}
+	m, err := s.In(r.SessionID).Message(ctx, r.SessionID, r.Tool.MessageID)
+	if errors.Is(err, opencode.ErrNotFound) {
+		return call, false, nil
+	}
+	if c := CallOf(m, r.Tool.CallID); c != nil {
+		return *c, !c.State.Ended(), err
+	}
+	return call, err == nil, err
+}
+
 // ruleOn has asks ruled on that are new or wait, all at once: together they take no longer than one may.
-func (s *StandIn) ruleOn(ctx context.Context, asks []Ask) error {
+func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	now := s.Now()
-	before := map[*Ruled]boulder.AskReply{}
 	var work sync.WaitGroup
 	for _, a := range asks {
-		i := s.find(a.ID)
-		if i < 0 {
-			i = len(s.asks)
-			s.asks = append(s.asks, &Ruled{Ask: a})
+		r := s.find(a.ID)
+		if r == nil {
+			r = &Ruled{Request: a}
+			s.asks = append(s.asks, r)
 		}
-		r := s.asks[i]
-		if r.done || r.decided() || now.Before(r.again) {
-			continue
+		if !r.done && !r.decided() && !now.Before(r.again) {
+			work.Go(func() { s.rule(ctx, r, now) })
 		}
-		before[r] = r.Ruling.Reply
-		work.Go(func() { s.rule(ctx, r, now) })
 	}
 	work.Wait()
 	if ctx.Err() != nil {
@@ -235,7 +252,8 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []Ask) error {
 	slices.SortFunc(s.asks, func(a, b *Ruled) int { return strings.Compare(a.ID, b.ID) })
 	var news []*Ruled
 	for _, r := range s.asks {
-		if reply, has := before[r]; has && r.Ruling.Reply != reply {
+		if r.told != r.Ruling.Reply {
+			r.told = r.Ruling.Reply
 			news = append(news, r)
 		}
 	}
@@ -252,13 +270,13 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
 	switch {
 	case r.Waits():
 		s.ruleAgain(ctx, r, now)
-	case s.Diverter != nil && r.Permission != nil && r.Permission.Permission == s.Diverter.ToolName():
+	case s.Diverter != nil && r.Permission == s.Diverter.ToolName():
 		r.Ruling.Reply = boulder.ReplyAllowed // to report a blocker needs a permission, too (seen)
 	case !s.Diverted() && s.Policy == nil, s.dead(ctx, r):
 	case s.Diverted():
 		s.divert(ctx, r)
 	default:
-		r.Ruling = s.Policy(r.Ask)
+		r.Ruling = s.Policy(r.Request)
 	}
 	switch {
 	case r.Waits():
@@ -268,15 +286,16 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
 	}
 }
 
-// dead finds out about the call that asks, and whether it waits no more. An ask is not held up for it.
+// dead takes the ask down as a blocker, with the call that asks, and reports whether that waits no more. An ask is not held
+// up for it.
 func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	call, waits, err := r.Call(ctx, s.In(r.Session))
+	call, waits, err := s.callOf(ctx, r.Request)
 	if err != nil {
-		s.Log.Warn("the arguments of a call that asks are not known", "session", r.Session, "error", err)
+		s.Log.Warn("the arguments of a call that asks are not known", "session", r.SessionID, "error", err)
 	}
-	r.blocker = r.Blocker()
+	r.blocker = blockerOf(r.Request)
 	if call.Tool != "" { // for people to read
 		r.blocker.Ask.Tool, r.blocker.Ask.Arguments = call.Tool, string(call.Input)
 	}
@@ -284,11 +303,30 @@ func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
 	return r.done
 }
 
+// blockerOf is an ask as it is taken down, without whose it is; the words for a permission are found when it is stored.
+func blockerOf(r opencode.Request) boulder.Blocker {
+	if r.Permission != "" {
+		return boulder.Blocker{Category: boulder.BlockerPermission, Ask: &boulder.Ask{
+			Kind: boulder.AskPermission, RequestID: r.ID, Permission: r.Permission, Patterns: r.Patterns,
+			Arguments: string(r.Metadata),
+		}}
+	}
+	b := boulder.Blocker{
+		Category: boulder.BlockerQuestion, Question: r.Asked(), Ask: &boulder.Ask{Kind: boulder.AskQuestion, RequestID: r.ID},
+	}
+	for _, q := range r.Questions {
+		for _, o := range q.Options {
+			b.Options = append(b.Options, o.Label)
+		}
+	}
+	return b
+}
+
 func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 	b := &r.blocker
 	b.BlockerScope = s.Scope
 	if s.About != nil {
-		b.Context = s.About(r.Ask)
+		b.Context = s.About(r.Request)
 	}
 	r.Ruling, r.Failed = s.Diverter.Divert(ctx, *b)
 	if r.Failed == nil {
@@ -298,13 +336,13 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 		r.Failed = fmt.Errorf("it took more than %s: %w", rulingTimeout, r.Failed)
 	}
 	r.Ruling = boulder.Ruling{Reply: boulder.ReplyDiverted}
-	if IsDoomLoop(r.Ask) {
+	if IsDoomLoop(r.Request) {
 		r.Ruling.Reply = boulder.ReplyAllowed
 	}
 }
 
 // IsDoomLoop reports whether it is the permission to make the same call again, which must not be refused.
-func IsDoomLoop(a Ask) bool { return a.Permission != nil && a.Permission.Permission == doomLoop }
+func IsDoomLoop(r opencode.Request) bool { return r.Permission == doomLoop }
 
 // ruleAgain looks whether the user has answered, or had their time.
 func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled, now time.Time) {
@@ -322,12 +360,26 @@ func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled, now time.Time) {
 	}
 }
 
+// reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that nobody waits for it.
 func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	message := r.Ruling.Message
 	if s.Diverter != nil && r.blocker.Ask != nil {
 		message = cmp.Or(message, s.Diverter.Instruction(r.blocker))
 	}
-	err := r.Reply(ctx, s.In(r.Session), r.Ruling.Reply, message)
+	limited, cancel := context.WithTimeout(ctx, ReplyTimeout)
+	defer cancel()
+	dir, err := s.In(r.SessionID), error(nil)
+	switch {
+	case r.Permission == "":
+		err = dir.AnswerQuestion(limited, r.ID, slices.Repeat([][]string{{message}}, max(1, len(r.Questions))))
+		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+			err = dir.RejectQuestion(limited, r.ID) // better than to let it hang
+		}
+	case r.Ruling.Reply == boulder.ReplyAllowed:
+		err = dir.ReplyPermission(limited, r.ID, opencode.ReplyOnce, "")
+	default:
+		err = dir.ReplyPermission(limited, r.ID, opencode.ReplyReject, message)
+	}
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return err
 	}
@@ -358,61 +410,4 @@ func (s *StandIn) End(ctx context.Context) {
 		}
 	}
 	s.asks = nil
-}
-
-// Offers remembers which directories of which servers have the blocker tool. It is safe for concurrent use.
-type Offers struct {
-	mu   sync.Mutex
-	made map[place]string // the tool's server by its name in OpenCode
-}
-
-// place is a directory as one server sees it. A server that was started anew has a client of its own.
-type place struct {
-	client *opencode.Client
-	path   string
-}
-
-// offerTimeout bounds an offer, on which an agent's prompt waits.
-const offerTimeout = 5 * time.Second
-
-// Offer sees to it that the agents of a directory have the tool.
-func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory) error {
-	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
-	defer cancel()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	at := place{dir.Client(), dir.Path()}
-	tool, err := d.Tool(ctx)
-	if err != nil {
-		return fmt.Errorf("the blocker tool is not served: %w", err)
-	}
-	if o.made[at] != "" { // the server may have forgotten it, but to add it again would cut off the calls under way
-		known, err := dir.MCPServers(ctx)
-		if err != nil || known[tool.Name].Status == opencode.MCPConnected {
-			return err
-		}
-	}
-	if err := dir.AddMCP(ctx, tool); err != nil {
-		return err
-	}
-	if o.made == nil {
-		o.made = map[place]string{}
-	}
-	o.made[at] = tool.Name
-	return nil
-}
-
-// Withdraw takes the tool back from the servers it was offered to, which may be somebody else's and outlive this program.
-func (o *Offers) Withdraw(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var failed []error
-	for at, name := range o.made {
-		err := at.client.In(at.path).DisconnectMCP(ctx, name)
-		if err != nil && !errors.Is(err, opencode.ErrUnavailable) { // a server that is gone has forgotten it
-			failed = append(failed, fmt.Errorf("take the blocker tool back from %s: %w", at.path, err))
-		}
-	}
-	o.made = nil
-	return errors.Join(failed...)
 }

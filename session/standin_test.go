@@ -12,11 +12,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-func ask(sessionID, id string, asks bool) Ask {
-	if asks {
-		return question(opencode.QuestionRequest{ID: id, SessionID: sessionID})
-	}
-	return permission(opencode.PermissionRequest{ID: id, SessionID: sessionID})
+func ask(sessionID, id, permission string) opencode.Request {
+	return opencode.Request{ID: id, SessionID: sessionID, Permission: permission}
 }
 
 func TestReplies(t *testing.T) {
@@ -36,7 +33,7 @@ func TestReplies(t *testing.T) {
 		var asks []*Ruled
 		for _, a := range strings.Fields(test.asks) {
 			asks = append(asks, &Ruled{
-				Ask: ask(a[:1], a[1:2], a[2] == 'Q'), done: a[3] == '*',
+				Request: ask(a[:1], a[1:2], strings.Trim(a[2:3], "Q")), done: a[3] == '*',
 				Ruling: boulder.Ruling{Reply: map[byte]boulder.AskReply{
 					'-': boulder.ReplyDiverted, '+': boulder.ReplyAllowed, 'w': boulder.ReplyWaiting, '*': boulder.ReplyAllowed,
 				}[a[3]]},
@@ -75,10 +72,10 @@ func (r *ruler) Gone(_ context.Context, id string) error {
 var errNoReply = errors.New("told, and not replied to")
 
 // waiting is a stand-in that was asked for a permission for which the user has an hour. It replies to nothing.
-func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []Ask) {
+func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencode.Request) {
 	t.Helper()
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	r.until, asks = now.Add(time.Hour), []Ask{ask("s", "p", false)}
+	r.until, asks = now.Add(time.Hour), []opencode.Request{ask("s", "p", "bash")}
 	s = &StandIn{Diverter: r, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}
 	s.In = func(string) *opencode.Directory { return nil }
 	s.Tell = func(_ context.Context, ruled []*Ruled) error {
@@ -126,7 +123,7 @@ func TestNextRound(t *testing.T) {
 	if got := s.Next(asks, *now); got != now.Add(time.Second) {
 		t.Errorf("it looks after %s", got.Sub(*now))
 	}
-	if got := s.Next(append(asks, ask("s", "q", true)), *now); got != *now {
+	if got := s.Next(append(asks, ask("s", "q", "")), *now); got != *now {
 		t.Errorf("another ask waits for %s", got.Sub(*now))
 	}
 	if got := s.Next(nil, *now); got != *now {

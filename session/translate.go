@@ -66,33 +66,19 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.Todos)})
 		}
 		return t.alive(m, at)
-	case opencode.PermissionAsked:
-		return t.asked(m, permission(p.Request), at)
-	case opencode.QuestionAsked:
-		return t.asked(m, question(p.Request), at)
-	case opencode.PermissionReplied:
-		return t.replied(m, p.RequestID, at)
-	case opencode.QuestionClosed:
-		return t.replied(m, p.RequestID, at)
+	case opencode.Asked:
+		m.asks[p.Request.ID] = p.Request
+		return t.alive(m, at)
+	case opencode.RequestClosed:
+		delete(m.asks, p.RequestID)
+		return t.alive(m, at)
 	}
 	return nil
 }
 
 // Ask takes in something that is asked, of which no event told.
-func (t *Tree) Ask(a Ask, at time.Time) {
-	if m, ok := t.members[a.Session]; ok {
-		t.asked(m, a, at)
-	}
-}
-
-func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
-	m.asks[a.ID] = a
-	return t.alive(m, at)
-}
-
-func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
-	delete(m.asks, id)
-	return t.alive(m, at)
+func (t *Tree) Ask(a opencode.Request, at time.Time) {
+	t.Take(opencode.Event{SessionID: a.SessionID, Payload: opencode.Asked{Request: a}}, at)
 }
 
 // Join takes in what is told of a session: a sub-agent's becomes one of the tree.
@@ -109,7 +95,7 @@ func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	if !t.Has(s.ParentID) || s.ID == "" {
 		return nil
 	}
-	m := &member{session: s, asks: map[string]Ask{}}
+	m := &member{session: s, asks: map[string]opencode.Request{}}
 	t.members[s.ID] = m
 	return t.alive(m, at)
 }

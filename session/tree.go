@@ -51,8 +51,8 @@ type Tree struct {
 type member struct {
 	session opencode.Session
 	status  opencode.Status
-	asks    map[string]Ask // pending, by request id
-	life    time.Time      // newest sign of life
+	asks    map[string]opencode.Request // pending, by request id
+	life    time.Time                   // newest sign of life
 }
 
 func (m *member) busy() bool {
@@ -68,7 +68,7 @@ type Cursor struct {
 // NewTree begins with what was told before; the zero cursor is a session that is seen for the first time.
 func NewTree(root string, c Cursor) *Tree {
 	return &Tree{
-		root: root, members: map[string]*member{root: {asks: map[string]Ask{}}}, background: map[string]time.Time{},
+		root: root, members: map[string]*member{root: {asks: map[string]opencode.Request{}}}, background: map[string]time.Time{},
 		told: slices.Clone(c.Told), horizon: c.Horizon,
 	}
 }
@@ -245,14 +245,14 @@ func (t *Tree) asks() []string {
 
 // Pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
 // OpenCode goes on listing it after an abort (seen).
-func (t *Tree) Pending() []Ask {
-	var all []Ask
+func (t *Tree) Pending() []opencode.Request {
+	var all []opencode.Request
 	for _, m := range t.members {
 		if m.busy() {
 			all = slices.AppendSeq(all, maps.Values(m.asks))
 		}
 	}
-	slices.SortFunc(all, func(a, b Ask) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b opencode.Request) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 

@@ -120,7 +120,7 @@ func (w *Watch) noteOf(r *session.Ruled) string {
 	what, id := text.Short(w.cfg.Redact(r.String()), 200), r.Ruling.BlockerID
 	switch {
 	case r.Failed != nil:
-		w.log.Warn("a blocker could not be taken down", "session", r.Session, "ask", what, "error", r.Failed)
+		w.log.Warn("a blocker could not be taken down", "session", r.SessionID, "ask", what, "error", r.Failed)
 		return ""
 	case id == "":
 		return ""

@@ -261,7 +261,7 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 	go func() {
 		n := 0
 		for e := range sub.C() {
-			if _, ok := e.Payload.(opencode.PermissionAsked); ok {
+			if _, ok := e.Payload.(opencode.Asked); ok {
 				n++
 			}
 			if n == 2 {
