@@ -30,10 +30,10 @@ const (
 	ownAnswer = "Nobody is there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
-	// raisedTimeout bounds the reading of what was recorded while an agent waits, concludeTimeout that at the end of a
-	// turn: another process may hold the database.
-	raisedTimeout   = 2 * time.Second
-	concludeTimeout = 10 * time.Second
+	// raisedTimeout bounds the reading of what was recorded while an agent waits, lastTimeout that when none does: another
+	// process may hold the database.
+	raisedTimeout = 2 * time.Second
+	lastTimeout   = 10 * time.Second
 )
 
 // policy rules on an ask of a session that is not diverted.
@@ -94,20 +94,17 @@ func (t *turn) about(a opencode.Request) string {
 // tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes
 // answers to those that it knows.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
-	if err := t.offerTool(ctx); err != nil { // the diverter may have been off when the turn began
-		return err
-	}
-	if slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Failed == nil && r.Ruling.BlockerID != "" }) {
-		if err := t.tellRaised(ctx); err != nil {
-			return err
-		}
+	err := t.offerTool(ctx) // the diverter may have been off when the turn began
+	recorded := func(r *session.Ruled) bool { return r.Failed == nil && r.Ruling.BlockerID != "" }
+	if err == nil && slices.ContainsFunc(ruled, recorded) {
+		err = t.reportRaised(ctx, false)
 	}
 	for _, r := range ruled {
-		if err := t.announce(r); err != nil {
-			return err
+		if err == nil {
+			err = t.announce(r)
 		}
 	}
-	return nil
+	return err
 }
 
 func (t *turn) announce(r *session.Ruled) error {
@@ -124,20 +121,21 @@ func (t *turn) announce(r *session.Ruled) error {
 	case allowed:
 		done = "allowed "
 	}
+	says := boulder.SubTaskProgress{Activity: done + what, Notice: true}
 	switch id := r.Ruling.BlockerID; {
 	case r.Failed != nil:
 		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.Failed)
-		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200))
+		says.Activity += ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200)
 	case r.Waits():
-		return t.notice("waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")")
+		says.Activity = "waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")"
 	case id != "" && allowed:
-		return t.notice(done + what + ", as a person said to " + id)
+		says.Activity += ", as a person said to " + id
 	case id != "":
-		return t.notice(done + what + ", taken down as " + id)
+		says.Activity += ", taken down as " + id
 	case allowed:
-		return t.progress(done+what, nil) // as the policy has it
+		says.Notice = false // as the policy has it
 	}
-	return t.notice(done + what)
+	return t.say(says)
 }
 
 // clock is a time as a person reads it who looks at it now.
@@ -195,9 +193,15 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 		p.Tool.State == opencode.ToolPending {
 		return nil
 	}
-	input, err := t.wholeInput(ctx, p)
-	if err != nil {
-		return err
+	input := p.Tool.Input
+	if p.Cut { // a call is recognised by its arguments, and events cut long texts
+		m, err := t.directoryOf(p.SessionID).Message(ctx, p.SessionID, p.MessageID)
+		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+			return fault(err)
+		}
+		if c := session.CallOf(m, p.Tool.CallID); c != nil {
+			input = c.Input
+		}
 	}
 	t.seen.diverting = true
 	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
@@ -205,22 +209,7 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if p.Tool.State == opencode.ToolRunning {
 		return nil
 	}
-	return t.tellRaised(ctx)
-}
-
-// wholeInput are a call's arguments as they were made, by which it is recognised: events cut long texts.
-func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) {
-	if !p.Cut {
-		return p.Tool.Input, nil
-	}
-	m, err := t.directoryOf(p.SessionID).Message(ctx, p.SessionID, p.MessageID)
-	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
-		return nil, fault(err)
-	}
-	if c := session.CallOf(m, p.Tool.CallID); c != nil {
-		return c.Input, nil
-	}
-	return p.Tool.Input, nil
+	return t.reportRaised(ctx, false)
 }
 
 // blockersMissed takes in what no event told: calls of the tool, which wait to be known, and what was recorded. All that is
@@ -249,28 +238,24 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 			}
 		}
 	}
-	return t.reportRaised(ctx, raisedTimeout, true)
+	return t.reportRaised(ctx, true)
 }
 
-// tellRaised reports what was recorded for the attempt. What cannot be read now is read by [turn.conclude].
-func (t *turn) tellRaised(ctx context.Context) error {
-	return t.reportRaised(ctx, raisedTimeout, false)
-}
-
-var errRaised = errors.New("what the agent reported as blocked cannot be read")
-
-// reportRaised reports what was recorded for the attempt. bury also marks what no session waits for any longer, such as
-// asks of an aborted turn or a dead server; only after all that is pending was looked at.
-func (t *turn) reportRaised(ctx context.Context, limit time.Duration, bury bool) error {
+// reportRaised reports what was recorded for the attempt. What cannot be read is read again by [turn.conclude]. bury also
+// marks what no session waits for any longer, such as asks of an aborted turn or a dead server; only after all that is
+// pending was looked at.
+func (t *turn) reportRaised(ctx context.Context, bury bool) error {
+	limit := raisedTimeout
+	if bury {
+		limit = lastTimeout
+	}
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	all, err := t.cfg.Diverter.Raised(reading, t.asks.Scope)
 	if err != nil {
-		t.cfg.Logger.Warn(errRaised.Error(), "error", err)
-		t.seen.unread = err
-		return nil
+		t.cfg.Logger.Warn("blockers could not be read", "error", err)
 	}
-	t.seen.unread = nil
+	t.seen.unread = err
 	for _, b := range all {
 		if bury && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
 			t.asks.Gone(ctx, b.ID)
@@ -296,27 +281,11 @@ func (t *turn) conclude(ctx context.Context) error {
 		return nil
 	}
 	t.asks.End(ctx)
-	if err := t.reportRaised(ctx, concludeTimeout, true); err != nil {
+	if err := t.reportRaised(ctx, true); err != nil {
 		return err
 	}
 	if t.seen.unread != nil && (t.seen.diverting || t.diverted()) {
-		return fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errRaised, t.seen.unread)
+		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.unread)
 	}
 	return nil
-}
-
-// leave is conclude, as best effort, for a turn that did not come to its end: whoever takes it up does it again.
-func (t *turn) leave(ctx context.Context, over bool) {
-	if t.cfg.Diverter == nil || !t.seen.diverting {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.ReplyTimeout)
-	defer cancel()
-	if err := t.tellRaised(ctx); err != nil {
-		t.cfg.Logger.Warn("a blocker is not reported yet", "error", err)
-		return
-	}
-	if over { // otherwise the server may be out of reach only, and the asks still there
-		t.asks.End(ctx)
-	}
 }

@@ -88,7 +88,7 @@ func TestWallClockOfALoop(t *testing.T) {
 	t.Parallel()
 	for perTurn, want := range map[bool]time.Duration{true: 0, false: time.Hour} {
 		job := boulder.Job{PerTurn: perTurn, Attempt: boulder.Attempt{Worked: time.Hour}}
-		turn := (&Executor{cfg: Config{Now: time.Now}}).newTurn(job, nil)
+		turn := bare(Config{}).newTurn(job, nil)
 		turn.tree = session.NewTurn("", enforcer.DefaultRules(), nil)
 		if got := turn.asSeen().Worked; got != want {
 			t.Errorf("per turn %v: %s of earlier turns count", perTurn, got)

@@ -29,7 +29,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	now := at(0)
 	clock := func() time.Time { return now }
-	e := &Executor{cfg: Config{Now: clock, Redact: asItIs{}, Diverter: waits{}}, rules: enforcer.DefaultRules()}
+	e := bare(Config{Now: clock, Diverter: waits{}})
 	tu := e.newTurn(boulder.Job{TimeLeft: 20 * time.Minute}, func(boulder.Body) error { return nil })
 	tu.tree = session.NewTurn("ses", enforcer.DefaultRules(), nil)
 	tu.seen.Began, tu.seen.LastEvent, tu.seen.Busy = now, now, true
@@ -43,7 +43,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 		if _, err := tu.answerAsks(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Kind != enforcer.Wait {
+		if d := enforcer.Decide(tu.asSeen(), *e.cfg.Rules, now); d.Kind != enforcer.Wait {
 			t.Fatalf("after %s: %+v", now.Sub(at(0)), d)
 		}
 	}
@@ -51,7 +51,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	if _, err := tu.answerAsks(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Kind != enforcer.Wait {
+	if d := enforcer.Decide(tu.asSeen(), *e.cfg.Rules, now); d.Kind != enforcer.Wait {
 		t.Errorf("as soon as a person had answered: %+v", d)
 	}
 	if got := now.Add(time.Minute).Sub(tu.seen.Began); got != time.Minute {
@@ -59,7 +59,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	}
 	now = now.Add(20 * time.Minute)
 	tu.seen.LastEvent = now
-	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Rule != boulder.RuleBudget {
+	if d := enforcer.Decide(tu.asSeen(), *e.cfg.Rules, now); d.Rule != boulder.RuleBudget {
 		t.Errorf("after 20 minutes of work: %+v", d)
 	}
 }

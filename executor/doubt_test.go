@@ -56,7 +56,7 @@ func TestStatusesThatAreLate(t *testing.T) {
 	tick := func() time.Time { now = now.Add(time.Minute); return now } // nobody waits for the clock
 	sub := client.Subscribe(opencode.Filter{Sessions: []string{"ses_1"}})
 	defer sub.Close()
-	e := &Executor{cfg: Config{Now: tick, After: time.After, Redact: asItIs{}}, rules: enforcer.Rules{ProviderRetries: -1}}
+	e := bare(Config{Now: tick, After: time.After, Rules: &enforcer.Rules{ProviderRetries: -1}})
 	tu := e.newTurn(boulder.Job{}, nil)
 	tu.tree, tu.sub = session.NewTurn("ses_1", enforcer.Rules{}, nil), sub
 	tu.conn, tu.dir = opencode.Connection{Client: client}, client.In(t.TempDir())
@@ -78,7 +78,7 @@ func TestStatusesThatAreLate(t *testing.T) {
 func TestDoubtFades(t *testing.T) {
 	t.Parallel()
 	n, now := 0, at(0)
-	tu := (&Executor{cfg: Config{Now: func() time.Time { return now }}}).newTurn(boulder.Job{}, nil)
+	tu := bare(Config{Now: func() time.Time { return now }}).newTurn(boulder.Job{}, nil)
 	for ; now.Before(at(30 * time.Minute)); n++ {
 		tu.doubt()
 		now = tu.seen.recheck

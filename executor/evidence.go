@@ -6,7 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -168,8 +168,8 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 		return err
 	}
 	a := t.job.Attempt
-	name := filepath.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
-	e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, name))
+	name := path.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
+	e.Transcript = path.Join(runsDir, name)
 	if err := t.writeRun(name, r.transcript.Bytes()); err != nil {
 		// Without it the record of the attempt would be incomplete.
 		return fmt.Errorf("%w: the transcript could not be written: %w", boulder.ErrTrouble, err)
@@ -212,7 +212,7 @@ func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	if !r.reported {
 		tokens = int64(r.characters / 4)
 	}
-	if t.rules.MinOutput < 0 || tokens > int64(t.rules.MinOutput) {
+	if t.cfg.Rules.MinOutput < 0 || tokens > int64(t.cfg.Rules.MinOutput) {
 		return ""
 	}
 	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)

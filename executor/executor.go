@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
@@ -32,7 +33,6 @@ type Config struct {
 	Host        *opencode.Host
 	Project     string // absolute directory
 	Workspace   Workspace
-	RunsDir     string           // where transcripts are written; defaults to .manager/runs in Project
 	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]
 	GateTimeout time.Duration    // of one gate; defaults to [DefaultGateTimeout]
 	Env         []string         // of gates; defaults to os.Environ()
@@ -40,8 +40,10 @@ type Config struct {
 	Diverter    session.Diverter // takes down what agents want a person to answer; where it is off, or nil, Asks holds
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
-	Price  func(model string, u boulder.Usage) (dollars float64, known bool)
-	Redact Redactor     // goes over all that is written, reported or handed over; defaults to leaving it as it is
+	Price func(model string, u boulder.Usage) (dollars float64, known bool)
+	// Redact takes secrets out of all that is written, reported or handed over. It may be called from any goroutine. Defaults
+	// to those that are known by their form.
+	Redact secret.Cleaner
 	Logger *slog.Logger // defaults to none
 	Now    func() time.Time
 	After  func(time.Duration) <-chan time.Time
@@ -49,9 +51,8 @@ type Config struct {
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
 type Executor struct {
-	cfg   Config
-	rules enforcer.Rules
-	tool  session.Offers
+	cfg  Config
+	tool session.Offers
 }
 
 // New checks the configuration and fills in the defaults.
@@ -66,9 +67,8 @@ func New(cfg Config) (*Executor, error) {
 	case cfg.Asks != "" && cfg.Asks != AsksReject && cfg.Asks != AsksAllow:
 		return nil, fmt.Errorf("executor: Config.Asks is %q: use %q or %q", cfg.Asks, AsksReject, AsksAllow)
 	}
-	cfg.RunsDir = cmp.Or(cfg.RunsDir, filepath.Join(cfg.Project, ".manager", "runs"))
 	cfg.GateTimeout = cmp.Or(cfg.GateTimeout, DefaultGateTimeout)
-	cfg.Redact = cmp.Or[Redactor](cfg.Redact, asItIs{})
+	cfg.Redact = cmp.Or[secret.Cleaner](cfg.Redact, (*secret.Redactor)(nil))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Price == nil {
 		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
@@ -79,11 +79,10 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.After == nil {
 		cfg.After = time.After
 	}
-	e := &Executor{cfg: cfg, rules: enforcer.DefaultRules()}
-	if cfg.Rules != nil {
-		e.rules = *cfg.Rules
+	if cfg.Rules == nil {
+		cfg.Rules = new(enforcer.DefaultRules())
 	}
-	return e, nil
+	return &Executor{cfg: cfg}, nil
 }
 
 // turn is one call of Run.
@@ -101,7 +100,9 @@ type turn struct {
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
-	t := &turn{Executor: e, job: job, report: e.reporting(report), seen: newObservation()}
+	t := &turn{Executor: e, job: job, report: e.reporting(report), model: modelRef(job.Attempt.Model), seen: observation{
+		counted: map[string]bool{}, touched: map[string]bool{}, children: map[string]string{}, offered: map[string]bool{},
+	}}
 	t.asks = &session.StandIn{
 		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,
 		Log: e.cfg.Logger,
@@ -120,22 +121,29 @@ func (e *Executor) Run(
 	t := e.newTurn(job, report)
 	evidence, err := t.run(ctx)
 	evidence = handOver(e, evidence)
-	if err != nil {
-		defer t.leave(ctx, ctx.Err() != nil || t.serverDied())
-	}
-	if err != nil && ctx.Err() != nil {
-		if t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
-			t.abort(context.WithoutCancel(ctx)) // wherever it was: an agent that nobody follows does not go on
-		}
+	switch {
+	case err == nil:
+		return evidence, nil
+	case ctx.Err() != nil:
+		t.leave(ctx, true)
 		return evidence, context.Cause(ctx)
 	}
-	return evidence, e.fault(err)
+	t.leave(ctx, false)
+	return evidence, &cleanedError{err, e.cfg.Redact.Text(err.Error())}
 }
 
 func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
-	if err := t.prepare(ctx); err != nil {
+	if err := checkIDs(t.job.BoulderID, t.job.Attempt.SubTaskID); err != nil {
 		return boulder.Evidence{}, err
 	}
+	if err := t.writeFiles(); err != nil {
+		return boulder.Evidence{}, err
+	}
+	conn, err := t.cfg.Host.Connect(ctx)
+	if err != nil {
+		return boulder.Evidence{}, startFault(err)
+	}
+	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
 	// Before the session is created, which has no id yet: the connection for events comes to stand meanwhile. All directories
 	// are listened to, since sub-agents may work in others.
 	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
@@ -149,7 +157,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	for _, n := range t.job.Turn.Nudges {
 		nudges = append(nudges, n.MessageID)
 	}
-	t.tree = session.NewTurn(t.job.Attempt.SessionID, t.rules, nudges)
+	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, nudges)
 	if err := t.offerTool(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
@@ -172,31 +180,31 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	return evidence, t.conclude(ctx)
 }
 
-// prepare gets a live server and writes the files that the prompt points to.
-func (t *turn) prepare(ctx context.Context) error {
-	if m := t.job.Attempt.Model; m != "" {
-		t.model = modelRef(m)
+// leave is for a turn that did not come to its end: whoever takes it up reads everything again. It is best effort.
+func (t *turn) leave(ctx context.Context, cancelled bool) {
+	ctx = context.WithoutCancel(ctx)
+	if cancelled && t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
+		aborting, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
+		defer cancel() // an agent that nobody follows does not go on
+		if err := t.dir.Abort(aborting, t.job.Attempt.SessionID); err != nil {
+			t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
+		}
 	}
-	if err := checkIDs(t.job.BoulderID, t.job.Attempt.SubTaskID); err != nil {
-		return err
+	if t.cfg.Diverter == nil || !t.seen.diverting {
+		return
 	}
-	if err := t.writeFiles(); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
+	defer cancel()
+	if err := t.reportRaised(ctx, false); err != nil {
+		t.cfg.Logger.Warn("a blocker is not reported yet", "error", err)
+		return
 	}
-	conn, err := t.cfg.Host.Connect(ctx)
-	if err != nil {
-		return startFault(err)
-	}
-	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
-	return nil
-}
-
-// serverDied reports whether it is known that what was pending is no more.
-func (t *turn) serverDied() bool {
 	select {
 	case <-t.conn.Down: // nil, and never ready, where nothing can be known
-		return true
+		cancelled = true
 	default:
-		return false
+	}
+	if cancelled { // otherwise the server may be out of reach only, and the asks still there
+		t.asks.End(ctx)
 	}
 }

@@ -19,57 +19,42 @@ import (
 
 // fault sorts an error of the server or of the way to it.
 func fault(err error) error {
+	kind := boulder.ErrTrouble
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrClosed):
-		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
+		kind = boulder.ErrFatal
 	case errors.Is(err, opencode.ErrNotFound):
-		return fmt.Errorf("%w: %w", boulder.ErrSessionLost, err)
-	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+		kind = boulder.ErrSessionLost
+	case !errors.Is(err, opencode.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // startFault sorts an error of starting a server: one that did not get ready or died may do better next time; a missing
 // binary or a wrong version does not.
 func startFault(err error) error {
-	_, died := errors.AsType[*opencode.ExitError](err)
-	if died || errors.Is(err, opencode.ErrStartTimeout) {
-		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+	kind := boulder.ErrFatal
+	if _, died := errors.AsType[*opencode.ExitError](err); died || errors.Is(err, opencode.ErrStartTimeout) {
+		kind = boulder.ErrTrouble
 	}
-	return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // turnFault sorts what ended a turn; nil: it is judged on what it did.
 func turnFault(e *opencode.TurnError, model string) error {
-	if e == nil {
+	switch {
+	case e == nil:
 		return nil
-	}
-	switch e.Name {
-	case opencode.ProviderAuth:
+	case e.Name == opencode.ProviderAuth:
 		return fmt.Errorf("%w: %s was refused by its provider: %s: log in with `opencode auth login`, or set the"+
 			" provider's key, then run `manager resume`", boulder.ErrFatal, model, e.Message)
-	case opencode.APIError:
-		return apiFault(e, model)
-	}
-	if errors.Is(e, opencode.ErrUnknownModel) || errors.Is(e, opencode.ErrUnknownAgent) {
+	case errors.Is(e, opencode.ErrUnknownModel), errors.Is(e, opencode.ErrUnknownAgent):
 		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: correct the plan or --model (`opencode models`"+
 			" and `opencode agent list` say what there is), and run it again", boulder.ErrFatal, model, e.Message)
+	case e.Name != opencode.APIError:
+		return nil
 	}
-	return nil
-}
-
-// classify gives a provider's error the kind that it has everywhere in the manager.
-func classify(e *opencode.TurnError, model string) *providers.Error {
-	code, message := parseBody(e.Body)
-	c := providers.Classify(e.StatusCode, code, cmp.Or(message, e.Message), nil, nil)
-	c.Model, c.RetryAfter = model, e.RetryAfter
-	return c
-}
-
-func apiFault(e *opencode.TurnError, model string) error {
 	c := classify(e, model)
 	switch {
 	case c.Kind == providers.KindBadRequest && (e.StatusCode == http.StatusNotFound || c.Code == "model_not_found"):
@@ -81,6 +66,23 @@ func apiFault(e *opencode.TurnError, model string) error {
 		return nil // whatever it is, it is not known to pass
 	}
 	return outage(c)
+}
+
+// classify gives a provider's error the kind that it has everywhere in the manager, by what the bodies of such errors have
+// in common.
+func classify(e *opencode.TurnError, model string) *providers.Error {
+	var body struct {
+		Error struct {
+			Message, Type, Status string
+			Code                  any // a word, or the HTTP status again
+		}
+	}
+	_ = json.Unmarshal([]byte(e.Body), &body) // what is not such a body is known by its text
+	said := body.Error
+	word, _ := said.Code.(string)
+	c := providers.Classify(e.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, e.Message), nil, nil)
+	c.Model, c.RetryAfter = model, e.RetryAfter
+	return c
 }
 
 // outage is the error for what a provider said; nil: the turn is judged on what it did.
@@ -132,17 +134,4 @@ func retryFault(message, model, reason string, after time.Duration) error {
 		}
 	}
 	return outage(c)
-}
-
-// parseBody reads what the bodies of providers' errors have in common. code is the provider's own word for the error.
-func parseBody(body string) (code, message string) {
-	var b struct {
-		Error struct {
-			Message, Type, Status string
-			Code                  any // a word, or the HTTP status again
-		}
-	}
-	_ = json.Unmarshal([]byte(body), &b) // what is not such a body is known by its text
-	word, _ := b.Error.Code.(string)
-	return cmp.Or(word, b.Error.Status, b.Error.Type), b.Error.Message
 }

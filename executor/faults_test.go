@@ -59,7 +59,7 @@ func TestProvidersErrors(t *testing.T) {
 
 // Both are how an overflow is told; whoever decides about the session knows one name.
 func TestOverflowHasOneName(t *testing.T) {
-	turn := turn{Executor: &Executor{}}
+	turn := bare(Config{}).newTurn(boulder.Job{}, nil)
 	turn.seen.failed = &opencode.TurnError{
 		Name: opencode.APIError, StatusCode: 400, Body: `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`,
 	}

@@ -41,12 +41,6 @@ type observation struct {
 	unread    error           // why what was recorded could not be read the last time
 }
 
-func newObservation() observation {
-	return observation{
-		counted: map[string]bool{}, touched: map[string]bool{}, children: map[string]string{}, offered: map[string]bool{},
-	}
-}
-
 // doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
 // before its statuses say so (1.18.33, SessionStatus.set): who asks in between waits for an event that was there already,
 // until it counts as silence.
@@ -84,7 +78,7 @@ func (t *turn) follow(ctx context.Context) error {
 		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
 			return t.giveUp(ctx, retries[i], "")
 		}
-		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
+		d := enforcer.Decide(t.asSeen(), *t.cfg.Rules, t.cfg.Now())
 		switch d.Kind {
 		case enforcer.Stop:
 			t.seen.stopped, t.seen.rule = d.Reason, d.Rule
@@ -226,7 +220,13 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return false, t.offerTool(ctx)
 		}
 	case opencode.StatusChanged:
-		return t.status(own, p.Status)
+		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
+		if p.Status.Type == opencode.Retry && !hopeless(p.Status.Message) {
+			// The end comes first: lines are cut on narrow terminals.
+			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
+				p.Status.Next.Local().Format(time.TimeOnly), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))
+		}
+		return own && p.Status.Type == opencode.Idle && t.seen.Busy && t.sawEnd(), nil
 	case opencode.SessionFailed:
 		if own {
 			t.seen.failed = cmp.Or(p.Err, t.seen.failed)
@@ -237,37 +237,18 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.PartUpdated:
 		return false, t.tell(e.SessionID, told)
 	case opencode.TodosUpdated:
-		if own {
-			return false, t.todos(p.Todos)
+		if !own {
+			break
 		}
+		said := boulder.SubTaskProgress{Activity: "todo list", TodosTotal: len(p.Todos)}
+		for _, x := range p.Todos {
+			if x.Status == "completed" || x.Status == "cancelled" {
+				said.TodosDone++
+			}
+		}
+		return false, t.say(said)
 	}
 	return ended, nil
-}
-
-func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
-	switch s.Type {
-	case opencode.Busy:
-		t.seen.Busy = t.seen.Busy || own
-	case opencode.Retry:
-		t.seen.Busy = t.seen.Busy || own
-		if hopeless(s.Message) {
-			return false, nil // nobody waits for it
-		}
-		// The end comes first: lines are cut on narrow terminals.
-		return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
-			s.Next.Local().Format(time.TimeOnly), s.Attempt, text.Short(t.cfg.Redact.Text(s.Message), 200)))
-	case opencode.Idle:
-		return own && t.seen.Busy && t.sawEnd(), nil
-	}
-	return false, nil
-}
-
-// notice is [turn.progress] for what somebody should see who does not look at every step.
-func (t *turn) notice(activity string) error {
-	t.seen.activity = activity
-	return t.report(boulder.SubTaskProgress{
-		AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Usage: t.seen.usage, Notice: true,
-	})
 }
 
 // resync reads what may have happened while no events came.
@@ -309,13 +290,4 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 	}
 	t.seen.Prompted = t.cfg.Now()
 	return false, t.prompt(ctx)
-}
-
-// abort tells the server to end the turn. It is best effort: whoever calls it leaves.
-func (t *turn) abort(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := t.dir.Abort(ctx, t.job.Attempt.SessionID); err != nil {
-		t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
-	}
 }

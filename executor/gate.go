@@ -45,7 +45,7 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
 	var gates []boulder.Gate
 	for _, line := range commands {
-		if err := t.progress(what+": "+text.Short(t.cfg.Redact.Text(line), 100), nil); err != nil {
+		if err := t.say(boulder.SubTaskProgress{Activity: what + ": " + text.Short(t.cfg.Redact.Text(line), 100)}); err != nil {
 			return nil, err
 		}
 		gates = append(gates, RunCommand(ctx, t.cfg.Project, t.cfg.Env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))

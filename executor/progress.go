@@ -13,19 +13,23 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// progress reports a sign of life. It returns when that is stored.
-func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
-	t.seen.activity = activity
-	return t.report(boulder.SubTaskProgress{
-		AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Checkpoint: c, Usage: t.seen.usage,
-	})
+// say reports a sign of life. It returns when that is stored.
+func (t *turn) say(p boulder.SubTaskProgress) error {
+	t.seen.activity = cmp.Or(p.Activity, t.seen.activity)
+	p.AttemptRef, p.Usage = t.job.Attempt.AttemptRef, t.seen.usage
+	return t.report(p)
+}
+
+// notice is for what the user should see who does not look at every step.
+func (t *turn) notice(activity string) error {
+	return t.say(boulder.SubTaskProgress{Activity: activity, Notice: true})
 }
 
 // tell reports what is new of the calls of tools.
 func (t *turn) tell(sessionID string, told session.Told) error {
 	own := sessionID == t.job.Attempt.SessionID
 	if told.Begun != nil && own && announcement(told.Begun) != "" {
-		return t.progress(announcement(told.Begun), nil)
+		return t.say(boulder.SubTaskProgress{Activity: announcement(told.Begun)})
 	}
 	call := told.Ended
 	if call == nil {
@@ -41,7 +45,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 	if (told.Announced && announcement(call) != "" || call.Tool == "todowrite") && call.State != opencode.ToolError {
 		return nil // is told as it begins, or as the list that it changes
 	}
-	return t.progress(t.activity(call), t.checkpoint(call))
+	return t.say(boulder.SubTaskProgress{Activity: t.activity(call), Checkpoint: t.checkpoint(call)})
 }
 
 // announcement is what is told when a tool begins that may run for long: a test run of ten minutes would look like a model
@@ -72,20 +76,6 @@ func (t *turn) activity(call *opencode.ToolCall) string {
 		line += " (failed)"
 	}
 	return text.Short(line, 120)
-}
-
-func (t *turn) todos(todos []opencode.Todo) error {
-	done := 0
-	for _, x := range todos {
-		if x.Status == "completed" || x.Status == "cancelled" {
-			done++
-		}
-	}
-	t.seen.activity = "todo list"
-	return t.report(boulder.SubTaskProgress{
-		AttemptRef: t.job.Attempt.AttemptRef, Activity: t.seen.activity, TodosDone: done, TodosTotal: len(todos),
-		Usage: t.seen.usage,
-	})
 }
 
 var hunkHeader = text.Regexp(`^@@ -\d+(?:,\d+)? \+(\d+)`)

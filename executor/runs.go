@@ -2,7 +2,6 @@ package executor
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -10,16 +9,13 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// writeRun writes a file in the directory of the transcripts, in place of an earlier one. It returns when that is on disk. Of
-// the way to it only what lies above the project is trusted: an agent may put links anywhere below.
+// runsDir is where transcripts and the files of briefs are, below the project.
+const runsDir = ".manager/runs"
+
+// writeRun writes a file there, in place of an earlier one. It returns when that is on disk. Of the way to it only the project
+// is trusted: an agent may put links anywhere below.
 func (e *Executor) writeRun(name string, data []byte) error {
-	root, below := e.cfg.RunsDir, []string(nil)
-	if rel, err := filepath.Rel(e.cfg.Project, e.cfg.RunsDir); err == nil && filepath.IsLocal(rel) {
-		root, below = e.cfg.Project, strings.Split(rel, string(filepath.Separator))
-	} else if err := os.MkdirAll(e.cfg.RunsDir, 0o700); err != nil {
-		return err
-	}
-	return statedir.Write(root, below, name, data)
+	return statedir.Write(e.cfg.Project, strings.Split(runsDir, "/"), name, data)
 }
 
 // checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is
@@ -37,7 +33,7 @@ func checkIDs(ids ...string) error {
 // writeFiles writes the files that the prompt points to.
 func (t *turn) writeFiles() error {
 	for _, f := range t.job.Files {
-		name, err := filepath.Rel(t.cfg.RunsDir, f.Path)
+		name, err := filepath.Rel(filepath.Join(t.cfg.Project, runsDir), f.Path)
 		if err == nil {
 			err = t.writeRun(name, []byte(t.cfg.Redact.Text(f.Text)))
 		}

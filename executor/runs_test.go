@@ -87,9 +87,7 @@ func TestPathTricks(t *testing.T) {
 }
 
 func plainTurn(project string, files ...string) *turn {
-	tu := &turn{Executor: &Executor{cfg: Config{
-		Project: project, RunsDir: filepath.Join(project, ".manager", "runs"), Redact: asItIs{},
-	}}}
+	tu := bare(Config{Project: project}).newTurn(boulder.Job{}, nil)
 	for _, path := range files {
 		tu.job.Files = append(tu.job.Files, boulder.File{Path: path, Text: "whole"})
 	}
@@ -101,7 +99,6 @@ func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	t.Parallel()
 	const key = "planted/key+of 40 characters in length!!"
 	tu := plainTurn(t.TempDir())
-	tu.cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	tu.cfg.Redact = secret.New([]string{"MY_TOKEN=" + key})
 	long := func(n int) string { return strings.Repeat("x", n) }
 	m := handOver(tu.Executor, opencode.Message{
@@ -125,8 +122,8 @@ func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	if n := strings.Count(all, "[redacted]"); n < 4 {
 		t.Errorf("%d marks", n)
 	}
-	err := tu.fault(errors.Join(boulder.ErrTrouble, errors.New("refused: "+key)))
-	if !errors.Is(err, boulder.ErrTrouble) || strings.Contains(err.Error(), "planted") {
+	_, err := tu.Run(t.Context(), boulder.Job{BoulderID: key}, nil)
+	if !errors.Is(err, boulder.ErrFatal) || strings.Contains(err.Error(), "planted") {
 		t.Errorf("%v", err)
 	}
 }

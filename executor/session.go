@@ -61,21 +61,17 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 			}
 		}
 	}
+	// An agent that cannot ask decides for itself. It can where its questions are taken down, and reports what blocks it.
+	rule := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
+	if t.diverted() {
+		rule = opencode.Rule{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}
+	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
 		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
 		Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag},
 		Agent:    t.job.Attempt.Agent, Model: t.model,
-		Rules: t.sessionRules(),
+		Rules: []opencode.Rule{rule}, // they win over those of the configuration
 	})
-}
-
-// sessionRules win over those of the configuration. Without the tool for questions an agent decides for itself; it has it
-// where its questions are taken down.
-func (t *turn) sessionRules() []opencode.Rule {
-	if t.diverted() {
-		return []opencode.Rule{{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}}
-	}
-	return []opencode.Rule{{Permission: "question", Pattern: "*", Action: opencode.Deny}}
 }
 
 // send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended
@@ -89,7 +85,7 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		return false, t.sendNew(ctx, false)
 	}
 	if t.cfg.Diverter != nil { // what was recorded just before a crash says whether the session may be prompted
-		if err := t.tellRaised(ctx); err != nil {
+		if err := t.reportRaised(ctx, false); err != nil {
 			return false, err
 		}
 	}

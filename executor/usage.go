@@ -24,7 +24,7 @@ func (t *turn) answered(m opencode.MessageInfo) error {
 	}
 	activity := "sub-agent: " + cmp.Or(t.seen.children[m.SessionID], titleOf(t.tree.Member(m.SessionID)), "at work")
 	delete(t.seen.children, m.SessionID)
-	return t.progress(activity, nil)
+	return t.say(boulder.SubTaskProgress{Activity: activity})
 }
 
 // count adds what an answer used, once.
@@ -62,10 +62,10 @@ func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 
 // used reports what the turn has used so far. What it did is said already, or else the text given here.
 func (t *turn) used(activity string) error {
-	if t.seen.activity == "" {
-		return t.progress(activity, nil)
+	if t.seen.activity != "" {
+		activity = ""
 	}
-	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Usage: t.seen.usage})
+	return t.say(boulder.SubTaskProgress{Activity: activity})
 }
 
 // recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody

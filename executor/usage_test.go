@@ -255,13 +255,10 @@ func TestBeyond(t *testing.T) {
 // Without a model of the attempt's own its answers have the price of the model that OpenCode chose.
 func TestAnswersArePricedByTheirModel(t *testing.T) {
 	var asked []string
-	turn := turn{
-		Executor: &Executor{cfg: Config{Now: time.Now, Redact: asItIs{}, Price: func(model string, _ boulder.Usage) (float64, bool) {
-			asked = append(asked, model)
-			return 0.5, true
-		}}},
-		report: func(boulder.Body) error { return nil }, seen: newObservation(),
-	}
+	turn := bare(Config{Price: func(model string, _ boulder.Usage) (float64, bool) {
+		asked = append(asked, model)
+		return 0.5, true
+	}}).newTurn(boulder.Job{}, func(boulder.Body) error { return nil })
 	turn.tree = session.NewTurn("ses_one", enforcer.DefaultRules(), nil)
 	take := func(sessionID string, p opencode.Payload) {
 		t.Helper()

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -127,6 +128,16 @@ func (w *world) open(change ...func(*Config)) {
 	if w.exec, err = New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// bare is an executor without a server and a project, for tests of what needs none.
+func bare(cfg Config) *Executor {
+	cfg.Host, cfg.Workspace, cfg.Project = &opencode.Host{}, &workspace.Workspace{}, cmp.Or(cfg.Project, "/")
+	e, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return e
 }
 
 func (w *world) file(name string) string {

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -50,7 +51,7 @@ const maxListed = 20
 // brief builds the first prompt of an attempt. It depends on stored records only.
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := prompts.Input{
-		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
+		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"), Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 		Answers: r.answers(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}

@@ -47,8 +47,6 @@ type Config struct {
 	// BlockerTool names the tool with which the agents of a boulder report what only a person can answer. It is asked
 	// whenever a brief is written; empty: there is none now. Defaults to none.
 	BlockerTool func(b boulder.Boulder) string
-	// RunsDir is where transcripts and the full texts of cut outputs are kept. Defaults to .manager/runs in Project.
-	RunsDir string
 	// StopGrace is how long running turns may take to end after [Orchestrator.Stop]; then they are aborted. Defaults to
 	// 10 minutes.
 	StopGrace time.Duration
@@ -88,7 +86,6 @@ func New(cfg Config) (*Orchestrator, error) {
 		return nil, fmt.Errorf("orchestrator: project %s: %w", cfg.Project, err)
 	}
 	cfg.Project = project
-	cfg.RunsDir = cmp.Or(cfg.RunsDir, filepath.Join(project, ".manager", "runs"))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Minute)
 	if cfg.Now == nil {
