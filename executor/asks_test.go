@@ -11,8 +11,6 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-const everythingAsks = `OPENCODE_PERMISSION={"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`
-
 func shell(command string) scriptmodel.ToolCall {
 	return call("bash", map[string]any{"command": command, "description": "Run"})
 }
@@ -39,16 +37,6 @@ func asker(t *testing.T) scriptmodel.Handler {
 		}
 		return scriptmodel.Reply{Text: wentOn}
 	}
-}
-
-// asksForEverything also lets a turn go on after a rejection without a message, which parallel asks get.
-func asksForEverything(env []string) []string {
-	for i, v := range env {
-		if content, ok := strings.CutPrefix(v, "OPENCODE_CONFIG_CONTENT={"); ok {
-			env[i] = `OPENCODE_CONFIG_CONTENT={"experimental": {"continue_loop_on_deny": true}, ` + content
-		}
-	}
-	return append(env, everythingAsks)
 }
 
 // Nothing that asks waits for a person, and nothing that is refused ends the turn.

@@ -60,10 +60,7 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 						Prompt: []string{"second", "third"}[n-1],
 					}
 				}
-				e, err := a.run(t.Context(), w)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := a.ends(t, w)
 				promised, alone, linted = append(promised, e.Promised), append(alone, e.NoServer), append(linted, len(e.Red()) > 0)
 				if found := len(e.Diagnostics) == 1 && e.Diagnostics[0].Line == 2; found != served {
 					t.Errorf("turn %d: diagnostics %v", n+1, e.Diagnostics)

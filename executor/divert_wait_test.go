@@ -12,7 +12,9 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // someWait is a policy by which a person is waited for: for a command that waits an hour, for one that is late a
@@ -168,6 +170,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	var d away
 	policy := someWait
 	policy.Permissions = append([]blockers.Rule{{Permission: "task", Action: blockers.Allow}}, policy.Permissions...)
+	var server *opencode.Server
 	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch n := req.TurnsSinceUser(); {
 		case n == 0 && strings.Contains(req.FirstUser(), "CHILD"):
@@ -178,11 +181,17 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 			return calls(delegate(t, "Help", "CHILD"))
 		}
 		return scriptmodel.Reply{Text: wentOn}
-	}, diverting(t, &d, policy), func(env []string) []string {
-		return append(asksForEverything(env), `OPENCODE_PERMISSION={"*": "ask"}`)
-	})
+	}, func(home string, env []string) *opencode.Host {
+		env = append(env, `OPENCODE_PERMISSION={"*": "ask"}`)
+		return opencode.NewHost(func(ctx context.Context) (s *opencode.Server, err error) {
+			server, err = opencode.Start(ctx, opencode.ServerConfig{
+				Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience,
+			})
+			return server, err
+		})
+	}, diverting(t, &d, policy))
 	a := w.newAttempt("x", "go")
-	a.onWait(t, func(string) error { return syscall.Kill(w.server.PID(), syscall.SIGKILL) })
+	a.onWait(t, func(string) error { return syscall.Kill(server.PID(), syscall.SIGKILL) })
 	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
 		t.Fatal(err)
 	}

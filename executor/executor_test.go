@@ -31,10 +31,7 @@ rules:
 	a := w.newAttempt("write", "write it")
 	a.SubTask.Gates = []string{"test -f out.txt", "echo broken >&2; exit 3"}
 	a.Files = []boulder.File{{Path: filepath.Join(w.project, ".manager/runs/b/up/output.md"), Text: "whole"}}
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || e.FinalMessage != "All done." {
 		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
 	}
@@ -98,15 +95,9 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: First.}]
 `))
 	a := w.newAttempt("go", "begin")
-	first, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := a.ends(t, w)
 	a.Turn = boulder.Turn{AttemptRef: a.Turn.AttemptRef, Number: 2, Kind: boulder.TurnContinuation, Prompt: "and now the rest"}
-	second, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := a.ends(t, w)
 	if first.FinalMessage != "First." || second.FinalMessage != "Second." || second.ToolCount != 1 {
 		t.Errorf("turn 1 said %q, turn 2 %q with %d tool calls", first.FinalMessage, second.FinalMessage, second.ToolCount)
 	}
@@ -135,10 +126,7 @@ rules:
 		}
 		return nil
 	}
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	own := map[string]bool{}
 	for _, f := range e.Diff.Files {
 		own[f.Path] = f.Own

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,14 +15,19 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// shared are the OpenCode servers of the tests that do not harm them. A model request belongs to the test whose name is in a
-// prompt of the session.
+// shared is the OpenCode server of the tests that do not harm it. A model request belongs to the test whose name is in a
+// prompt of the session; what needs a permission is up to the repository.
 var shared struct {
-	host   *opencode.Host
-	asking *opencode.Host // whose permissions ask
-	cast   octest.Cast
-	repos  map[*opencode.Host]*octest.Repos
+	host          *opencode.Host
+	cast          octest.Cast
+	plain, asking octest.Repos
 }
+
+var (
+	hello = map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": `{"permission": "allow"}`}
+	asks  = map[string]string{"hello.txt": hello["hello.txt"], "opencode.json": `{"permission":
+		{"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}}`}
+)
 
 // patience bounds a start of the real server: a busy machine takes a minute for it.
 const patience = 5 * time.Minute
@@ -32,56 +38,40 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	octest.Guard()
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
+	os.Exit(runTests(m))
 }
 
-func runTests(m *testing.M) (int, error) {
-	binary, err := octest.Find()
-	if err != nil {
-		return 1, err
-	}
-	home, err := os.MkdirTemp("", "executor-test-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(home)
-	if home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
-		return 1, err
-	}
-	model, err := scriptmodel.Start(shared.cast.Reply)
-	if err != nil {
-		return 1, err
+func runTests(m *testing.M) int {
+	binary, noBinary := octest.Find()
+	made, noHome := os.MkdirTemp("", "executor-test-")
+	defer os.RemoveAll(made)
+	home, noLink := filepath.EvalSymlinks(made) // as OpenCode reports it
+	model, noModel := scriptmodel.Start(shared.cast.Reply)
+	shared.plain, shared.asking = octest.Repos{Home: home, Files: hello}, octest.Repos{Home: home + "/asking", Files: asks}
+	if err := errors.Join(noBinary, noHome, noLink, noModel, os.Mkdir(shared.asking.Home, 0o700)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	defer model.Close()
-	env := withNowhere(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL()))
+	env := configured(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL()))
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
 	})
 	defer stopHost(shared.host)
-	asking := asksForEverything(scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(home, "asking"), model.URL()))
-	if err := os.MkdirAll(filepath.Join(home, "asking"), 0o700); err != nil {
-		return 1, err
-	}
-	shared.asking = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: asking, StartTimeout: patience})
-	})
-	defer stopHost(shared.asking)
-	shared.repos = map[*opencode.Host]*octest.Repos{
-		shared.host: {Home: home, Files: hello}, shared.asking: {Home: filepath.Join(home, "asking"), Files: hello},
-	}
-	return m.Run(), nil
+	return m.Run()
 }
 
-// withNowhere adds a provider at whose address nothing listens.
-func withNowhere(env []string) []string {
-	for i, v := range env {
-		v = strings.Replace(v, `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","nowhere"]`, 1)
-		env[i] = strings.Replace(v, `"provider":{`, `"provider":{"nowhere":{"npm":"@ai-sdk/openai-compatible",`+
-			`"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"x"},"models":{"agent":{"tool_call":true}}},`, 1)
+// configured is the environment of a server that leaves permissions to the project, that lets a turn go on after a rejection
+// without a message, which parallel asks get, and that has a provider at whose address nothing listens.
+func configured(env []string) []string {
+	change := strings.NewReplacer(
+		`"permission":"allow"`, `"experimental":{"continue_loop_on_deny":true}`,
+		`"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","nowhere"]`,
+		`"provider":{`, `"provider":{"nowhere":{"npm":"@ai-sdk/openai-compatible",`+
+			`"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"x"},"models":{"agent":{"tool_call":true}}},`,
+	)
+	for i := range env {
+		env[i] = change.Replace(env[i])
 	}
 	return env
 }

@@ -126,31 +126,31 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 	t.Parallel()
 	inTool := make(chan struct{}, 8)
-	model := &requests{}
-	server := octest.Model(t, model.watch(func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	var serve func(port string) *octest.Server
+	var running *octest.Server
+	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(req.LastUser(), "RESUME") {
 			return scriptmodel.Reply{Text: "Went on."}
 		}
 		inTool <- struct{}{}
 		return calls(shell("sleep 600"))
-	}))
-	env, home := octest.Env(t, server.URL()), t.TempDir()
-	serve := func(port string) *octest.Server {
-		s, err := octest.Serve(home, env, port)
+	}, func(home string, env []string) *opencode.Host {
+		serve = func(port string) *octest.Server {
+			s, err := octest.Serve(home, env, port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Kill)
+			return s
+		}
+		running = serve("0")
+		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(s.Kill)
-		return s
-	}
-	running := serve("0")
-	client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	w := &world{t: t, host: opencode.AttachedHost(client), project: octest.Repo(t, hello)}
-	w.open(func(c *Config) {
+		t.Cleanup(client.Close)
+		return opencode.AttachedHost(client)
+	}, func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
 		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
 		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
@@ -167,7 +167,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 	if err != nil || e.FinalMessage != "Went on." {
 		t.Fatalf("%q, %v", e.FinalMessage, err)
 	}
-	if begun, resumed := model.prompts("begin"), model.prompts("RESUME"); begun != 1 || resumed != 1 {
+	if begun, resumed := w.prompts("begin"), w.prompts("RESUME"); begun != 1 || resumed != 1 {
 		t.Errorf("the prompt reached the model %d times, the resume prompt %d times", begun, resumed)
 	}
 }

@@ -129,10 +129,7 @@ func TestNudgeIsObeyed(t *testing.T) {
 		return scriptmodel.Reply{Text: "There was no such file, so I read another one."}
 	}))
 	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "There was no such file") {
 		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
 	}
@@ -299,10 +296,7 @@ rules:
 	old, broken := "echo 'not ok 1 - old'; exit 1", "echo 'not ok 1 - old'; test ! -f broken.txt || echo 'not ok 2 - new'; exit 1"
 	a := w.newAttempt("x", "begin")
 	a.SubTask.Gates, a.SubTask.NoWorse = []string{old}, []string{old, broken, "touch litter; true"}
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	if b := a.SubTask.Baseline; len(b) != 3 || b[0].Failing[0] != "old" || !b[2].Green() {
 		t.Errorf("before: %+v", b)
 	}

@@ -73,10 +73,7 @@ rules:
       - text: All done.
 `))
 	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
 	slices.Sort(said[max(0, len(said)-2):]) // those of one answer end in any order
 	if want := []string{"todo list", "bash: echo made > made.txt", "read (failed)", "write out.txt"}; !slices.Equal(said, want) {
@@ -93,10 +90,7 @@ func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	const calls = 6
 	w := newWorld(t, busyChild(t, calls))
 	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := a.ends(t, w)
 	if e.Usage.Calls != calls+2 || e.Usage.Calls != w.asked() {
 		t.Errorf("%d calls are counted, the model was asked %d times", e.Usage.Calls, w.asked())
 	}

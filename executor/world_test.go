@@ -25,11 +25,8 @@ type world struct {
 	project string
 	host    *opencode.Host
 	exec    *Executor
-	server  *opencode.Server // of ownWorld, the newest
 	requests
 }
-
-var hello = map[string]string{"hello.txt": "one\ntwo\nthree\n"}
 
 // requests counts what reached the model.
 type requests struct {
@@ -63,55 +60,48 @@ func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
 	}
 }
 
-// newWorld uses the shared server.
+// newWorld is a world in which agents may do everything.
 func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
-	return worldOn(t, shared.host, handler, change...)
+	return worldIn(t, &shared.plain, handler, change...)
 }
 
-// newAskingWorld uses the shared server whose permissions ask.
+// newAskingWorld is one in which they have to ask.
 func newAskingWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
-	return worldOn(t, shared.asking, handler, change...)
+	return worldIn(t, &shared.asking, handler, change...)
 }
 
-func worldOn(t *testing.T, host *opencode.Host, handler scriptmodel.Handler, change ...func(*Config)) *world {
+func worldIn(t *testing.T, repos *octest.Repos, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
-	repository := shared.repos[host].Take(t)
-	w := &world{t: t, host: host, project: repository}
+	repository := repos.Take(t)
+	w := &world{t: t, host: shared.host, project: repository}
 	shared.cast.Play(t.Name()+":", w.watch(handler))
-	t.Cleanup(func() { w.leave(repository) })
+	t.Cleanup(func() { // the project of the world may be another one by now
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		conn, err := w.host.Connect(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		repos.Give(ctx, t, conn.Client.In(repository))
+	})
 	w.open(change...)
 	return w
 }
 
-// leave gives the repository to the tests to come; the project of the world may be another one by now.
-func (w *world) leave(repository string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := w.host.Connect(ctx)
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	shared.repos[w.host].Give(ctx, w.t, conn.Client.In(repository))
-}
-
 // ownWorld has a server of its own, for a test that harms it.
 func ownWorld(
-	t *testing.T, handler scriptmodel.Handler, config func(*Config), change func(env []string) []string,
+	t *testing.T, handler scriptmodel.Handler, serve func(home string, env []string) *opencode.Host, change ...func(*Config),
 ) *world {
 	t.Helper()
 	w := &world{t: t, project: octest.Repo(t, hello)}
 	model := octest.Model(t, w.watch(handler))
-	env, home := change(octest.Env(t, model.URL())), t.TempDir()
-	w.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		s, err := opencode.Start(ctx, opencode.ServerConfig{Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience})
-		w.server = s
-		return s, err
-	})
+	env := configured(octest.Env(t, model.URL()))
+	w.host = serve(t.TempDir(), env)
 	t.Cleanup(func() { stopHost(w.host) })
-	w.open(config)
+	w.open(change...)
 	return w
 }
 
@@ -239,6 +229,16 @@ func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	job := a.Job
 	a.mu.Unlock()
 	return w.exec.Run(ctx, job, a.report)
+}
+
+// ends is run of a turn that has to come to its end.
+func (a *attempt) ends(t *testing.T, w *world) boulder.Evidence {
+	t.Helper()
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // start is run in the background.
