@@ -42,24 +42,30 @@ func asker(t *testing.T) scriptmodel.Handler {
 // Nothing that asks waits for a person, and nothing that is refused ends the turn.
 func TestAsks(t *testing.T) {
 	t.Parallel()
-	w := newAskingWorld(t, asker(t))
-	for _, test := range []struct{ prompt, told, saw string }{
-		{"ONE", refusal, "refused permission bash [echo one]"},
-		{"PARALLEL", refusal, "refused permission bash [echo two]"},
-		{"DOOM", "three", "allowed permission doom_loop"},
-		{"TASK", "", "refused permission bash [echo child two]"},
-		{"OUTSIDE", refusal, "refused permission external_directory"},
+	for policy, tests := range map[Asks][]struct{ prompt, told, saw string }{
+		AsksReject: {
+			{"ONE", refusal, "refused permission bash [echo one]"},
+			{"PARALLEL", refusal, "refused permission bash [echo two]"},
+			{"DOOM", "three", "allowed permission doom_loop"},
+			{"TASK", "", "refused permission bash [echo child two]"},
+			{"OUTSIDE", refusal, "refused permission external_directory"},
+		},
+		AsksAllow: {{"PARALLEL", "one", "allowed permission bash"}, {"TASK", wentOn, "allowed permission bash"}},
 	} {
-		a := w.newAttempt(test.prompt, test.prompt)
-		e, err := a.run(t.Context(), w)
-		wantWentOn(t, a, e, err)
-		told := ""
-		for _, c := range e.ToolCalls { // of calls that ask at once, one is told
-			told += c.Output + "\n"
-		}
-		if !a.saw(test.saw) || !strings.Contains(told, test.told) {
-			t.Errorf("%s: activities %q, told %q", test.prompt, a.activities(), told)
-		}
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newAskingWorld(t, asker(t), func(c *Config) { c.Asks = policy })
+			for _, test := range tests {
+				a := w.newAttempt(test.prompt, test.prompt)
+				e, told := a.wentOn(t, w, a.run), ""
+				for _, c := range e.ToolCalls { // of calls that ask at once, one is told
+					told += c.Output + "\n"
+				}
+				if !a.saw(test.saw) || !strings.Contains(told, test.told) {
+					t.Errorf("%s: activities %q, told %q", test.prompt, a.activities(), told)
+				}
+			}
+		})
 	}
 }
 
@@ -115,17 +121,5 @@ func TestAsksElsewhere(t *testing.T) {
 	}
 	if !a.saw("refused permission bash [echo one]") || !a.saw("nobody answers the question Which colour?") {
 		t.Errorf("activities %q", a.activities())
-	}
-}
-
-func TestAsksAllowed(t *testing.T) {
-	t.Parallel()
-	w := newAskingWorld(t, asker(t), func(c *Config) { c.Asks = AsksAllow })
-	for _, prompt := range []string{"PARALLEL", "TASK"} {
-		a := w.newAttempt(prompt, prompt)
-		e, err := a.run(t.Context(), w)
-		if err != nil || !a.saw("allowed permission bash") || e.ToolCalls[0].Status != "completed" {
-			t.Errorf("%s: %+v, activities %q, %v", prompt, e.ToolCalls, a.activities(), err)
-		}
 	}
 }

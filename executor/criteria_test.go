@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/textproto"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,8 +44,8 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 				}}}
 			})
 			if served { // in a repository that OpenCode does not know yet: it reads its configuration once
-				w.project = octest.Repo(t, hello)
-				w.configureLanguageServer()
+				w.project = octest.Repo(t, map[string]string{"opencode.json": fmt.Sprintf(`{"permission": "allow", "lsp": {"foo":
+					{"command": [%q], "extensions": [".foo"], "env": {%q: "1"}}}}`, os.Args[0], languageServerVar)})
 				w.open()
 			}
 			a := w.newAttempt("a", "first")
@@ -93,89 +92,48 @@ func TestWallClockOfALoop(t *testing.T) {
 	}
 }
 
-// configureLanguageServer gives the project a language server for *.foo.
-func (w *world) configureLanguageServer() {
-	w.t.Helper()
-	config, err := json.Marshal(map[string]any{"lsp": map[string]any{"foo": map[string]any{
-		"command": []string{os.Args[0]}, "extensions": []string{".foo"}, "env": map[string]string{languageServerVar: "1"},
-	}}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(w.project, "opencode.json"), config, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // serveLanguage speaks as much of the protocol as OpenCode needs.
 func serveLanguage(in io.Reader, out io.Writer) error {
-	reader := bufio.NewReader(in)
+	r := bufio.NewReader(in)
 	for {
-		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params struct {
-				TextDocument struct {
-					URI  string `json:"uri"`
-					Text string `json:"text"`
-				} `json:"textDocument"`
-				ContentChanges []struct {
-					Text string `json:"text"`
-				} `json:"contentChanges"`
-			} `json:"params"`
-		}
-		if err := readFrame(reader, &m); err != nil {
+		header, err := textproto.NewReader(r).ReadMIMEHeader()
+		if err != nil {
 			return err
 		}
-		p := m.Params
-		switch {
-		case m.Method == "initialize":
-			writeFrame(out, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{
-				"capabilities": map[string]any{"textDocumentSync": 1},
-			}})
+		length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+		if err != nil {
+			return err
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ TextDocument struct{ URI string } }
+		}
+		if err := json.NewDecoder(io.LimitReader(r, length)).Decode(&m); err != nil {
+			return err
+		}
+		says := ""
+		switch uri := m.Params.TextDocument.URI; {
 		case strings.HasPrefix(m.Method, "textDocument/did"):
-			text := p.TextDocument.Text
-			for _, c := range p.ContentChanges {
-				text = c.Text
-			}
-			writeFrame(out, map[string]any{"jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": map[string]any{
-				"uri": p.TextDocument.URI, "diagnostics": badLines(text),
-			}})
-		case m.ID != nil && m.Method != "":
-			writeFrame(out, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": nil})
+			says = fmt.Sprintf(`"method":"textDocument/publishDiagnostics","params":{"uri":%q,"diagnostics":[%s]}`, uri, badLines(uri))
+		case m.ID != nil:
+			says = fmt.Sprintf(`"id":%s,"result":{"capabilities":{"textDocumentSync":1}}`, m.ID)
+		default:
+			continue
 		}
+		says = `{"jsonrpc":"2.0",` + says + "}"
+		fmt.Fprintf(out, "Content-Length: %d\r\n\r\n%s", len(says), says)
 	}
 }
 
-func badLines(text string) []any {
-	found := []any{}
-	for i, line := range strings.Split(text, "\n") {
+func badLines(uri string) string {
+	text, _ := os.ReadFile(strings.TrimPrefix(uri, "file://")) // without it there is nothing bad
+	var found []string
+	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "BAD") {
-			at := map[string]int{"line": i, "character": 0}
-			found = append(found, map[string]any{
-				"range": map[string]any{"start": at, "end": at}, "severity": 1, "message": "this is bad",
-			})
+			found = append(found, fmt.Sprintf(`{"range":{"start":{"line":%d,"character":0},"end":{"line":%[1]d,"character":0}},`+
+				`"severity":1,"message":"this is bad"}`, i))
 		}
 	}
-	return found
-}
-
-func readFrame(r *bufio.Reader, into any) error {
-	header, err := textproto.NewReader(r).ReadMIMEHeader()
-	if err != nil {
-		return err
-	}
-	length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
-	if err != nil {
-		return err
-	}
-	return json.NewDecoder(io.LimitReader(r, length)).Decode(into)
-}
-
-func writeFrame(w io.Writer, m any) {
-	data, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // maps of strings and numbers always marshal
-	}
-	fmt.Fprintf(w, "Content-Length: %d\r\n\r\n%s", len(data), data)
+	return strings.Join(found, ",")
 }

@@ -10,61 +10,42 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// A turn that was broken off after its agent had reported a hard blocker is judged as it is. It is told nothing
-// before a person has answered: neither to resume nor, in a new turn, to go on.
+// The manager dies after an agent has reported a hard blocker, or before its boulder has heard of that: the turn is judged as
+// it is. It is told nothing before a person has answered: neither to resume nor, in a new turn, to go on.
 func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	t.Parallel()
-	var d away
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if req.AssistantTurns() == 0 {
-			return calls(hard(boulder.BlockerSecurity, "Which key?"))
-		}
-		return calls(shell("sleep 600"))
-	}, diverting(t, &d, blockers.Policy{}))
-	a := w.newAttempt("x", "go")
-	a.dies(t, w, a.run, does("sleep 600"), nil)
-	if !a.Awaits() {
-		t.Fatalf("blockers %+v", a.SubTask.Blockers)
-	}
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.ToolCount != 2 || !strings.Contains(e.Ended.Truncated, "before a person has answered") {
-		t.Errorf("%d calls, ended %+v, %v", e.ToolCount, e.Ended, err)
-	}
-	asked := w.prompts("")
-	a.Turn.MessageID, a.Turn.Number = "", 2
-	if _, err = a.again(t.Context(), w); err != nil {
-		t.Error(err)
-	}
-	if n := w.prompts(""); n != asked || w.prompts("RESUME") != 0 {
-		t.Errorf("%d prompts after %d", n, asked)
-	}
-	if n := len(reported[boulder.BlockerRaised](a)); n != 1 {
-		t.Errorf("the blocker was reported %d times", n)
-	}
-}
-
-// The manager dies when a hard blocker is recorded and its boulder has not heard of it: the boulder hears of it before the
-// session would be told to go on, and then it is not.
-func TestBlockedTurnIsNotResumedAfterACrash(t *testing.T) {
-	t.Parallel()
-	var d away
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		switch {
-		case req.AssistantTurns() == 0:
-			return calls(hard(boulder.BlockerSecurity, "Which key?"))
-		case strings.Contains(req.LastUser(), "RESUME"):
-			return scriptmodel.Reply{Text: wentOn}
-		}
-		return calls(shell("sleep 600"))
-	}, diverting(t, &d, blockers.Policy{}))
-	a := w.newAttempt("x", "go")
-	a.dies(t, w, a.run, is[boulder.BlockerRaised], errCrash)
-	e, err := a.again(t.Context(), w)
-	if err != nil || !strings.Contains(e.Ended.Truncated, "before a person has answered") || w.prompts("RESUME") != 0 {
-		t.Errorf("ended %+v after %d resume prompts, %v", e.Ended, w.prompts("RESUME"), err)
-	}
-	if n := len(reported[boulder.BlockerRaised](a)); n != 1 {
-		t.Errorf("the blocker was reported %d times", n)
+	for name, crash := range map[string]struct {
+		at      func(boulder.Body) bool
+		refusal error
+		calls   int
+	}{"known": {does("sleep 600"), nil, 2}, "recorded": {is[boulder.BlockerRaised], errCrash, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var d away
+			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+				if req.AssistantTurns() == 0 {
+					return calls(blocker(boulder.BlockerSecurity, "Which key?"))
+				}
+				return calls(shell("sleep 600"))
+			}, diverting(t, &d, blockers.Policy{}))
+			a := w.newAttempt("x", "go")
+			a.dies(t, w, a.run, crash.at, crash.refusal)
+			e, err := a.again(t.Context(), w)
+			if err != nil || e.ToolCount < crash.calls || !strings.Contains(e.Ended.Truncated, "before a person has answered") {
+				t.Errorf("%d calls, ended %+v, %v", e.ToolCount, e.Ended, err)
+			}
+			asked := w.prompts("")
+			a.Turn.MessageID, a.Turn.Number = "", 2
+			if _, err = a.again(t.Context(), w); err != nil || !a.Awaits() {
+				t.Errorf("awaits %v, %v", a.SubTask.Blockers, err)
+			}
+			if n := w.prompts(""); n != asked || w.prompts("RESUME") != 0 {
+				t.Errorf("%d prompts after %d", n, asked)
+			}
+			if n := len(reported[boulder.BlockerRaised](a)); n != 1 {
+				t.Errorf("the blocker was reported %d times", n)
+			}
+		})
 	}
 }
 

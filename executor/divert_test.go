@@ -88,11 +88,14 @@ func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 
 const wentOn = "I went on, and this is the end of it."
 
-func wantWentOn(t *testing.T, a *attempt, e boulder.Evidence, err error) {
+// wentOn runs a turn, as a.run or a.again does, that comes to its own end in those words.
+func (a *attempt) wentOn(t *testing.T, w *world, run run) boulder.Evidence {
 	t.Helper()
+	e, err := run(t.Context(), w)
 	if err != nil || e.FinalMessage != wentOn || e.Ended != (boulder.Ended{Finish: "stop"}) {
 		t.Fatalf("ended %+v with %q, %v; activities %q", e.Ended, e.FinalMessage, err, a.activities())
 	}
+	return e
 }
 
 // Whatever is asked is taken down with all that a person needs, the agent is told so and goes on in the same turn,
@@ -109,8 +112,7 @@ func TestDiverted(t *testing.T) {
 		{"TASK", "May the agent use bash: echo child two?", "(sub-agent)", "", `"echo child two"`},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
-		e, err := a.run(t.Context(), w)
-		wantWentOn(t, a, e, err)
+		e := a.wentOn(t, w, a.run)
 		b, ok := d.all(t)[test.question]
 		if !ok || b.Ask == nil || b.SubTaskID != a.SubTask.ID || b.SessionID != a.Attempt.SessionID || b.BoulderID != "b" ||
 			b.Hard || !strings.Contains(b.Context, a.SubTask.Subject) {
@@ -133,12 +135,10 @@ func TestDiverted(t *testing.T) {
 	if q := d.all(t)["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
 		t.Errorf("%+v", q)
 	}
-	if a := w.newAttempt("doom", "DOOM"); true {
-		e, err := a.run(t.Context(), w)
-		wantWentOn(t, a, e, err)
-		if !a.saw("allowed permission doom_loop") || len(reported[boulder.BlockerRaised](a)) > 0 {
-			t.Errorf("activities %q", a.activities())
-		}
+	a := w.newAttempt("doom", "DOOM")
+	a.wentOn(t, w, a.run)
+	if !a.saw("allowed permission doom_loop") || len(reported[boulder.BlockerRaised](a)) > 0 {
+		t.Errorf("activities %q", a.activities())
 	}
 }
 
@@ -165,8 +165,7 @@ func TestDivertedInParallel(t *testing.T) {
 		Permissions: []blockers.Rule{{Permission: "bash", Pattern: "echo fine", Action: blockers.Allow}},
 	}))
 	a := w.newAttempt("x", "MIXED")
-	e, err := a.run(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.run)
 	told := 0
 	for _, c := range e.ToolCalls {
 		switch fine := strings.Contains(c.Input, "fine"); {
@@ -204,8 +203,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 		}
 		return nil
 	}
-	e, err := a.run(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.run)
 	for i, told := range []string{refusal, "Move on", refusal} {
 		if got := e.ToolCalls[i].Output; !strings.Contains(got, told) {
 			t.Errorf("call %d: told %q", i+1, got)
@@ -240,8 +238,7 @@ func TestDiverterThatFails(t *testing.T) {
 		t.Fatalf("ended with %v, activities %q", err, doom.activities())
 	}
 	d.broken.Store(nil)
-	e, err := a.again(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.again)
 	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || w.prompts("RESUME") != 0 {
 		t.Errorf("told %+v", e.ToolCalls)
 	}

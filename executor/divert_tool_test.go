@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,112 +16,79 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// hard and soft are calls of the blocker tool.
-func hard(category boulder.BlockerCategory, question string) scriptmodel.ToolCall {
-	return call(blockers.DefaultTool, map[string]any{
-		"category": category, "question": question, "context": "What is known about it: " + question, "blocks_progress": true,
-	})
-}
-
-func soft(category boulder.BlockerCategory, question string, options ...string) scriptmodel.ToolCall {
-	return call(blockers.DefaultTool, map[string]any{
+// blocker is a call of the blocker tool: hard, or soft with what could be chosen, and the first of that is.
+func blocker(category boulder.BlockerCategory, question string, options ...string) scriptmodel.ToolCall {
+	args := map[string]any{
 		"category": category, "question": question, "context": "What is known about it: " + question,
-		"blocks_progress": false, "options": options, "chosen_option": options[0],
-		"chosen_reasoning": "It is the easiest to change.",
-	})
-}
-
-const (
-	registered = mcptool.Registered
-	moveOn     = "Move on with the next non-blocking issues."
-)
-
-// scenario is something that comes up while an agent works, and that it reports; some do another thing before.
-type scenario struct {
-	name   string
-	report scriptmodel.ToolCall
-	before []scriptmodel.ToolCall
-	told   string // by that
-}
-
-// scenarios are ten, five hard and five soft (seed 003, SC-002).
-func scenarios() []scenario {
-	ask := call("question", map[string]any{"questions": []any{map[string]any{
-		"question": "Tabs or spaces?", "header": "Indent",
-		"options": []any{map[string]any{"label": "tabs", "description": "t"}},
-	}}})
-	incomplete := soft(boulder.BlockerQuestion, "Which log format?", "text")
-	maps.DeleteFunc(incomplete.Args.(map[string]any), func(key string, _ any) bool {
-		return strings.HasPrefix(key, "chosen")
-	})
-	type does = []scriptmodel.ToolCall
-	return []scenario{
-		{"a push that is refused", hard(boulder.BlockerPermission, "May I push to main?"), does{shell("git push")}, moveOn},
-		{"a refused deletion", hard(boulder.BlockerDestructive, "May old/ be deleted?"), does{shell("rm -rf old")}, moveOn},
-		{"an architecture", hard(boulder.BlockerArchitecture, "One service or two?"), nil, ""},
-		{"a secret", hard(boulder.BlockerSecurity, "Which key signs the releases?"), nil, ""},
-		{"an account", hard(boulder.BlockerOther, "Who pays for the mail service?"), nil, ""},
-		{"a name", soft(boulder.BlockerQuestion, "What is the flag called?", "--dry-run", "--plan", "-n"), nil, ""},
-		{"a library", soft(boulder.BlockerArchitecture, "Which YAML library?", "goccy", "v3", "none"), nil, ""},
-		{"a question to a person", soft(boulder.BlockerQuestion, "Tabs, or spaces?", "tabs", "spaces", "both"), does{ask}, moveOn},
-		{"a limit", soft(boulder.BlockerOther, "How many retries?", "3", "5", "none"), nil, ""},
-		{
-			"a call that says too little", soft(boulder.BlockerQuestion, "Which log format?", "text", "JSON", "both"),
-			does{incomplete}, "chosen_option",
-		},
+		"blocks_progress": len(options) == 0,
 	}
+	if len(options) > 0 {
+		args["options"], args["chosen_option"], args["chosen_reasoning"] = options, options[0], "It is the easiest to change."
+	}
+	return call(blockers.DefaultTool, args)
 }
 
-// Ten things come up in one session, and it goes on after each, in one turn. What is hard is known to be, what was
-// chosen is, and the agent is told what was wrong with a call.
+// Ten things come up in one session, five hard and five soft (seed 003, SC-002), and it goes on after each, in one turn. What
+// is hard is known to be, what was chosen is, and the agent is told what was wrong with a call.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
-	all := scenarios()
-	var play []scriptmodel.ToolCall
-	for _, s := range all {
-		play = append(append(play, s.before...), s.report)
+	incomplete := blocker(boulder.BlockerQuestion, "Which log format?", "text")
+	delete(incomplete.Args.(map[string]any), "chosen_option")
+	type does = []scriptmodel.ToolCall
+	const moveOn = "Move on with the next non-blocking issues."
+	scenarios := []struct {
+		category boulder.BlockerCategory
+		question string
+		options  []string // of a soft one
+		before   does
+		told     string // by that
+	}{
+		{boulder.BlockerPermission, "May I push to main?", nil, does{shell("git push")}, moveOn},
+		{boulder.BlockerDestructive, "May old/ be deleted?", nil, does{shell("rm -rf old")}, moveOn},
+		{boulder.BlockerArchitecture, "One service or two?", nil, nil, ""},
+		{boulder.BlockerSecurity, "Which key signs the releases?", nil, nil, ""},
+		{boulder.BlockerOther, "Who pays for the mail service?", nil, nil, ""},
+		{boulder.BlockerQuestion, "What is the flag called?", []string{"--dry-run", "--plan", "-n"}, nil, ""},
+		{boulder.BlockerArchitecture, "Which YAML library?", []string{"goccy", "v3", "none"}, nil, ""},
+		{boulder.BlockerQuestion, "Tabs, or spaces?", []string{"tabs", "spaces", "both"}, does{whichColour()}, moveOn},
+		{boulder.BlockerOther, "How many retries?", []string{"3", "5", "none"}, nil, ""},
+		{boulder.BlockerQuestion, "Which log format?", []string{"text", "JSON", "both"}, does{incomplete}, "chosen_option"},
+	}
+	var play [][]scriptmodel.ToolCall
+	var told []string
+	for _, s := range scenarios {
+		if s.before != nil {
+			play, told = append(play, s.before), append(told, s.told)
+		}
+		play = append(play, does{blocker(s.category, s.question, s.options...)})
+		told = append(told, mcptool.Registered)
 	}
 	var d away
-	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if n := req.AssistantTurns(); n < len(play) {
-			return calls(play[n])
-		}
-		return scriptmodel.Reply{Text: wentOn}
-	}, diverting(t, &d, blockers.Policy{}))
-	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	wantWentOn(t, a, e, err)
-	if len(e.ToolCalls) != len(play) || w.prompts("go") != 1 {
-		t.Fatalf("%d calls, want %d; %d prompts", len(e.ToolCalls), len(play), w.prompts("go"))
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{"GO": play}), diverting(t, &d, blockers.Policy{}))
+	a := w.newAttempt("x", "GO")
+	e := a.wentOn(t, w, a.run)
+	if len(e.ToolCalls) != len(play) || w.prompts("GO") != 1 {
+		t.Fatalf("%d calls, want %d; %d prompts", len(e.ToolCalls), len(play), w.prompts("GO"))
 	}
-	records, raised, n := d.all(t), reported[boulder.BlockerRaised](a), 0
+	for i, c := range e.ToolCalls {
+		if !strings.Contains(c.Output, told[i]) {
+			t.Errorf("%s: told %q, want %q", c.Input, c.Output, told[i])
+		}
+	}
+	records, raised := d.all(t), reported[boulder.BlockerRaised](a)
 	file := w.file(blockers.DefaultFile)
-	for _, s := range all {
-		for i := range len(s.before) + 1 {
-			told := []string{s.told, registered}[i+1-len(s.before)]
-			if got := e.ToolCalls[n].Output; !strings.Contains(got, told) {
-				t.Errorf("%s: told %q, want %q", s.name, got, told)
-			}
-			n++
-		}
-		args := s.report.Args.(map[string]any)
-		hard := args["blocks_progress"].(bool)
-		b := records[args["question"].(string)]
-		if b.Hard != hard || b.Category != args["category"] || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" {
-			t.Errorf("%s: taken down %+v", s.name, b)
-		}
-		if !hard && (b.ChosenOption == "" || b.ChosenReasoning == "") {
-			t.Errorf("%s: chosen %+v", s.name, b)
+	for _, s := range scenarios {
+		b, hard := records[s.question], s.options == nil
+		if b.Hard != hard || b.Category != s.category || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" ||
+			!hard && (b.ChosenOption == "" || b.ChosenReasoning == "") || !strings.Contains(file, s.question) {
+			t.Errorf("%s: taken down %+v", s.question, b)
 		}
 		same := func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == hard }
 		if !slices.ContainsFunc(raised, same) {
-			t.Errorf("%s: %s is not reported", s.name, b.ID)
-		}
-		if !strings.Contains(file, b.Question) {
-			t.Errorf("%s: not in the file for people", s.name)
+			t.Errorf("%s: %s is not reported", s.question, b.ID)
 		}
 	}
-	if asks := 3; len(records) != len(all)+asks || len(raised) != len(records) {
+	if asks := 3; len(records) != len(scenarios)+asks || len(raised) != len(records) {
 		t.Errorf("%d records, %d reported", len(records), len(raised))
 	}
 }
@@ -132,11 +98,10 @@ func TestTenScenarios(t *testing.T) {
 func TestSubAgentsReportBlockers(t *testing.T) {
 	t.Parallel()
 	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)
-	task := call("task", map[string]any{"description": "Help", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})
 	play := steps(map[string][][]scriptmodel.ToolCall{
-		"CHILD": {{hard(boulder.BlockerSecurity, "Which key?")}},
+		"CHILD": {{blocker(boulder.BlockerSecurity, "Which key?")}},
 		// The tool is offered where a session of the tree shows up: the next step of the agent has it.
-		"ELSEWHERE": {{shell("echo one")}, {hard(boulder.BlockerSecurity, "Which other key?")}},
+		"ELSEWHERE": {{shell("echo one")}, {blocker(boulder.BlockerSecurity, "Which other key?")}},
 	})
 	var d away
 	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -148,7 +113,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 			}
 			return r
 		case req.AssistantTurns() == 0:
-			return calls(task)
+			return calls(delegate(t, "Help", "CHILD"))
 		}
 		rootAsked <- struct{}{}
 		return scriptmodel.Reply{Text: wentOn, Wait: release}

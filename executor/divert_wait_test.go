@@ -87,8 +87,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 			}
 			return nil
 		})
-		e, err := a.run(t.Context(), w)
-		wantWentOn(t, a, e, err)
+		e := a.wentOn(t, w, a.run)
 		if !a.saw(test.saw) || len(e.ToolCalls) != len(test.outputs) {
 			t.Fatalf("%s: activities %q, calls %+v", test.prompt, a.activities(), e.ToolCalls)
 		}
@@ -129,8 +128,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 		t.Errorf("taken down %+v", b)
 	}
 	a.refuse = nil
-	e, err := a.again(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.again)
 	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, "Move on") {
 		t.Errorf("the agent was told %q", last.Output)
 	}
@@ -151,8 +149,7 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
-	e, err := a.again(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.again)
 	for _, c := range e.ToolCalls {
 		if waited := strings.Contains(c.Input, "wait"); waited != (c.Status == "completed") {
 			t.Errorf("%s: %s", c.Input, c.Output)
@@ -174,7 +171,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch n := req.TurnsSinceUser(); {
 		case n == 0 && strings.Contains(req.FirstUser(), "CHILD"):
-			return calls(hard(boulder.BlockerSecurity, "Which key?"))
+			return calls(blocker(boulder.BlockerSecurity, "Which key?"))
 		case n == 0:
 			return calls(shell("echo wait"))
 		case n == 1 && strings.Contains(req.LastUser(), "RESUME"):
@@ -201,8 +198,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	}
 	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
 	session := a.Attempt.SessionID
-	e, err := a.again(t.Context(), w)
-	wantWentOn(t, a, e, err)
+	e := a.wentOn(t, w, a.again)
 	if c := e.ToolCalls; a.Attempt.SessionID != session || len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}

@@ -26,6 +26,8 @@ rules:
       - tool_calls: [{name: todowrite, args: {todos: [{content: write, status: in_progress, priority: high}]}}]
       - tool_calls: [{name: write, args: {filePath: out.txt, content: "a\nb\n"}}]
       - tool_calls: [{name: edit, args: {filePath: hello.txt, oldString: "two", newString: "zwei"}}]
+      - tool_calls: [{name: bash, args: {command: "true", description: Nothing}}]
+      - tool_calls: [{name: read, args: {filePath: missing.txt}}]
       - text: All done.
 `))
 	a := w.newAttempt("write", "write it")
@@ -35,7 +37,7 @@ rules:
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || e.FinalMessage != "All done." {
 		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
 	}
-	if e.ToolCount != 3 || len(e.ToolCalls) != 3 || e.ToolCalls[1].Tool != "write" || e.ToolCalls[1].Status != "completed" {
+	if e.ToolCount != 5 || len(e.ToolCalls) != 5 || e.ToolCalls[1].Tool != "write" || e.ToolCalls[1].Status != "completed" {
 		t.Errorf("tool calls: %+v", e.ToolCalls)
 	}
 	if len(e.Todos) != 1 || !e.Todos[0].Open() {
@@ -44,7 +46,7 @@ rules:
 	if len(e.Gates) != 2 || !e.Gates[0].Green() || e.Gates[1].ExitCode != 3 || e.Gates[1].Output != "broken" {
 		t.Errorf("gates: %+v", e.Gates)
 	}
-	if e.Usage.Calls != 4 || e.Usage.Output == 0 || e.Usage.Cost == 0 || e.Usage.Unpriced != 0 {
+	if e.Usage.Calls != 6 || e.Usage.Output == 0 || e.Usage.Cost == 0 || e.Usage.Unpriced != 0 {
 		t.Errorf("usage: %+v", e.Usage)
 	}
 	var changed []string
@@ -66,13 +68,16 @@ rules:
 	if want := []string{"out.txt:2 b", "hello.txt:2 zwei"}; !slices.Equal(at, want) {
 		t.Errorf("checkpoints %q, want %q", at, want)
 	}
-	if all := reported[boulder.SubTaskProgress](a); all[len(all)-1].Usage.Calls == 0 {
-		t.Error("progress does not say what the turn has cost so far")
+	if !sameUsage(a.running(), e.Usage) {
+		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
 	}
-	for _, want := range []string{"write out.txt", "edit hello.txt", "gate: test -f out.txt"} {
-		if !a.saw(want) {
-			t.Errorf("activities %q lack %q", a.activities(), want)
-		}
+	// A call that is announced as it begins says no more when it ends, unless it failed; the end of an answer names none again.
+	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
+	if want := []string{
+		"todo list", "write out.txt", "edit hello.txt", "bash: true", "read (failed)", "gate: test -f out.txt",
+		"gate: echo broken >&2; exit 3",
+	}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
 	}
 	for _, want := range []string{`"type":"prompt"`, `"tool":"edit"`, `"text":"All done."`} {
 		if !strings.Contains(w.file(e.Transcript), want) {

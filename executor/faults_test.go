@@ -57,16 +57,35 @@ func TestProvidersErrors(t *testing.T) {
 	}
 }
 
-// Both are how an overflow is told; whoever decides about the session knows one name.
-func TestOverflowHasOneName(t *testing.T) {
-	turn := bare(Config{}).newTurn(boulder.Job{}, nil)
-	turn.seen.failed = &opencode.TurnError{
-		Name: opencode.APIError, StatusCode: 400, Body: `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`,
-	}
-	var e boulder.Evidence
-	turn.ending(&e, &reading{})
-	if e.Ended.Error != opencode.ContextOverflow {
-		t.Errorf("ended %+v", e.Ended)
+// How a turn ended, in the words by which others decide: an overflow has one name, however it is told.
+func TestEndings(t *testing.T) {
+	done := opencode.MessageInfo{Finish: "stop"}
+	for name, test := range map[string]struct {
+		newest    opencode.MessageInfo
+		tools     int
+		output    int64
+		says      int // characters, of a provider that counts no tokens
+		failed    string
+		truncated string
+	}{
+		"overflow":        {opencode.MessageInfo{}, 1, 0, 0, `{"error":{"message":"prompt is too long: 210000 tokens"}}`, ""},
+		"length":          {opencode.MessageInfo{Finish: "length"}, 1, 0, 0, "", "the turn was cut off at the output limit"},
+		"unknown":         {opencode.MessageInfo{Finish: "unknown"}, 1, 0, 0, "", "the turn ended for a reason that its provider did not name"},
+		"two tokens":      {done, 0, 2, 0, "", "the turn ended after 2 output tokens and no tool call"},
+		"a short answer":  {done, 0, 4, 0, "", ""},
+		"not counted":     {done, 0, 0, 16, "", ""},
+		"nothing":         {done, 0, 0, 0, "", "the turn ended after 0 output tokens and no tool call"},
+		"a word and work": {done, 1, 1, 0, "", ""},
+	} {
+		turn := bare(Config{}).newTurn(boulder.Job{}, nil)
+		if test.failed != "" {
+			turn.seen.failed = &opencode.TurnError{Name: opencode.APIError, StatusCode: 400, Body: test.failed}
+		}
+		e := boulder.Evidence{ToolCount: test.tools}
+		turn.ending(&e, &reading{newest: test.newest, output: test.output, reported: test.output > 0, characters: test.says})
+		if e.Ended.Truncated != test.truncated || (e.Ended.Error == opencode.ContextOverflow) != (name == "overflow") {
+			t.Errorf("%s: ended %+v", name, e.Ended)
+		}
 	}
 }
 

@@ -34,34 +34,6 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// A link in the place of the transcript itself, or of a brief's file, is replaced; what it points to stays.
-func TestPlantedLinksOfFiles(t *testing.T) {
-	t.Parallel()
-	project, outside := t.TempDir(), t.TempDir()
-	precious := filepath.Join(outside, "passwd")
-	dir := filepath.Join(project, ".manager/runs/b/x")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(precious, []byte("mine"), 0o600),
-		os.Symlink(precious, filepath.Join(dir, "1.jsonl")), os.Symlink(precious, filepath.Join(dir, "output.md"))); err != nil {
-		t.Fatal(err)
-	}
-	tu := plainTurn(project, filepath.Join(dir, "output.md"))
-	if err := errors.Join(tu.writeFiles(), tu.writeRun("b/x/1.jsonl", nil)); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{"1.jsonl": "", "output.md": "whole"} {
-		info, err := os.Lstat(filepath.Join(dir, name))
-		if err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
-		if got, _ := os.ReadFile(filepath.Join(dir, name)); string(got) != want {
-			t.Errorf("%s holds %q", name, got)
-		}
-	}
-	if got, _ := os.ReadFile(precious); string(got) != "mine" {
-		t.Errorf("the file behind the links is %q", got)
-	}
-}
-
 // Files of a brief that are not below the directory of all, and ids that are no names, are refused.
 func TestPathTricks(t *testing.T) {
 	t.Parallel()

@@ -215,34 +215,6 @@ func TestNudgeReachesASubAgent(t *testing.T) {
 	}
 }
 
-func TestTruncatedTurns(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		reply scriptmodel.Reply
-		want  string
-	}{
-		"length":          {scriptmodel.Reply{Text: "I was about to say that", Finish: "length"}, "cut off at the output limit"},
-		"two tokens":      {scriptmodel.Reply{Text: "I will", OutputTokens: 2}, "the turn ended after 2 output tokens and no tool call"},
-		"nothing":         {scriptmodel.Reply{}, "the turn ended after 1 output tokens and no tool call"},
-		"a short answer":  {scriptmodel.Reply{Text: "There is nothing to do.", OutputTokens: 4}, ""},
-		"a word and work": {scriptmodel.Reply{Text: "Done.", ToolCalls: []scriptmodel.ToolCall{readFile("hello.txt")}}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-				if req.AssistantTurns() > 0 {
-					return scriptmodel.Reply{Text: "Done."}
-				}
-				return test.reply
-			})
-			e, err := w.newAttempt("x", "go").run(t.Context(), w)
-			if err != nil || !strings.Contains(e.Ended.Truncated, test.want) || (e.Ended.Truncated == "") != (test.want == "") {
-				t.Errorf("truncated %q, want %q (%v)", e.Ended.Truncated, test.want, err)
-			}
-		})
-	}
-}
-
 func TestProviderThatMakesItWait(t *testing.T) {
 	t.Parallel()
 	after := http.Header{"Retry-After": {"90"}}

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -60,30 +59,6 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
-// A call that is announced as it begins says no more when it ends, unless it failed; the end of an answer names none again.
-func TestEachToolCallIsReportedOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, script(t, `
-rules:
-  - when: {first_user: "go"}
-    replies:
-      - tool_calls: [{name: todowrite, args: {todos: [{content: write, status: in_progress, priority: high}]}}]
-      - tool_calls: [{name: bash, args: {command: echo made > made.txt, description: Make a file}}]
-      - tool_calls: [{name: write, args: {filePath: out.txt, content: "a"}}, {name: read, args: {filePath: missing.txt}}]
-      - text: All done.
-`))
-	a := w.newAttempt("x", "go")
-	e := a.ends(t, w)
-	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
-	slices.Sort(said[max(0, len(said)-2):]) // those of one answer end in any order
-	if want := []string{"todo list", "bash: echo made > made.txt", "read (failed)", "write out.txt"}; !slices.Equal(said, want) {
-		t.Errorf("said %q, want %q", said, want)
-	}
-	if !sameUsage(a.running(), e.Usage) {
-		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
-	}
-}
-
 // Each call of a sub-agent is reported when it ends, and not with its parent's next.
 func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
@@ -106,38 +81,6 @@ func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 			t.Errorf("%d calls were reported together (%s)", p.Usage.Calls-last, p.Activity)
 		}
 		last = p.Usage.Calls
-	}
-}
-
-// Whoever keeps a budget can end the turn as soon as it is used up, although the agent itself has heard nothing yet.
-func TestBudgetIsUsedUpByASubAgent(t *testing.T) {
-	t.Parallel()
-	const budget = 5
-	var w *world
-	play := busyChild(t, 20)
-	w = newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		reply := play(ctx, req)
-		if w.asked() > budget+1 { // the agent's own call ends when its sub-agent does
-			reply.Wait = make(chan struct{}) // until the turn is ended
-		}
-		return reply
-	})
-	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	usedUp := errors.New("the budget is used up")
-	a.refuse = func(b boulder.Body) error {
-		if p, ok := b.(boulder.SubTaskProgress); ok && p.Usage.Calls >= budget {
-			cancel(usedUp)
-		}
-		return nil
-	}
-	timer := time.AfterFunc(time.Minute, func() { cancel(errors.New("nobody was told that the budget is used up")) })
-	defer timer.Stop()
-	if _, err := a.run(ctx, w); !errors.Is(err, usedUp) {
-		t.Error(err)
-	}
-	if n := w.asked(); n > budget+2 || a.running().Calls != budget {
-		t.Errorf("%d calls were reported, the model was asked %d times", a.running().Calls, n)
 	}
 }
 
