@@ -111,7 +111,7 @@ func TestAsksElsewhere(t *testing.T) {
 	a := w.newAttempt("x", "ROOT")
 	done := a.start(t.Context(), w)
 	await(t, rootAsked, done)
-	dir := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
+	dir := w.dir().Client().In(octest.Repo(t, asks))
 	for _, prompt := range []string{"ONE", "QUESTION"} {
 		elsewhere(t, a, dir, prompt, childDone, done)
 	}

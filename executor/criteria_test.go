@@ -44,8 +44,8 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 				}}}
 			})
 			if served { // in a repository that OpenCode does not know yet: it reads its configuration once
-				w.project = octest.Repo(t, map[string]string{"opencode.json": fmt.Sprintf(`{"permission": "allow", "lsp": {"foo":
-					{"command": [%q], "extensions": [".foo"], "env": {%q: "1"}}}}`, os.Args[0], languageServerVar)})
+				w.project = octest.Repo(t, files(fmt.Sprintf(`"permission": "allow", "lsp": {"foo":
+					{"command": [%q], "extensions": [".foo"], "env": {%q: "1"}}}`, os.Args[0], languageServerVar)))
 				w.open()
 			}
 			a := w.newAttempt("a", "first")

@@ -2,8 +2,6 @@ package executor
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +127,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 	}()
 	await(t, rootAsked, done)
 	<-childDone // the one of the task
-	other := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
+	other := w.dir().Client().In(octest.Repo(t, asks))
 	elsewhere(t, a, other, "ELSEWHERE", childDone, done)
 	close(release)
 	if err := <-done; err != nil {
@@ -157,7 +155,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 			t.Errorf("%s has the tool for good", dir.Path())
 		}
 	}
-	if _, err := os.Stat(filepath.Join(w.project, "opencode.json")); err == nil {
+	if w.file("opencode.json") != asks["opencode.json"] {
 		t.Error("a configuration was written")
 	}
 }

@@ -24,10 +24,15 @@ var shared struct {
 }
 
 var (
-	hello = map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": `{"permission": "allow"}`}
-	asks  = map[string]string{"hello.txt": hello["hello.txt"], "opencode.json": `{"permission":
-		{"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}}`}
+	hello = files(`"permission": "allow"`)
+	asks  = files(`"permission": {"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`)
 )
+
+// files are those of a project with this configuration; without a schema OpenCode would write one into it.
+func files(config string) map[string]string {
+	config = `{"$schema": "https://opencode.ai/config.json", ` + config + "}"
+	return map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": config}
+}
 
 // patience bounds a start of the real server: a busy machine takes a minute for it.
 const patience = 5 * time.Minute

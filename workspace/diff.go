@@ -23,9 +23,6 @@ const (
 	maxOwnSpecs = 200
 )
 
-// ErrSnapshotGone is in the chain of the error for a snapshot that the repository does not have (any more).
-var ErrSnapshotGone = errors.New("the snapshot is not in the repository any more")
-
 // Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that
 // are not UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
 //
@@ -60,12 +57,11 @@ func isTreeID(id string) bool {
 	return (len(id) == 40 || len(id) == 64) && !strings.ContainsFunc(id, func(c rune) bool { return !isHex(c) })
 }
 
-// explain adds ErrSnapshotGone where that is the trouble.
+// explain says so where a snapshot is gone.
 func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error {
 	for _, id := range ids {
-		_, lookErr := w.git.output(ctx, "cat-file", "-e", id+"^{tree}")
-		if _, failed := errors.AsType[*Error](lookErr); failed {
-			return fmt.Errorf("%w (%s): %w", ErrSnapshotGone, id, err)
+		if _, lookErr := w.git.output(ctx, "cat-file", "-e", id+"^{tree}"); exitCode(lookErr) > 0 {
+			return fmt.Errorf("the snapshot %s is not in the repository any more: %w", id, err)
 		}
 	}
 	return err

@@ -5,8 +5,7 @@
 // or not. Taking one leaves the user's index, HEAD, refs, stash and files alone; it works on a copy of the index, so
 // that git's knowledge of unchanged files is used and a lock that somebody holds does not matter. What it adds to the
 // repository are objects that nothing refers to; git removes them by itself when they are two weeks old
-// (gc.pruneExpire). Within that time `git gc --prune=now` removes them too, and a diff against them is then
-// [ErrSnapshotGone].
+// (gc.pruneExpire). Within that time `git gc --prune=now` removes them too, and a diff against them says so then.
 //
 // Outside of a git work tree everything goes on, without diffs; [Workspace.Reason] says why.
 //

@@ -25,33 +25,12 @@ const (
 	maxStderr = 4 << 10
 )
 
-// Error is a git command that failed.
-type Error struct {
-	Command string // git's sub-command: "write-tree"
-	Code    int    // exit code; -1 if it did not exit by itself
-	Stderr  string // the end of what it said, at most 4 KiB
-	Err     error  // an [*exec.ExitError], or why it could not be run
-}
-
-// Error implements error.
-func (e *Error) Error() string {
-	if e.Stderr == "" {
-		return fmt.Sprintf("git %s: %v", e.Command, e.Err)
+// exitCode is how a git command exited; -1 if it did not, or not by itself.
+func exitCode(err error) int {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
 	}
-	return fmt.Sprintf("git %s: %v: %s", e.Command, e.Err, e.Stderr)
-}
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-// reason is git's first line without what is for git's own users: "not a git repository".
-func (e *Error) reason() string {
-	line, _, _ := strings.Cut(e.Stderr, "\n")
-	line, _, _ = strings.Cut(strings.TrimPrefix(line, "fatal: "), " (")
-	if line == "" {
-		return "git refuses to work there"
-	}
-	return line
+	return -1
 }
 
 // git runs commands in one directory, with nothing of the user's environment or configuration that could change what
@@ -93,7 +72,7 @@ func (g git) output(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// run runs a command. The error is an [*Error], or the cause of ctx's end.
+// run runs a command. The error wraps an [*exec.ExitError], with what git said, if git ended; or the cause of ctx's end.
 func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not end within %s", timeout))
 	defer cancel()
@@ -114,12 +93,11 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	if ctx.Err() != nil {
 		return fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
 	}
-	failure := &Error{Command: args[0], Code: -1, Stderr: stderr.String(), Err: err}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		failure.Code = exit.ExitCode()
-	}
 	if limited.Err() != nil {
-		failure.Err = context.Cause(limited)
+		err = context.Cause(limited)
 	}
-	return failure
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		exit.Stderr = []byte(stderr.String())
+	}
+	return fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
 }

@@ -95,7 +95,7 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 		"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
 	// Files that cannot be read, and embedded repositories without a commit, make git exit with 1 after it has taken in the
 	// others.
-	if failure, ok := errors.AsType[*Error](err); err != nil && (!ok || failure.Code != 1) {
+	if err != nil && exitCode(err) != 1 {
 		return "", err
 	}
 	if entries != "" {
@@ -110,9 +110,9 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 // outside of it would make git refuse, and do not matter.
 func (w *Workspace) writeTree(ctx context.Context) (string, error) {
 	out, err := w.git.output(ctx, "write-tree", "--missing-ok")
-	if failure, ok := errors.AsType[*Error](err); ok && failure.Code == exitFatal {
-		if err := w.dropConflicts(ctx); err != nil {
-			return "", errors.Join(failure, err)
+	if exitCode(err) == exitFatal {
+		if dropErr := w.dropConflicts(ctx); dropErr != nil {
+			return "", errors.Join(err, dropErr)
 		}
 		out, err = w.git.output(ctx, "write-tree", "--missing-ok")
 	}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, erro
 func (w *Workspace) locate(ctx context.Context) error {
 	out, err := w.git.output(ctx, "rev-parse", "--is-inside-work-tree", "--show-toplevel", "--show-prefix",
 		"--git-path", "index")
-	failure, failed := errors.AsType[*Error](err)
+	exit, failed := errors.AsType[*exec.ExitError](err)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		w.reason = "git is not installed"
@@ -59,8 +60,10 @@ func (w *Workspace) locate(ctx context.Context) error {
 	case failed && strings.HasPrefix(out, "false\n"):
 		w.reason = "not a git work tree, but the inside of a repository"
 		return nil
-	case failed && failure.Code == exitFatal:
-		w.reason = failure.reason()
+	case failed && exit.ExitCode() == exitFatal: // git's first line, without what is for git's own users
+		line, _, _ := strings.Cut(string(exit.Stderr), "\n")
+		line, _, _ = strings.Cut(strings.TrimPrefix(line, "fatal: "), " (")
+		w.reason = cmp.Or(line, "git refuses to work there")
 		return nil
 	case err != nil:
 		return err
@@ -90,7 +93,7 @@ func (w *Workspace) Head(ctx context.Context) (commit string, err error) {
 		return "", nil
 	}
 	out, err := w.git.output(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	if failure, ok := errors.AsType[*Error](err); ok && failure.Code == 1 {
+	if exitCode(err) == 1 {
 		return "", nil
 	}
 	return strings.TrimSpace(out), err

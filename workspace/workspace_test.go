@@ -472,7 +472,7 @@ func TestSnapshotGone(t *testing.T) {
 	r.write("a", "2")
 	after := snapshot(t, w)
 	r.git("prune", "--expire=now")
-	if _, err := w.Diff(t.Context(), before, after, nil); !errors.Is(err, workspace.ErrSnapshotGone) {
+	if _, err := w.Diff(t.Context(), before, after, nil); err == nil || !strings.Contains(err.Error(), before+" is not in the repository any more") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := w.Diff(t.Context(), "--output=x", after, nil); err == nil {
@@ -500,7 +500,7 @@ func TestCorruptIndex(t *testing.T) {
 	r := newRepo(t, "a", "1")
 	r.write(".git/index", "no index")
 	_, err := r.open("").Snapshot(t.Context())
-	if failure, ok := errors.AsType[*workspace.Error](err); !ok || failure.Stderr == "" {
+	if err == nil || !strings.Contains(err.Error(), "index file") {
 		t.Errorf("error %v", err)
 	}
 }
