@@ -41,7 +41,18 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, m := range r.Messages {
 		events = append(events, t.recount(m)...)
 	}
-	life := t.lived(r)
+	life := t.life() // and what the reading tells of it
+	if m := t.newest(); m != nil {
+		life = later(life, later(m.info.Created, m.info.Completed))
+	}
+	for _, s := range r.Sessions {
+		if s.ID != t.root {
+			life = later(life, s.Created) // what else happens to a session may be no life
+		}
+	}
+	if t.Busy() {
+		life = later(life, r.At)
+	}
 	root := t.members[t.root]
 	if life.After(t.life()) {
 		events = append(events, t.alive(root, life)...)
@@ -54,23 +65,6 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}
 	return events
-}
-
-// lived is the newest sign of life that a reading tells of.
-func (t *Tree) lived(r Reading) time.Time {
-	life := t.life()
-	if m := t.newest(); m != nil {
-		life = later(life, later(m.info.Created, m.info.Completed))
-	}
-	for _, s := range r.Sessions {
-		if s.ID != t.root {
-			life = later(life, s.Created) // what else happens to a session may be no life
-		}
-	}
-	if t.Busy() {
-		life = later(life, r.At)
-	}
-	return life
 }
 
 // firstSight is the time of the newest prompt of a person.

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -181,15 +183,23 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 // heard takes in a message of the root as it is now.
 func (t *Tree) heard(info opencode.MessageInfo, at time.Time) []enforcer.Event {
 	info.Structured = nil
-	m, isNew := t.message(info)
+	m := t.known(info.ID)
+	isNew := m == nil
+	if isNew {
+		m = &message{info: info}
+		t.messages = append(t.messages, m)
+		slices.SortStableFunc(t.messages, func(a, b *message) int {
+			return cmp.Or(a.info.Created.Compare(b.info.Created), strings.Compare(a.info.ID, b.info.ID))
+		})
+		t.messages = slices.Delete(t.messages, 0, max(0, len(t.messages)-MaxMessages))
+	}
 	before := m.info
 	if before.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events
 		m.info = info
 	}
-	root := t.members[t.root]
 	var events []enforcer.Event
 	if isNew || m.assistant() && before.Completed.IsZero() {
-		events = t.alive(root, at)
+		events = t.alive(t.members[t.root], at)
 	}
 	if isNew && !m.assistant() {
 		t.failed = nil
@@ -234,8 +244,12 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 // Situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
 func (t *Tree) Situation(now time.Time) enforcer.Situation {
 	s := enforcer.Situation{
-		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
+		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Compacting: t.compacting(now),
 	}
+	for _, a := range t.Pending() {
+		s.Asks = append(s.Asks, text.Short(a.String(), 200))
+	}
+	slices.Sort(s.Asks)
 	s.Broken, s.Hopeless, s.Overflow = t.Broken()
 	for _, item := range t.Todos {
 		if item.Status == statusBlocked {

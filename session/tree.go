@@ -107,23 +107,29 @@ func (t *Tree) Busy() bool {
 }
 
 // Request is what a person wrote last, as far as it is known.
-func (t *Tree) Request() string {
-	for _, m := range slices.Backward(t.messages) {
-		if m.person() {
-			return m.says()
-		}
-	}
-	return ""
-}
+func (t *Tree) Request() string { return t.last((*message).person).says() }
 
 // Summary is the newest summary of the conversation; empty: it was not compacted lately.
 func (t *Tree) Summary() string {
+	return t.last(func(m *message) bool { return m.info.Compacted }).says()
+}
+
+// Chosen is the newest message with an agent and a model of the user's choice: a summary is written by an agent of its own.
+func (t *Tree) Chosen() (m opencode.MessageInfo, ok bool) {
+	m = t.last(func(m *message) bool {
+		return !m.info.Compacted && !m.info.Model.IsZero() && m.info.Agent != "compaction"
+	}).info
+	return m, m.ID != ""
+}
+
+// last is the newest message of a kind; an empty one: none is known.
+func (t *Tree) last(is func(*message) bool) *message {
 	for _, m := range slices.Backward(t.messages) {
-		if m.info.Compacted {
-			return m.says()
+		if is(m) {
+			return m
 		}
 	}
-	return ""
+	return &message{}
 }
 
 // tell reports whether something about a message was not told before, and remembers that it is now.
@@ -133,26 +139,8 @@ func (t *Tree) tell(what string, m *message) bool {
 		return false
 	}
 	t.told = append(t.told, key)
-	if over := len(t.told) - maxTold; over > 0 {
-		t.told = slices.Delete(t.told, 0, over)
-	}
+	t.told = slices.Delete(t.told, 0, max(0, len(t.told)-maxTold))
 	return true
-}
-
-// message finds or makes the record of a message of the root. isNew: it was not known.
-func (t *Tree) message(info opencode.MessageInfo) (m *message, isNew bool) {
-	if m := t.known(info.ID); m != nil {
-		return m, false
-	}
-	m = &message{info: info}
-	t.messages = append(t.messages, m)
-	slices.SortStableFunc(t.messages, func(a, b *message) int {
-		return cmp.Or(a.info.Created.Compare(b.info.Created), strings.Compare(a.info.ID, b.info.ID))
-	})
-	if over := len(t.messages) - MaxMessages; over > 0 {
-		t.messages = slices.Delete(t.messages, 0, over)
-	}
-	return m, true
 }
 
 func (t *Tree) known(messageID string) *message {
@@ -169,16 +157,6 @@ func (t *Tree) newest() *message {
 		return nil
 	}
 	return t.messages[len(t.messages)-1]
-}
-
-// Chosen is the newest message with an agent and a model of the user's choice: a summary is written by an agent of its own.
-func (t *Tree) Chosen() (m opencode.MessageInfo, ok bool) {
-	for _, m := range slices.Backward(t.messages) {
-		if !m.info.Compacted && !m.info.Model.IsZero() && m.info.Agent != "compaction" {
-			return m.info, true
-		}
-	}
-	return m, false
 }
 
 // Answers are the assistant's messages of the newest turn, as far as they are known.
@@ -231,16 +209,6 @@ func (t *Tree) compacting(now time.Time) bool {
 		return false
 	}
 	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
-}
-
-// asks are the questions and permissions that somebody waits for, in words.
-func (t *Tree) asks() []string {
-	var all []string
-	for _, a := range t.Pending() {
-		all = append(all, text.Short(a.String(), 200))
-	}
-	slices.Sort(all)
-	return all
 }
 
 // Pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
