@@ -72,7 +72,8 @@ type StandIn struct {
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	asks []*Ruled // by their ids, as they came up
+	asks   []*Ruled  // by their ids, as they came up
+	looked time.Time // when the newest round began
 }
 
 // Ruled is what OpenCode asks the user, with what was decided about it.
@@ -83,7 +84,6 @@ type Ruled struct {
 
 	blocker boulder.Blocker
 	told    boulder.AskReply // the ruling of which [StandIn.Tell] knows
-	again   time.Time        // when to look again, or to reply again; zero: there is nothing to do
 	done    bool             // it was replied to, or nobody waits for that
 }
 
@@ -123,11 +123,15 @@ func (s *StandIn) Next(pending []opencode.Request, now time.Time) (at time.Time)
 		return now
 	}
 	for _, r := range s.asks {
-		if !among(pending, r.ID) {
-			return now
+		again := s.looked.Add(answerLook)
+		if r.Ruling.Reply == "" {
+			again = s.looked.Add(switchLook)
 		}
-		if !r.again.IsZero() && (at.IsZero() || r.again.Before(at)) {
-			at = r.again
+		switch {
+		case !among(pending, r.ID):
+			return now
+		case !r.done && (at.IsZero() || again.Before(at)):
+			at = again
 		}
 	}
 	return at
@@ -136,6 +140,7 @@ func (s *StandIn) Next(pending []opencode.Request, now time.Time) (at time.Time)
 // Round has ruled on what is new, looks again at what waits, and replies to what is due. An ask of which no event told
 // yet is found: its tree should hear of it. An error is of Tell, of the server, or ctx's.
 func (s *StandIn) Round(ctx context.Context, pending []opencode.Request) (found []opencode.Request, err error) {
+	s.looked = s.Now()
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
 		settled := !among(pending, r.ID) // by another client of the server, or by an abort
 		if settled && !r.done {
@@ -151,11 +156,7 @@ func (s *StandIn) Round(ctx context.Context, pending []opencode.Request) (found 
 		return found, err
 	}
 	for _, r := range replies(s.asks) {
-		if s.Now().Before(r.again) {
-			continue
-		}
 		if err := s.reply(ctx, r); err != nil {
-			r.again = s.Now().Add(answerLook)
 			return found, err
 		}
 	}
@@ -233,7 +234,6 @@ func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode
 
 // ruleOn has asks ruled on that are new or wait, all at once: together they take no longer than one may.
 func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
-	now := s.Now()
 	var work sync.WaitGroup
 	for _, a := range asks {
 		r := s.find(a.ID)
@@ -241,8 +241,8 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 			r = &Ruled{Request: a}
 			s.asks = append(s.asks, r)
 		}
-		if !r.done && !r.decided() && !now.Before(r.again) {
-			work.Go(func() { s.rule(ctx, r, now) })
+		if !r.done && !r.decided() {
+			work.Go(func() { s.rule(ctx, r) })
 		}
 	}
 	work.Wait()
@@ -263,13 +263,12 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	return s.Tell(ctx, news)
 }
 
-func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
+func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
-	r.again = time.Time{}
 	switch {
 	case r.Waits():
-		s.ruleAgain(ctx, r, now)
+		s.ruleAgain(ctx, r)
 	case s.Diverter != nil && r.Permission == s.Diverter.ToolName():
 		r.Ruling.Reply = boulder.ReplyAllowed // to report a blocker needs a permission, too (seen)
 	case !s.Diverted() && s.Policy == nil, s.dead(ctx, r):
@@ -277,12 +276,6 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
 		s.divert(ctx, r)
 	default:
 		r.Ruling = s.Policy(r.Request)
-	}
-	switch {
-	case r.Waits():
-		r.again = now.Add(answerLook)
-	case !r.done && !r.decided():
-		r.again = now.Add(switchLook)
 	}
 }
 
@@ -345,13 +338,13 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 func IsDoomLoop(r opencode.Request) bool { return r.Permission == doomLoop }
 
 // ruleAgain looks whether the user has answered, or had their time.
-func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled, now time.Time) {
+func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 	ruling, err := s.Diverter.Ruling(ctx, r.Ruling.BlockerID)
 	switch {
 	case err == nil && ruling.Reply != boulder.ReplyWaiting:
 		ruling.BlockerID = r.Ruling.BlockerID
 		r.Ruling = ruling
-	case now.After(r.Ruling.Until.Add(overdue)):
+	case s.looked.After(r.Ruling.Until.Add(overdue)):
 		r.Failed, r.Ruling.Reply, r.Ruling.Message = err, boulder.ReplyDiverted, ""
 	case err == nil:
 		r.Ruling.Until = ruling.Until
@@ -383,7 +376,7 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return err
 	}
-	r.done, r.again = true, time.Time{}
+	r.done = true
 	if err != nil && r.Ruling.Reply != boulder.ReplyAllowed {
 		s.Gone(ctx, r.Ruling.BlockerID) // nobody reads the refusal
 	}
