@@ -60,12 +60,10 @@ type reading struct {
 	transcript bytes.Buffer
 	// Of the turn, which are the messages that followed its prompt:
 
-	evidence   boulder.Evidence
-	newest     opencode.MessageInfo // answer
-	model      opencode.ModelRef    // of the first one
-	reported   bool                 // a provider counted tokens
-	output     int64                // those it counted, without summaries of the conversation
-	characters int                  // of the answers' texts
+	evidence boulder.Evidence
+	newest   opencode.MessageInfo // answer
+	model    opencode.ModelRef    // of the first one
+	output   int64                // tokens, without summaries of the conversation
 	// Of the whole session:
 
 	promised bool // the agent said that everything is done, see [boulder.Promise]
@@ -93,10 +91,13 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 		t.readMessage(r, m, own)
 		own = own || m.Info.ID == t.job.Turn.MessageID
 	}
-	r.evidence.Promised = r.promised || r.marked && t.diverted()
-	r.evidence.Diagnostics = r.findings.Errors
-	for i := range r.evidence.Diagnostics {
-		r.evidence.Diagnostics[i].File = t.relative(r.evidence.Diagnostics[i].File)
+	e := &r.evidence
+	e.ToolCount = len(e.ToolCalls)
+	e.ToolCalls = e.ToolCalls[max(0, e.ToolCount-session.MaxToolCalls):]
+	e.Promised = r.promised || r.marked && t.diverted()
+	e.Diagnostics = r.findings.Errors
+	for i := range e.Diagnostics {
+		e.Diagnostics[i].File = t.relative(e.Diagnostics[i].File)
 	}
 	return r, nil
 }
@@ -113,32 +114,31 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 		return
 	}
 	said, e := m.Text(), &r.evidence
-	if !m.Info.Compacted { // a summary of the conversation is no answer
-		r.promised = r.promised || enforcer.Promised(said)
-		r.marked = r.marked || enforcer.Marked(said, boulder.DoneMarker)
+	if m.Info.Compacted { // a summary of the conversation is no answer
+		said = ""
 	}
+	r.promised = r.promised || enforcer.Promised(said)
+	r.marked = r.marked || enforcer.Marked(said, boulder.DoneMarker)
 	if !own {
 		return
 	}
-	if m.Info.Compacted {
+	switch tokens := m.Info.Tokens; {
+	case m.Info.Compacted:
 		e.Compactions++
-	} else {
-		r.output += m.Info.Tokens.Output
-		r.reported = r.reported || m.Info.Tokens != opencode.Tokens{}
-		r.characters += utf8.RuneCountInString(said)
-		if said != "" {
-			e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
-		}
+	case tokens == opencode.Tokens{}: // of a provider that counts none
+		r.output += int64(utf8.RuneCountInString(said) / 4)
+	default:
+		r.output += tokens.Output
+	}
+	if said != "" {
+		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
 	}
 	if r.model.IsZero() {
 		r.model = m.Info.Model
 	}
 	r.newest = m.Info
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))
-	calls := session.ToolCalls(m)
-	e.ToolCount += len(calls)
-	e.ToolCalls = append(e.ToolCalls, calls...)
-	e.ToolCalls = slices.Clone(e.ToolCalls[max(0, len(e.ToolCalls)-session.MaxToolCalls):])
+	e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
 }
 
 // lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may leave files
@@ -208,14 +208,10 @@ func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	case ended.Error != "", ended.Stopped != "", e.ToolCount > 0:
 		return ""
 	}
-	tokens := r.output
-	if !r.reported {
-		tokens = int64(r.characters / 4)
-	}
-	if t.cfg.Rules.MinOutput < 0 || tokens > int64(t.cfg.Rules.MinOutput) {
+	if t.cfg.Rules.MinOutput < 0 || r.output > int64(t.cfg.Rules.MinOutput) {
 		return ""
 	}
-	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)
+	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", r.output)
 }
 
 // modelName is what people call the model, which gave the answers of the turn if it was not chosen.

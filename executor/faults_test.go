@@ -59,31 +59,38 @@ func TestProvidersErrors(t *testing.T) {
 
 // How a turn ended, in the words by which others decide: an overflow has one name, however it is told.
 func TestEndings(t *testing.T) {
-	done := opencode.MessageInfo{Finish: "stop"}
+	const overflow = `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`
 	for name, test := range map[string]struct {
-		newest    opencode.MessageInfo
+		finish    string
 		tools     int
-		output    int64
-		says      int // characters, of a provider that counts no tokens
+		tokens    int64 // 0: the provider counts none
+		says      string
 		failed    string
 		truncated string
 	}{
-		"overflow":        {opencode.MessageInfo{}, 1, 0, 0, `{"error":{"message":"prompt is too long: 210000 tokens"}}`, ""},
-		"length":          {opencode.MessageInfo{Finish: "length"}, 1, 0, 0, "", "the turn was cut off at the output limit"},
-		"unknown":         {opencode.MessageInfo{Finish: "unknown"}, 1, 0, 0, "", "the turn ended for a reason that its provider did not name"},
-		"two tokens":      {done, 0, 2, 0, "", "the turn ended after 2 output tokens and no tool call"},
-		"a short answer":  {done, 0, 4, 0, "", ""},
-		"not counted":     {done, 0, 0, 16, "", ""},
-		"nothing":         {done, 0, 0, 0, "", "the turn ended after 0 output tokens and no tool call"},
-		"a word and work": {done, 1, 1, 0, "", ""},
+		"overflow":        {"", 1, 0, "", overflow, ""},
+		"length":          {"length", 1, 0, "", "", "the turn was cut off at the output limit"},
+		"unknown":         {"unknown", 1, 0, "", "", "the turn ended for a reason that its provider did not name"},
+		"two tokens":      {"stop", 0, 2, "I will", "", "the turn ended after 2 output tokens and no tool call"},
+		"a short answer":  {"stop", 0, 4, "There is nothing to do.", "", ""},
+		"not counted":     {"stop", 0, 0, "There is nothing to do.", "", ""},
+		"nothing":         {"stop", 0, 0, "", "", "the turn ended after 0 output tokens and no tool call"},
+		"a word and work": {"stop", 1, 1, "Done.", "", ""},
 	} {
 		turn := bare(Config{}).newTurn(boulder.Job{}, nil)
 		if test.failed != "" {
 			turn.seen.failed = &opencode.TurnError{Name: opencode.APIError, StatusCode: 400, Body: test.failed}
 		}
-		e := boulder.Evidence{ToolCount: test.tools}
-		turn.ending(&e, &reading{newest: test.newest, output: test.output, reported: test.output > 0, characters: test.says})
-		if e.Ended.Truncated != test.truncated || (e.Ended.Error == opencode.ContextOverflow) != (name == "overflow") {
+		r := reading{evidence: boulder.Evidence{ToolCount: test.tools}}
+		turn.readMessage(&r, opencode.Message{
+			Info: opencode.MessageInfo{
+				Role: opencode.RoleAssistant, Finish: test.finish, Tokens: opencode.Tokens{Output: test.tokens},
+			},
+			Parts: []opencode.Part{{Type: opencode.PartText, Text: test.says}},
+		}, true)
+		e := r.evidence
+		turn.ending(&e, &r)
+		if e.Ended.Truncated != test.truncated || (e.Ended.Error == opencode.ContextOverflow) != (test.failed != "") {
 			t.Errorf("%s: ended %+v", name, e.Ended)
 		}
 	}
