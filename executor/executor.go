@@ -161,8 +161,15 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.offerTool(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	if !t.job.Recovered {
-		t.skip()
+	// What came before the prompt is sent is nothing of the turn. A Resync among it says that the connection stands: then
+	// nothing will be missing, and there is no need to ask.
+	for !t.job.Recovered && len(t.sub.C()) > 0 {
+		switch (<-t.sub.C()).Payload.(type) {
+		case opencode.Resync:
+			t.seen.OfflineSince = time.Time{}
+		case opencode.Disconnected:
+			t.seen.OfflineSince = t.cfg.Now()
+		}
 	}
 	t.seen.activity = "" // what was reported up to here is not the turn's
 	ended, err := t.send(ctx)

@@ -172,27 +172,6 @@ func (t *turn) next(ctx context.Context, until time.Time) (ended bool, err error
 	}
 }
 
-// skip drops what came before the prompt is sent. A [opencode.Resync] among it says that the connection stands: then
-// nothing of the turn will be missing, and there is no need to ask.
-func (t *turn) skip() {
-	for {
-		select {
-		case e, ok := <-t.sub.C():
-			if !ok {
-				return
-			}
-			switch e.Payload.(type) {
-			case opencode.Resync:
-				t.seen.OfflineSince = time.Time{}
-			case opencode.Disconnected:
-				t.seen.OfflineSince = t.cfg.Now()
-			}
-		default:
-			return
-		}
-	}
-}
-
 // event takes in one event, and says whether the turn has ended with it.
 func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err error) {
 	own := e.SessionID == t.job.Attempt.SessionID

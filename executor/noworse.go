@@ -20,9 +20,6 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
 		return baselineOf(s.Baseline, command) != nil
 	})
-	if len(unknown) == 0 {
-		return nil, nil
-	}
 	return t.gates(ctx, unknown, "gate, before the work begins")
 }
 

@@ -48,11 +48,7 @@ func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 	if m.Cost > 0 || u.Tokens() == 0 {
 		return u
 	}
-	name := t.job.Attempt.Model
-	if !m.Model.IsZero() {
-		name = m.Model.String()
-	}
-	if price, known := t.cfg.Price(name, u); known {
+	if price, known := t.cfg.Price(cmp.Or(m.Model.String(), t.job.Attempt.Model), u); known {
 		u.Cost = price
 	} else {
 		u.Unpriced = 1
