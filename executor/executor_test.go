@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,32 +183,13 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 }
 
 // hurry is a clock that runs fast while the model says nothing.
-type hurry struct {
-	mu    sync.Mutex
-	ahead time.Duration
-	wake  chan struct{}
-}
+type hurry struct{ ahead atomic.Int64 }
 
-func (h *hurry) now() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Now().Add(h.ahead)
-}
+func (h *hurry) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
-// after is early where the clock was turned: then it is looked at again.
+// after is early, since the clock may be turned meanwhile: then it is looked at again.
 func (h *hurry) after(d time.Duration) <-chan time.Time {
-	h.mu.Lock()
-	turned := h.wake
-	h.mu.Unlock()
-	rung := make(chan time.Time, 1)
-	timer := time.AfterFunc(d, func() { rung <- time.Time{} })
-	go func() {
-		<-turned
-		if timer.Stop() {
-			rung <- time.Time{}
-		}
-	}()
-	return rung
+	return time.After(min(d, 50*time.Millisecond))
 }
 
 // hang is a model that has a file written and then says nothing more, for as many minutes as it takes.
@@ -216,20 +197,14 @@ func (h *hurry) hang(ctx context.Context, req scriptmodel.Request) scriptmodel.R
 	if req.AssistantTurns() == 0 {
 		return calls(call("write", map[string]any{"filePath": "out.txt", "content": "x\n"}))
 	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
+		h.ahead.Add(int64(time.Minute))
 		select {
+		case <-h.after(time.Minute):
 		case <-ctx.Done():
-			return scriptmodel.Reply{}
-		case <-tick.C:
 		}
-		h.mu.Lock()
-		h.ahead += time.Minute
-		close(h.wake)
-		h.wake = make(chan struct{})
-		h.mu.Unlock()
 	}
+	return scriptmodel.Reply{}
 }
 
 // A turn that lasts too long is ended; what it did before is evidence. What the budget leaves of a sub-task's time wins over
@@ -245,7 +220,7 @@ func TestTimeStopsTheTurn(t *testing.T) {
 	} {
 		t.Run(string(rule), func(t *testing.T) {
 			t.Parallel()
-			h := &hurry{wake: make(chan struct{})}
+			h := &hurry{}
 			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After = h.now, h.after })
 			a := w.newAttempt("x", "go")
 			a.TimeLeft = test.left

@@ -53,22 +53,23 @@ func (r repo) git(args ...string) string {
 	return string(out)
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (r repo) write(path, content string) {
 	r.Helper()
 	path = filepath.Join(r.dir, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		r.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		r.Fatal(err)
-	}
+	must(r, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(r, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func (r repo) remove(path string) {
 	r.Helper()
-	if err := os.RemoveAll(filepath.Join(r.dir, path)); err != nil {
-		r.Fatal(err)
-	}
+	must(r, os.RemoveAll(filepath.Join(r.dir, path)))
 }
 
 func (r repo) commit() {
@@ -80,18 +81,14 @@ func (r repo) commit() {
 func (r repo) open(sub string) *workspace.Workspace {
 	r.Helper()
 	w, err := workspace.Open(r.Context(), filepath.Join(r.dir, sub))
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return w
 }
 
 func snapshot(t testing.TB, w *workspace.Workspace) string {
 	t.Helper()
 	id, err := w.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -101,9 +98,7 @@ func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
 	before := snapshot(t, w)
 	change()
 	d, err := w.Diff(t.Context(), before, snapshot(t, w), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -196,6 +191,60 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// Whatever changes is seen, and nothing else is.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files  []string // committed
+		sub    string
+		before func(r repo)
+		change func(r repo)
+		want   []string
+	}{
+		"an empty subdirectory without commits": {
+			nil, "sub", func(r repo) { r.write("sub/.manager/x", "") }, func(r repo) { r.write("sub/first", "1\n") },
+			[]string{"1 0 first"},
+		},
+		"strange names": {nil, "", repo.commit, func(r repo) {
+			for _, name := range []string{" spaces ", "new\nline", "\xff\xfe", ":(top)magic", "-n", "tab\tquote\"", "ü*[x]"} {
+				r.write(name, "1\n")
+			}
+		}, []string{
+			"1 0  spaces ", "1 0 -n", "1 0 :(top)magic", "1 0 new\nline", "1 0 tab\tquote\"", "1 0 ü*[x]", "1 0 \uFFFD",
+		}},
+		"a file that cannot be read": {[]string{"a", "1\n"}, "", func(repo) {}, func(r repo) {
+			r.write("z", "1\n")
+			if os.Geteuid() != 0 { // root can read everything
+				r.write("secret", "1\n")
+				must(r, os.Chmod(filepath.Join(r.dir, "secret"), 0))
+			}
+		}, []string{"1 0 z"}},
+		"a sparse checkout": {
+			[]string{"in/f", "1\n", "out/f", "1\n"}, "", func(r repo) { r.git("sparse-checkout", "set", "in") }, func(r repo) {
+				r.write("in/g", "1\n")
+				r.write("in/f", "2\n")
+			}, []string{"1 1 in/f", "1 0 in/g"},
+		},
+		"other types": {[]string{"dir/f", "1\n", "file", "1\n"}, "", func(repo) {}, func(r repo) {
+			r.remove("dir")
+			r.remove("file")
+			r.write("file/inside", "1\n")
+			must(r, os.Symlink("elsewhere", filepath.Join(r.dir, "dir")))
+		}, []string{"1 0 dir", "0 1 dir/f", "0 1 file", "1 0 file/inside"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, test.files...)
+			test.before(r)
+			d := changes(t, r.open(test.sub), func() { test.change(r) })
+			wantFiles(t, d, test.want...)
+			if n := strings.Count(d.Patch, "\n@@ "); n != len(test.want) {
+				t.Errorf("the patch shows %d of %d files:\n%s", n, len(test.want), d.Patch)
+			}
+		})
+	}
+}
+
 func TestSameSize(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "f", "aaa")
@@ -204,18 +253,14 @@ func TestSameSize(t *testing.T) {
 	path := filepath.Join(r.dir, "f")
 	index := filepath.Join(r.dir, ".git", "index")
 	moment := time.Now().Add(-time.Hour).Truncate(time.Second)
-	if err := os.Chtimes(path, moment, moment); err != nil {
-		t.Fatal(err)
-	}
+	must(r, os.Chtimes(path, moment, moment))
 	r.git("update-index", "--refresh")
 	r.git("config", "core.trustctime", "false")
 	w := r.open("")
 	before := snapshot(t, w)
 	r.write("f", "bbb")
 	for _, p := range []string{path, index} {
-		if err := os.Chtimes(p, moment, moment); err != nil {
-			t.Fatal(err)
-		}
+		must(r, os.Chtimes(p, moment, moment))
 	}
 	if after := snapshot(t, w); after == before {
 		t.Error("the change was not seen")
@@ -233,9 +278,7 @@ func TestLeavesEverythingAlone(t *testing.T) {
 	r.write("a", "4")
 	r.write("new", "x")
 	r.write(".git/hooks/post-index-change", "#!/bin/sh\ntouch "+filepath.Join(r.dir, "hook-ran")+"\n")
-	if err := os.Chmod(filepath.Join(r.dir, ".git/hooks/post-index-change"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(r, os.Chmod(filepath.Join(r.dir, ".git/hooks/post-index-change"), 0o755))
 	w := r.open("")
 	r.write(".git/index.lock", "held by somebody")
 
@@ -249,9 +292,7 @@ func TestLeavesEverythingAlone(t *testing.T) {
 			files[path] = string(content)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(r, err)
 		return files
 	}
 	before := state()
@@ -281,14 +322,6 @@ func TestSubdirectory(t *testing.T) {
 	wantFiles(t, d, "1 1 in", "1 0 new")
 }
 
-func TestEmptySubdirectoryWithoutCommits(t *testing.T) {
-	t.Parallel()
-	r := newRepo(t)
-	r.write("sub/.manager/x", "")
-	d := changes(t, r.open("sub"), func() { r.write("sub/first", "1\n") })
-	wantFiles(t, d, "1 0 first")
-}
-
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "sub/in", "1\n", "out file", "1\n")
@@ -309,21 +342,6 @@ func TestConflicts(t *testing.T) {
 	wantFiles(t, d, "1 5 in")
 	if d = changes(t, r.open(""), func() { r.write("out file", "resolved\n") }); len(d.Files) != 1 {
 		t.Errorf("files %+v", d.Files)
-	}
-}
-
-func TestStrangeNames(t *testing.T) {
-	t.Parallel()
-	r := newRepo(t)
-	r.commit()
-	d := changes(t, r.open(""), func() {
-		for _, name := range []string{" spaces ", "new\nline", "\xff\xfe", ":(top)magic", "-n", "tab\tquote\"", "ü*[x]"} {
-			r.write(name, "1\n")
-		}
-	})
-	wantFiles(t, d, "1 0  spaces ", "1 0 -n", "1 0 :(top)magic", "1 0 new\nline", "1 0 tab\tquote\"", "1 0 ü*[x]", "1 0 \uFFFD")
-	if n := strings.Count(d.Patch, "\n+1\n"); n != 7 {
-		t.Errorf("the patch shows %d of 7 files:\n%s", n, d.Patch)
 	}
 }
 
@@ -348,22 +366,6 @@ func TestEmbeddedRepositories(t *testing.T) {
 	wantFiles(t, d, "1 1 emb")
 }
 
-func TestUnreadableFile(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() == 0 {
-		t.Skip("root can read everything")
-	}
-	r := newRepo(t, "a", "1\n")
-	d := changes(t, r.open(""), func() {
-		r.write("secret", "1\n")
-		if err := os.Chmod(filepath.Join(r.dir, "secret"), 0); err != nil {
-			t.Fatal(err)
-		}
-		r.write("z", "1\n")
-	})
-	wantFiles(t, d, "1 0 z")
-}
-
 // A large file is not read, but its changes are seen.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
@@ -374,9 +376,7 @@ func TestLargeFile(t *testing.T) {
 		if err == nil {
 			err = errors.Join(f.Truncate(size), f.Close())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(r, err)
 	}
 	w := r.open("sub")
 	const binary = "-1 -1 big [x].bin"
@@ -386,17 +386,6 @@ func TestLargeFile(t *testing.T) {
 	if entry := r.git("ls-tree", "-l", snapshot(t, w)+":sub", "big [x].bin"); !strings.Contains(entry, " 45\t") {
 		t.Errorf("the content went into the repository: %s", entry)
 	}
-}
-
-func TestSparseCheckout(t *testing.T) {
-	t.Parallel()
-	r := newRepo(t, "in/f", "1\n", "out/f", "1\n")
-	r.git("sparse-checkout", "set", "in")
-	d := changes(t, r.open(""), func() {
-		r.write("in/g", "1\n")
-		r.write("in/f", "2\n")
-	})
-	wantFiles(t, d, "1 1 in/f", "1 0 in/g")
 }
 
 func TestLinkedWorktree(t *testing.T) {
@@ -412,20 +401,6 @@ func TestLinkedWorktree(t *testing.T) {
 	wantFiles(t, d, "1 1 f")
 }
 
-func TestTypeChanges(t *testing.T) {
-	t.Parallel()
-	r := newRepo(t, "dir/f", "1\n", "file", "1\n")
-	d := changes(t, r.open(""), func() {
-		r.remove("dir")
-		r.remove("file")
-		r.write("file/inside", "1\n")
-		if err := os.Symlink("elsewhere", filepath.Join(r.dir, "dir")); err != nil {
-			t.Fatal(err)
-		}
-	})
-	wantFiles(t, d, "1 0 dir", "0 1 dir/f", "0 1 file", "1 0 file/inside")
-}
-
 func TestOwn(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t)
@@ -436,9 +411,7 @@ func TestOwn(t *testing.T) {
 	r.write("b-mine", "mine\n")
 	own := func(path string) bool { return path == "b-mine" }
 	d, err := w.Diff(t.Context(), before, snapshot(t, w), own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(r, err)
 	want := []boulder.FileChange{{Path: "b-mine", Added: 1, Own: true}, {Path: "a-theirs", Added: 1}}
 	if diff := cmp.Diff(want, d.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -549,9 +522,7 @@ func TestLeaveOut(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "tracked [a].md", "1\n", "tracked a.md", "1\n")
 	w, err := workspace.Open(t.Context(), r.dir, "tracked [a].md", "notes/new.md", "not there")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(r, err)
 	got := changes(t, w, func() {
 		r.write("tracked [a].md", "2\n")
 		r.write("notes/new.md", "1\n")
@@ -574,9 +545,7 @@ func TestHash(t *testing.T) {
 	diff := func(own func(string) bool) boulder.Diff {
 		t.Helper()
 		d, err := w.Diff(t.Context(), from, snapshot(t, w), own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(r, err)
 		return d
 	}
 	seen := map[string]string{}
