@@ -42,8 +42,8 @@ func TestEveryLineOnce(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	for _, line := range []string{
-		"2 at once manager run --attach", "2 × opencode run", "6 at once", "2 in a chain", "20 sessions",
-		"project of 40 files", "project of 1000 files",
+		"1 at once manager run --attach", "1 × opencode run", "2 at once", "2 in a chain", "20 sessions",
+		"project of 40 files", "project of 60 files",
 		"a step, chain", "a step, fan-out",
 	} {
 		if !strings.Contains(oneLine(out.String()), line) {

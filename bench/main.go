@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // errMissed says that a limit was missed. The table tells which.
@@ -103,19 +105,24 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer w.close()
 	fmt.Fprintln(out, w.machine(ctx))
-	var all []comparison
-	for _, s := range suites() {
-		if !slices.Contains(only, s.name) {
-			continue
-		}
-		w.note("measuring %s …", s.name)
-		comparisons, suiteErr := s.measure(ctx, w)
-		all = append(all, comparisons...)
-		if suiteErr != nil {
-			err = fmt.Errorf("%s: %w", s.name, suiteErr)
-			break
+	measured := make([][]comparison, len(suites()))
+	group, ctx := errgroup.WithContext(ctx)
+	if !o.once { // what is only tried may disturb what else is tried
+		group.SetLimit(1)
+	}
+	for i, s := range suites() {
+		if slices.Contains(only, s.name) {
+			group.Go(func() (err error) {
+				w.note("measuring %s …", s.name)
+				if measured[i], err = s.measure(ctx, w); err != nil {
+					err = fmt.Errorf("%s: %w", s.name, err)
+				}
+				return err
+			})
 		}
 	}
+	err = group.Wait()
+	all := slices.Concat(measured...)
 	if err := errors.Join(err, printTable(out, all)); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 			name: name, ours: side{"manager run --attach", ours}, theirs: side{than, theirs}, format: seconds, limit: limit,
 		})
 	}
-	five := w.size(5, 2)
+	five := w.size(5, 1)
 	for _, m := range []struct {
 		name      string
 		n, rounds int
@@ -36,8 +36,8 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 		limit     float64
 	}{
 		{"at once", five, 11, independent, "all", 1.10},
-		{"at once", w.size(50, 6), 7, independent, "all", 1.10},
-		{"in a chain", five, 11, onPrevious, "one", 1.15},
+		{"at once", w.size(50, 2), 7, independent, "all", 1.10},
+		{"in a chain", w.size(5, 2), 11, onPrevious, "one", 1.15},
 	} {
 		contenders, err := w.sessions(dir, warm, m.n, m.dependsOn, m.order)
 		if err != nil {
@@ -166,7 +166,7 @@ func (w *world) startFake(ctx context.Context, events, together int) (*server, e
 // grows with the files; what manager does is nearly all the start of a binary with four vendors' SDKs in it.
 func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	var all []comparison
-	for _, files := range []int{40, 1000} {
+	for _, files := range []int{40, w.size(1000, 60)} {
 		c, err := w.statusOf(ctx, files)
 		if err != nil {
 			return nil, err

@@ -48,12 +48,14 @@ func shapedPlan(shape string, steps int) *boulder.Plan {
 // loopSteps has the orchestrator complete a plan of sub-tasks that do nothing, in a database of its own, and gives the
 // seconds for each. The database is opened before the clock starts.
 func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchestrator.Runner) (took float64, err error) {
-	path := filepath.Join(dir, "steps.db")
-	db, err := store.Open(path, store.Options{})
+	if dir, err = os.MkdirTemp(dir, "steps"); err != nil {
+		return 0, err
+	}
+	db, err := store.Open(filepath.Join(dir, "steps.db"), store.Options{})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, db.Close(), os.Remove(path)) }()
+	defer func() { err = errors.Join(err, db.Close(), os.RemoveAll(dir)) }()
 	limits := orchestrator.DefaultLimits()
 	limits.PerModel, limits.Global = 8, 8
 	o, err := orchestrator.New(orchestrator.Config{

@@ -67,6 +67,9 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 		"GIT_CONFIG_NOSYSTEM=1",
 		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
+	if w.once {
+		return w, nil
+	}
 	// The first OpenCode of a home makes its database, which would count for whoever runs first.
 	return w, w.run(ctx, w.root, w.opencode, "models")
 }

@@ -3,7 +3,7 @@
 //     npm ci && node steps.mjs functional|graph chain|fan-out STEPS TIMES full|default DIRECTORY
 //
 // prints one line of JSON. Only invoke is timed: what was imported, opened and built before is not, and one chain of
-// 100 has been run to warm up. Every repetition has a database of its own in DIRECTORY.
+// 100 at most has been run to warm up. Every repetition has a database of its own in DIRECTORY.
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -91,7 +91,8 @@ const results = [];
 for (let i = -1; i < Number(timesText); i++) {
   const file = join(directory, `langgraph-${process.pid}-${i}.sqlite`);
   if (i < 0) {
-    await once(api, layers.chain(100), 100, synchronous, file); // not counted: the code is compiled by then
+    const few = Math.min(100, steps);
+    await once(api, layers.chain(few), few, synchronous, file); // not counted: the code is compiled by then
   } else {
     results.push(await once(api, layers[shape](steps), steps, synchronous, file));
   }
