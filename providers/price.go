@@ -99,12 +99,15 @@ func (p Price) cost(u boulder.Usage) (float64, bool) {
 
 // WithPrices gives a Completer that asks ref where a request names no model, and prices from the table what c
 // leaves unpriced. [RegistryConfig.Prices] does it for those of a registry.
-func WithPrices(c Completer, ref ModelRef, prices Prices) Completer { return priced{c, ref, prices} }
+func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
+	return priced{c, ref, prices, ""}
+}
 
 type priced struct {
 	next   Completer
 	ref    ModelRef
 	prices Prices
+	keyEnv string // the variable that the key came from, for errors
 }
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
@@ -115,6 +118,7 @@ func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	if err != nil {
 		failure := asError(err)
 		p.price(ref, &failure.Usage)
+		failure.KeyEnv = p.keyEnv
 		return nil, failure
 	}
 	// Where the request and the Completer leave the choice to the other side, the model is the one that answered.

@@ -68,7 +68,7 @@ func (r *Registry) Has(provider string) bool { return slices.Contains(r.Names(),
 func (r *Registry) Names() []string {
 	var names []string
 	for _, source := range r.sources {
-		if _, available := r.key(source); available {
+		if _, _, available := r.key(source); available {
 			names = append(names, source.Name)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *Registry) Names() []string {
 // has one.
 func (r *Registry) Default() (ModelRef, bool) {
 	for _, source := range r.sources {
-		if _, available := r.key(source); available && source.DefaultModel != "" {
+		if _, _, available := r.key(source); available && source.DefaultModel != "" {
 			return ModelRef{Provider: source.Name, Model: source.DefaultModel}, true
 		}
 	}
@@ -99,7 +99,7 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 			"configuration", ref, ref.Provider, have)
 	}
 	source := r.sources[i]
-	key, available := r.key(source)
+	key, variable, available := r.key(source)
 	if !available {
 		return nil, fmt.Errorf("model %s: provider %s has no key; set %s, or choose another model (%s)",
 			ref, ref.Provider, strings.Join(source.KeyEnv, " or "), have)
@@ -108,15 +108,15 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open provider %s: %w", source.Name, err)
 	}
-	return WithRetry(WithPrices(adapter, ref, r.cfg.Prices), r.cfg.Logger), nil
+	return WithRetry(priced{adapter, ref, r.cfg.Prices, variable}, r.cfg.Logger), nil
 }
 
-// key is that of a source, which is available with one, or if it needs none.
-func (r *Registry) key(source Source) (key Key, available bool) {
-	for _, name := range source.KeyEnv {
-		if key = NewKey(r.cfg.Getenv(name)); !key.IsZero() {
-			return key, true
+// key is that of a source, which is available with one, or if it needs none, and the variable that it came from.
+func (r *Registry) key(source Source) (key Key, variable string, available bool) {
+	for _, variable := range source.KeyEnv {
+		if key := NewKey(r.cfg.Getenv(variable)); !key.IsZero() {
+			return key, variable, true
 		}
 	}
-	return Key{}, len(source.KeyEnv) == 0
+	return Key{}, "", len(source.KeyEnv) == 0
 }

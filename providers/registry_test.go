@@ -104,6 +104,24 @@ func TestRegistryOpensLazily(t *testing.T) {
 	}
 }
 
+// An auth error names the variable that the refused key is in.
+func TestErrorNamesTheKeysVariable(t *testing.T) {
+	t.Parallel()
+	for variable, set := range map[string]map[string]string{
+		"A_KEY": {"A_KEY": "a", "B_KEY": "b"}, "B_KEY": {"A_KEY": " ", "B_KEY": "b"},
+	} {
+		s := tell("p", fails(providers.Error{Kind: providers.KindAuth}))
+		s.KeyEnv = []string{"A_KEY", "B_KEY"}
+		c, err := newRegistry(t, set, s).Completer(providers.ModelRef{Provider: "p", Model: "m"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Complete(t.Context(), request()); err == nil || !strings.Contains(err.Error(), "check the key in "+variable) {
+			t.Errorf("want %s: %v", variable, err)
+		}
+	}
+}
+
 func TestRegistryBindsTheModel(t *testing.T) {
 	t.Parallel()
 	model := &script{steps: []step{says("1"), says("2")}}

@@ -22,7 +22,6 @@ const DefaultModel = "claude-sonnet-5-5"
 
 const (
 	name    = "anthropic"
-	keyEnv  = "ANTHROPIC_API_KEY"
 	baseURL = "https://api.anthropic.com"
 )
 
@@ -34,7 +33,7 @@ type Options = adapter.Options
 func Sources(getenv func(string) string, opts Options) []providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
 	return []providers.Source{{
-		Name: name, KeyEnv: []string{keyEnv}, DefaultModel: DefaultModel,
+		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, DefaultModel: DefaultModel,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}}
 }
@@ -60,8 +59,8 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	}
 	messages := sdk.NewMessageService(options...)
 	return &adapter.Adapter{
-		Provider: name, KeyEnv: keyEnv, Key: key, Logger: opts.Logger, Parse: parseError,
-		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Cues: cues, Plan: plan,
+		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
 			message, err := messages.New(ctx, params(req, use))
 			if err != nil {
@@ -82,31 +81,24 @@ const (
 	roomy       = "max_tokens"           // an output limit of [defaultMaxTokens]. The oldest models allow less.
 )
 
-func plan(req *providers.Request, refused func(string) bool) adapter.Features {
-	var use adapter.Features
-	add := func(wanted bool, one string) bool {
-		if wanted = wanted && !refused(one); wanted {
-			use = append(use, one)
-		}
-		return wanted
-	}
-	if !add(req.Schema != nil, structured) {
-		add(req.Schema != nil, forcedTool)
-	}
-	add(req.Effort != "", effort)
-	add(req.Temperature != nil, temperature)
-	add(req.MaxOutputTokens == 0, roomy)
-	return use
-}
-
-// cues go from the narrowest feature on: a word of one must not stand for another that was asked for as well.
-var cues = []adapter.Cue{
-	{Feature: temperature, Words: []string{"temperature"}},
-	{Feature: roomy, Words: []string{"max_tokens"}},
-	{Feature: structured, Words: []string{
+var features = []adapter.Feature{
+	{
+		Name: temperature, Words: []string{"temperature"},
+		Wanted: func(req *providers.Request, _ adapter.Features) bool { return req.Temperature != nil },
+	},
+	{
+		Name: roomy, Words: []string{"max_tokens"},
+		Wanted: func(req *providers.Request, _ adapter.Features) bool { return req.MaxOutputTokens == 0 },
+	},
+	{Name: structured, Wanted: adapter.Structured, Words: []string{
 		"output_config.format", "output_format", "output format", "json_schema", "structured output", "output_config: ",
 	}},
-	{Feature: effort, Words: []string{"effort", "output_config"}},
-	{Feature: structured, Words: []string{"output_config"}},
-	{Feature: forcedTool, Words: []string{"tool", "strict"}},
+	{Name: effort, Wanted: adapter.Effort, Words: []string{"effort", "output_config"}},
+	{Name: structured, Words: []string{"output_config"}},
+	{
+		Name: forcedTool, Words: []string{"tool", "strict"},
+		Wanted: func(req *providers.Request, use adapter.Features) bool {
+			return req.Schema != nil && !use.Has(structured)
+		},
+	},
 }

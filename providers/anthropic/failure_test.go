@@ -21,7 +21,7 @@ func TestErrorForms(t *testing.T) {
 		},
 		"not allowed, after the 200": {
 			Status: 200, Body: `{"type":"error","error":{"type":"permission_error","message":"no"}}`,
-			Kind: providers.KindAuth, WantStatus: 403, WantText: "ANTHROPIC_API_KEY",
+			Kind: providers.KindAuth, WantStatus: 403, WantText: "permission_error",
 		},
 		"broken after the 200": {
 			Status: 200, Body: `{"type":"error","error":{"type":"api_error","message":"Internal server error"}}`,

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	providerstest.Run(t, providerstest.Adapter{
-		Provider: "google", KeyEnv: "GEMINI_API_KEY", Wire: wire, Open: open,
+		Provider: "google", Wire: wire, Open: open,
 	})
 }
 

@@ -25,7 +25,7 @@ func TestErrorForms(t *testing.T) {
 		},
 		"not allowed": {
 			Status: 403, Body: status("403", "PERMISSION_DENIED", "no access to this model", ""),
-			Kind: providers.KindAuth, WantText: "GEMINI_API_KEY",
+			Kind: providers.KindAuth, WantText: "no access",
 		},
 		"limit per minute": {
 			Status: 429, Body: status("429", "RESOURCE_EXHAUSTED", quota, retryInfo+

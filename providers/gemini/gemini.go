@@ -36,26 +36,15 @@ func Sources(getenv func(string) string, opts Options) []providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
 	return []providers.Source{{
 		Name: name, KeyEnv: keyEnv, DefaultModel: DefaultModel,
-		Open: func(key providers.Key) (providers.Completer, error) {
-			from := keyEnv[0]
-			if providers.NewKey(getenv(from)).IsZero() {
-				from = keyEnv[1]
-			}
-			return newFrom(from, key, opts)
-		},
+		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}}
 }
 
 // New makes a Completer. It opens no connection. A key is required: without one the SDK would look for it in the
 // environment.
 func New(key providers.Key, opts Options) (providers.Completer, error) {
-	return newFrom(keyEnv[0], key, opts)
-}
-
-// newFrom is New for a key of a variable, which is named in errors.
-func newFrom(variable string, key providers.Key, opts Options) (providers.Completer, error) {
 	if key.IsZero() {
-		return nil, fmt.Errorf("google: no key; set %s", variable)
+		return nil, errors.New("google: no key; set " + keyEnv[0])
 	}
 	opts.BaseURL = cmp.Or(opts.BaseURL, baseURL)
 	if err := adapter.CheckBaseURL(opts.BaseURL); err != nil {
@@ -73,8 +62,8 @@ func newFrom(variable string, key providers.Key, opts Options) (providers.Comple
 		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included
 	}
 	return &adapter.Adapter{
-		Provider: name, KeyEnv: variable, Key: key, Logger: opts.Logger, Parse: parseError,
-		Statuses: []int{http.StatusBadRequest}, Cues: cues, Plan: plan,
+		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest}, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (out adapter.Reply, err error) {
 			// The SDK's decoding asserts types ({"candidates":"none"} is enough to panic), and what a server sends may not
 			// end the program.
@@ -100,22 +89,13 @@ const (
 	thinking = "thinkingConfig"
 )
 
-func plan(req *providers.Request, refused func(string) bool) adapter.Features {
-	var use adapter.Features
-	if req.Schema != nil && !refused(jsonMode) {
-		use = append(use, jsonMode)
-		if !refused(structured) {
-			use = append(use, structured)
-		}
-	}
-	if req.Effort != "" && !refused(thinking) {
-		use = append(use, thinking)
-	}
-	return use
-}
-
-var cues = []adapter.Cue{
-	{Feature: thinking, Words: []string{"thinking"}},
-	{Feature: jsonMode, Words: []string{"json mode", "responsemimetype", "response_mime_type", "response mime type"}},
-	{Feature: structured, Words: []string{"schema"}},
+var features = []adapter.Feature{
+	{Name: thinking, Wanted: adapter.Effort, Words: []string{"thinking"}},
+	{Name: jsonMode, Wanted: adapter.Structured, Words: []string{
+		"json mode", "responsemimetype", "response_mime_type", "response mime type",
+	}},
+	{
+		Name: structured, Words: []string{"schema"},
+		Wanted: func(_ *providers.Request, use adapter.Features) bool { return use.Has(jsonMode) },
+	},
 }

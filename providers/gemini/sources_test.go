@@ -41,34 +41,6 @@ func TestRegistryToWire(t *testing.T) {
 	}
 }
 
-// An auth error names the variable that the refused key is in.
-func TestErrorNamesTheKeysVariable(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	t.Cleanup(server.Close)
-	for variable, env := range map[string]map[string]string{
-		"GEMINI_API_KEY": {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b"},
-		"GOOGLE_API_KEY": {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": "b"},
-	} {
-		getenv := adaptertest.Env(env)
-		r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv},
-			gemini.Sources(getenv, gemini.Options{BaseURL: server.URL, HTTPClient: adaptertest.HTTPClient(t)})...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := r.Completer(providers.ModelRef{Provider: "google", Model: "m"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		failure := adaptertest.Fails(t, c, adaptertest.Ask())
-		if failure.KeyEnv != variable || !strings.Contains(failure.Error(), variable) {
-			t.Errorf("want %s: %v", variable, failure)
-		}
-	}
-}
-
 func TestNewRefusesNoKey(t *testing.T) {
 	t.Parallel()
 	_, err := gemini.New(providers.Key{}, gemini.Options{})

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	for _, param := range []openai.TokenParam{openai.MaxTokens, openai.MaxCompletionTokens} {
 		t.Run(string(param), func(t *testing.T) {
 			providerstest.Run(t, providerstest.Adapter{
-				Provider: "local", KeyEnv: "LOCAL_KEY", Wire: wire,
+				Provider: "local", Wire: wire,
 				Open: opening(func(e *openai.Endpoint) { e.TokenParam = param }),
 			})
 		})

@@ -75,8 +75,8 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	config.HTTPClient = adapter.Client(opts.HTTPClient)
 	client := sdk.NewClientWithConfig(config)
 	return &adapter.Adapter{
-		Provider: endpoint.Name, KeyEnv: endpoint.KeyEnv, Key: key, Logger: opts.Logger, Parse: parseError,
-		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Cues: cues, Plan: endpoint.plan,
+		Provider: endpoint.Name, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Features: endpoint.features(),
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
 			body := endpoint.body(req, use)
 			resp, err := client.CreateChatCompletion(ctx, body)
@@ -88,18 +88,16 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	}, nil
 }
 
-// plan gives the strongest form of structured output that the endpoint offers and the model does not refuse.
-func (e Endpoint) plan(req *providers.Request, refused func(string) bool) adapter.Features {
-	forms := []Structured{JSONSchema, JSONObject}
-	for _, form := range forms[max(0, slices.Index(forms, e.Structured)):] {
-		if req.Schema != nil && e.Structured != Prompted && !refused(string(form)) {
-			return adapter.Features{string(form)}
-		}
+// features are the forms of structured output, of which the strongest is used that the endpoint offers and the model does
+// not refuse.
+func (e Endpoint) features() []adapter.Feature {
+	words := []string{"response_format", "json_schema", "json_object"}
+	return []adapter.Feature{
+		{Name: string(JSONSchema), Words: words, Wanted: func(req *providers.Request, _ adapter.Features) bool {
+			return req.Schema != nil && cmp.Or(e.Structured, JSONSchema) == JSONSchema
+		}},
+		{Name: string(JSONObject), Words: words, Wanted: func(req *providers.Request, use adapter.Features) bool {
+			return req.Schema != nil && e.Structured != Prompted && !use.Has(string(JSONSchema))
+		}},
 	}
-	return nil
 }
-
-var (
-	formWords = []string{"response_format", "json_schema", "json_object"}
-	cues      = []adapter.Cue{{Feature: string(JSONSchema), Words: formWords}, {Feature: string(JSONObject), Words: formWords}}
-)

@@ -17,8 +17,6 @@ import (
 type Adapter struct {
 	// Provider is the name that the adapter reports in answers and errors.
 	Provider string
-	// KeyEnv is the variable that an auth error has to name. Empty: the adapter knows of none.
-	KeyEnv string
 	// Open makes the adapter for a server at baseURL. client is to be used for all requests; Run closes its connections.
 	Open func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
 	// Wire makes a server that speaks the provider's format: it decodes each request for a completion, calls respond,

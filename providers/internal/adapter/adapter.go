@@ -24,18 +24,27 @@ type Options struct {
 	Logger     *slog.Logger // defaults to none
 }
 
-// Features are the parts that a request uses of those that not every model takes, and that it can do without: names of
-// the API's parameters.
+// Feature is a part of a request that not every model takes, and that the request can do without.
+type Feature struct {
+	Name string // of the API's parameter
+	// Wanted reports whether a request wants it beside those of the features before it that it uses. Nil: there are only
+	// more words here for another one.
+	Wanted func(req *providers.Request, use Features) bool
+	// Words name it in refusals, in small letters. There are no codes for it.
+	Words []string
+}
+
+// Features are the names of those that a request uses.
 type Features []string
 
 // Has reports whether the request uses one.
 func (f Features) Has(one string) bool { return slices.Contains(f, one) }
 
-// Cue is a feature and the words by which refusals name it, in small letters. There are no codes for it.
-type Cue struct {
-	Feature string
-	Words   []string
-}
+// Structured and Effort are for features that a request wants with a schema, and with a word for how much to reason.
+func Structured(req *providers.Request, _ Features) bool { return req.Schema != nil }
+
+// Effort: see [Structured].
+func Effort(req *providers.Request, _ Features) bool { return req.Effort != "" }
 
 // Reply is an answer with status 200, which need not be a success.
 type Reply struct {
@@ -48,17 +57,15 @@ type Reply struct {
 
 // Adapter asks the models of one endpoint. It implements [providers.Completer].
 type Adapter struct {
-	// Provider, KeyEnv and Key say who is asked, and with what.
-	Provider, KeyEnv string
-	Key              providers.Key
-	Logger           *slog.Logger // defaults to none
+	Provider string
+	Key      providers.Key
+	Logger   *slog.Logger // defaults to none
 	// Parse reads the error in an answer's body; of a body without one it gives the zero value.
 	Parse    func(body []byte) Said
 	Statuses []int // those that the endpoint refuses a parameter with
-	// Cues are looked for in this order: where a word of one would stand for another too, the narrower one goes first.
-	Cues []Cue
-	// Plan gives the features that a request wants, without those that its model refuses.
-	Plan func(req *providers.Request, refused func(string) bool) Features
+	// Features are looked for in refusals in this order: where a word of one stands for another too, the narrower one
+	// goes first.
+	Features []Feature
 	// Call is one HTTP request with these features; the error is that of the SDK.
 	Call func(ctx context.Context, req *providers.Request, use Features) (Reply, error)
 
@@ -71,10 +78,12 @@ type refusal struct{ model, feature string }
 // remembered for the model.
 func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
 	for {
-		use := a.Plan(req, func(one string) bool {
-			_, ok := a.refused.Load(refusal{req.Model, one})
-			return ok
-		})
+		var use Features
+		for _, f := range a.Features {
+			if _, refused := a.refused.Load(refusal{req.Model, f.Name}); !refused && f.Wanted != nil && f.Wanted(req, use) {
+				use = append(use, f.Name)
+			}
+		}
 		resp, failure := a.attempt(ctx, req, use)
 		if failure == nil {
 			return resp, nil
@@ -121,10 +130,10 @@ func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bo
 		return "", false
 	}
 	text := strings.ToLower(failure.Message)
-	for _, cue := range a.Cues {
-		named := slices.ContainsFunc(cue.Words, func(word string) bool { return strings.Contains(text, word) })
-		if named && used.Has(cue.Feature) {
-			return cue.Feature, true
+	for _, f := range a.Features {
+		named := slices.ContainsFunc(f.Words, func(word string) bool { return strings.Contains(text, word) })
+		if named && used.Has(f.Name) {
+			return f.Name, true
 		}
 	}
 	return "", false

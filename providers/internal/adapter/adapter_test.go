@@ -32,21 +32,16 @@ func TestWhatIsARefusal(t *testing.T) {
 			a := adapter.Adapter{
 				Provider: "p", Statuses: []int{400},
 				Parse: func([]byte) adapter.Said { return adapter.Said{Text: tt.text} },
-				Cues: []adapter.Cue{
-					{Feature: "tool", Words: []string{"tools"}}, {Feature: "effort", Words: []string{"effort"}},
-				},
-				Plan: func(_ *providers.Request, refused func(string) bool) adapter.Features {
-					if refused("effort") {
-						return nil
-					}
-					return adapter.Features{"effort"}
+				Features: []adapter.Feature{
+					{Name: "tool", Words: []string{"tools"}},
+					{Name: "effort", Wanted: adapter.Effort, Words: []string{"effort"}},
 				},
 				Call: func(ctx context.Context, _ *providers.Request, _ adapter.Features) (adapter.Reply, error) {
 					calls++
 					return adapter.Reply{}, post(ctx, tt.status)
 				},
 			}
-			_, err := a.Complete(t.Context(), &providers.Request{Model: "m"})
+			_, err := a.Complete(t.Context(), &providers.Request{Model: "m", Effort: "low"})
 			if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Message != tt.text {
 				t.Errorf("got %v", err)
 			}

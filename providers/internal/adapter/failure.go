@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,8 +39,13 @@ func Unmarshal(body []byte, into any) {
 // types: those lose what some servers say (string errors, errors inside of a 200), and carry the body into the error
 // chain, where no redaction reaches it.
 func (a *Adapter) failed(model string, answer *recorded, missing string, err error) *providers.Error {
-	if answer.Status == 0 || ours(err) {
-		return a.local(model, answer, err)
+	cause := transportError(err)
+	if refused := errors.Is(err, errRedirect) || errors.Is(err, errTooLarge); refused || answer.Status == 0 {
+		failure := providers.Classify(0, "", a.Key.Scrub(cmp.Or(cause, err).Error()), answer.Header, cmp.Or(cause, err))
+		if refused || cause == nil { // what an SDK does not send, or the transport not take, it will refuse the next time too
+			failure.Kind = providers.KindBadRequest
+		}
+		return a.about(model, failure)
 	}
 	said := a.Parse(answer.Body)
 	status := answer.Status
@@ -60,7 +66,7 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	default:
 		what = string(answer.Body)
 	}
-	failure := providers.Classify(status, said.Code, a.Key.Scrub(what), answer.Header, transportError(err))
+	failure := providers.Classify(status, said.Code, a.Key.Scrub(what), answer.Header, cause)
 	failure.RetryAfter = max(failure.RetryAfter, said.RetryAfter)
 	switch {
 	case failure.Kind == providers.KindCanceled:
@@ -72,34 +78,13 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	return a.about(model, failure)
 }
 
-// local classifies what arose on this side: no connection, a refused redirect, a request that the SDK did not send.
-func (a *Adapter) local(model string, answer *recorded, err error) *providers.Error {
-	// net/http puts the whole URL in front, after a redirect that of the other server with all its parameters.
-	wrapped, sent := errors.AsType[*url.Error](err)
-	if sent {
-		err = wrapped.Err
-	}
-	failure := providers.Classify(0, "", a.Key.Scrub(err.Error()), answer.Header, err)
-	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	// What an SDK refuses to send, or the transport to take, it will refuse the next time too.
-	if ours(err) || !sent && !ended {
-		failure.Kind = providers.KindBadRequest
-	}
-	return a.about(model, failure)
-}
-
 func (a *Adapter) about(model string, failure *providers.Error) *providers.Error {
-	failure.Provider, failure.Model, failure.KeyEnv = a.Provider, model, a.KeyEnv
+	failure.Provider, failure.Model = a.Provider, model
 	return failure
 }
 
-// ours reports whether the transport refused what the server said.
-func ours(err error) bool {
-	return errors.Is(err, errRedirect) || errors.Is(err, errTooLarge)
-}
-
-// transportError keeps what happened to the connection or the context, and drops the errors in which SDKs repeat the
-// answer.
+// transportError is what happened to the connection or the context, without the whole URL that net/http puts in front,
+// and without the errors in which SDKs repeat the answer.
 func transportError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
