@@ -66,9 +66,9 @@ func answer(model string, reply providerstest.Reply) []byte {
 	return fmt.Appendf(nil, `{"candidates":[{"content":{"role":"model","parts":[
 		{"text":"Let me think.","thought":true},{"text":%s,"thoughtSignature":"c2ln"}]},"finishReason":%q,"index":0}],
 		"modelVersion":%q,"responseId":%q,
-		"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,
+		"usageMetadata":{"promptTokenCount":%d,"toolUsePromptTokenCount":1,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,
 		"thoughtsTokenCount":%d,"totalTokenCount":%d}}`,
-		text, stop, model+"-001", reply.RequestID, u.Input, u.CacheRead, u.Output-u.Reasoning, u.Reasoning, u.Tokens())
+		text, stop, model+"-001", reply.RequestID, u.Input-1, u.CacheRead, u.Output-u.Reasoning, u.Reasoning, u.Tokens())
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {

@@ -123,14 +123,3 @@ func StepsDown(t *testing.T, open Open, api API, req providers.Request, steps ma
 		})
 	}
 }
-
-// DoesNotStepDown tests that a request with a schema which is refused for another reason is not made again.
-func DoesNotStepDown(t testing.TB, open Open, server *Picky) {
-	t.Helper()
-	req := Ask()
-	req.Schema = json.RawMessage(`{}`)
-	failure := Fails(t, At(t, open, server), req)
-	if n := len(server.Asked()); n != 1 || failure.Kind != providers.KindBadRequest {
-		t.Errorf("%d requests: kind %s: %v", n, failure.Kind, failure)
-	}
-}

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,6 +23,18 @@ func Trap(t testing.TB) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// Seen is the address of a server that answers with body, and its last request.
+func Seen(t testing.TB, body string) (string, *http.Request) {
+	t.Helper()
+	var seen http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = *r.Clone(context.Background())
+		JSON(body)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, &seen
 }
 
 // ByDefault asks the model that a registry of the sources chooses by itself; that has to be want.

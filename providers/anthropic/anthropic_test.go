@@ -9,12 +9,42 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/anthropic"
 	"github.com/bouldermgr/manager/providers/internal/adaptertest"
+	"github.com/bouldermgr/manager/providers/providerstest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providerstest.Run(t, providerstest.Adapter{
+		Provider: "anthropic", Wire: wire, Open: open,
+	})
+}
+
+// open makes the adapter for a server.
+func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+	t.Helper()
+	c, err := anthropic.New(key, anthropic.Options{BaseURL: baseURL, HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func FuzzAnswer(f *testing.F) {
+	adaptertest.FuzzAnswer(f, open,
+		says("end_turn", `{"type":"text","text":"x"}`),
+		`{"type":"error","error":{"type":"overloaded_error"}}`,
+		`{"type":"message","stop_reason":"end_turn","content":{"a":1},"usage":[]}`,
+		`[]`,
+	)
+}
 
 // says is an answer with the given content blocks.
 func says(stop, content string) string {
@@ -95,12 +125,6 @@ func TestStepsDownAndRemembers(t *testing.T) {
 	})
 }
 
-func TestOther400sDoNotStepDown(t *testing.T) {
-	t.Parallel()
-	adaptertest.DoesNotStepDown(t, open, api.Picky(t,
-		adaptertest.Refusing("messages: roles must alternate", "messages")))
-}
-
 // The schema goes out byte for byte, whichever way, and the tool's argument comes back as it is.
 func TestSchemaAndToolVerbatim(t *testing.T) {
 	t.Parallel()
@@ -161,12 +185,85 @@ func TestUsageIncludesTheCache(t *testing.T) {
 		"content":[{"type":"text","text":"x"}],"stop_reason":"end_turn",
 		"usage":{"input_tokens":5,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":9,
 		"output_tokens_details":{"thinking_tokens":4}}}`))
-	resp, err := c.Complete(t.Context(), adaptertest.Ask())
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := boulder.Usage{Input: 125, CacheRead: 100, CacheWrite: 20, Output: 9, Reasoning: 4, Unpriced: 1}
-	if diff := cmp.Diff(want, resp.Usage); diff != "" {
-		t.Errorf("usage (-want +got):\n%s", diff)
+	if resp, err := c.Complete(t.Context(), adaptertest.Ask()); err != nil || resp.Usage != want {
+		t.Errorf("%+v, %v", resp, err)
 	}
+}
+
+// The forms in which the API reports errors.
+func TestErrorForms(t *testing.T) {
+	t.Parallel()
+	adaptertest.ErrorForms(t, open, map[string]adaptertest.ErrorForm{
+		"overloaded after the 200": {
+			Status: 200, Body: `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`,
+			Kind: providers.KindOverloaded, WantStatus: 529, WantText: "overloaded_error",
+		},
+		"rate limit after the 200": {
+			Status: 200, Body: `{"type":"error","error":{"type":"rate_limit_error","message":"later"}}`,
+			Kind: providers.KindRateLimit, WantStatus: 429, WantText: "later",
+		},
+		"not allowed, after the 200": {
+			Status: 200, Body: `{"type":"error","error":{"type":"permission_error","message":"no"}}`,
+			Kind: providers.KindAuth, WantStatus: 403, WantText: "permission_error",
+		},
+		"another API": {
+			Status: 200, Body: `{"choices":[]}`, Kind: providers.KindNetwork, WantText: "no message",
+		},
+		"empty": {Status: 200, Kind: providers.KindNetwork, WantText: "no usable answer"},
+		"fields of other types": {
+			Status: 429, Body: `{"error":{"type":7,"message":"slow down"}}`,
+			Kind: providers.KindRateLimit, WantText: "slow down",
+		},
+		"a string": {Status: 403, Body: `{"error":"Request not allowed"}`, Kind: providers.KindAuth, WantText: "not allowed"},
+	})
+}
+
+func TestStopReasons(t *testing.T) {
+	t.Parallel()
+	const filtered, full = providers.KindContentFilter, providers.KindContextLength
+	ends := map[string]adaptertest.End{
+		"end_turn":                      {Stop: providers.StopEnd},
+		"stop_sequence":                 {Stop: providers.StopEnd},
+		"pause_turn":                    {Stop: providers.StopOther},
+		"from_tomorrow":                 {Stop: providers.StopOther},
+		"max_tokens":                    {Structured: providers.KindTruncated, Stop: providers.StopLength},
+		"refusal":                       {Plain: filtered, Structured: filtered},
+		"model_context_window_exceeded": {Plain: full, Structured: full},
+	}
+	for reason, end := range ends {
+		end.Body = says(reason, `{"type":"text","text":"{"}`)
+		ends[reason] = end
+	}
+	adaptertest.Ends(t, open, ends)
+}
+
+// The whole way from a reference to a request. What the process's own environment says to the SDK does not count: not
+// parallel, because it sets it.
+func TestRegistryToWire(t *testing.T) {
+	for name, value := range map[string]string{
+		"ANTHROPIC_BASE_URL": adaptertest.Trap(t), "ANTHROPIC_API_KEY": "of-the-process", "ANTHROPIC_AUTH_TOKEN": "token",
+		"ANTHROPIC_PROFILE": "nobody", "ANTHROPIC_CUSTOM_HEADERS": "X-Extra: 1",
+	} {
+		t.Setenv(name, value)
+	}
+	url, seen := adaptertest.Seen(t, says("end_turn", `{"type":"text","text":"yes"}`))
+	getenv := adaptertest.Env(map[string]string{"ANTHROPIC_API_KEY": "given\n", "ANTHROPIC_BASE_URL": url})
+	resp := adaptertest.ByDefault(t, getenv, "anthropic/"+anthropic.DefaultModel,
+		anthropic.Sources(getenv, anthropic.Options{HTTPClient: adaptertest.HTTPClient(t)})...)
+	if resp.Text != "yes" || resp.Provider != "anthropic" || resp.Model != "m-1" {
+		t.Errorf("got %+v", resp)
+	}
+	if h := seen.Header; h.Get("X-Api-Key") != "given" || h.Get("Authorization") != "" || h.Get("X-Extra") != "" {
+		t.Errorf("headers %v", h)
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	t.Parallel()
+	adaptertest.BaseURLWithSlash(t, open, "/v1/messages", says("end_turn", `{"type":"text","text":"yes"}`))
+	adaptertest.BadBaseURLs(t, func(address string) error {
+		_, err := anthropic.New(providers.NewKey("k"), anthropic.Options{BaseURL: address})
+		return err
+	})
 }

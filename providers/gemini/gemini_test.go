@@ -1,0 +1,284 @@
+package gemini_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/gemini"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
+	"github.com/bouldermgr/manager/providers/providerstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providerstest.Run(t, providerstest.Adapter{
+		Provider: "google", Wire: wire, Open: open,
+	})
+}
+
+// open makes the adapter for a server.
+func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+	t.Helper()
+	c, err := gemini.New(key, gemini.Options{BaseURL: baseURL, HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func FuzzAnswer(f *testing.F) {
+	adaptertest.FuzzAnswer(f, open,
+		says("STOP", `{"text":"x"}`),
+		`{"candidates":"none"}`,
+		`{"candidates":[{"content":{"parts":{"a":1}}}],"usageMetadata":[]}`,
+		`[{"error":{"code":503,"details":[{"violations":[7]}]}}]`,
+	)
+}
+
+// says is an answer with the given parts.
+func says(finish, parts string) string {
+	return fmt.Sprintf(`{"candidates":[{"content":{"role":"model","parts":[%s]},"finishReason":%q}],"modelVersion":"m-1",
+		"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}`, parts, finish)
+}
+
+var api = adaptertest.API{
+	Refusal: func(text string) string {
+		return fmt.Sprintf(`{"error":{"code":400,"message":%q,"status":"INVALID_ARGUMENT"}}`, text)
+	},
+	Answer: func(map[string]any) string { return says("STOP", `{"text":"{}"}`) },
+	Features: func(asked map[string]any) string {
+		var names []string
+		for _, name := range []string{"responseJsonSchema", "responseMimeType", "thinkingConfig"} {
+			if adaptertest.Has("generationConfig", name)(asked) {
+				names = append(names, name)
+			}
+		}
+		if strings.Contains(fmt.Sprint(asked["systemInstruction"]), "JSON Schema") {
+			names = append(names, "prompted")
+		}
+		return strings.Join(names, " ")
+	},
+}
+
+// refusing refuses a parameter of generationConfig.
+func refusing(text, name string) []adaptertest.Rule {
+	return []adaptertest.Rule{adaptertest.Refusing(text, "generationConfig", name)}
+}
+
+func TestStepsDownAndRemembers(t *testing.T) {
+	t.Parallel()
+	const everything = "responseJsonSchema responseMimeType thinkingConfig"
+	req := *adaptertest.Ask()
+	req.Schema, req.Effort = json.RawMessage(`{"type":"object"}`), "low"
+	adaptertest.StepsDown(t, open, api, req, map[string]adaptertest.StepDown{
+		"takes all": {Sent: []string{everything, everything}},
+		"no level of thinking": {
+			Rules: refusing("Thinking level is not supported for this model.", "thinkingConfig"),
+			Sent:  []string{everything, "responseJsonSchema responseMimeType", "responseJsonSchema responseMimeType"},
+		},
+		"no schema": {
+			Rules: refusing(`Unknown name "responseJsonSchema" at 'generation_config'`, "responseJsonSchema"),
+			Sent:  []string{everything, "responseMimeType thinkingConfig prompted", "responseMimeType thinkingConfig prompted"},
+		},
+		"Gemma": {
+			Rules: refusing("JSON mode is not enabled for models/gemma-3-27b-it", "responseMimeType"),
+			Sent:  []string{everything, "thinkingConfig prompted", "thinkingConfig prompted"},
+		},
+	})
+}
+
+// The SDK would sort the properties of the schema; their order is the one in which the model answers.
+func TestParametersOnTheWire(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object","properties":{"reason":{"type":"string"},"done":{"type":"boolean"}},` +
+		`"required":["reason","done"],"additionalProperties":false}`
+	for want, change := range map[string]func(*providers.Request){
+		`"responseJsonSchema":` + schema:        func(r *providers.Request) { r.Schema = json.RawMessage(schema) },
+		`"responseMimeType":"application/json"`: func(r *providers.Request) { r.Schema = json.RawMessage(schema) },
+		`"thinkingLevel":"LOW"`:                 func(r *providers.Request) { r.Effort = "low" },
+		`"thinkingBudget":512`:                  func(r *providers.Request) { r.Effort = "512" },
+		`"thinkingBudget":0`:                    func(r *providers.Request) { r.Effort = "0" },
+		`"temperature":0`:                       func(r *providers.Request) { r.Temperature = new(0.0) },
+		`"maxOutputTokens":2147483647`:          func(r *providers.Request) { r.MaxOutputTokens = 1 << 40 },
+	} {
+		var body []byte
+		c := adaptertest.At(t, open, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ = io.ReadAll(r.Body)
+			adaptertest.JSON(says("STOP", `{"text":"{}"}`))(w, r)
+		}))
+		req := adaptertest.Ask()
+		change(req)
+		if _, err := c.Complete(t.Context(), req); err != nil || !bytes.Contains(body, []byte(want)) {
+			t.Errorf("%s is not in %s, %v", want, body, err)
+		}
+	}
+}
+
+// Thoughts and parts of unknown kinds are no part of the answer, and nothing is printed about them. Not parallel,
+// because it catches what the SDK prints.
+func TestTextWithoutThoughts(t *testing.T) {
+	var printed bytes.Buffer
+	log.SetOutput(&printed)
+	t.Cleanup(func() { log.SetOutput(io.Discard) })
+	c := adaptertest.At(t, open, adaptertest.JSON(says("STOP", `{"text":"I wonder","thought":true},{"text":"{\"a\":"},
+		{"functionCall":{"name":"f","args":{}}},{"text":"1}","thoughtSignature":"c2ln"},{"thoughtSignature":"c2ln"},
+		{"fromTomorrow":{"x":1}}`)))
+	resp, err := c.Complete(t.Context(), adaptertest.Ask())
+	if err != nil || resp.Text != `{"a":1}` {
+		t.Errorf("got %+v, %v", resp, err)
+	}
+	if printed.Len() > 0 {
+		t.Errorf("printed: %s", &printed)
+	}
+}
+
+// The forms in which the API reports errors.
+func TestErrorForms(t *testing.T) {
+	t.Parallel()
+	status := func(code, status, text, details string) string {
+		return fmt.Sprintf(`{"error":{"code":%s,"message":%q,"status":%q,"details":[%s]}}`, code, text, status, details)
+	}
+	const retryInfo = `{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}`
+	const quota = "You exceeded your current quota, please check your plan and billing details."
+	adaptertest.ErrorForms(t, open, map[string]adaptertest.ErrorForm{
+		"wrong key is a 400": {
+			Status: 400, Body: status("400", "INVALID_ARGUMENT", "Please pass a valid key.",
+				`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}`),
+			Kind: providers.KindAuth, WantText: "API_KEY_INVALID",
+		},
+		"not allowed": {
+			Status: 403, Body: status("403", "PERMISSION_DENIED", "no access to this model", ""),
+			Kind: providers.KindAuth, WantText: "no access",
+		},
+		"limit per minute": {
+			Status: 429, Body: status("429", "RESOURCE_EXHAUSTED", quota, retryInfo+
+				`,{"violations":[{"quotaId":"GenerateContentInputTokensPerModelPerMinute-FreeTier"}]}`),
+			Kind: providers.KindRateLimit, WantText: "RESOURCE_EXHAUSTED", RetryAfter: 37500 * time.Millisecond,
+		},
+		"the longer of two waits": {
+			Status: 429, Body: status("429", "RESOURCE_EXHAUSTED", quota, retryInfo),
+			Header: map[string]string{"Retry-After": "50"},
+			Kind:   providers.KindRateLimit, WantText: "quota", RetryAfter: 50 * time.Second,
+		},
+		"limit per day": {
+			Status: 429, Body: status("429", "RESOURCE_EXHAUSTED", quota, retryInfo+
+				`,{"violations":[{"quotaId":"PerMinute"},{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}`),
+			Kind: providers.KindQuota, WantText: "quota", RetryAfter: 37500 * time.Millisecond,
+		},
+		"model is not in the tier": {
+			Status: 429, Body: status("429", "RESOURCE_EXHAUSTED", quota+
+				" * Quota exceeded for metric: free_tier_requests, limit: 0, model: gemini-pro", retryInfo),
+			Kind: providers.KindQuota, WantText: "limit: 0", RetryAfter: 37500 * time.Millisecond,
+		},
+		"overloaded inside of a 200, with a list around it": {
+			Status: 200, Body: "[" + status("503", "UNAVAILABLE", "The model is overloaded.", "") + "]",
+			Kind: providers.KindOverloaded, WantStatus: 503, WantText: "UNAVAILABLE",
+		},
+		"error inside of a 200": {
+			Status: 200, Body: status("429", "RESOURCE_EXHAUSTED", "slow down", retryInfo),
+			Kind: providers.KindRateLimit, WantStatus: 429, WantText: "slow down", RetryAfter: 37500 * time.Millisecond,
+		},
+		"details of unknown forms": {
+			Status: 500, Body: status("500", "INTERNAL", "oops", `{"reason":7,"violations":{"a":1}},{"retryDelay":"soon"}`),
+			Kind: providers.KindNetwork, WantText: "oops",
+		},
+		"no candidates": {Status: 200, Body: `{"modelVersion":"m"}`, Kind: providers.KindNetwork, WantText: "no candidates"},
+		// The SDK panics at this one.
+		"another type": {
+			Status: 200, Body: `{"candidates":"none"}`, Kind: providers.KindNetwork, WantText: "cannot be read",
+		},
+	})
+}
+
+func TestFinishReasons(t *testing.T) {
+	t.Parallel()
+	filtered := func(body string) adaptertest.End {
+		return adaptertest.End{
+			Body: body, Plain: providers.KindContentFilter, Structured: providers.KindContentFilter,
+		}
+	}
+	cut := func(body string) adaptertest.End {
+		return adaptertest.End{Body: body, Structured: providers.KindTruncated, Stop: providers.StopLength}
+	}
+	adaptertest.Ends(t, open, map[string]adaptertest.End{
+		"stop":             {Body: says("STOP", `{"text":"{}"}`), Stop: providers.StopEnd},
+		"stop, no parts":   {Body: says("STOP", ``), Stop: providers.StopEnd},
+		"from tomorrow":    {Body: says("FROM_TOMORROW", `{"text":"{}"}`), Stop: providers.StopOther},
+		"limit":            cut(says("MAX_TOKENS", `{"text":"{"}`)),
+		"limit, no parts":  cut(says("MAX_TOKENS", ``)),
+		"to be continued":  cut(says("CONTINUATION", `{"text":"{"}`)),
+		"safety":           filtered(says("SAFETY", ``)),
+		"recitation":       filtered(says("RECITATION", `{"text":"It was the"}`)),
+		"prohibited":       filtered(says("PROHIBITED_CONTENT", ``)),
+		"personal numbers": filtered(says("SPII", ``)),
+		"limit, no content": cut(`{"candidates":[{"finishReason":"MAX_TOKENS"}],
+			"usageMetadata":{"promptTokenCount":7,"thoughtsTokenCount":3}}`),
+		"prompt": filtered(`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}}`),
+	})
+}
+
+// The SDK refuses some names of models before it sends anything; trying again would not help.
+func TestModelNameThatIsNotSent(t *testing.T) {
+	t.Parallel()
+	c := open(t, adaptertest.Trap(t), providers.NewKey("k"), adaptertest.HTTPClient(t))
+	for _, model := range []string{"", "a?key=b", "../../etc"} {
+		req := adaptertest.Ask()
+		req.Model = model
+		if failure := adaptertest.Fails(t, c, req); failure.Kind != providers.KindBadRequest {
+			t.Errorf("%q: kind %s: %v", model, failure.Kind, failure)
+		}
+	}
+}
+
+// The whole way from a reference to a request. What the process's own environment says to the SDK does not count: not
+// parallel, because it sets it.
+func TestRegistryToWire(t *testing.T) {
+	thief := adaptertest.Trap(t)
+	for name, value := range map[string]string{
+		"GOOGLE_GEMINI_BASE_URL": thief, "GOOGLE_VERTEX_BASE_URL": thief, "GOOGLE_API_KEY": "of-the-process",
+		"GOOGLE_GENAI_USE_VERTEXAI": "1", "GOOGLE_GENAI_USE_ENTERPRISE": "1", "GOOGLE_CLOUD_PROJECT": "p",
+		"GOOGLE_CLOUD_LOCATION": "us",
+	} {
+		t.Setenv(name, value)
+	}
+	url, seen := adaptertest.Seen(t, says("STOP", `{"text":"yes"}`))
+	getenv := adaptertest.Env(map[string]string{"GEMINI_API_KEY": "given\n", "GOOGLE_GEMINI_BASE_URL": url})
+	resp := adaptertest.ByDefault(t, getenv, "google/"+gemini.DefaultModel,
+		gemini.Sources(getenv, gemini.Options{HTTPClient: adaptertest.HTTPClient(t)})...)
+	if resp.Text != "yes" || resp.Provider != "google" || resp.Model != "m-1" {
+		t.Errorf("got %+v", resp)
+	}
+	path, key := seen.URL.String(), seen.Header.Get("X-Goog-Api-Key")
+	if path != "/v1beta/models/"+gemini.DefaultModel+":generateContent" || key != "given" {
+		t.Errorf("path %s, key %s", path, key)
+	}
+}
+
+func TestNewRefusesNoKey(t *testing.T) {
+	t.Parallel()
+	_, err := gemini.New(providers.Key{}, gemini.Options{})
+	if err == nil || !strings.Contains(err.Error(), "GEMINI_API_KEY") {
+		t.Errorf("no key: %v", err)
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	t.Parallel()
+	adaptertest.BaseURLWithSlash(t, open, "/v1beta/models/m:generateContent", says("STOP", `{"text":"yes"}`))
+	adaptertest.BadBaseURLs(t, func(address string) error {
+		_, err := gemini.New(providers.NewKey("k"), gemini.Options{BaseURL: address})
+		return err
+	})
+}
