@@ -66,39 +66,25 @@ func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
 		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 
-// completion offers to the shell what read finds in the state of the project.
-func (a *app) completion(read func(ctx context.Context, r reader, args []string) []cobra.Completion) cobra.CompletionFunc {
+// offers finds in the state of the project what can be written next.
+type offers func(ctx context.Context, r reader, args []string) []cobra.Completion
+
+const many = 1000 // arguments, or of a flag, which may stand behind any of them
+
+// completion offers to the shell what is found, up to so many arguments.
+func (a *app) completion(most int, find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		r, closeReader, err := a.openReader(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer closeReader()
-		return read(cmd.Context(), r, args), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		var all []cobra.Completion
+		if len(args) < most {
+			all = find(cmd.Context(), r, args)
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
-}
-
-// completeBoulder offers the boulders of the project, and after one its sub-tasks if the command takes one.
-func (a *app) completeBoulder(subTasks bool) cobra.CompletionFunc {
-	return a.completion(func(ctx context.Context, r reader, args []string) []cobra.Completion {
-		switch {
-		case len(args) == 0:
-			return boulders(ctx, r, nil)
-		case len(args) == 1 && subTasks:
-			return subTasksOf(ctx, r, args[0])
-		}
-		return nil
-	})
-}
-
-// completeSubTask offers the sub-tasks of a boulder for the first argument.
-func (a *app) completeSubTask(ref *string) cobra.CompletionFunc {
-	return a.completion(func(ctx context.Context, r reader, args []string) []cobra.Completion {
-		if len(args) > 0 {
-			return nil
-		}
-		return subTasksOf(ctx, r, *ref)
-	})
 }
 
 func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion) {
@@ -109,10 +95,17 @@ func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion
 	return all
 }
 
-func subTasksOf(ctx context.Context, r reader, ref string) (all []cobra.Completion) {
-	d, _ := project.Get(ctx, r, ref)
-	for _, t := range d.SubTasks {
-		all = append(all, cobra.CompletionWithDesc(t.ID, text.Clip(t.Subject, 50)))
+// subTasksOf offers the sub-tasks of a boulder: of the one that a flag names, or without one the arguments.
+func subTasksOf(flag *string) offers {
+	return func(ctx context.Context, r reader, args []string) (all []cobra.Completion) {
+		ref := newestOr(args)
+		if flag != nil {
+			ref = *flag
+		}
+		d, _ := project.Get(ctx, r, ref)
+		for _, t := range d.SubTasks {
+			all = append(all, cobra.CompletionWithDesc(t.ID, text.Clip(t.Subject, 50)))
+		}
+		return all
 	}
-	return all
 }

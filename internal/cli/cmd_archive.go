@@ -19,7 +19,7 @@ func (a *app) newArchiveCmd() *cobra.Command {
 listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
 		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
-		ValidArgsFunction: a.completion(boulders),
+		ValidArgsFunction: a.completion(many, boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "bring them back")

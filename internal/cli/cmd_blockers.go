@@ -250,7 +250,7 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 // filter is what the flags say.

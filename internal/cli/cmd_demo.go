@@ -63,9 +63,6 @@ func (a *app) runDemo(ctx context.Context, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return err
-	}
 	if err := os.CopyFS(d.project, files); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (a *app) newExportCmd() *cobra.Command {
 		Example: `  manager export > boulder.json
   manager export 01k3 -o boulder.json`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a new `FILE` instead of stdout")

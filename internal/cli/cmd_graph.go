@@ -33,7 +33,7 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
 		Args:              takes(0, 1, "one BOULDER or plan file"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := a.readGraph(cmd.Context(), newestOr(args), all)
 			if report == nil {

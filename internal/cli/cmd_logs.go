@@ -32,9 +32,14 @@ what they gave back. Long texts are cut, and the cut says where all of it is; --
 one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
-		Args:              takes(0, 2, "a BOULDER and a SUBTASK"),
-		ValidArgsFunction: a.completeBoulder(true),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
+		Args: takes(0, 2, "a BOULDER and a SUBTASK"),
+		ValidArgsFunction: a.completion(2, func(ctx context.Context, r reader, args []string) []cobra.Completion {
+			if len(args) == 0 {
+				return boulders(ctx, r, args)
+			}
+			return subTasksOf(nil)(ctx, r, args)
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing while a process runs the boulder")
 	return cmd

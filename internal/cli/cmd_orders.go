@@ -26,7 +26,7 @@ func (a *app) newPauseCmd() *cobra.Command {
 later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
 that process.`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), newestOr(args), o, nil)
 		},
@@ -60,7 +60,7 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 // subTaskCmd completes a command that gives an order about one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
 	var ref string
-	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completeSubTask(&ref)
+	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completion(1, subTasksOf(&ref))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.steer(cmd.Context(), ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
 	}
@@ -81,7 +81,7 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 With SUBTASK only that one ends; what depends on it is blocked, the rest goes on. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
 		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completeSubTask(&ref),
+		ValidArgsFunction: a.completion(1, subTasksOf(&ref)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: newestOr(args)}
 			if o.SubTaskID == "" && !yes && a.interactive() {
@@ -150,8 +150,7 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 	}
 	a.boulderFlag(cmd, &ref)
 	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
-	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(
-		func(ctx context.Context, r reader, _ []string) []cobra.Completion { return subTasksOf(ctx, r, ref) }))
+	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(many, subTasksOf(&ref)))
 	return cmd
 }
 

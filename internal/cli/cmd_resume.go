@@ -35,7 +35,7 @@ spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
 	o.register(a, cmd)

@@ -55,7 +55,7 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
 			"what does not follow from that is taken over with its outputs")
-	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeBoulder(false)) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("fork", a.completion(many, boulders)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
 }

@@ -28,7 +28,7 @@ With --why SUBTASK it shows what was sent to that one's sessions, what was seen,
 in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
 decision of the watch about that one.`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case cmd.Flags().Changed("why") && receipt:
@@ -53,10 +53,7 @@ decision of the watch about that one.`,
 	}
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
-	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(
-		func(ctx context.Context, r reader, args []string) []cobra.Completion {
-			return subTasksOf(ctx, r, newestOr(args))
-		})) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(many, subTasksOf(nil))) // fails only for a flag that is not there
 	return cmd
 }
 

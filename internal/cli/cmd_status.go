@@ -28,7 +28,7 @@ beginning or end of one.
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := newestOr(args)
 			if follow {

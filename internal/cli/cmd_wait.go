@@ -42,7 +42,7 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
 		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completeBoulder(false),
+		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runWait(cmd.Context(), &w, timeout, newestOr(args))
 		},

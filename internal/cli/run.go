@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
@@ -119,7 +120,7 @@ func (e *ending) follow(
 			shown = show(event.BoulderID)
 			defer shown.Close()
 		}
-		event = e.cleanEvent(event)
+		event.Body = secret.Each(event.Body, e.secrets) // what an error quotes; most was cleaned where it came from
 		e.take(ctx, event)
 		shown.Event(event)
 	}

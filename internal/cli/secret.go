@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
@@ -53,13 +52,6 @@ func fileOf(stream any) (*os.File, bool) {
 	}
 	f, ok := stream.(*os.File)
 	return f, ok
-}
-
-// cleanEvent is an event whose texts hold no secrets. Most were cleaned where they came from; this covers the rest:
-// what a ledger's model said, what an error quotes.
-func (a *app) cleanEvent(e boulder.Event) boulder.Event {
-	e.Body = secret.Each(e.Body, a.secrets)
-	return e
 }
 
 // withoutSecrets is a text of the user as it is stored and sent to model providers. That something was taken out is told.

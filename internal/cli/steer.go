@@ -19,7 +19,7 @@ import (
 func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "boulder", "b", "",
 		"the `BOULDER` that is meant (default: the one that is at work, or the newest unfinished one)")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 // atDesk calls do with whoever takes orders. It may be called again, if that process ends meanwhile.

@@ -16,27 +16,23 @@ const runsDir = ".manager/runs"
 // readTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
 // to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
 // transcript that is gone is empty; lines that cannot be read are left out.
-func readTranscript(project, name string) ([]view.TranscriptLine, error) {
+func readTranscript(project, name string) (lines []view.TranscriptLine, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("transcript %s: %w", name, err)
+		}
+	}()
 	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil, fmt.Errorf("transcript %q is not below %s and was not read", name, runsDir)
+	if err != nil {
+		return nil, err
 	}
-	root, err := os.OpenRoot(filepath.Join(project, runsDir))
-	var f *os.File
-	if err == nil {
-		defer root.Close()
-		f, err = root.Open(rel)
-	}
+	f, err := os.OpenInRoot(filepath.Join(project, runsDir), rel)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	lines, err := view.ParseTranscript(f)
-	if err != nil {
-		return lines, fmt.Errorf("transcript %s: %w", name, err)
-	}
-	return lines, nil
+	return view.ParseTranscript(f)
 }
