@@ -61,29 +61,6 @@ func TestWorked(t *testing.T) {
 	}
 }
 
-// TestCooldown: an answer says what becomes of a cool-down; one that has grown back is over.
-func TestCooldown(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a", Model: "p/m"}}})
-	s.Boulder.LedgerModel = "q/ledger"
-	ref := AttemptRef{"a", 1}
-	// A model without slots of its own, such as a ledger's, cools down too. A wait that is over already is none.
-	feed(t, s, Cooled{Model: "p/m", Until: epoch, Limit: 1, Full: 3, Hits: 2}, Cooled{Model: "q/ledger", Until: epoch, Limit: 1},
-		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
-		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
-		TurnEnded{AttemptRef: ref, Turn: 1, Cooldown: &Cooldown{Until: epoch, Limit: 2, Full: 3}})
-	if c := s.Boulder.Cooldowns["p/m"]; c.Limit != 2 || c.Hits != 0 {
-		t.Errorf("after an answer: %+v", c)
-	}
-	feed(t, s, Judged{AttemptRef: ref, Turn: 1, Cooldown: &Cooldown{Limit: 2, Full: 1}})
-	if _, cools := s.Boulder.Cooldowns["q/ledger"]; cools || len(s.Boulder.Cooldowns) != 1 {
-		t.Errorf("grown back, but still there: %+v", s.Boulder.Cooldowns)
-	}
-	for _, limit := range []int{0, 5, -1} {
-		refused(t, s, Cooled{Model: "p/m", Until: epoch, Limit: limit, Full: 4})
-	}
-}
-
 // TestSeenUsage: what a turn was seen to use is kept over faults and crashes until it is booked.
 func TestSeenUsage(t *testing.T) {
 	t.Parallel()

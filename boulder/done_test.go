@@ -82,29 +82,3 @@ func TestDoneWhenRefuses(t *testing.T) {
 		}
 	}
 }
-
-// Gates of the criteria are measured before the work like those of no_worse, and the bar rises with what is completed.
-func TestLintHasABaseline(t *testing.T) {
-	t.Parallel()
-	s, err := decomposeDone(Boulder{Checks: Checks{Lint: []string{"go vet"}}}, []string{DoneDiagnostics}, Spec{},
-		Spec{DependsOn: []string{"first"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref := AttemptRef{SubTaskID: "first", Attempt: 1}
-	feed(t, s,
-		Starting{AttemptRef: ref},
-		SubTaskStart{AttemptRef: ref, SessionID: "ses", Baseline: []Gate{{Command: "go vet", ExitCode: 1}}},
-		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "msg"},
-		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{NoServer: true, Gates: []Gate{{Command: "go vet"}}}},
-		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true}},
-		SubTaskDone{AttemptRef: ref, Completed: true, Status: SubTaskCompleted, AttemptStatus: AttemptCompleted},
-		Starting{AttemptRef: AttemptRef{SubTaskID: "second", Attempt: 1}},
-	)
-	if b := s.SubTask("first").Baseline; len(b) != 1 || b[0].Green() {
-		t.Errorf("of the first: %+v", b)
-	}
-	if b := s.SubTask("second").Baseline; len(b) != 1 || !b[0].Green() {
-		t.Errorf("of the second: %+v", b)
-	}
-}

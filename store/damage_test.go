@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -282,12 +283,16 @@ func TestOpenWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// An event that cannot be read is named, the others are read all the same, and a run does not begin without it. What else
-// is kept of a boulder follows from its log, and is not missed.
+// An event that cannot be read is named, the others are read all the same, a run does not begin without it, and no half of
+// a boulder is exported. What else is kept of a boulder follows from its log: it is not missed, and the next commit mends it.
 func TestCorruptRecordsAreNamed(t *testing.T) {
 	t.Parallel()
 	gone := func(bucket, key []byte) func(*bolt.Tx) error {
 		return func(tx *bolt.Tx) error { return tx.Bucket(bucket).Delete(key) }
+	}
+	want, err := openBytes(t, databaseBytes(t)).Listing(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
 		damage func(*bolt.Tx) error
@@ -316,8 +321,16 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 			if d, err := db.Get(t.Context(), "id"); !named(err) || (d.Boulder.ID == "") != (tc.key == "id/1") {
 				t.Errorf("get: %+v, %v", d.Boulder, err)
 			}
-			if all, err := db.Listing(t.Context()); len(all) != 2 || err != nil {
+			if all, err := db.Listing(t.Context()); cmp.Diff(want, all) != "" || err != nil {
 				t.Errorf("list: %v, %v", all, err)
+			}
+			if x, err := db.Export(t.Context(), "id"); !named(err) || (x.Events == nil) == (tc.key == "") {
+				t.Errorf("export: %v", err)
+			}
+			if tc.key == "" {
+				w := &world{State: restore(t, db, "id"), id: "id", now: epoch.AddDate(1, 0, 0)}
+				w.must(t, boulder.TakenUp{}) // that it mends the record is seen by checkTruth
+				w.commit(t, db)
 			}
 			if s, err := db.Load(t.Context(), "sound"); err != nil || len(s.SubTasks) != 2 {
 				t.Errorf("the other boulder: %v", err)

@@ -268,16 +268,6 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// A boulder of which an event cannot be read is not exported by half; the event is named, and the others are exported.
-func TestExportNamesWhatIsDamaged(t *testing.T) {
-	t.Parallel()
-	db := openBytes(t, rewrite(t, databaseBytes(t), overwrite(bucketLog, logKey("id", 4))))
-	if x, err := db.Export(t.Context(), "id"); x.Events != nil || !strings.Contains(fmt.Sprint(err), "id/4") {
-		t.Errorf("%v", err)
-	}
-	exported(t, db, "sound")
-}
-
 // Whatever bytes come, they are refused, or they can be adopted and are sound after that as well. Nothing is stored here:
 // what [DB.Import] adds to the check is tested above.
 func FuzzImport(f *testing.F) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -22,25 +20,6 @@ func TestLongTasksAreCutInLists(t *testing.T) {
 			t.Errorf("%d bytes are listed as %.20q… with %d", len(task), got, len(got))
 		}
 	}
-}
-
-// An item that cannot be read is no loss: its log says the same.
-func TestDamagedItems(t *testing.T) {
-	t.Parallel()
-	db := openTemp(t)
-	newWorld(t, "one", epoch, spec("a")).commit(t, db)
-	newWorld(t, "two", epoch.Add(time.Hour)).commit(t, db)
-	want, err := db.Listing(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	spoilt := openBytes(t, rewrite(t, onDisk(t, db), overwrite(bucketList, []byte("one"))))
-	if got, err := spoilt.Listing(t.Context()); err != nil || cmp.Diff(want, got) != "" {
-		t.Errorf("%v, want (-) and got (+):\n%s", err, cmp.Diff(want, got))
-	}
-	w := &world{State: restore(t, spoilt, "one"), id: "one", now: epoch.Add(time.Minute)}
-	w.must(t, boulder.TakenUp{}) // the next commit mends it, which checkTruth sees
-	w.commit(t, spoilt)
 }
 
 // The active boulder is what was begun or taken up last, and is what is meant where none is named, unless it is archived.

@@ -53,17 +53,17 @@ func TestCooldownGrowsBack(t *testing.T) {
 	}
 }
 
-// A verdict is an answer of the ledger's model, unless the model could not be used.
+// A verdict is an answer of the ledger's model, which has no slots of its own, unless the model could not be used.
 func TestLedgerModelCools(t *testing.T) {
 	t.Parallel()
 	for _, unavailable := range []bool{true, false} {
 		s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
 		at := ref("a", 1)
-		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Until: epoch, Limit: 1, Full: 5}, boulder.Starting{AttemptRef: at},
+		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Until: epoch, Limit: 1}, boulder.Starting{AttemptRef: at},
 			boulder.TurnEnded{AttemptRef: at, Turn: 1},
 			boulder.Judged{AttemptRef: at, Turn: 1, Verdict: boulder.Verdict{JudgeUnavailable: unavailable}})
-		if grown := s.Boulder.Cooldowns[ledgerModel].Limit == 2; grown == unavailable {
-			t.Errorf("judge unavailable: %v, and the limit has grown: %v", unavailable, grown)
+		if _, cools := s.Boulder.Cooldowns[ledgerModel]; cools != unavailable {
+			t.Errorf("judge unavailable: %v, and its model cools down: %v", unavailable, cools)
 		}
 	}
 }

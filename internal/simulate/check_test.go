@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -169,8 +170,9 @@ func (w *world) atWork() (models []string) {
 	return models
 }
 
-// taken counts the slots with these models: all, those of a model's provider, and those of the model.
-func taken(models []string, model string) (all, ofProvider, ofModel int) {
+// beyond reports whether more of these models are at work than a limit for one of them allows.
+func (w *world) beyond(models []string, model string) bool {
+	ofProvider, ofModel := 0, 0
 	for _, m := range models {
 		if provider(m) == provider(model) {
 			ofProvider++
@@ -179,45 +181,40 @@ func taken(models []string, model string) (all, ofProvider, ofModel int) {
 			ofModel++
 		}
 	}
-	return len(models), ofProvider, ofModel
+	l := w.sc.limits
+	most, limited := l.Providers[provider(model)]
+	return len(models) > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model)
 }
 
 // checkSlots: what is at work with these models has a slot of every limit.
 func (w *world) checkSlots(models []string, model string) {
-	all, ofProvider, ofModel := taken(models, model)
-	l := w.sc.limits
-	most, limited := l.Providers[provider(model)]
-	if all > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model) {
-		w.violate("limits hold", "%d are at work at once, %d of the provider and %d of the model of %q", all, ofProvider, ofModel, model)
+	if w.beyond(models, model) {
+		w.violate("limits hold", "at work at once are %q, one of them now", models)
 	}
+}
+
+// cools reports whether a model cools down, or has more at work than it may have after that.
+func (w *world) cools(models []string, model string, now time.Time) bool {
+	cool, cooling := w.disk.Boulder.Cooldowns[model]
+	others := slices.DeleteFunc(slices.Clone(models), func(m string) bool { return m != model })
+	return cooling && (now.Before(cool.Until) || len(others) > cool.Limit)
 }
 
 // checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
 func (w *world) checkLimits(e boulder.Event, id string) {
 	model := w.disk.Open(id).Attempt.Model
 	w.checkSlots(w.atWork(), model)
-	_, _, ofModel := taken(w.atWork(), model)
-	cool, cooling := w.disk.Boulder.Cooldowns[model]
-	if cooling && e.Time.Before(cool.Until) {
-		w.violate("limits hold", "an attempt of %s starts at %s, which cools down until %s", model, e.Time, cool.Until)
-	}
-	if cooling && ofModel > cool.Limit {
-		w.violate("limits hold", "%d attempts of %s hold a slot, %d may after a cool-down", ofModel, model, cool.Limit)
+	if w.cools(w.atWork(), model, e.Time) {
+		w.violate("limits hold", "an attempt of %s starts at %s beside %q: %+v", model, e.Time, w.atWork(), w.disk.Boulder.Cooldowns[model])
 	}
 }
 
 // checkFull: when work begins, no attempt waits for which there is a slot.
 func (w *world) checkFull(now time.Time) {
-	if w.disk.Boulder.Budget != nil {
-		return
-	}
-	l, aside, live := w.sc.limits, w.aside(), w.atWork()
+	aside := w.aside()
 	for m, queue := range w.disk.Queues() {
-		all, ofProvider, ofModel := taken(live, m)
-		most, limited := l.Providers[provider(m)]
-		cool, cooling := w.disk.Boulder.Cooldowns[m]
-		if all >= l.Global || limited && ofProvider >= most || ofModel >= w.ofModel(m) ||
-			cooling && (now.Before(cool.Until) || ofModel >= cool.Limit) {
+		with := append(w.atWork(), m)
+		if w.disk.Boulder.Budget != nil || w.beyond(with, m) || w.cools(with, m, now) {
 			continue
 		}
 		for _, o := range queue {
