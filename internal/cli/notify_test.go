@@ -12,59 +12,12 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/config"
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
-
-func TestNotifyConfig(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"notify: {command: [notify-send, manager]}":     `[notify-send manager] "" finished blocked failed budget`,
-		`notify: {command: "say done | sh"}`:            `[sh -c say done | sh] "" finished blocked failed budget`,
-		"notify: {webhook: https://example.com/x}":      `[] "https://example.com/x" finished blocked failed budget`,
-		"notify: {webhook: $HOOK, on: [failed]}":        `[] "https://hook" failed`,
-		`notify: {webhook: "${HOOK}", on: [failed]}`:    `[] "https://hook" failed`,
-		"notify: {command: x, on: []}":                  `[sh -c x] ""`,
-		"notify: {webhook: $NONE}":                      "error: notify.webhook is $NONE, and that is not set",
-		"notify: {webhook: $BAD}":                       "error: notify.webhook is $BAD: the webhook must be an http or https address",
-		"notify: {webhook: ftp://S3CR3T}":               "error: notify.webhook: the webhook must be an http or https address",
-		"notify: {on: [done]}":                          `error: notify.on has "done": use finished, blocked, failed or budget`,
-		"notify: {command: ['']}":                       "error: notify.command begins with nothing",
-		"notify: {command: {a: b}}":                     "error: a command as [notify-send, manager], or a line for the shell",
-		"notify: {command:}":                            `[] "" finished blocked failed budget`,
-		"notify: {timeout: 0s}":                         "error: a duration of more than 0",
-		"notify: {url: x}":                              `error: there is no key "url" in notify`,
-		"notify: {webhook: https://example.com/, on: x": "error: ",
-	} {
-		c, err := config.Load(true, configFile(t, text))
-		var address string
-		if err == nil {
-			address, err = c.Notify.Address(Env{Environ: []string{"HOOK=https://hook", "BAD=S3CR3T"}}.Getenv)
-		}
-		got := ""
-		if err != nil {
-			got = "error: " + err.Error()
-		} else {
-			got = fmt.Sprintf("%v %q", []string(c.Notify.Command), address)
-			for _, e := range notify.Events() {
-				if c.Notify.Wants(e) {
-					got += " " + string(e)
-				}
-			}
-		}
-		if rest, ok := strings.CutPrefix(want, "error: "); ok {
-			if err == nil || !strings.Contains(got, rest) {
-				t.Errorf("%s: %s, want %s", text, got, want)
-			}
-		} else if got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
 
 // What is wrong with a configuration is shown with the lines around it. The webhook is not among them.
 func TestWebhookIsNotShown(t *testing.T) {

@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/config"
 )
 
 // The looking commands say what waits, and that an answer comes first.
@@ -45,56 +41,6 @@ func TestLookAtBlockers(t *testing.T) {
 		{[]string{"wait", "--for", "blocked"}, exitOK, []string{`Blocked: "theme"`}},
 	} {
 		expect(t, project, test.code, test.args, test.says...)
-	}
-}
-
-// The configuration reaches the desk, and what makes no sense is refused with its name.
-func TestBlockersConfig(t *testing.T) {
-	t.Parallel()
-	c, err := config.Load(true, configFile(t, `
-blockers:
-  enabled: true
-  file: docs/night.md
-  max_per_session: 7
-  cooldown: off
-  questions: ask
-  wait: 5m
-  permissions:
-    - {permission: bash, pattern: "git push *", action: ask, wait: 30m}
-    - {permission: edit, action: allow}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := c.Blockers.Desk("/p")
-	want := blockers.Config{
-		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
-		Policy: blockers.Policy{
-			Questions: blockers.AskMe, Wait: 5 * time.Minute,
-			Permissions: []blockers.Rule{
-				{Permission: "bash", Pattern: "git push *", Action: blockers.AskMe, Wait: 30 * time.Minute},
-				{Permission: "edit", Action: blockers.Allow},
-			},
-		},
-	}
-	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	for text, says := range map[string]string{
-		"file: ../night.md": "has to be in the project", "file: /tmp/b.md": "has to be in the project",
-		"file: .manager/b.md": "is not for people to edit", "max_per_session: 0": "blockers.max_per_session must be at least 1",
-		"questions: allow": `questions: "allow" is none of deny, ask`, "enabled: maybe": "must be true or false",
-		"wait: 0s": "must be a duration", "cooldown: soon": "must be a duration of more than 0 as 90s, 10m or 1h30m, or off",
-		"permissions: [{permission: bash, action: maybe}]":          `permissions[0]: action "maybe" is none of allow`,
-		"permissions: [{permission: bash}]":                         `permissions[0]: action "" is none of`,
-		"permissions: [{action: deny}]":                             "permissions[0]: it names no permission",
-		"permissions: [{permission: a, action: deny, wait: 1m}]":    "only an ask waits",
-		"permission: [{permission: a, action: deny, pattern: b}]":   "permission",
-		"permissions: [{permission: a, action: deny, patern: bla}]": "patern",
-	} {
-		if _, err := config.Load(true, configFile(t, "blockers: {"+text+"}")); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", text, err)
-		}
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,9 +13,11 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
 )
@@ -40,6 +43,16 @@ budget: {tokens: 2M, cost: 5, time: 8h, attempts: 20, calls: 1.5k}
 prices: [{model: "local/*", input: 0, output: 0}]
 limits: {providers: {openai: 0}, models: [{pattern: "*opus*", limit: 2}], warn: off, replans: 0, backoff: 2s}
 rules: {silence: off, same_output: off, same_error: 0, polling: ["make wait"], wall_clock: 1h}
+blockers:
+  enabled: true
+  file: docs/night.md
+  max_per_session: 7
+  cooldown: off
+  questions: ask
+  wait: 5m
+  permissions:
+    - {permission: bash, pattern: "git push *", action: ask, wait: 30m}
+    - {permission: edit, action: allow}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +74,51 @@ rules: {silence: off, same_output: off, same_error: 0, polling: ["make wait"], w
 	if c.OnAsk != executor.AsksAllow || len(c.Gates) != 1 || len(c.NoWorse) != 1 || len(c.Prices) != 1 ||
 		c.GateTimeout != 90*time.Second {
 		t.Errorf("%+v", c)
+	}
+	desk := blockers.Config{
+		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
+		Policy: blockers.Policy{Questions: blockers.AskMe, Wait: 5 * time.Minute, Permissions: []blockers.Rule{
+			{Permission: "bash", Pattern: "git push *", Action: blockers.AskMe, Wait: 30 * time.Minute},
+			{Permission: "edit", Action: blockers.Allow},
+		}},
+	}
+	if diff := gocmp.Diff(desk, c.Blockers.Desk("/p")); diff != "" {
+		t.Errorf("blockers (-want +got):\n%s", diff)
+	}
+}
+
+// Whom to tell is said by a command, an address or a variable of the environment, and what by a list.
+func TestNotifyConfig(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"HOOK": "https://hook", "BAD": "S3CR3T"}
+	for text, want := range map[string]string{
+		"notify: {command: [notify-send, manager]}":  `[notify-send manager] "" finished blocked failed budget`,
+		`notify: {command: "say done | sh"}`:         `[sh -c say done | sh] "" finished blocked failed budget`,
+		"notify: {webhook: https://example.com/x}":   `[] "https://example.com/x" finished blocked failed budget`,
+		"notify: {webhook: $HOOK, on: [failed]}":     `[] "https://hook" failed`,
+		`notify: {webhook: "${HOOK}", on: [failed]}`: `[] "https://hook" failed`,
+		"notify: {command: x, on: []}":               `[sh -c x] ""`,
+		"notify: {command:}":                         `[] "" finished blocked failed budget`,
+		"notify: {webhook: $NONE}":                   "notify.webhook is $NONE, and that is not set: set it, or take the webhook out of the configuration",
+		"notify: {webhook: $BAD}":                    "notify.webhook is $BAD: the webhook must be an http or https address, like https://example.com/hook",
+	} {
+		c, err := configOf(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := c.Notify.Address(func(name string) string { return env[name] })
+		got := fmt.Sprintf("%v %q", []string(c.Notify.Command), address)
+		for _, e := range notify.Events() {
+			if c.Notify.Wants(e) {
+				got += " " + string(e)
+			}
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }
 
@@ -171,6 +229,28 @@ func TestConfigRefuses(t *testing.T) {
 		"- model":                           `config.yaml:1:1: the file must be keys and values, not a list`,
 		"model: a/b\nmodel: a/c":            `config.yaml:2:1: the key "model" is there twice, first in line 1`,
 		"gates: [":                          `config.yaml:2:1: this is not YAML: did not find expected node content`,
+
+		"notify: {webhook: ftp://S3CR3T}": "notify.webhook: the webhook must be an http or https address",
+		"notify: {on: [done]}":            `notify.on has "done": use finished, blocked, failed or budget`,
+		"notify: {command: ['']}":         "notify.command begins with nothing",
+		"notify: {command: {a: b}}":       "a command as [notify-send, manager], or a line for the shell",
+		"notify: {timeout: 0s}":           "a duration of more than 0",
+		"notify: {url: x}":                `there is no key "url" in notify`,
+
+		"blockers: {file: ../night.md}":                                         "has to be in the project",
+		"blockers: {file: /tmp/b.md}":                                           "has to be in the project",
+		"blockers: {file: .manager/b.md}":                                       "is not for people to edit",
+		"blockers: {max_per_session: 0}":                                        "blockers.max_per_session must be at least 1",
+		"blockers: {questions: allow}":                                          `questions: "allow" is none of deny, ask`,
+		"blockers: {enabled: maybe}":                                            "must be true or false",
+		"blockers: {wait: 0s}":                                                  "must be a duration",
+		"blockers: {cooldown: soon}":                                            "must be a duration of more than 0 as 90s, 10m or 1h30m, or off",
+		"blockers: {permissions: [{permission: bash, action: maybe}]}":          `permissions[0]: action "maybe" is none of allow`,
+		"blockers: {permissions: [{permission: bash}]}":                         `permissions[0]: action "" is none of`,
+		"blockers: {permissions: [{action: deny}]}":                             "permissions[0]: it names no permission",
+		"blockers: {permissions: [{permission: a, action: deny, wait: 1m}]}":    "only an ask waits",
+		"blockers: {permission: [{permission: a, action: deny, pattern: b}]}":   `did you mean "permissions"?`,
+		"blockers: {permissions: [{permission: a, action: deny, patern: bla}]}": `there is no key "patern"`,
 	} {
 		_, err := configOf(t, text)
 		if err == nil {
