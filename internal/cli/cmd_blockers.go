@@ -297,10 +297,8 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 	if f == (blockers.Filter{}) {
 		line = "Nothing waits for an answer."
 	}
-	if n := len(records); n > 0 {
-		line += " " + text.Are(n, "blocker") + " obsolete or settled; see: manager blockers list --all"
-	}
-	d.note("%s", line)
+	d.note("%s", line+text.If(len(records) > 0,
+		" "+text.Are(len(records), "blocker")+" obsolete or settled; see: manager blockers list --all"))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +31,7 @@ boulder, else with ` + "`manager resume`" + `. With - the text, of at most 4,000
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("%s takes an ID and a TEXT: `manager blockers list` has the ids", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:              takes(1, math.MaxInt, "an ID and a TEXT (`manager blockers list` has the ids)"),
 		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 	}, func(ctx context.Context, d desk, args []string) error {
 		text, err := a.noteText(args[1:])
@@ -89,15 +85,10 @@ func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 	skip := s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
-		said := fmt.Sprintf("%s is %s already, since %s", id, b.Status, view.Stamp(b.SettledAt))
-		if b.Allowed {
-			said += ": allowed"
-		}
-		said = text.JoinedBy(": ", said, text.OneLine(b.Answer))
-		if b.SubTaskID != "" && item.Over == "" {
-			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
-		}
-		return nil, errors.New(said)
+		said := text.JoinedBy(": ", fmt.Sprintf("%s is %s already, since %s", id, b.Status, view.Stamp(b.SettledAt)),
+			text.If(b.Allowed, "allowed"), text.OneLine(b.Answer))
+		return nil, errors.New(text.JoinedBy("; say more with: manager note --sub-task ", said,
+			text.If(item.Over == "" && b.SubTaskID != "", b.SubTaskID+` "…"`)))
 	case allowable(&b) && !s.Allowed && affirms(s.Answer):
 		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
 			" (/allow in clarify), or say more", s.Answer)
@@ -230,12 +221,9 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		v.Say("")
 		v.Say(v.Strong(b.Question))
 	}
-	hint := "Your answer · Enter: later · /skip: continue without · /quit"
-	if allowable(b) {
-		hint = "Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: continue without · /quit"
-	}
 	v.Say("")
-	v.Say(v.Dim(hint))
+	v.Say(v.Dim("Your answer · " + text.If(allowable(b), "/allow or /deny: give or refuse the permission · ") +
+		"Enter: later · /skip: continue without · /quit"))
 	for {
 		typed, err := ask(ctx, b.ID+"> ")
 		if err != nil {
