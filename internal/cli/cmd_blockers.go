@@ -73,14 +73,14 @@ that agents made for themselves follow, as long as an answer still reaches them.
 			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
 	}
 
-	for name, short := range map[string]string{
-		"on":    "Record questions, whatever the configuration and --blockers say",
-		"off":   "Record no questions: agents ask as they always do",
-		"unset": "Take on or off back: the configuration counts again",
+	for _, to := range []struct{ name, short string }{
+		{"on", "Record questions, whatever the configuration and --blockers say"},
+		{"off", "Record no questions: agents ask as they always do"},
+		{"unset", "Take on or off back: the configuration counts again"},
 	} {
 		session, on := "", &cobra.Command{
-			Use: name + " [flags]", Short: short,
-			Long: short + `, for the project or with --session for one session. It stays until it is switched again, and
+			Use: to.name + " [flags]", Short: to.short,
+			Long: to.short + `, for the project or with --session for one session. It stays until it is switched again, and
 processes that are at work see it with the next ask.`,
 		}
 		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
@@ -88,7 +88,7 @@ processes that are at work see it with the next ask.`,
 			if on.Flags().Changed("session") && !view.IsSession(session) {
 				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 			}
-			if err := d.Switch(ctx, session, map[string]*bool{"on": new(true), "off": new(false)}[name]); err != nil {
+			if err := d.Switch(ctx, session, map[string]*bool{"on": new(true), "off": new(false)}[to.name]); err != nil {
 				return err
 			}
 			return d.status(ctx, session, false)
