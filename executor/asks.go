@@ -47,13 +47,6 @@ func (t *turn) policy(a opencode.Request) boulder.Ruling {
 	return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: refusal}
 }
 
-// diverted reports whether the session's asks are the diverter's at this moment.
-func (t *turn) diverted() bool {
-	on := t.asks.Diverted()
-	t.seen.diverting = t.seen.diverting || on
-	return on
-}
-
 // answerAsks answers what is due in the tree, and says when to look again; zero: when something is asked.
 func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	pending := t.tree.Pending()
@@ -61,7 +54,6 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	if at := t.asks.Next(pending, now); at.IsZero() || now.Before(at) {
 		return at, nil
 	}
-	t.diverted() // asked for by now
 	found, err := t.asks.Round(ctx, pending)
 	now = t.cfg.Now()
 	for _, a := range found {
@@ -156,7 +148,7 @@ func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(
 // offerTool offers the tool, once in a turn, in each directory in which the tree of a diverted session works. Agents can do
 // without.
 func (t *turn) offerTool(ctx context.Context) error {
-	if !t.diverted() {
+	if !t.asks.Diverted() {
 		return nil
 	}
 	for _, id := range t.tree.Sessions() {
@@ -203,7 +195,6 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 			input = c.Input
 		}
 	}
-	t.seen.diverting = true
 	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
 	t.cfg.Diverter.Called(boulder.BlockerCall{BlockerScope: t.asks.Scope, CallID: p.ID, Input: input})
 	if p.Tool.State == opencode.ToolRunning {
@@ -219,7 +210,7 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 	if err := t.offerTool(ctx); err != nil {
 		return err
 	}
-	if !t.seen.diverting {
+	if t.cfg.Diverter == nil {
 		return nil
 	}
 	const newest = 2
@@ -284,7 +275,7 @@ func (t *turn) conclude(ctx context.Context) error {
 	if err := t.reportRaised(ctx, true); err != nil {
 		return err
 	}
-	if t.seen.unread != nil && (t.seen.diverting || t.diverted()) {
+	if t.seen.unread != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
 		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.unread)
 	}
 	return nil

@@ -94,7 +94,7 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 	e := &r.evidence
 	e.ToolCount = len(e.ToolCalls)
 	e.ToolCalls = e.ToolCalls[max(0, e.ToolCount-session.MaxToolCalls):]
-	e.Promised = r.promised || r.marked && t.diverted()
+	e.Promised = r.promised || r.marked && t.asks.Diverted()
 	e.Diagnostics = r.findings.Errors
 	for i := range e.Diagnostics {
 		e.Diagnostics[i].File = t.relative(e.Diagnostics[i].File)

@@ -197,7 +197,7 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 			t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
 		}
 	}
-	if t.cfg.Diverter == nil || !t.seen.diverting {
+	if t.cfg.Diverter == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.ReplyTimeout)

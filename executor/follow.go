@@ -35,7 +35,6 @@ type observation struct {
 	wait      time.Duration   // before that
 	end       bool            // an event told of the turn's end
 	idle      bool            // the session was found idle in the middle of its turn
-	diverting bool            // the diverter was asked for something
 	waits     time.Time       // the newest look that found that the user may answer; zero: they may not
 	offered   map[string]bool // directories whose agents were offered the tool
 	unread    error           // why what was recorded could not be read the last time
@@ -195,7 +194,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionCreated, opencode.SessionUpdated:
 		// A sub-agent may begin to work in another directory.
 		path := t.tree.Member(e.SessionID).Directory
-		if path != "" && path != t.cfg.Project && !t.seen.offered[path] && t.seen.diverting && t.diverted() {
+		if path != "" && path != t.cfg.Project && !t.seen.offered[path] {
 			return false, t.offerTool(ctx)
 		}
 	case opencode.StatusChanged:

@@ -63,7 +63,7 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	}
 	// An agent that cannot ask decides for itself. It can where its questions are taken down, and reports what blocks it.
 	rule := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
-	if t.diverted() {
+	if t.asks.Diverted() {
 		rule = opencode.Rule{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
