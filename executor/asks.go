@@ -236,6 +236,9 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 // marks what no session waits for any longer, such as asks of an aborted turn or a dead server; only after all that is
 // pending was looked at.
 func (t *turn) reportRaised(ctx context.Context, bury bool) error {
+	if t.cfg.Diverter == nil {
+		return nil
+	}
 	limit := raisedTimeout
 	if bury {
 		limit = lastTimeout
@@ -268,9 +271,6 @@ func (t *turn) reportRaised(ctx context.Context, bury bool) error {
 // conclude reports all that was recorded before the turn's end is, so that nothing that is blocked goes on. Where that
 // cannot be known the turn's end has to be taken up again.
 func (t *turn) conclude(ctx context.Context) error {
-	if t.cfg.Diverter == nil {
-		return nil
-	}
 	t.asks.End(ctx)
 	if err := t.reportRaised(ctx, true); err != nil {
 		return err

@@ -231,7 +231,7 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	now, err := t.snapshot(ctx)
+	now, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}

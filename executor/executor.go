@@ -197,9 +197,6 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 			t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
 		}
 	}
-	if t.cfg.Diverter == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
 	defer cancel()
 	if err := t.reportRaised(ctx, false); err != nil {

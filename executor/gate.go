@@ -33,13 +33,10 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 		commands = append(commands, s.Lint...)
 	}
 	gates, err := t.gates(ctx, commands, "gate")
-	if err != nil {
-		return nil, err
+	for i := len(s.Gates); i < len(gates); i++ {
+		gates[i].NoWorse = noWorse(baselineOf(s.Baseline, gates[i].Command), gates[i])
 	}
-	for i, g := range gates[len(s.Gates):] {
-		gates[len(s.Gates)+i].NoWorse = noWorse(baselineOf(s.Baseline, g.Command), g)
-	}
-	return gates, nil
+	return gates, err
 }
 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {

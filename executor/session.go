@@ -25,7 +25,9 @@ func (t *turn) openSession(ctx context.Context) error {
 	}
 	snapshot := t.job.SubTask.Snapshot // before the sub-task's first attempt
 	if snapshot == "" {
-		if snapshot, err = t.snapshot(ctx); err != nil {
+		looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
+		defer cancel()
+		if snapshot, err = t.cfg.Workspace.Snapshot(looking); err != nil {
 			return fmt.Errorf("look at the project before the attempt: %w", err)
 		}
 	}
@@ -39,12 +41,6 @@ func (t *turn) openSession(ctx context.Context) error {
 		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		SessionID: session.ID, Snapshot: snapshot, Baseline: baseline,
 	})
-}
-
-func (t *turn) snapshot(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
-	defer cancel()
-	return t.cfg.Workspace.Snapshot(ctx)
 }
 
 // adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this
@@ -84,12 +80,11 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		}
 		return false, t.sendNew(ctx, false)
 	}
-	if t.cfg.Diverter != nil { // what was recorded just before a crash says whether the session may be prompted
-		if err := t.reportRaised(ctx, false); err != nil {
-			return false, err
-		}
+	err = t.reportRaised(ctx, false) // what was recorded just before a crash says whether the session may be prompted
+	if err == nil {
+		ended, err = t.pickUp(ctx)
 	}
-	if ended, err = t.pickUp(ctx); ended || err != nil {
+	if ended || err != nil {
 		return ended, err
 	}
 	return false, t.recount(ctx)
