@@ -28,9 +28,10 @@ var (
 	asks  = files(`"permission": {"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`)
 )
 
-// files are those of a project with this configuration; without a schema OpenCode would write one into it.
+// files are those of a project with this configuration. Without a schema OpenCode would write one into it, and nobody reads
+// the snapshots of its own that cost it a second of every turn.
 func files(config string) map[string]string {
-	config = `{"$schema": "https://opencode.ai/config.json", ` + config + "}"
+	config = `{"$schema": "https://opencode.ai/config.json", "snapshot": false, ` + config + "}"
 	return map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": config}
 }
 
