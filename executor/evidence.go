@@ -235,14 +235,11 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
-	touched := map[string]bool{}
-	for _, paths := range []map[string]bool{r.findings.Edited, t.seen.touched} {
-		for f := range paths {
-			touched[t.relative(f)] = true
-		}
+	for file := range r.findings.Edited {
+		t.seen.touched[t.relative(file)] = true
 	}
 	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, func(path string) bool {
-		return alone || touched[path] || slices.Contains(t.job.SubTask.Files, path)
+		return alone || t.seen.touched[path] || slices.Contains(t.job.SubTask.Files, path)
 	})
 	if err != nil && ctx.Err() == nil {
 		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.

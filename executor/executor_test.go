@@ -224,8 +224,8 @@ func TestTimeStopsTheTurn(t *testing.T) {
 			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After = h.now, h.after })
 			a := w.newAttempt("x", "go")
 			a.TimeLeft = test.left
-			e, err := a.run(t.Context(), w)
-			wantStopped(t, e, err, rule, test.reason)
+			e := a.ends(t, w)
+			wantStopped(t, e, rule, test.reason)
 			if e.Duration < 4*time.Minute || e.ToolCount != 1 || len(e.Diff.Files) != 1 {
 				t.Errorf("after %s, %d calls, diff %+v", e.Duration, e.ToolCount, e.Diff)
 			}

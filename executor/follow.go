@@ -19,7 +19,7 @@ type observation struct {
 	enforcer.Seen // as far as asSeen does not fill it in
 
 	ended     time.Time
-	touched   map[string]bool // files, absolute
+	touched   map[string]bool // files, relative to the project
 	usage     boulder.Usage
 	counted   map[string]bool   // answers in it, by id
 	activity  string            // the newest that was reported

@@ -36,7 +36,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 		return nil
 	}
 	for _, file := range call.EditedFiles() {
-		t.seen.touched[file] = true
+		t.seen.touched[t.relative(file)] = true
 	}
 	if !own {
 		t.seen.children[sessionID] = t.activity(call) // is reported with the answer, which ends after its calls

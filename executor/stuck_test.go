@@ -36,11 +36,8 @@ func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.
 }
 
 // wantStopped: the turn was ended for the rule, and is judged on what it did.
-func wantStopped(t *testing.T, e boulder.Evidence, err error, rule boulder.Rule, reason string) {
+func wantStopped(t *testing.T, e boulder.Evidence, rule boulder.Rule, reason string) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if e.Ended.Rule != rule || !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
 		t.Errorf("ended %+v, want %s: %s", e.Ended, rule, reason)
 	}
@@ -96,8 +93,8 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 			w := newWorld(t, atMost(t, 30, func(req request) scriptmodel.Reply { return test.next(t, req) }))
 			a := w.newAttempt("x", "go")
 			a.SubTask.Gates = []string{"true"}
-			e, err := a.run(t.Context(), w)
-			wantStopped(t, e, err, test.rule, test.reason)
+			e := a.ends(t, w)
+			wantStopped(t, e, test.rule, test.reason)
 			if len(e.Gates) != 1 || strings.Contains(e.FinalMessage, "Summary") {
 				t.Errorf("not judged on what it did: %+v", e)
 			}
@@ -162,7 +159,10 @@ func TestNudgeIsGivenOnce(t *testing.T) {
 	a := w.newAttempt("x", "go")
 	a.dies(t, w, a.run, is[boulder.Nudged], nil)
 	e, err := a.again(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleErrors, "failed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStopped(t, e, boulder.RuleErrors, "failed")
 	if n := len(reported[boulder.Nudged](a)); n != 1 {
 		t.Errorf("%d nudges", n)
 	}

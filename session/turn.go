@@ -15,10 +15,10 @@ import (
 type Turn struct {
 	*Tree
 	rules  enforcer.Rules
-	calls  map[string]*calls // by session id
-	told   map[string]bool   // calls that began and that ended, by part
-	nudges []string          // ids of the prompts that sessions got for the stuck rules
-	all    bool              // whatever is called now follows a nudge: after a crash, which does not give one again
+	calls  map[string]*calls             // by session id
+	told   map[string]opencode.ToolState // what was told of calls, by part
+	nudges []string                      // ids of the prompts that sessions got for the stuck rules
+	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
 // calls is what one session of the tree calls.
@@ -39,7 +39,7 @@ type Told struct {
 // NewTurn begins to watch a turn in a session. nudges are the ids of the prompts that it got for the stuck rules before.
 func NewTurn(root string, r enforcer.Rules, nudges []string) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]bool{}, nudges: nudges,
+		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]opencode.ToolState{}, nudges: nudges,
 		all: len(nudges) > 0,
 	}
 }
@@ -100,17 +100,17 @@ func (c *calls) answers(m opencode.MessageInfo) {
 // call takes in a tool call as it is now. Calls are told apart by their parts: providers may give those of different
 // answers the same id.
 func (t *Turn) call(p opencode.Part) (told Told) {
-	c := t.of(p.SessionID)
+	c, before := t.of(p.SessionID), t.told[p.ID]
 	switch {
-	case t.told["end"+p.ID]:
+	case before.Ended():
 	case p.Tool.State.Ended():
-		t.told["end"+p.ID] = true
+		t.told[p.ID] = p.Tool.State
 		t.ended(p)
-		told.Ended, told.Announced = p.Tool, t.told["begin"+p.ID]
+		told.Ended, told.Announced = p.Tool, before == opencode.ToolRunning
 	default:
 		c.tools, c.running[p.ID] = true, true
-		if p.Tool.State == opencode.ToolRunning && !t.told["begin"+p.ID] {
-			t.told["begin"+p.ID], told.Begun = true, p.Tool
+		if p.Tool.State == opencode.ToolRunning && before != opencode.ToolRunning {
+			t.told[p.ID], told.Begun = p.Tool.State, p.Tool
 		}
 	}
 	return told
@@ -160,7 +160,7 @@ func (t *Turn) Load(r Reading, prompt string) {
 				case p.Tool == nil:
 				case p.Tool.State.Ended():
 					t.ended(p)
-				case !t.told["end"+p.ID]: // what was read a moment ago may be older than its events
+				case !t.told[p.ID].Ended(): // what was read a moment ago may be older than its events
 					t.of(t.root).running[p.ID] = true
 				}
 			}
