@@ -283,12 +283,14 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, reason)
 	if b.Completed {
 		t.Stalls = 0
-		if v := o.Turn.Verdict; v != nil {
-			t.Remaining = v.Remaining
-		}
 		s.improved(t, o.Turn.Evidence)
 		s.release(e, t)
-		s.wantReplan(o)
+		v := cmp.Or(o.Turn.Verdict, &Verdict{})
+		t.Remaining = v.Remaining
+		if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
+			wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
+			s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)
+		}
 	} else {
 		b.Blocked = s.block(e, t)
 		e.Body = b

@@ -19,16 +19,6 @@ func (s *State) Remainder(id string) []string {
 	return idsOf(all)
 }
 
-// wantReplan notes that the judge of a completed sub-task found the rest of the plan wrong.
-func (s *State) wantReplan(o *Open) {
-	v := o.Turn.Verdict
-	if v == nil || !v.NeedReplan || len(s.Remainder(o.SubTask.ID)) == 0 {
-		return
-	}
-	wish := Replanning{AttemptRef: AttemptRef{SubTaskID: o.SubTask.ID}, Reason: v.ReplanReason}
-	s.Boulder.Wanted = append(slices.Clone(s.Boulder.Wanted), wish)
-}
-
 func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	switch {
 	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may want one
@@ -107,7 +97,12 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	case len(b.SubTasks) == 0:
 		return fmt.Errorf("the new plan has no sub-tasks")
 	}
-	fresh, err := s.newSubTasks(e, b.Plan, b.SubTasks, s.approvedBefore(r, b.GatesApproved), s.Boulder.Model)
+	var before []string // gates that a person approved for what is replaced
+	for _, id := range r.Replaces {
+		before = slices.Concat(before, s.byID[id].Gates, s.byID[id].NoWorse)
+	}
+	approved := func(gate string) bool { return b.GatesApproved || slices.Contains(before, gate) }
+	fresh, err := s.newSubTasks(e, b.Plan, b.SubTasks, approved, s.Boulder.Model)
 	if err != nil {
 		return err
 	}
@@ -127,15 +122,6 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	s.adopt(b.Plan)
 	s.add(e, fresh)
 	return nil
-}
-
-// approvedBefore lets a gate run that a person approved for what is replaced, besides those that are approved now.
-func (s *State) approvedBefore(r *Replanning, all bool) func(string) bool {
-	var approved []string
-	for _, id := range r.Replaces {
-		approved = slices.Concat(approved, s.byID[id].Gates, s.byID[id].NoWorse)
-	}
-	return func(gate string) bool { return all || slices.Contains(approved, gate) }
 }
 
 // supersede ends everything that a replan replaces.

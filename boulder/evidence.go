@@ -52,16 +52,14 @@ const (
 type Rule string
 
 const (
-	RuleRepeat     Rule = "repeat"        // the same call with the same output, again and again
-	RuleErrors     Rule = "errors"        // the same call failed in the same way, again and again
-	RuleAlternate  Rule = "alternate"     // two calls in turns: A B A B A B
-	RuleIdle       Rule = "idle"          // messages without a tool call while work is left
-	RuleSilence    Rule = "silence"       // no event
-	RuleWallClock  Rule = "wall_clock"    // the attempt took too long
-	RuleCompaction Rule = "compaction"    // compacted twice without a new successful tool call
-	RuleSameResult Rule = "same_result"   // the same diff and the same failing gates as the attempt before
-	RuleSameAsk    Rule = "same_continue" // the continuation would be equal to the one before
-	RuleBudget     Rule = "budget"        // the sub-task's budget is used up
+	RuleRepeat     Rule = "repeat"     // the same call with the same output, again and again
+	RuleErrors     Rule = "errors"     // the same call failed in the same way, again and again
+	RuleAlternate  Rule = "alternate"  // two calls in turns: A B A B A B
+	RuleIdle       Rule = "idle"       // messages without a tool call while work is left
+	RuleSilence    Rule = "silence"    // no event
+	RuleWallClock  Rule = "wall_clock" // the attempt took too long
+	RuleCompaction Rule = "compaction" // compacted twice without a new successful tool call
+	RuleBudget     Rule = "budget"     // the sub-task's budget is used up
 )
 
 // Diagnostic is one finding of a language server.

@@ -176,7 +176,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 			}
 		}
 		apply(boulder.TakenUp{}) // the time since it was left is nobody's work
-		for _, body := range append(lost(s), unanswerable(s)...) {
+		for _, body := range leftBehind(s) {
 			apply(body)
 		}
 		if s.Boulder.Status != boulder.Paused {
@@ -191,10 +191,11 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 	return s, from, nil
 }
 
-// lost ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
-// stays: its turn is over.
-func lost(s *boulder.State) []boulder.Body {
-	var bodies []boulder.Body
+const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
+
+// leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
+// stays: its turn is over. Parked sub-tasks go on that wait for an answer that nobody can give here.
+func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 	for _, o := range s.Live() {
 		ref := o.Attempt.AttemptRef
 		if r := s.Boulder.Replan; r != nil && r.AttemptRef == ref {
@@ -214,14 +215,6 @@ func lost(s *boulder.State) []boulder.Body {
 		}
 		bodies = append(bodies, retry)
 	}
-	return bodies
-}
-
-const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
-
-// unanswerable lets parked sub-tasks go on that wait for an answer that nobody can give here.
-func unanswerable(s *boulder.State) []boulder.Body {
-	var bodies []boulder.Body
 	for _, t := range s.SubTasks {
 		if t.Parked && len(t.AwaitedBy(t.Attempts)) > 0 {
 			bodies = append(bodies, boulder.Reopened{SubTaskID: t.ID, Reason: askedElsewhere})

@@ -115,7 +115,18 @@ func (db *DB) Resolve(ctx context.Context, ref string) (id string, err error) {
 			all = slices.DeleteFunc(all, func(i Item) bool {
 				return !strings.HasPrefix(i.BoulderID, ref) && !strings.HasSuffix(i.BoulderID, ref)
 			})
-			return one(all, ref, &id, err)
+			switch len(all) {
+			case 0:
+				return errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
+			case 1:
+				id = all[0].BoulderID
+				return nil
+			}
+			found := &AmbiguousError{Ref: ref}
+			for _, i := range all {
+				found.Candidates = append(found.Candidates, i.BoulderID)
+			}
+			return found
 		}
 		active := activeID(tx)
 		archived := func(i Item) bool { return !i.ArchivedAt.IsZero() }
@@ -133,22 +144,6 @@ func (db *DB) Resolve(ctx context.Context, ref string) (id string, err error) {
 		return cmp.Or(err, fmt.Errorf("%w: nothing has been run here yet", boulder.ErrNotFound))
 	})
 	return id, err
-}
-
-// one gives the id of the only boulder that fits; err says what of the list cannot be read.
-func one(fit []Item, ref string, id *string, err error) error {
-	switch len(fit) {
-	case 0:
-		return errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
-	case 1:
-		*id = fit[0].BoulderID
-		return nil
-	}
-	found := &AmbiguousError{Ref: ref}
-	for _, i := range fit {
-		found.Candidates = append(found.Candidates, i.BoulderID)
-	}
-	return found
 }
 
 // NewestUnfinished returns the id of the boulder to go on with where none is named: the active one, or if that is over the

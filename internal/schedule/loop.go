@@ -177,12 +177,6 @@ func blocked(e *boulder.Evidence) []string {
 	return items
 }
 
-// leftBlocked reports whether the todo list counts and has items that only somebody else can close: they are no open work,
-// and not done either.
-func leftBlocked(o *boulder.Open) bool {
-	return o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0
-}
-
 // blockedItems names what a person has to look after.
 func blockedItems(e *boulder.Evidence) string {
 	items := blocked(e)

@@ -90,31 +90,26 @@ func (c *computing) do(a Action) {
 // queues are the attempts that may start when there is a slot, by model. What a replan replaces is held back: one that is
 // being made, one that begins with this call, or one that is wanted and can still be had.
 func (c *computing) queues() map[string][]*boulder.Open {
-	held := map[string]bool{}
-	hold := func(ids []string) {
-		for _, id := range ids {
-			held[id] = true
-		}
-	}
+	var held []string
 	replans := c.s.Boulder.Replans
 	if r := c.s.Boulder.Replan; r != nil {
-		hold(r.Replaces)
+		held = r.Replaces
 	}
 	for _, a := range c.actions {
 		if r, ok := a.(boulder.ReplanStarted); ok {
 			replans++
-			hold(r.Replaces)
+			held = r.Replaces
 		}
 	}
 	if replans < c.l.Replans {
 		for _, w := range c.s.Boulder.Wanted {
-			hold(c.s.Remainder(w.SubTaskID))
+			held = slices.Concat(held, c.s.Remainder(w.SubTaskID))
 		}
 	}
 	queues := maps.Clone(c.s.Queues())
-	for m, q := range queues {
-		if len(held) > 0 {
-			queues[m] = slices.DeleteFunc(slices.Clone(q), func(o *boulder.Open) bool { return held[o.SubTask.ID] })
+	if len(held) > 0 {
+		for m, q := range queues {
+			queues[m] = slices.DeleteFunc(slices.Clone(q), func(o *boulder.Open) bool { return slices.Contains(held, o.SubTask.ID) })
 		}
 	}
 	return queues
@@ -183,24 +178,20 @@ func (c *computing) replan() {
 // allOver is for a state in which no attempt is open.
 func (c *computing) allOver() Action {
 	for _, t := range c.s.SubTasks {
-		if t.Parked {
-			return await(c.s, t)
+		if !t.Parked {
+			continue
 		}
+		stop := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: overspent(t, nil) != "", AtLimit: t.AtLimit}
+		if open := t.AwaitedBy(t.Attempts); len(open) > 0 { // first: with a larger budget alone it would not go on
+			stop.Reason, stop.Budget, stop.AtLimit = "waits for "+boulder.Awaited(open), false, false
+		}
+		if c.s.Boulder.Loop == nil { // a loop has one only
+			stop.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, stop.Reason)
+		}
+		return stop
 	}
 	verify, last := unverified(c.s)
 	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
-}
-
-// await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
-func await(s *boulder.State, t *boulder.SubTask) Stop {
-	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: overspent(t, nil) != "", AtLimit: t.AtLimit}
-	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
-		a.Reason, a.Budget, a.AtLimit = "waits for "+boulder.Awaited(open), false, false
-	}
-	if s.Boulder.Loop == nil { // a loop has one only
-		a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
-	}
-	return a
 }
 
 // unverified are the completed sub-tasks with gates, if anything was at work besides the last of them.

@@ -18,7 +18,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
 	switch {
-	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
+	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0:
+		// Items that only somebody else can close are no open work, and not done either.
 		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
 	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
 		return c.tell(o, newAnswers(o))
