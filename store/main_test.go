@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -55,9 +54,4 @@ func play(role, project string) error {
 		err = db.Close()
 	}
 	return err
-}
-
-// readLine reads the other process's answer.
-func readLine(r io.Reader) (string, error) {
-	return bufio.NewReader(r).ReadString('\n')
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -324,7 +325,7 @@ func TestHeldByAnotherProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := readLine(stdout); line != "held\n" {
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
 		t.Fatalf("the other process says %q, %v", line, err)
 	}
 	path := filepath.Join(project, DirName, FileName)

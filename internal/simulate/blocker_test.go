@@ -262,13 +262,6 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	}
 }
 
-// checkNotBlocked: nobody is told to go on who waits for an answer, as far as the desk knows.
-func (w *world) checkNotBlocked(s *session) {
-	if q := w.awaiting(s); q != nil {
-		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.ID)
-	}
-}
-
 // awaiting is what a session has asked and cannot do without, or nil.
 func (w *world) awaiting(s *session) *question {
 	for _, q := range w.desk {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -19,18 +20,19 @@ func (w *world) committed(p *process, events []boulder.Event) {
 	}
 	w.since = events[0].Seq
 	for _, e := range events {
-		w.noteEvent(e)
+		if w.logging {
+			text, err := json.Marshal(e)
+			w.note("  %s %v", text, err)
+		}
 		w.checkEvent(p, e)
-		before := w.statuses()
 		if err := w.disk.Replay(e); err != nil {
 			w.violate("what is stored agrees with itself", "the disk's state refuses %T: %v", e.Body, err)
 			return
 		}
-		w.checkFinal(e, before)
+		w.checkFinal(e)
 		w.checkApplied(p, e)
 		w.events = append(w.events, e)
 	}
-	w.checkAttempts()
 	if w.sc.thorough || w.disk.Boulder.Status.Terminal() {
 		w.checkStored(p)
 	} else if err := w.disk.Check(); err != nil {
@@ -44,38 +46,25 @@ const (
 	maxTime    = 365 * 24 * time.Hour
 )
 
-// checkAttempts: an attempt that is over stays as it is.
-func (w *world) checkAttempts() {
+// checkFinal: what is over stays as it is, but for a person's retry of a sub-task, or skip of one that did not complete.
+func (w *world) checkFinal(e boulder.Event) {
 	for _, a := range w.disk.Attempts {
 		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
 			w.violate("ends are final", "attempt %v was %s and is %s", a.AttemptRef, old, a.Status)
 		}
 		w.attempts[a.AttemptRef] = a.Status
 	}
-}
-
-func (w *world) statuses() []boulder.SubTaskStatus {
-	all := make([]boulder.SubTaskStatus, len(w.disk.SubTasks))
-	for i, t := range w.disk.SubTasks {
-		all[i] = t.Status
-	}
-	return all
-}
-
-// checkFinal: a sub-task that is over stays as it is, but for a person's retry, or skip of what did not complete.
-func (w *world) checkFinal(e boulder.Event, before []boulder.SubTaskStatus) {
-	for i, old := range before {
-		t := w.disk.SubTasks[i]
-		if t.Status == old || !old.Terminal() {
-			continue
+	for _, t := range w.disk.SubTasks {
+		old, fits := w.subTasks[t.ID], false
+		w.subTasks[t.ID] = t.Status
+		switch b := e.Body.(type) {
+		case boulder.Reopened:
+			fits = b.SubTaskID == t.ID && old != boulder.SubTaskCompleted
+		case boulder.SubTaskDone:
+			fits = b.SubTaskID == t.ID && b.ByPerson && t.Status == boulder.SubTaskSkipped &&
+				(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled)
 		}
-		again, isAgain := e.Body.(boulder.Reopened)
-		skip, isSkip := e.Body.(boulder.SubTaskDone)
-		switch {
-		case isAgain && again.SubTaskID == t.ID && old != boulder.SubTaskCompleted:
-		case isSkip && skip.SubTaskID == t.ID && skip.ByPerson && t.Status == boulder.SubTaskSkipped &&
-			(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled):
-		default:
+		if old.Terminal() && t.Status != old && !fits {
 			w.violate("ends are final", "sub-task %s was %s and is %s after %T", t.ID, old, t.Status, e.Body)
 		}
 	}

@@ -28,7 +28,8 @@ func (w *world) checkRun(c *call) {
 	if cool := w.disk.Boulder.Cooldowns[model]; c.job.Turn.MessageID == "" && c.now().Before(cool.Until) {
 		w.violate("waits are waited out", "%v runs at %s, and %s cools down until %s", ref, c.now(), model, cool.Until)
 	}
-	if !c.job.Recovered && w.mayHaveSession(c, ref) {
+	mine := func(s *session) bool { return s.ref == ref }
+	if !c.job.Recovered && c.job.Attempt.SessionID == "" && w.find(mine) != nil {
 		w.violate("sessions are adopted by their tag", "%v runs and is not told that it may have a session", ref)
 	}
 	prompt := c.job.Resume
@@ -37,17 +38,7 @@ func (w *world) checkRun(c *call) {
 	}
 	w.checkNotes(ref.SubTaskID, o.Turn.Seq, prompt)
 	w.checkAnswers(ref.SubTaskID, o.Turn.Seq, prompt)
-	w.checkCalls(c, ref, model)
-}
-
-// mayHaveSession reports whether an attempt without a stored session has one.
-func (w *world) mayHaveSession(c *call, ref boulder.AttemptRef) bool {
-	return c.job.Attempt.SessionID == "" && w.find(func(s *session) bool { return s.ref == ref }) != nil
-}
-
-// checkCalls: what runs at once, as the world sees it.
-func (w *world) checkCalls(c *call, ref boulder.AttemptRef, model string) {
-	models := []string{model}
+	models := []string{model} // what runs at once, as the world sees it
 	for _, r := range c.calls {
 		if r.ctx == nil || r.ctx.Err() != nil {
 			continue
@@ -102,20 +93,11 @@ func (w *world) ended(ref boulder.AttemptRef) bool {
 
 // count: a turn has one prompt, and at most one resume prompt.
 func (w *world) count(job boulder.Job, id string, resume bool) {
-	turn := turnRef{job.Attempt.AttemptRef, job.Turn.Number}
-	n := w.prompts[turn]
-	if n == nil {
-		n = &promptCount{}
-		w.prompts[turn] = n
+	prompt := promptRef{job.Attempt.AttemptRef, job.Turn.Number, resume}
+	if old := w.prompts[prompt]; old != "" {
+		w.violate("each prompt reaches the model once", "%+v is %s, and now %s", prompt, old, id)
 	}
-	if resume {
-		n.resume = append(n.resume, id)
-	} else {
-		n.own = append(n.own, id)
-	}
-	if len(n.own) > 1 || len(n.resume) > 1 {
-		w.violate("each prompt reaches the model once", "%v was prompted with %v, and resumed with %v", turn, n.own, n.resume)
-	}
+	w.prompts[prompt] = id
 }
 
 // checkTold: a report that was acknowledged is on disk.

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -36,8 +35,10 @@ func (w *world) ending() ending {
 	if w.disk.Revision != nil {
 		e.Plan = fmt.Sprintf("revision %d, %s", w.disk.Revision.Number, w.disk.Revision.Plan.Goal)
 	}
-	for turn := range maps.Keys(w.prompts) {
-		e.Prompts = append(e.Prompts, fmt.Sprint(turn))
+	for prompt := range w.prompts {
+		if !prompt.resume {
+			e.Prompts = append(e.Prompts, fmt.Sprint(prompt))
+		}
 	}
 	slices.Sort(e.Prompts)
 	// What a turn used that met trouble while it waited for an answer is known only as far as it was seen.

@@ -112,7 +112,9 @@ func (p *process) die() {
 	p.w.seen["fate "+p.fate.kind]++
 	p.w.note("process %d is dead", p.number)
 	if p.fate.server && p.fate.kind != "" {
-		p.w.cutAll()
+		for _, s := range p.w.sessions {
+			p.w.cut(s, "the server is killed")
+		}
 	}
 	p.leave(errCrash)
 	p.end()
@@ -277,7 +279,11 @@ func (p *process) close(err error) {
 	p.w.checkEnded(p)
 	p.w.process = nil
 	p.w.mu.Unlock()
-	if err := p.leaveFile(); err != nil {
+	err = p.db.Close()
+	if p.torn != nil { // after a power cut the file is what that left of it
+		err = errors.Join(err, os.WriteFile(p.path, p.torn, 0o600))
+	}
+	if err != nil {
 		panic(err)
 	}
 }
@@ -409,15 +415,6 @@ func larger(b boulder.Budget, number int) boulder.Budget {
 	return boulder.Budget{
 		Attempts: 2 * b.Attempts, Tokens: 2 * b.Tokens, Cost: 2 * b.Cost, Calls: 2 * b.Calls, Time: 2 * b.Time,
 	}
-}
-
-// leaveFile closes the database. After a power cut the file is what that left of it.
-func (p *process) leaveFile() error {
-	err := p.db.Close()
-	if p.torn != nil {
-		err = errors.Join(err, os.WriteFile(p.path, p.torn, 0o600))
-	}
-	return err
 }
 
 // cutPower lets a commit come as far as it may while nothing of it is synced: of its pages some are on disk, in any order,

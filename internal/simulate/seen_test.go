@@ -32,8 +32,10 @@ func (c *census) add(w *world) {
 	for _, e := range w.events {
 		c.counts["event "+boulder.TypeOf(e.Body)]++
 	}
-	for _, n := range w.prompts {
-		c.counts["resume prompts"] += len(n.resume)
+	for prompt := range w.prompts {
+		if prompt.resume {
+			c.counts["resume prompts"]++
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -43,9 +42,10 @@ type record struct {
 	commits   int
 	since     uint64 // number of the first event of the newest commit
 	attempts  map[boulder.AttemptRef]boulder.AttemptStatus
+	subTasks  map[string]boulder.SubTaskStatus
 	done      map[string]bool // sub-tasks that were completed
 	replans   int
-	prompts   map[turnRef]*promptCount    // accepted by sessions
+	prompts   map[promptRef]string        // accepted by sessions: their ids
 	retried   map[boulder.AttemptRef]bool // attempts that a person asked for
 	spent     int64                       // tokens and calls together
 	worked    time.Duration
@@ -53,14 +53,12 @@ type record struct {
 	cancelled bool // a person wanted the boulder cancelled
 }
 
-// turnRef names a turn of an attempt.
-type turnRef struct {
+// promptRef names the prompt of a turn, or the one that resumes it.
+type promptRef struct {
 	boulder.AttemptRef
-	turn int
+	turn   int
+	resume bool
 }
-
-// promptCount are the message ids with which a turn was prompted.
-type promptCount struct{ own, resume []string }
 
 func newWorld(sc scenario, logging bool) *world {
 	w := &world{
@@ -68,8 +66,8 @@ func newWorld(sc scenario, logging bool) *world {
 		seen: map[string]int{}, logging: logging,
 	}
 	w.record = record{
-		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, done: map[string]bool{},
-		prompts: map[turnRef]*promptCount{}, retried: map[boulder.AttemptRef]bool{},
+		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, subTasks: map[string]boulder.SubTaskStatus{},
+		done: map[string]bool{}, prompts: map[promptRef]string{}, retried: map[boulder.AttemptRef]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
@@ -91,16 +89,6 @@ func (w *world) violate(invariant, format string, args ...any) {
 func (w *world) note(format string, args ...any) {
 	if w.logging {
 		fmt.Fprintf(&w.log, "%16s %s\n", time.Since(w.epoch), fmt.Sprintf(format, args...))
-	}
-}
-
-func (w *world) noteEvent(e boulder.Event) {
-	if w.logging {
-		text, err := json.Marshal(e)
-		if err != nil {
-			panic(err)
-		}
-		w.note("  %s", text)
 	}
 }
 
@@ -202,13 +190,6 @@ func (w *world) cut(s *session, why string) {
 	w.note("session %s: %s is cut off: %s", s.id, m.id, why)
 }
 
-// cutAll is the end of the server.
-func (w *world) cutAll() {
-	for _, s := range w.sessions {
-		w.cut(s, "the server is killed")
-	}
-}
-
 func (w *world) find(match func(*session) bool) *session {
 	for _, s := range w.sessions {
 		if match(s) && !s.gone {
@@ -240,7 +221,9 @@ func (w *world) create(job boulder.Job) *session {
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.settle(s)
 	w.checkPrompt(s, id, resume, job)
-	w.checkNotBlocked(s)
+	if q := w.awaiting(s); q != nil {
+		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.ID)
+	}
 	m := s.byID[id]
 	switch {
 	case m == nil:
