@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -62,29 +61,23 @@ func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Tim
 // needLines draws needs in at most room lines, none of which is as wide as the terminal: with the commands to type if
 // they fit. What does not fit is counted.
 func needLines(needs []need, width, room int, p page.Paint) []string {
-	if len(needs) == 0 || room <= 0 {
-		return nil
-	}
-	full := 1
+	var heads, full []string
 	for _, n := range needs {
-		full += 1 + min(1, len(n.command))
-	}
-	lines := []string{p.Yellow("Needs you")}
-	if full > room && len(needs) >= room {
-		lines = nil // the lines themselves matter more than what stands above them
-	}
-	for i, n := range needs {
-		if more := len(needs) - i; full > room && more > 1 && len(lines) == room-1 {
-			return append(lines, text.Clip(fmt.Sprintf("  and %d more: manager status", more), width-1))
-		}
 		head := n.mark + " " + n.name + " "
 		if n.left > 0 {
 			head += "(" + text.Elapsed(n.left.Truncate(time.Second)) + " left) "
 		}
-		lines = append(lines, p.Yellow(head)+text.Clip(n.text, width-1-ansi.StringWidthWc(head)))
-		if n.command != "" && full <= room {
-			lines = append(lines, p.Dim("    "+text.Clip(n.command, width-5)))
+		heads = append(heads, p.Yellow(head)+text.Clip(n.text, width-1-ansi.StringWidthWc(head)))
+		full = append(full, heads[len(heads)-1])
+		if n.command != "" {
+			full = append(full, p.Dim("    "+text.Clip(n.command, width-5)))
 		}
 	}
-	return lines
+	for _, all := range [][]string{full, heads} {
+		if len(all) > 0 && len(all) < room {
+			return append([]string{p.Yellow("Needs you")}, all...)
+		}
+	}
+	clip := func(s string) string { return text.Clip(s, width-1) }
+	return fit(heads, 0, room, clip, "and %d more: manager status") // they matter more than what stands above them
 }

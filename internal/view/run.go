@@ -339,25 +339,19 @@ func (v *Run) head(t *tasks, now time.Time) string {
 
 // atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
 func atWork(t *tasks, live []row, room int) []string {
-	if room <= 0 {
-		return nil
-	}
 	for depth := 4; ; depth-- {
 		var lines []string
 		for _, r := range live {
-			all := append(t.lines(r), t.below(r.now))
-			for _, more := range []string{r.why, r.gate} {
-				if more != "" {
+			all := t.lines(r)
+			for i, more := range []string{r.now, r.why, r.gate} {
+				if more != "" || i == 0 {
 					all = append(all, t.below(more))
 				}
 			}
 			lines = append(lines, all[:min(depth, len(all))]...)
 		}
-		if len(lines) <= room {
-			return lines
-		}
-		if depth == 1 {
-			return append(lines[:room-1], t.below(fmt.Sprintf("and %d more at work", len(live)-room+1)))
+		if len(lines) <= room || depth == 1 {
+			return fit(lines, 0, room, t.below, "and %d more at work")
 		}
 	}
 }
@@ -365,10 +359,17 @@ func atWork(t *tasks, live []row, room int) []string {
 // inLine draws what waits, at most ten and as far as there is room.
 func inLine(t *tasks, waiting []row, room int) []string {
 	room = max(0, min(room, 10))
-	if room == 0 || len(waiting) <= room {
-		return t.lines(waiting[:min(len(waiting), room)]...)
+	first := waiting[:min(len(waiting), room)]
+	return fit(t.lines(first...), len(waiting)-len(first), room, t.below, "and %d more waiting")
+}
+
+// fit keeps as many lines as there is room for, and counts those that are left out, with others that are.
+func fit(lines []string, others, room int, style func(string) string, rest string) []string {
+	left := len(lines) + others - room
+	if left <= 0 || room <= 0 {
+		return lines[:min(len(lines), max(room, 0))]
 	}
-	return append(t.lines(waiting[:room-1]...), t.below(fmt.Sprintf("and %d more waiting", len(waiting)-room+1)))
+	return append(lines[:room-1], style(fmt.Sprintf(rest, left+1)))
 }
 
 // Spinner is one column that turns.

@@ -28,7 +28,7 @@ type Show struct {
 // SubTaskShow is a sub-task with its history.
 type SubTaskShow struct {
 	boulder.SubTask
-	History []*AttemptShow `json:"history"` // its attempts, from the first
+	History []AttemptShow `json:"history"` // its attempts, from the first
 }
 
 // AttemptShow is an attempt with its turns.
@@ -41,21 +41,18 @@ type AttemptShow struct {
 func NewShow(d store.Detail, turns []boulder.Turn) *Show {
 	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
 	s.claimed = boulder.Claimed(d.SubTasks)
-	attempts := map[boulder.AttemptRef]*AttemptShow{}
+	history := map[boulder.AttemptRef][]boulder.Turn{}
+	for _, turn := range turns {
+		history[turn.AttemptRef] = append(history[turn.AttemptRef], turn)
+	}
 	for _, t := range d.SubTasks {
-		shown := SubTaskShow{SubTask: t, History: []*AttemptShow{}}
+		shown := SubTaskShow{t, []AttemptShow{}}
 		for _, a := range d.Attempts {
 			if a.SubTaskID == t.ID {
-				attempts[a.AttemptRef] = &AttemptShow{Attempt: a, History: []boulder.Turn{}}
-				shown.History = append(shown.History, attempts[a.AttemptRef])
+				shown.History = append(shown.History, AttemptShow{a, append([]boulder.Turn{}, history[a.AttemptRef]...)})
 			}
 		}
 		s.SubTasks = append(s.SubTasks, shown)
-	}
-	for _, turn := range turns {
-		if a := attempts[turn.AttemptRef]; a != nil {
-			a.History = append(a.History, turn)
-		}
 	}
 	return s
 }
