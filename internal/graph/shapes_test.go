@@ -59,13 +59,12 @@ func layers(deep, wide, after int) *shape {
 	words := []string{"completed", "completed", "in_progress", "pending", "pending"}
 	for d := range deep {
 		for w := range wide {
-			id := fmt.Sprintf("s%d-%d", d+1, w+1)
-			s.add(id, fmt.Sprintf("Do part %d of stage %d", w+1, d+1), words[min(d, len(words)-1)], "")
-			for k := range after {
-				if d > 0 {
-					s.edges = append(s.edges, graph.Edge{From: fmt.Sprintf("s%d-%d", d, (w+k)%wide+1), To: id})
-				}
+			var before []string
+			for k := range min(after, d*after) {
+				before = append(before, fmt.Sprintf("s%d-%d", d, (w+k)%wide+1))
 			}
+			title := fmt.Sprintf("Do part %d of stage %d", w+1, d+1)
+			s.add(fmt.Sprintf("s%d-%d", d+1, w+1), title, words[min(d, len(words)-1)], "", before...)
 		}
 	}
 	return s

@@ -14,8 +14,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
-
-	"github.com/bouldermgr/manager/internal/graph"
 )
 
 func name(i int) string { return fmt.Sprint("n", i) }
@@ -147,24 +145,22 @@ func nastyText(t *rapid.T, label string) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(nasty), 0, 12).Draw(t, label), "")
 }
 
-// Whatever a plan says, nothing of it gets out of its place in a drawing.
+// Whatever a plan says, nothing of it gets out of its place in a drawing. Damaged records have circles, edges to nothing,
+// ids and edges that are given twice: they must not hang or crash a drawing either.
 func TestWellFormedProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := &shape{title: nastyText(t, "title")}
-		n := rapid.IntRange(0, 10).Draw(t, "nodes")
-		for i := range n {
-			s.nodes = append(s.nodes, graph.Node{
-				ID: nastyText(t, "id"), Title: nastyText(t, "node title"), Note: nastyText(t, "note"),
-				Status: rapid.OneOf(
-					rapid.SampledFrom([]string{"", "pending", "completed", "superseded"}), rapid.SampledFrom(nasty),
-				).Draw(t, "status"),
-			})
-			for range rapid.IntRange(0, min(i, 3)).Draw(t, "edges") {
-				to := rapid.IntRange(0, i).Draw(t, "to") // circles too
-				s.edges = append(s.edges, graph.Edge{From: s.nodes[i].ID, To: s.nodes[to].ID})
-			}
+		ids := append(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return nastyText(t, "id") }), 0, 10).Draw(t, "ids"), "nosuch")
+		for _, id := range ids[:len(ids)-1] {
+			s.add(id, nastyText(t, "node title"), rapid.OneOf(
+				rapid.SampledFrom([]string{"", "pending", "completed", "superseded"}), rapid.SampledFrom(nasty),
+			).Draw(t, "status"), nastyText(t, "note"), rapid.SliceOfN(rapid.SampledFrom(ids), 0, 3).Draw(t, "after")...)
 		}
 		checkAll(t, s)
+		twice := &shape{title: s.title, nodes: s.nodes, edges: append(s.edges, s.edges...)}
+		if s.graph().DOT() != twice.graph().DOT() {
+			t.Fatal("edges that are given twice are drawn twice")
+		}
 	})
 }

@@ -3,8 +3,6 @@ package text
 import (
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 func TestNearest(t *testing.T) {
@@ -30,31 +28,4 @@ func TestNearest(t *testing.T) {
 	if got := Nearest("same", []string{"seme", "Same", "same", strings.Repeat("s", 1000)}); got != "Same" {
 		t.Errorf("of three that are near: %q", got)
 	}
-}
-
-// recursive is the definition, which costs exponentially.
-func recursive(a, b string) int {
-	if a == "" || b == "" {
-		return len(a) + len(b)
-	}
-	changed := recursive(a[1:], b[1:])
-	if a[0] != b[0] {
-		changed++
-	}
-	fewest := min(changed, recursive(a[1:], b)+1, recursive(a, b[1:])+1)
-	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
-		fewest = min(fewest, recursive(a[2:], b[2:])+1)
-	}
-	return fewest
-}
-
-func TestSlips(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		letters := rapid.StringOfN(rapid.SampledFrom([]rune("abc")), 0, 6, -1)
-		a, b := letters.Draw(t, "a"), letters.Draw(t, "b")
-		if got, want := slips(a, b), recursive(a, b); got != want {
-			t.Fatalf("%q and %q: got %d, want %d", a, b, got, want)
-		}
-	})
 }

@@ -112,10 +112,7 @@ func TestWaitingBlockersText(t *testing.T) {
 		{}:                          "",
 		{Hard: 1}:                   "1 hard blocker waits for an answer",
 		{Asks: 1}:                   "1 ask waits for an answer",
-		{Soft: 1}:                   "1 choice can still be changed",
-		{Hard: 2}:                   "2 hard blockers wait for an answer",
 		{Hard: 1, Asks: 1}:          "1 hard blocker and 1 ask wait for an answer",
-		{Soft: 3}:                   "3 choices can still be changed",
 		{Hard: 1, Soft: 1}:          "1 hard blocker waits for an answer · 1 choice can still be changed",
 		{Hard: 2, Asks: 2, Soft: 5}: "2 hard blockers and 2 asks wait for an answer · 5 choices can still be changed",
 	} {

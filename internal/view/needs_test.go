@@ -70,14 +70,3 @@ func TestNeeds(t *testing.T) {
 	}
 	golden.Compare(t, "needs.txt", out.String())
 }
-
-// A wait that is over leaves no time, and no question.
-func TestNeedsAfterTheDeadline(t *testing.T) {
-	t.Parallel()
-	s, raised := troubled(t)
-	for _, n := range needsOf(s, raised, "", noon.Add(time.Hour)) {
-		if strings.HasPrefix(n.name, "B3") {
-			t.Errorf("nobody waits for it any more: %+v", n)
-		}
-	}
-}

@@ -39,11 +39,8 @@ func TestWhatIsNotNewIsSilent(t *testing.T) {
 		want   bool
 	}{
 		{enforcer.Send, wait(enforcer.GateInFlight), true},
-		{enforcer.Fresh, wait(enforcer.GateInFlight), true},
 		{enforcer.Finish, wait(enforcer.GateWork), true},
 		{enforcer.LetGo, wait(enforcer.GateLetGo), true},
-		{enforcer.Send, wait(enforcer.GateStopped), false},
-		{enforcer.Finish, wait(enforcer.GateIdle), false},
 		{enforcer.LetGo, wait(enforcer.GateStopped), false},
 		{"", wait(enforcer.GateWork), false},
 		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
