@@ -472,17 +472,17 @@ func TestWaiting(t *testing.T) {
 		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full},
 		{SubTaskID: "b", Model: "p/one", Position: 2, Reason: full},
 	}
-	if d := cmp.Diff(want, Waiting(s, l, epoch)); d != "" {
+	if d := cmp.Diff(want, Waiting(s, l, epoch, nil)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	l.Global = 2
-	for _, w := range Waiting(s, l, epoch) {
+	for _, w := range Waiting(s, l, epoch, nil) {
 		if w.Reason != "all 2 slots are taken" {
 			t.Errorf("%s waits because %s", w.SubTaskID, w.Reason)
 		}
 	}
 	l = Limits{Global: 9, PerModel: 9}
-	if w := Waiting(s, l, epoch); len(w) != 0 {
+	if w := Waiting(s, l, epoch, nil); len(w) != 0 {
 		t.Errorf("with room for all, %v wait", w)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -242,11 +243,15 @@ type Wait struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
-func Waiting(s *boulder.State, l Limits, now time.Time) (waits []Wait) {
-	free, queues := slotsOf(s, l, now), s.Queues()
+// Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it. others are
+// the boulders that share the limits, by id, as far as they hold slots.
+func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []Wait) {
+	queues, own, all := s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
-		reason, until := free.full(m), s.Boulder.Cooldowns[m].Until
+		reason, until := own.full(m), s.Boulder.Cooldowns[m].Until
+		if reason == "" && all.full(m) != "" {
+			reason = "the slots are held by " + strings.Join(slices.Sorted(maps.Keys(others)), ", ")
+		}
 		if !now.Before(until) {
 			until = time.Time{}
 		}

@@ -30,7 +30,7 @@ func TestCooldown(t *testing.T) {
 		{SubTaskID: "b", Model: "p/hot", Position: 2, Reason: why, Until: until},
 		{SubTaskID: "c", Model: "p/hot", Position: 3, Reason: why, Until: until},
 	}
-	if d := cmp.Diff(want, Waiting(s, l, epoch)); d != "" {
+	if d := cmp.Diff(want, Waiting(s, l, epoch, nil)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
@@ -40,7 +40,7 @@ func TestCooldown(t *testing.T) {
 	applyAll(t, s, until, Compute(s, l, until))
 	why = "all 2 slots of p/hot (less than usual after: 429: slow down) are taken"
 	want = []Wait{{SubTaskID: "c", Model: "p/hot", Position: 1, Reason: why}}
-	if d := cmp.Diff(want, Waiting(s, l, until)); d != "" {
+	if d := cmp.Diff(want, Waiting(s, l, until, nil)); d != "" {
 		t.Errorf("with two at work (-want +got):\n%s", d)
 	}
 	feed(t, s, until, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1}) // an answer: the limit grows to 3

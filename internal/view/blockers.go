@@ -29,9 +29,9 @@ type BlockersStatus struct {
 	// Watched: a watch is at work that was begun with --blockers.
 	Watched bool `json:"watched,omitempty"`
 	blockers.Status
+	Pending int `json:"pending"` // nobody answered: hard, asks, soft and moot
 	WaitingBlockers
-	Pending  int `json:"pending"` // nobody answered: hard, asks, soft and moot
-	Moot     int `json:"moot"`    // nobody waits any more
+	Moot     int `json:"moot"` // nobody waits any more
 	Answered int `json:"answered"`
 	Skipped  int `json:"skipped"`
 }

@@ -189,7 +189,7 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 	}
 	var waits []schedule.Wait
 	if !p.broken && b.Status == boulder.Running {
-		waits = waitsBeside(schedule.Waiting(p.State, limits, now), p.State, limits, beside)
+		waits = schedule.Waiting(p.State, limits, now, heldBy(beside))
 	}
 	place := map[string]int{}
 	for i, w := range waits {
@@ -300,31 +300,19 @@ func (r *row) does(paused bool, now time.Time) string {
 		text.If(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 
-// waitsBeside adds to waits what waits only because of other boulders of the same process: alone, it could start. A turn
-// that goes on although its boulder is paused has a slot as well.
-func waitsBeside(waits []schedule.Wait, s *boulder.State, l schedule.Limits, beside []store.Detail) []schedule.Wait {
-	held, holders := map[string]int{}, []string{}
-	for _, o := range s.Live() {
-		held[o.Attempt.Model]++
-	}
+// heldBy are the slots that boulders hold. A turn that goes on although its boulder is paused has one as well.
+func heldBy(beside []store.Detail) map[string]schedule.Share {
+	shares := map[string]schedule.Share{}
 	for _, d := range beside {
 		paused := d.Boulder.Status == boulder.Paused
 		for _, a := range d.Attempts {
 			if a.Status.Live() && !stopped(paused, &a) && (!paused || a.Status != boulder.AttemptMonitoring) {
-				held[a.Model]++
-				holders = append(holders, d.Boulder.ID)
+				if shares[d.Boulder.ID].Held == nil {
+					shares[d.Boulder.ID] = schedule.Share{Held: map[string]int{}}
+				}
+				shares[d.Boulder.ID].Held[a.Model]++
 			}
 		}
 	}
-	for model, queue := range s.Queues() {
-		known := slices.ContainsFunc(waits, func(w schedule.Wait) bool { return w.Model == model })
-		if len(holders) == 0 || known || schedule.Room(l, model, schedule.Share{Held: held}) {
-			continue
-		}
-		reason := "the slots are held by " + strings.Join(slices.Compact(holders), ", ")
-		for i, o := range queue {
-			waits = append(waits, schedule.Wait{SubTaskID: o.SubTask.ID, Model: model, Position: i + 1, Reason: reason})
-		}
-	}
-	return waits
+	return shares
 }
