@@ -21,18 +21,10 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		s.Finish()
 		s.storeIn(project)
 	}
-	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	damaged := []byte("01k00001\x00\x00\x00\x00\x00\x00\x00\x00\x01")
-	err = db.Update(func(tx *bolt.Tx) error {
-		return errors.Join(tx.Bucket([]byte("log")).Put(damaged, []byte(`{}`)),
+	damage(t, project, func(tx *bolt.Tx) error {
+		return errors.Join(tx.Bucket([]byte("log")).Put([]byte("01k00001\x00\x00\x00\x00\x00\x00\x00\x00\x01"), []byte(`{}`)),
 			tx.Bucket([]byte("list")).Put([]byte("01k00002"), []byte(`{"id":`)))
 	})
-	if err != nil || db.Close() != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
 		args         []string
 		code         int
@@ -57,29 +49,31 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 	}
 }
 
+// damage writes into a project's database.
+func damage(t *testing.T, project string, write func(*bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(write), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A boulder that cannot be read, and is not over, keeps nobody from running another one in the project.
 func TestUnreadableBoulderHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSampleOf(t, "01k00001")
 	s.Play()
 	project := s.store()
-	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
+	damage(t, project, func(tx *bolt.Tx) error {
 		log := tx.Bucket([]byte("log"))
 		newest, _ := log.Cursor().Last()
 		return errors.Join(log.Put(newest, []byte(`{}`)), tx.Bucket([]byte("snapshots")).Delete([]byte("01k00001")))
 	})
-	if err != nil || db.Close() != nil {
-		t.Fatal(err)
-	}
-	_, stderr, code := command(project, "show", "01k00001")
-	if code != exitError || !strings.Contains(stderr, "in log") {
-		t.Fatalf("it can be read: exit code %d, %q", code, stderr)
-	}
-	a, _, _ := secretApp(t)
+	expect(t, project, exitError, []string{"show", "01k00001"}, "in log")
+	a, _, _ := testApp()
 	d := openProject(t, a, project)
 	if err := d.Connect(t.Context()); err != nil {
 		t.Fatal(err)

@@ -134,7 +134,15 @@ func TestConnectionIsCut(t *testing.T) {
 	p.wait(0)
 	wantFile(t, w.dir, "first.txt", "first\n")
 	wantFile(t, w.dir, "second.txt", "second\n")
-	gate.promptedOnce(t)
+	prompts := map[string]int{}
+	for _, r := range w.model.Requests() {
+		if r.Kind() == scriptmodel.KindAgent && r.TurnsSinceUser() == 0 {
+			prompts[subTaskOf(r.FirstUser())]++
+		}
+	}
+	if prompts["first"] != 1 || prompts["second"] != 1 {
+		t.Errorf("prompts %v", prompts)
+	}
 }
 
 // children lists the direct children of a process; each belongs to the thread that started it.

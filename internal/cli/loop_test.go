@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -98,10 +99,6 @@ var loopCases = map[string]loopCase{
 		turns: [][]scriptmodel.Reply{says("I am still thinking about it, please wait.")},
 		code:  3, prompts: 5, says: `it said the same 5 times and called no tool`,
 	},
-	"chat only": {
-		turn: func(n int) []scriptmodel.Reply { return says("Here is my thought number " + strings.Repeat("x", n+1)) },
-		code: 3, prompts: 6, says: `5 continuations in a row brought no progress.*the promise was not given`,
-	},
 	"flipping statuses": {
 		turn: func(n int) []scriptmodel.Reply {
 			return then("I have looked at my list again, for the time "+strings.Repeat("x", n+1),
@@ -126,14 +123,6 @@ var loopCases = map[string]loopCase{
 		turns: [][]scriptmodel.Reply{then(promised, todos("completed", "blocked"))},
 		code:  4, prompts: 1, says: `all that can be done is done: Item B`,
 	},
-	"a limit of turns": {
-		git:  true,
-		args: []string{"--max-iterations", "3"},
-		turn: func(n int) []scriptmodel.Reply {
-			return then("One more file is there, and more to come.", writes(strings.Repeat("x", n+1), "x\n"))
-		},
-		code: 4, prompts: 3, says: `it had 3 turns, which is the limit`,
-	},
 	"a model that breaks": {
 		turns: [][]scriptmodel.Reply{{{Status: http.StatusBadRequest}}},
 		code:  3, prompts: 6, says: `5 continuations in a row brought no progress; the last one ended with: APIError`,
@@ -145,29 +134,20 @@ var loopCases = map[string]loopCase{
 	},
 }
 
-// loopModel plays all cases at once; a request belongs to the case that its prompt names.
+// loopModel plays a case.
 type loopModel struct {
+	loopCase
 	mu      sync.Mutex
-	prompts map[string][]string
-	judged  map[string]int
+	got     []string // prompts
+	answers int      // of the judge
 }
 
 func (m *loopModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-	text := req.Text()
-	for name, c := range loopCases {
-		if strings.Contains(text, "Case: "+name+".") {
-			return m.replyTo(name, c, req)
-		}
-	}
-	return scriptmodel.Errorf("no case claims %q", text)
-}
-
-func (m *loopModel) replyTo(name string, c loopCase, req scriptmodel.Request) scriptmodel.Reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if req.Kind() == scriptmodel.KindStructured {
-		m.judged[name]++
-		if n := m.judged[name]; n <= len(c.judge) && !c.judge[n-1] {
+		m.answers++
+		if m.answers <= len(m.judge) && !m.judge[m.answers-1] {
 			return scriptmodel.Reply{JSON: map[string]any{
 				"completed": false, "summary": "Something is missing.", "continuation_prompt": "Write b.txt as well.",
 				"criteria": []any{map[string]any{"id": "C1", "evidence": "there is no b.txt", "met": false}},
@@ -175,24 +155,22 @@ func (m *loopModel) replyTo(name string, c loopCase, req scriptmodel.Request) sc
 		}
 		return content
 	}
-	prompts, step := 0, 0
+	prompts := 0
 	for _, x := range req.Messages {
-		switch x.Role {
-		case "user":
-			prompts, step = prompts+1, 0
-		case "assistant":
-			step++
+		if x.Role == "user" {
+			prompts++
 		}
 	}
 	var turn []scriptmodel.Reply
-	if c.turn != nil {
-		turn = c.turn(prompts - 1)
+	if m.turn != nil {
+		turn = m.turn(prompts - 1)
 	} else {
-		turn = c.turns[min(prompts, len(c.turns))-1]
+		turn = m.turns[min(prompts, len(m.turns))-1]
 	}
+	step := req.TurnsSinceUser()
 	reply := turn[min(step, len(turn)-1)]
 	if step == 0 && reply.Status < http.StatusInternalServerError {
-		m.prompts[name] = append(m.prompts[name], req.LastUser())
+		m.got = append(m.got, req.LastUser())
 	}
 	return reply
 }
@@ -200,9 +178,6 @@ func (m *loopModel) replyTo(name string, c loopCase, req scriptmodel.Request) sc
 // Each of these sessions ends within its bound, with the reason; a loop never goes on for ever, and never ends early.
 func TestLoop(t *testing.T) {
 	t.Parallel()
-	m := &loopModel{prompts: map[string][]string{}, judged: map[string]int{}}
-	model := octest.Model(t, m.reply)
-	env := direct(testEnv(t, model.URL()), model, "any")
 	for name, c := range loopCases {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -210,34 +185,26 @@ func TestLoop(t *testing.T) {
 			if !strings.HasPrefix(c.config, "loop:") {
 				files[".manager/config.yaml"] += "loop: {cooldown: 1ms}\n"
 			}
-			for file, text := range c.files {
-				files[file] = text
-			}
-			dir := t.TempDir()
+			maps.Copy(files, c.files)
+			m := &loopModel{loopCase: c}
+			w := directWorld(t, m.reply, nil)
 			if c.git {
-				dir = octest.Repo(t, files)
+				w.dir = octest.Repo(t, files)
 			}
 			for file, text := range files {
-				writeFile(t, filepath.Join(dir, file), text)
+				writeFile(t, filepath.Join(w.dir, file), text)
 			}
-			env, attach := attached(t, dir, env, model)
-			args := append([]string{"loop", attach, "Case: " + name + ". Do all of it."}, c.args...)
-			code, stdout, stderr := run(t, dir, env, args...)
+			stdout, stderr := w.run(c.code, append([]string{"loop", w.attached(), "Do all of it."}, c.args...)...)
 			m.mu.Lock()
-			prompts, judged := m.prompts[name], m.judged[name]
-			m.mu.Unlock()
-			if code != c.code || len(prompts) != c.prompts || judged != c.judged {
-				t.Errorf("exit code %d, %d prompts, judged %d times; want %d, %d and %d",
-					code, len(prompts), judged, c.code, c.prompts, c.judged)
+			defer m.mu.Unlock()
+			if len(m.got) != c.prompts || m.answers != c.judged {
+				t.Fatalf("%d prompts, judged %d times; want %d and %d", len(m.got), m.answers, c.prompts, c.judged)
 			}
 			if !regexp.MustCompile(c.says).MatchString(stdout + stderr) {
-				t.Errorf("it does not say %q", c.says)
+				t.Errorf("it does not say %q:\n%s%s", c.says, stdout, stderr)
 			}
-			if c.prompted != "" && (len(prompts) == 0 || !regexp.MustCompile(c.prompted).MatchString(prompts[len(prompts)-1])) {
-				t.Errorf("the last prompt does not say %q:\n%s", c.prompted, strings.Join(prompts, "\n----\n"))
-			}
-			if t.Failed() {
-				t.Logf("%s%s", stdout, stderr)
+			if c.prompted != "" && !regexp.MustCompile(c.prompted).MatchString(m.got[len(m.got)-1]) {
+				t.Errorf("the last prompt does not say %q:\n%s", c.prompted, strings.Join(m.got, "\n----\n"))
 			}
 		})
 	}

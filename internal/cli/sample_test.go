@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	goldenfile "github.com/bouldermgr/manager/internal/golden"
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -131,16 +131,9 @@ func checkHarmless(t *testing.T, s string) {
 // testApp is an app that writes into buffers.
 func testApp(environ ...string) (a *app, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	return &app{Env: Env{Stdout: stdout, Stderr: stderr, Environ: environ}}, stdout, stderr
-}
-
-func pretty(t *testing.T, data []byte) string {
-	t.Helper()
-	var out bytes.Buffer
-	if err := json.Indent(&out, data, "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
+	secrets := secret.New(environ)
+	out, errs := guarded{stream: stdout, secrets: secrets}, guarded{stream: stderr, secrets: secrets}
+	return &app{Env: Env{Stdout: out, Stderr: errs, Environ: environ}, secrets: secrets}, stdout, stderr
 }
 
 // What differs from run to run and from place to place.

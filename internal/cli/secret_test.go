@@ -18,15 +18,6 @@ import (
 
 const plantedKey = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
-// secretApp is an app whose stderr is guarded, in a project of its own.
-func secretApp(t *testing.T, environ ...string) (a *app, project string, stderr *bytes.Buffer) {
-	t.Helper()
-	stderr = &bytes.Buffer{}
-	a = &app{Env: Env{Stdout: &bytes.Buffer{}, Environ: environ}, secrets: secret.New(environ)}
-	a.Stderr = guarded{stream: stderr, secrets: a.secrets}
-	return a, t.TempDir(), stderr
-}
-
 func TestGuardedStream(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -53,7 +44,8 @@ func TestGuardedStream(t *testing.T) {
 // A key in a task or a plan is taken out before anything is made of it, and the person is told what to do.
 func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
-	a, project, stderr := secretApp(t, "MY_API_KEY=planted.value.9")
+	a, _, stderr := testApp("MY_API_KEY=planted.value.9")
+	project := t.TempDir()
 	clean := openProject(t, a, t.TempDir()).Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
 	if strings.Join(clean, "|") != "deploy with [redacted]|use [redacted]|be nice" {
 		t.Errorf("%q", clean)
@@ -84,7 +76,8 @@ func TestSecretInRequest(t *testing.T) {
 // What is run or is a name cannot do without its text: it is refused, and the refusal does not repeat it.
 func TestSecretInCommandIsRefused(t *testing.T) {
 	t.Parallel()
-	a, project, _ := secretApp(t)
+	a, _, _ := testApp()
+	project := t.TempDir()
 	path := filepath.Join(project, "plan.yaml")
 	for _, field := range []string{
 		"gates: ['curl -H \"PRIVATE-TOKEN: KEY\" example.org']",
@@ -112,7 +105,8 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 func TestNetsAreHungUp(t *testing.T) {
 	t.Parallel()
 	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"no-such-" + plantedKey}, `"no-such-[redacted]"`}})
-	a, project, _ := secretApp(t)
+	a, _, _ := testApp()
+	project := t.TempDir()
 	a.Args = []string{"run", plantedKey}
 	d := openProject(t, a, project)
 	if err := d.Connect(t.Context()); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -25,12 +24,7 @@ sub_tasks:
 
 // heldModel holds every prompt of an agent back until the test lets it be answered. Its judge finds the first turn of
 // "two" wanting.
-type heldModel struct {
-	asked chan heldPrompt
-
-	mu     sync.Mutex
-	judged []string // what the judge was asked
-}
+type heldModel struct{ asked chan heldPrompt }
 
 // heldPrompt is a prompt that an agent got.
 type heldPrompt struct {
@@ -40,9 +34,6 @@ type heldPrompt struct {
 
 func (m *heldModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.judged = append(m.judged, req.Text())
 		if !strings.Contains(req.Text(), "# Sub-task: two") {
 			return content
 		}
@@ -70,15 +61,6 @@ func (m *heldModel) next(t *testing.T, names ...string) map[string]heldPrompt {
 	return got
 }
 
-// judgements are what the judge was asked about a sub-task.
-func (m *heldModel) judgements(subTask string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m.judged), func(text string) bool {
-		return !strings.Contains(text, "# Sub-task: "+subTask)
-	})
-}
-
 // A run is steered from another terminal while it goes on: what is said there takes effect at once, and what is noted
 // is in the next prompt and the next judgement.
 func TestSteerARun(t *testing.T) {
@@ -90,6 +72,14 @@ func TestSteerARun(t *testing.T) {
 	steer := func(says string, args ...string) {
 		t.Helper()
 		expect(t, w.dir, exitOK, args, says)
+	}
+	judgements := func(subTask string) (all []string) {
+		for _, r := range w.model.Requests() {
+			if r.Kind() == scriptmodel.KindStructured && strings.Contains(r.Text(), "# Sub-task: "+subTask) {
+				all = append(all, r.Text())
+			}
+		}
+		return all
 	}
 	untilOf := func(eventType, subTask string) {
 		t.Helper()
@@ -112,7 +102,7 @@ func TestSteerARun(t *testing.T) {
 	// What was held back and what was blocked begins, and has the note.
 	prompts = model.next(t, "two", "four")
 	texts(t, "the briefs", []string{forAll}, nil, prompts["two"].text, prompts["four"].text)
-	texts(t, "the judgement of what ended before the note", []string{forAll}, nil, model.judgements("one")...)
+	texts(t, "the judgement of what ended before the note", []string{forAll}, nil, judgements("one")...)
 	steer(`"two" is retried`, "retry", "two")
 	again := model.next(t, "two")["two"]
 	texts(t, "the second brief", []string{forAll, "# Sub-task: two"}, nil, again.text)
@@ -124,8 +114,8 @@ func TestSteerARun(t *testing.T) {
 	next := model.next(t, "two")["two"]
 	texts(t, "the continuation", []string{forTwo}, []string{forAll}, next.text)
 	untilOf("subtask-done", "four")
-	texts(t, "the judgement of two", []string{forTwo}, nil, model.judgements("two")...)
-	texts(t, "the judgement of four", nil, []string{forTwo}, model.judgements("four")...)
+	texts(t, "the judgement of two", []string{forTwo}, nil, judgements("two")...)
+	texts(t, "the judgement of four", nil, []string{forTwo}, judgements("four")...)
 
 	// The end, of a part and of the whole.
 	steer(`Cancelled "five". Blocked, because of that: "six".`, "cancel", "five")
