@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden"
@@ -44,37 +43,6 @@ func TestBlockersGolden(t *testing.T) {
 			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,
 		}),
 	}, "\n======\n\n"))
-}
-
-// Without the tool nothing is said of it: it would be looked for.
-func TestNoToolNoTriage(t *testing.T) {
-	t.Parallel()
-	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	text := prompts.Build(input()).Text +
-		prompts.Continuation(input().SubTask, turn, prompts.Told{}) + prompts.KeepGoing(prompts.Unfinished{})
-	for _, word := range []string{"blocker", boulder.DoneMarker, "need a person"} {
-		if strings.Contains(text, word) {
-			t.Errorf("%q is in the prompts", word)
-		}
-	}
-}
-
-// A long answer that the brief has no room for is in a file, and the brief names it.
-func TestLongAnswersAreInAFile(t *testing.T) {
-	t.Parallel()
-	in := input()
-	for i := range 5 {
-		in.Answers = append(in.Answers, fmt.Sprintf("About B%d: %s", i+1, strings.Repeat("ж", 3_900)))
-	}
-	b := prompts.Build(in)
-	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
-		t.Errorf("%d characters", n)
-	}
-	if !strings.Contains(b.Text, in.Answers[4]) || len(b.Files) != 1 ||
-		!strings.HasSuffix(b.Files[0].Path, "/page/answers.md") || !strings.Contains(b.Files[0].Text, in.Answers[0]) ||
-		!strings.Contains(b.Text, b.Files[0].Path) {
-		t.Errorf("the files are %+v", b.Files)
-	}
 }
 
 // What is left out of the notes is said, too.

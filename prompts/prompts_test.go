@@ -122,7 +122,7 @@ func TestBuildOpensNoForeignHeading(t *testing.T) {
 	}
 }
 
-// Two hundred dependencies have no room for a notice each.
+// Two hundred dependencies have no room for a notice each. Long answers share what there is; the newest one is whole.
 func TestBuildManyDependencies(t *testing.T) {
 	t.Parallel()
 	in := input()
@@ -136,18 +136,24 @@ func TestBuildManyDependencies(t *testing.T) {
 			Status: boulder.SubTaskCompleted,
 		})
 	}
+	for i := range 5 {
+		in.Answers = append(in.Answers, fmt.Sprintf("About B%d: %s", i+1, strings.Repeat("ж", 3_900)))
+	}
 	b := prompts.Build(in)
-	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
+	if n := utf8.RuneCountInString(b.Text); n > 24_000 || !strings.Contains(b.Text, in.Answers[4]) {
 		t.Errorf("the brief has %d characters", n)
 	}
-	for _, name := range []string{"page/dependencies.md", "page/finished.md"} {
-		if !strings.Contains(b.Text, "/work/shop/.manager/runs/01kboulder/"+name+"]") {
+	files := map[string]string{}
+	for _, f := range b.Files {
+		files[filepath.Base(f.Path)] = f.Text
+	}
+	for _, name := range []string{"dependencies.md", "finished.md", "answers.md"} {
+		if !strings.Contains(b.Text, "/work/shop/.manager/runs/01kboulder/page/"+name+"]") || files[name] == "" {
 			t.Errorf("no cut names %s", name)
 		}
 	}
-	all := slices.IndexFunc(b.Files, func(f boulder.File) bool { return strings.HasSuffix(f.Path, "page/dependencies.md") })
-	if all < 0 || strings.Count(b.Files[all].Text, "x") != 200*3000 {
-		t.Error("dependencies.md does not hold all results")
+	if strings.Count(files["dependencies.md"], "x") != 200*3000 || !strings.Contains(files["answers.md"], in.Answers[0]) {
+		t.Error("the files do not hold all results and answers")
 	}
 }
 
@@ -254,9 +260,10 @@ func TestContinuationNudgesIdleAgents(t *testing.T) {
 	}
 }
 
+// Cuts are visible, and the prompts are bounded whatever agents and commands write.
 func TestContinuationIsBounded(t *testing.T) {
 	t.Parallel()
-	turn := judgedTurn()
+	turn, watched := judgedTurn(), prompts.Unfinished{Idle: 9, Promise: true}
 	long := strings.Repeat("é", 20_000)
 	turn.Verdict.ContinuationPrompt = long
 	turn.Evidence.Gates, turn.Evidence.Diagnostics = nil, nil
@@ -272,18 +279,22 @@ func TestContinuationIsBounded(t *testing.T) {
 		turn.Evidence.Gates = append(turn.Evidence.Gates, gate)
 		turn.Verdict.Criteria = append(turn.Verdict.Criteria, boulder.Criterion{Criterion: long, Evidence: long})
 		turn.Verdict.Remaining = append(turn.Verdict.Remaining, long)
+		watched.Unmet, watched.Items = append(watched.Unmet, long), append(watched.Items, long)
+		watched.Gates = append(watched.Gates, gate)
 	}
-	got := prompts.Continuation(task, turn, prompts.Told{Idle: 3})
-	if n := utf8.RuneCountInString(got); n > 40_000 {
-		t.Errorf("%d characters", n)
+	watched.Broken = long
+	got, going := prompts.Continuation(task, turn, prompts.Told{Idle: 3}), prompts.KeepGoing(watched)
+	if n, m := utf8.RuneCountInString(got), utf8.RuneCountInString(going); n > 40_000 || m > 30_000 {
+		t.Errorf("%d and %d characters", n, m)
 	}
 	// Fifty, and the unmet and remaining ones of the turn itself.
-	for _, want := range []string{
-		"[cut: 42 of 52 items]", "[cut: 41 of 51 items]", "[cut: 40 of 50 items]", "[cut: 40 of 50 commands",
-	} {
-		if !strings.Contains(got, want) {
+	for _, want := range []string{"[cut: 42 of 52 items]", "[cut: 41 of 51 items]", "[cut: 40 of 50 items]", "[cut: 40 of 50 commands"} {
+		if !strings.Contains(got, want) || strings.Contains(want, "40 of 50") && !strings.Contains(going, want) {
 			t.Errorf("no %q in the prompt", want)
 		}
+	}
+	if !strings.HasPrefix(going, prompts.Mark) || !strings.HasSuffix(going, boulder.Promise+"\n") {
+		t.Errorf("it begins with %.20q", going)
 	}
 }
 

@@ -59,9 +59,11 @@ const goodAnswer = `Sure! {"facts":{"given":["a toggle"],"to_find":[" "],"guesse
 	`{"id":"Wire Up!","subject":"","description":"Wire\nit","depends_on":["add it",1,"#1"],"priority":"high"},` +
 	`{"description":"Document it","depends_on":["wire up!"]}]}`
 
-func plan(t *testing.T, m *model, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage) {
+// plan runs in a bubble, so that the pauses between repairs take no time.
+func plan(t *testing.T, m *model, req boulder.PlanRequest) (p *boulder.Plan, usage boulder.Usage) {
 	t.Helper()
-	p, usage, err := m.planner().Plan(t.Context(), req)
+	var err error
+	synctest.Test(t, func(t *testing.T) { p, usage, err = m.planner().Plan(t.Context(), req) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestPlanMapsTheAnswer(t *testing.T) {
 	t.Parallel()
 	m := &model{answers: []any{goodAnswer}}
 	p, usage := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"never touch vendor/"}})
-	if age := time.Since(p.Seal.CreatedAt); age < 0 || age > time.Hour || p.Seal.CreatedAt.Nanosecond() != 0 {
+	if at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !p.Seal.CreatedAt.Equal(at) { // of a bubble
 		t.Errorf("made at %s", p.Seal.CreatedAt)
 	}
 	p.Seal.Hash, p.Seal.CreatedAt = "", time.Time{}
@@ -154,20 +156,14 @@ func TestPlanTellsTheModelWhatIsWrong(t *testing.T) {
 		},
 		"prose": {"I would start with the toggle.", "JSON"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				m := &model{answers: []any{tc.bad, goodAnswer}}
-				p, usage := plan(t, m, boulder.PlanRequest{Task: longTask})
-				if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 || usage.Calls != 2 {
-					t.Errorf("%s, %d sub-tasks, %+v", p.Origin(), len(p.SubTasks), usage)
-				}
-				told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text
-				if !strings.Contains(told, tc.want) {
-					t.Errorf("the model was told %q", told)
-				}
-			})
-		})
+		m := &model{answers: []any{tc.bad, goodAnswer}}
+		p, usage := plan(t, m, boulder.PlanRequest{Task: longTask})
+		if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 || usage.Calls != 2 {
+			t.Errorf("%s: %s, %d sub-tasks, %+v", name, p.Origin(), len(p.SubTasks), usage)
+		}
+		if told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text; !strings.Contains(told, tc.want) {
+			t.Errorf("%s: the model was told %q", name, told)
+		}
 	}
 }
 
@@ -197,25 +193,20 @@ func TestPlanOrigins(t *testing.T) {
 		"cut":             {long, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, ""},
 		"far too long":    {long, slices.Repeat([]any{failure(providers.KindContextLength)}, 2), boulder.OriginFallback, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				m := &model{answers: tc.answers}
-				tc.req.Constraints = []string{"one commit", " "}
-				p, usage := plan(t, m, tc.req)
-				if p.Origin() != tc.origin || p.Task != tc.req.Task || p.Goal != tc.goal || p.Constraints[0] != "one commit" {
-					t.Errorf("%+v", p)
-				}
-				if len(m.asked) != len(tc.answers) || usage.Calls != int64(len(tc.answers)) ||
-					(p.Seal.Model == "") != (len(tc.answers) == 0) {
-					t.Errorf("%d calls, %+v, %+v", len(m.asked), usage, p.Seal)
-				}
-				whole := len(p.SubTasks) == 1 && p.SubTasks[0].Description == tc.req.Task && len(p.Constraints) == 1
-				if whole == (tc.origin == boulder.OriginModel) {
-					t.Errorf("%+v", p)
-				}
-			})
-		})
+		m := &model{answers: tc.answers}
+		tc.req.Constraints = []string{"one commit", " "}
+		p, usage := plan(t, m, tc.req)
+		if p.Origin() != tc.origin || p.Task != tc.req.Task || p.Goal != tc.goal || p.Constraints[0] != "one commit" {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if len(m.asked) != len(tc.answers) || usage.Calls != int64(len(tc.answers)) ||
+			(p.Seal.Model == "") != (len(tc.answers) == 0) {
+			t.Errorf("%s: %d calls, %+v, %+v", name, len(m.asked), usage, p.Seal)
+		}
+		whole := len(p.SubTasks) == 1 && p.SubTasks[0].Description == tc.req.Task && len(p.Constraints) == 1
+		if whole == (tc.origin == boulder.OriginModel) {
+			t.Errorf("%s: %+v", name, p)
+		}
 	}
 	if _, _, err := (&model{}).planner().Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
 		t.Error("no task, and no error")
@@ -319,15 +310,12 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(`{"needs_plan":false}`)
 	f.Add(subTasks(`{"id":"--","description":"x\u0000"}`, `{"id":"é","description":"y","gates":["\r"]}`))
 	f.Fuzz(func(t *testing.T, said string) {
-		synctest.Test(t, func(t *testing.T) {
-			m := &model{answers: []any{said, said, said, said}}
-			p, _ := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
-			if p.Origin() == boulder.OriginModel && (len(p.SubTasks) < 2 || len(p.SubTasks) > 5) {
-				t.Errorf("%d sub-tasks", len(p.SubTasks))
-			}
-			if p.Task != longTask || p.Constraints[0] != "c" {
-				t.Errorf("the request was changed: %+v", p)
-			}
-		})
+		p, _ := plan(t, &model{answers: []any{said, said, said, said}}, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
+		if p.Origin() == boulder.OriginModel && (len(p.SubTasks) < 2 || len(p.SubTasks) > 5) {
+			t.Errorf("%d sub-tasks", len(p.SubTasks))
+		}
+		if p.Task != longTask || p.Constraints[0] != "c" {
+			t.Errorf("the request was changed: %+v", p)
+		}
 	})
 }

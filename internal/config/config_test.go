@@ -15,11 +15,9 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/yamlfile"
-	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // configOf reads a configuration file with this text.
@@ -119,25 +117,6 @@ func TestNotifyConfig(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
-	}
-}
-
-// With an empty file everything is as documented.
-func TestConfigDefaults(t *testing.T) {
-	t.Parallel()
-	c, err := configOf(t, "rules: {}\nlimits:\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := c.Limits
-	if diff := gocmp.Diff(orchestrator.DefaultLimits(), limits); diff != "" {
-		t.Errorf("limits (-want +got):\n%s", diff)
-	}
-	if diff := gocmp.Diff(enforcer.DefaultRules(), c.Rules); diff != "" {
-		t.Errorf("rules (-want +got):\n%s", diff)
-	}
-	if c.Budget != nil || c.OnAsk != "" {
-		t.Errorf("%+v", c)
 	}
 }
 
