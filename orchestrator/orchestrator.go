@@ -159,11 +159,10 @@ type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err 
 
 // ReplanProposal is a replan as a person sees it, before it is adopted.
 type ReplanProposal struct {
-	Number   int               // of the replan within the run, from 1
-	Reason   string            // why
-	Replaced []boulder.SubTask // what it does away with, in plan order
-	SubTasks []boulder.Spec    // what comes instead
-	Replaces map[string]string // id of a new sub-task → id of the one that it is a changed form of
+	Number              int               // of the replan within the run, from 1
+	Reason              string            // why
+	Replaced            []boulder.SubTask // what it does away with, in plan order
+	boulder.Replacement                   // what comes instead
 }
 
 // Approve asks a person about a plan; the plan is a copy of its own. [ErrDeclined] cancels the boulder; any other error

@@ -23,13 +23,12 @@ func (r *run) startReplan() {
 	ref, proposal := r.state.Boulder.Replan.AttemptRef, ReplanProposal{
 		Number: r.state.Boulder.Replans, Reason: req.Reason, Replaced: req.Replaced,
 	}
-	var plan boulder.Replacement
 	var usage boulder.Usage
 	var gates, asked bool
 	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
-		plan, usage, err = r.o.cfg.Planner.Replan(ctx, req)
+		proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
 		if err == nil && r.req.ApproveReplan != nil {
-			proposal.SubTasks, proposal.Replaces, asked = plan.SubTasks, plan.Replaces, true
+			asked = true
 			gates, err = r.req.ApproveReplan(ctx, proposal)
 		}
 		return err
@@ -39,7 +38,7 @@ func (r *run) startReplan() {
 		}
 		switch {
 		case err == nil:
-			return r.adoptReplan(plan, gates)
+			return r.adoptReplan(proposal.Replacement, gates)
 		case r.cutShort(err):
 			return nil
 		case errors.Is(err, ErrDeclined):

@@ -21,14 +21,8 @@ type Judge struct {
 	Logger    *slog.Logger
 }
 
-// Judge returns a normalised verdict on a turn that has its evidence. It blocks until the model has answered, minutes
-// perhaps, and may be called again for the same turn. The usage is valid with an error too.
-//
-// The error is the cause of ctx's end; or wraps [boulder.ErrFatal] where every further call would end the same way
-// (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
-// (network, overload, rate limit: the [*boulder.TroubleError] says when).
-//
-// Where the request says RulesFirst, and a rule forbids completion, no model is asked.
+// Judge returns a normalised verdict on a turn that has its evidence, by the contract of orchestrator.Judge. Where the
+// request says RulesFirst, and a rule forbids completion, no model is asked.
 //
 // When no answer can be used, the rules decide alone, and the verdict says JudgeUnavailable: completed, if all gates
 // hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the

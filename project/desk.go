@@ -157,17 +157,10 @@ func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
 // Find says which boulder a person means: without a name the one that is at work, else the newest unfinished one.
 func (d *Desk) Find(ctx context.Context, ref string) (string, error) {
 	ref, err := Meant(d.Holder, ref)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case ref != "":
-		return Resolve(ctx, d, ref)
 	}
-	id, err := Unfinished(ctx, d, nil)
-	if _, none := errors.AsType[*UsageError](err); none {
-		return "", usagef("no boulder is unfinished here, so there is nothing to steer: see `manager list`")
-	}
-	return id, err
+	return Unfinished(ctx, d, ref)
 }
 
 // Meant is the boulder that a person means who names none: the one that is at work. It is empty if none is, and
@@ -188,22 +181,15 @@ func Meant(h *control.Holder, ref string) (string, error) {
 }
 
 // Unfinished finds the boulder to resume: the one that is named, or the active one, or the newest that is not over.
-func Unfinished(ctx context.Context, db Reader, args []string) (string, error) {
-	if len(args) == 1 {
-		return Resolve(ctx, db, args[0])
+func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
+	if ref != "" {
+		return Resolve(ctx, db, ref)
 	}
 	id, err := db.NewestUnfinished(ctx)
-	if !errors.Is(err, boulder.ErrNotFound) {
-		return id, err
+	if errors.Is(err, boulder.ErrNotFound) {
+		err = usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
 	}
-	all, err := db.Listing(ctx)
-	switch {
-	case err != nil:
-		return "", err
-	case len(all) == 0:
-		return "", usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
-	}
-	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")
+	return id, err
 }
 
 // Tries begins a try at once, and further ones after a pause each, until ctx ends. last is the one with which patience

@@ -30,16 +30,12 @@ type Planner struct {
 	Logger    *slog.Logger
 }
 
-// Plan turns a request into a valid plan, with a seal that lacks only the base commit. It blocks until the model has
-// answered, minutes perhaps; a simple task, or one that shall not be split, is a plan of one sub-task without asking.
+// Plan turns a request into a valid plan, by the contract of orchestrator.Planner. A simple task, or one that shall not be
+// split, is a plan of one sub-task without asking.
 //
 // Answers that cannot be used go back to the model with what is wrong, three times. After that, and where the model
-// refuses, the plan is the whole request as one sub-task, with [boulder.OriginFallback].
-//
-// The error is the cause of ctx's end; or wraps [boulder.ErrFatal] where every further call would end the same way
-// (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
-// (network, overload, rate limit: the [*boulder.TroubleError] says when). The usage is valid with an error too. The
-// gates in the plan are the model's: whether they may run is decided elsewhere.
+// refuses, the plan is the whole request as one sub-task, with [boulder.OriginFallback]. The gates in the plan are the
+// model's: whether they may run is decided elsewhere.
 func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
@@ -84,17 +80,15 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 	return plan
 }
 
-// Replan plans anew what could not be done: 1–5 new sub-tasks instead of req.Replaced, that depend on what is done, on
-// what is kept, and on each other. It blocks until the model has answered, minutes perhaps, and may be called again for
-// the same request.
+// Replan plans anew what could not be done, by the contract of orchestrator.Planner: 1–5 new sub-tasks instead of
+// req.Replaced, that depend on what is done, on what is kept, and on each other.
 //
 // Ids that are taken get a number ("toggle-2"). What a person wrote into a replaced sub-task stays in force: the gates
 // of a sub-task stand at the last of the new ones that replace it, or at the last of all if none does, before the
 // model's own; model, agent, priority, done_when and budget go over to each one that replaces it.
 //
 // Answers that cannot be used, and plans that are equal to an earlier one, go back to the model with what is wrong,
-// three times. After that, and where the model refuses, the error wraps [boulder.ErrNoNewPlan]. If nobody could be
-// asked the error is as that of [Planner.Plan]. The usage is valid with an error too.
+// three times. After that, and where the model refuses, the error wraps [boulder.ErrNoNewPlan].
 func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	if len(req.Replaced) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")

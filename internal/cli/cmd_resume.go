@@ -56,7 +56,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	}
 	var req project.Request
 	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
-		id, err := project.Unfinished(ctx, st.DB, args)
+		id, err := project.Unfinished(ctx, st.DB, newestOr(args))
 		if err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 	holder := control.HolderOf(ctx, r)
 	if w.BoulderID == "" {
 		if ref, err = project.Meant(holder, ref); err == nil && ref == "" {
-			ref, _ = project.Unfinished(ctx, r, nil) // else the newest
+			ref, _ = project.Unfinished(ctx, r, "") // else the newest
 		}
 		if err == nil {
 			w.BoulderID, err = project.Resolve(ctx, r, ref)

@@ -19,7 +19,6 @@ import (
 type decoder struct {
 	file  *File
 	known map[string][]string // where each key is known: paths without indexes
-	types map[reflect.Type][]field
 }
 
 // field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [decoder.scalar].
@@ -29,11 +28,7 @@ type field struct {
 }
 
 // fieldsOf lists the fields that have a key in their yaml tag, or else in their json tag; a key "-" is none.
-func (d *decoder) fieldsOf(t reflect.Type) []field {
-	if known := d.types[t]; known != nil {
-		return known
-	}
-	var fields []field
+func fieldsOf(t reflect.Type) (fields []field) {
 	for _, f := range reflect.VisibleFields(t) {
 		tag, ok := f.Tag.Lookup("yaml")
 		if !ok {
@@ -43,7 +38,6 @@ func (d *decoder) fieldsOf(t reflect.Type) []field {
 			fields = append(fields, field{f, key, option})
 		}
 	}
-	d.types[t] = fields
 	return fields
 }
 
@@ -55,7 +49,7 @@ func (d *decoder) learn(path string, t reflect.Type) {
 	if t.Kind() != reflect.Struct {
 		return
 	}
-	for _, f := range d.fieldsOf(t) {
+	for _, f := range fieldsOf(t) {
 		below := join(path, f.key)
 		d.known[f.key] = append(d.known[f.key], below)
 		d.learn(below, f.Type)
@@ -167,7 +161,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, to reflect.Value) {
 	if to.Kind() == reflect.Map {
 		to.Set(reflect.MakeMap(to.Type()))
 	} else {
-		fields = d.fieldsOf(to.Type())
+		fields = fieldsOf(to.Type())
 		example = fields[0].key
 	}
 	if n.Kind != yaml.MappingNode {

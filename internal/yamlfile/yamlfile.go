@@ -169,7 +169,7 @@ func Decode(name string, data []byte, to any) (*File, error) {
 		return nil, err
 	}
 	if root != nil {
-		d := &decoder{file: f, known: map[string][]string{}, types: map[reflect.Type][]field{}}
+		d := &decoder{file: f, known: map[string][]string{}}
 		d.learn("", reflect.TypeOf(to))
 		d.read("", root, reflect.ValueOf(to).Elem(), "")
 	}
