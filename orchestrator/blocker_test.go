@@ -131,39 +131,29 @@ func TestBlockedTurnIsNotResumed(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		r := newRig(t)
-		stop := func() {}
-		var resumed []string
-		awaits := false
-		r.cfg.Runner = runnerFunc(func(
-			ctx context.Context, job boulder.Job, report func(boulder.Body) error,
-		) (boulder.Evidence, error) {
-			ref := job.Attempt.AttemptRef
-			if job.Attempt.Attempt > 1 {
+		ctx, cancel := context.WithCancel(t.Context())
+		r.server.asks = once("a", hard("B1"))
+		r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+			if job.Attempt.Attempt > 1 || job.Turn.Number > 1 {
 				return boulder.Evidence{}, nil
 			}
+			cancel()
+			return until(nil)(ctx, job)
+		}
+		var resumed []string
+		awaits := false
+		r.cfg.Runner = runnerFunc(func(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 			if job.Turn.MessageID == "" {
-				for _, b := range []boulder.Body{
-					boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"}, boulder.TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
-					boulder.BlockerRaised{AttemptRef: ref, Blocker: hard("B1")},
-				} {
-					if err := report(b); err != nil {
-						return boulder.Evidence{}, err
-					}
-				}
-				stop()
-				<-ctx.Done()
-				return boulder.Evidence{}, context.Cause(ctx)
+				return r.server.Run(ctx, job, report)
 			}
 			awaits = job.Awaits()
-			resume := boulder.TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r", Resume: true}
+			resume := boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: 1, MessageID: "r", Resume: true}
 			if err := report(resume); err != nil {
 				return boulder.Evidence{}, err
 			}
 			resumed = append(resumed, job.Resume)
 			return boulder.Evidence{}, nil
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		stop = cancel
 		_, err := r.collect(r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"))}))
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)

@@ -82,7 +82,6 @@ func TestAloneAfterACrash(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
 				if job.SubTask.ID == "watched" || job.SubTask.ID == "long" {

@@ -15,9 +15,7 @@ import (
 // report.
 type agent struct{}
 
-func (agent) Run(
-	_ context.Context, job boulder.Job, _ func(boulder.Body) error,
-) (boulder.Evidence, error) {
+func (agent) Run(_ context.Context, job boulder.Job, _ func(boulder.Body) error) (boulder.Evidence, error) {
 	return boulder.Evidence{FinalMessage: "I have done it: " + job.SubTask.Subject}, nil
 }
 

@@ -328,9 +328,7 @@ func (f replanner) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, bo
 	return nil, boulder.Usage{}, errors.New("not expected to plan")
 }
 
-func (f replanner) Replan(
-	ctx context.Context, req boulder.ReplanRequest,
-) (boulder.Replacement, boulder.Usage, error) {
+func (f replanner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	return f(ctx, req)
 }
 

@@ -33,7 +33,6 @@ func TestRunBudget(t *testing.T) {
 		"attempts": {boulder.Budget{Attempts: 3}, boulder.Budget{Attempts: 99}, "3 attempts", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.server.turn = thousand
 			events, err := r.request(orchestrator.Request{Plan: chain, Budget: &test.budget})

@@ -24,7 +24,6 @@ func TestFaultsOfALoop(t *testing.T) {
 		"from then on": {func(call int) bool { return call >= 5 }, boulder.SubTaskBlocked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				calls := 0

@@ -63,7 +63,6 @@ func TestApprove(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.cfg.Planner = plans(gated())
 			req := orchestrator.Request{Task: "the task", Base: "abc"}
@@ -155,7 +154,6 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.cfg.Planner = plans(gated())
 			o := r.orchestrator()
@@ -199,7 +197,6 @@ func TestPlannerFails(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 				return nil, boulder.Usage{Calls: 2}, test.err
@@ -223,7 +220,6 @@ func TestStopWhilePlanning(t *testing.T) {
 	t.Parallel()
 	for name, honours := range map[string]bool{"planner gives up": true, "planner answers": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			var o *orchestrator.Orchestrator
 			calls := 0
@@ -271,7 +267,6 @@ func TestPlanFile(t *testing.T) {
 		"by hand":    {gated(), boulder.OriginHand, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			events, err := r.request(orchestrator.Request{
 				Plan: test.plan, GatesApproved: true, Model: "p/m",

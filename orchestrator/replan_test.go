@@ -104,7 +104,6 @@ func TestReplanRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.cfg.Judge = stalling("hard")
 			r.cfg.Planner = replanner(func(
@@ -129,50 +128,42 @@ func TestReplanRefused(t *testing.T) {
 // TestApproveReplan: who wants to be asked is; a no fails the sub-task, an interrupt leaves the question for a resume.
 func TestApproveReplan(t *testing.T) {
 	t.Parallel()
-	run := func(t *testing.T, answer orchestrator.ApproveReplan) (*rig, error) {
+	for name, test := range map[string]struct {
+		gates bool
+		err   error // of the person
+		want  error // of the run
+	}{
+		"yes": {true, nil, nil}, "no": {false, orchestrator.ErrDeclined, nil},
+		"nobody there": {false, orchestrator.ErrWaiting, orchestrator.ErrWaiting},
+	} {
 		r := newRig(t)
 		var asked []boulder.ReplanRequest
 		r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
-		_, err := r.request(orchestrator.Request{Plan: hardPlan(), ApproveReplan: answer})
-		return r, err
-	}
-	t.Run("yes", func(t *testing.T) {
-		t.Parallel()
-		r, err := run(t, func(_ context.Context, p orchestrator.ReplanProposal) (bool, error) {
-			if p.Number != 1 || len(p.Replaced) != 2 || len(p.SubTasks) != 2 || p.Replaces["smaller"] != "hard" {
-				t.Errorf("asked about %+v", p)
-			}
-			return true, nil
+		_, err := r.request(orchestrator.Request{
+			Plan: hardPlan(),
+			ApproveReplan: func(_ context.Context, p orchestrator.ReplanProposal) (bool, error) {
+				if p.Number != 1 || len(p.Replaced) != 2 || len(p.SubTasks) != 2 || p.Replaces["smaller"] != "hard" {
+					t.Errorf("asked about %+v", p)
+				}
+				return test.gates, test.err
+			},
 		})
-		_, subTasks := r.store.load(t)
-		if err != nil || len(subTasks["smaller"].Gates) != 2 {
-			t.Errorf("%v: %+v", err, subTasks["smaller"])
+		head, subTasks := r.store.load(t)
+		if !errors.Is(err, test.want) || (len(subTasks["smaller"].Gates) == 2) != test.gates ||
+			strings.Contains(subTasks["hard"].Reason, "declined") != (name == "no") {
+			t.Errorf("%s: %v: %+v", name, err, subTasks)
 		}
-	})
-	t.Run("no", func(t *testing.T) {
-		t.Parallel()
-		r, err := run(t, func(context.Context, orchestrator.ReplanProposal) (bool, error) {
-			return false, orchestrator.ErrDeclined
-		})
-		_, subTasks := r.store.load(t)
-		if err != nil || !strings.Contains(subTasks["hard"].Reason, "declined") {
-			t.Errorf("%v: %+v", err, subTasks["hard"])
+		if test.want == nil {
+			continue
 		}
-	})
-	t.Run("nobody there", func(t *testing.T) {
-		t.Parallel()
-		r, err := run(t, func(context.Context, orchestrator.ReplanProposal) (bool, error) {
-			return false, orchestrator.ErrWaiting
-		})
-		head, _ := r.store.load(t)
-		if !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused || head.Replan == nil {
-			t.Fatalf("%v: %+v", err, head)
+		if head.Status != boulder.Paused || head.Replan == nil {
+			t.Errorf("%s: %+v", name, head)
 		}
 		r.completes(r.resume())
 		if head, _ := r.store.load(t); head.Replans != 1 {
 			t.Errorf("%d replans are counted for one", head.Replans)
 		}
-	})
+	}
 }
 
 // TestReplanWithAForbiddenModel: a new sub-task that could never start ends the run at once, and says so.
@@ -180,9 +171,7 @@ func TestReplanWithAForbiddenModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.cfg.Judge = stalling("hard")
-	r.cfg.Planner = replanner(func(
-		context.Context, boulder.ReplanRequest,
-	) (boulder.Replacement, boulder.Usage, error) {
+	r.cfg.Planner = replanner(func(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 		specs := planOf(spec("other")).SubTasks
 		specs[0].Model = "p/forbidden"
 		return boulder.Replacement{SubTasks: specs}, boulder.Usage{}, nil

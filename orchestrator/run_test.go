@@ -163,7 +163,6 @@ func TestWorkerEnds(t *testing.T) {
 		"ends its goroutine": runtime.Goexit,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
 				if job.Attempt.AttemptRef.Attempt == 1 {
@@ -219,9 +218,7 @@ func TestRunnerMustNotDecide(t *testing.T) {
 
 type runnerFunc func(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error)
 
-func (f runnerFunc) Run(
-	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
-) (boulder.Evidence, error) {
+func (f runnerFunc) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	return f(ctx, job, report)
 }
 

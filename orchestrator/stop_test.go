@@ -186,7 +186,6 @@ func TestFatal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			spoil(r)
 			_, err := r.run(planOf(spec("a"), spec("b")))
