@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// giveBaseline tells a sub-task how its commands of no_worse went at their best in this run, as far as that was measured.
-// What an earlier sub-task broke is then no excuse for a later one.
+// giveBaseline tells a sub-task how its commands of no_worse went at best in this run: what others broke is no excuse.
 func (s *State) giveBaseline(t *SubTask) {
 	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
 		if g := gateOf(s.Boulder.Baseline, command); g != nil && gateOf(t.Baseline, command) == nil {
@@ -61,8 +60,7 @@ func gateOf(gates []Gate, command string) *Gate {
 // WasAsked reports whether the attempt's last continuation said this.
 func (a *Attempt) WasAsked(prompt string) bool { return prompt != "" && hashOf(prompt) == a.Asked }
 
-// resultOf names the diff and the failing gates of a turn; empty if no gate failed, or if nobody could take the diff: what
-// is not known is not the same.
+// resultOf names the diff and the failing gates of a turn; empty if no gate failed, or if the diff is not known.
 func resultOf(e *Evidence) string {
 	red := e.Red()
 	if len(red) == 0 || e.Diff.Unavailable != "" {

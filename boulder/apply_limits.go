@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// takenUp forgets the faults of the process before: whoever resumes has seen to their cause. Where the clock was set
-// back since, no wait of the old clock counts.
+// takenUp forgets the faults of the process before, whose cause was seen to, and the waits of a clock that was set back.
 func (s *State) takenUp(e *Event, b TakenUp) error {
 	if b.Iterations != 0 {
 		if s.Boulder.Loop == nil || b.Iterations < 1 {

@@ -71,8 +71,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	return nil
 }
 
-// undoable refuses to take the end of a sub-task back while a replan is being made: what that lets go on may depend on what
-// is being replaced.
+// undoable refuses to take an end back while a replan is made: what that lets go on may depend on what is being replaced.
 func (s *State) undoable(t *SubTask) error {
 	if t.hopeless() && s.Boulder.Replan != nil {
 		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)

@@ -109,8 +109,7 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 	s.Boulder.Tally = tallyOf(s.SubTasks)
 }
 
-// newSubTasks makes the records of new sub-tasks of a plan revision, behind those that there are. It changes nothing.
-// approved says whether a gate may run.
+// newSubTasks makes the records of new sub-tasks, behind those that there are; it changes nothing. approved: a gate may run.
 func (s *State) newSubTasks(
 	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model string,
 ) ([]*SubTask, error) {

@@ -61,8 +61,7 @@ func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
 	return nil
 }
 
-// replacing refuses to move a sub-task that the replan that is being made replaces: it stays as it is, its attempt open or
-// in line, until the new plan is there or is refused.
+// replacing refuses to move a sub-task that is being replaced: it stays as it is until the new plan is there or is refused.
 func (s *State) replacing(id string) error {
 	if r := s.Boulder.Replan; r != nil && slices.Contains(r.Replaces, id) {
 		return fmt.Errorf("a replan that replaces %q is being made", id)

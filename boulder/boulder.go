@@ -125,8 +125,7 @@ const (
 	UsageAttempt = "attempt"
 )
 
-// Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output includes
-// reasoning.
+// Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output reasoning.
 type Usage struct {
 	Input      int64   `json:"input"`
 	CacheRead  int64   `json:"cache_read,omitempty"`
@@ -150,8 +149,7 @@ func (u Usage) Add(v Usage) Usage {
 // Tokens is all input and output together.
 func (u Usage) Tokens() int64 { return u.Input + u.Output }
 
-// Replanning is a replan that was decided on and counted, and is being made. A crash leaves it: a resume asks the Task
-// Ledger again, without counting again.
+// Replanning is a replan that was counted and is being made. A crash leaves it: a resume asks again, without counting.
 type Replanning struct {
 	// AttemptRef is whose failure asks for it; that attempt stays open until the new plan is there. Without an attempt
 	// (0) the sub-task was completed, and what was found makes the rest of the plan wrong.

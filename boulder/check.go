@@ -44,8 +44,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	}
 }
 
-// checkReplans looks at the replan that is being made, and at the one that is wanted. What is replaced stands still:
-// only the attempt that asked for the replan holds a slot.
+// checkReplans: what is replaced stands still, only the attempt that asked for the replan holds a slot.
 func (s *State) checkReplans(bad func(string, ...any)) {
 	for _, w := range s.Boulder.Wanted {
 		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {
@@ -138,8 +137,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	}
 }
 
-// checkBlockers looks at what a sub-task asked a person. An attempt that left something open is followed by another one
-// only by a person's word: until then the sub-task is parked, or over.
+// checkBlockers: until a person has answered what an attempt left open, the sub-task is parked, or over.
 func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
 	o := s.Open(t.ID)
 	known := map[string]bool{}

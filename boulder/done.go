@@ -23,8 +23,7 @@ const (
 // Promise is what an agent writes when everything is done (seed 001: the completion promise of a Ralph loop).
 const Promise = "<promise>DONE</promise>"
 
-// DoneMarker is what an agent is asked to write when it is done and has a tool for blockers (seed 003, FR-015). Where that is
-// so it counts as the [Promise].
+// DoneMarker is the same for an agent that has a tool for blockers (seed 003, FR-015). There it counts as the [Promise].
 const DoneMarker = "BLOCKER_DIVERTER_DONE!"
 
 // DoneWords are the criteria that there are, in the order in which people are told about them.
@@ -43,8 +42,7 @@ func (t *SubTask) DoneNeeds(criterion string) bool {
 	return slices.Contains(t.DoneWhen, criterion)
 }
 
-// Checks are the commands behind words of `done_when`. They are found out when a boulder is created, and stored: a
-// resume and a fork check the same.
+// Checks are the commands behind words of `done_when`, stored with the boulder: a resume and a fork check the same.
 type Checks struct {
 	// Tests are gates of every sub-task that is done when tests pass. They may stay as red as they were.
 	Tests []string `json:"tests,omitempty"`
@@ -52,8 +50,7 @@ type Checks struct {
 	Lint []string `json:"lint,omitempty"`
 }
 
-// setDone gives a new sub-task the criteria by which it is done, its own before those of its plan and of the run, and
-// the commands behind them.
+// setDone gives a new sub-task its criteria, its own before those of its plan and of the run, and the commands behind them.
 func (s *State) setDone(t *SubTask, p *Plan) error {
 	for _, words := range [][]string{p.DoneWhen, s.Boulder.DoneWhen} {
 		if len(t.DoneWhen) == 0 {
@@ -103,8 +100,7 @@ type Loop struct {
 	Iterations int `json:"iterations"`
 	// Failures is how many continuations in a row may bring no progress: with that many it ends. 0: the first one does.
 	Failures int `json:"failures"`
-	// Cooldown is the wait before a continuation after one that brought no progress, nanoseconds. It doubles with each
-	// further one.
+	// Cooldown is the wait after a continuation that brought no progress, nanoseconds. It doubles with each further one.
 	Cooldown time.Duration `json:"cooldown" yaml:"cooldown,off"`
 }
 

@@ -11,8 +11,7 @@ var (
 	ErrNotFound = errors.New("no such boulder")
 	// ErrFinished is returned for what cannot be done with a boulder that is over.
 	ErrFinished = errors.New("nothing to resume")
-	// ErrTrouble marks a fault that is nobody's work (server gone, connection refused, 5xx, rate limit): it is tried
-	// again, and is not an attempt.
+	// ErrTrouble marks a fault of nobody (server gone, connection refused, 5xx, rate limit): tried again, and no attempt.
 	ErrTrouble = errors.New("infrastructure trouble")
 	// ErrSessionLost marks a session that the runner does not know any more.
 	ErrSessionLost = errors.New("session lost")

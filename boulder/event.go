@@ -72,8 +72,7 @@ type TakenUp struct {
 	Iterations  int    `json:"iterations,omitempty"`   // the bound of a loop from now on; 0: it stays as it is
 }
 
-// ClockMoved says that the wall clock went on by more, or by less, than time has passed for the process: the machine slept,
-// or somebody set its clock.
+// ClockMoved says that the wall clock and the time of the process disagree: the machine slept, or its clock was set.
 type ClockMoved struct {
 	By time.Duration `json:"by"` // nanoseconds; below zero: it was set back
 }
@@ -105,8 +104,7 @@ type TurnSent struct {
 	ToldUpTo  uint64   `json:"heard,omitempty"`  // that of the job's turn
 }
 
-// Nudged says that a prompt is about to be sent into the running turn, because it seems to be stuck. It is committed
-// before it is sent.
+// Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. It is committed before.
 type Nudged struct {
 	AttemptRef
 	Turn      int    `json:"turn"`
@@ -272,8 +270,7 @@ type BudgetWarning struct {
 	Limit     float64 `json:"limit"`
 }
 
-// Parked ends an attempt, as cancelled and not a try, because the sub-task needs a person: it is blocked, what does not depend
-// on it goes on.
+// Parked ends an attempt, as cancelled and not a try, because the sub-task needs a person. What depends on it waits.
 type Parked struct {
 	AttemptRef
 	Reason  string   `json:"reason"`

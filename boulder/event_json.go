@@ -30,8 +30,7 @@ type envelope struct {
 	Seq       uint64    `json:"seq"`
 }
 
-// MarshalJSON writes the flat object that `--json` prints. It leaves out what is for the log alone: plans, prompts,
-// evidence, outputs.
+// MarshalJSON writes the flat object that `--json` prints, without plans, prompts, evidence and outputs: for the log alone.
 func (e Event) MarshalJSON() ([]byte, error) {
 	if known, ok := typesByBody[reflect.TypeOf(e.Body)]; ok {
 		shown := reflect.New(known.body).Elem()

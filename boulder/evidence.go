@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Evidence is what the manager itself observed of one turn. Texts are already cut to the sizes given here; cuts are
-// visible in them.
+// Evidence is what the manager itself observed of one turn. Texts are cut, visibly, to the sizes given here.
 type Evidence struct {
 	Ended        Ended      `json:"ended"`
 	FinalMessage string     `json:"final_message"`        // the agent's own last text, at most 8,000 characters
@@ -15,8 +14,7 @@ type Evidence struct {
 	ToolCount    int        `json:"tool_count"`           // all of this turn
 	Diff         Diff       `json:"diff"`
 	Todos        []Todo     `json:"todos,omitempty"`
-	// Diagnostics are the language server's errors in the files that the session changed, as its last edit of each file
-	// left them; at most 50.
+	// Diagnostics are the language server's errors in the files that the session changed, after its last edit; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
 	// NoServer: no language server ran, so that nothing is known of errors. Gates has [SubTask.Lint] then.
 	NoServer    bool          `json:"no_server,omitempty"`

@@ -14,8 +14,7 @@ import (
 // PlanVersion is the version of the plan document that this code reads and writes.
 const PlanVersion = 1
 
-// Plan is the Task Ledger's document: what the plan file holds. It is data as people and models write it; package
-// taskledger reads, validates and writes it.
+// Plan is what the plan file holds, as people and models write it. Package taskledger reads, validates and writes it.
 type Plan struct {
 	Version     int      `json:"version"`
 	Task        string   `json:"task"`                  // the request, verbatim

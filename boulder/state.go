@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// ErrRefused is what Apply returns for an event that does not fit the state: a late or duplicate result, an unknown
-// sub-task, a transition that is not in the state machine. The state is unchanged.
+// ErrRefused is returned for an event that does not fit: a late or duplicate result, an unknown id, a wrong transition.
 var ErrRefused = errors.New("event refused")
 
 // State is one boulder in memory: its records, and what every step looks up in them. It is owned by one goroutine.
@@ -36,8 +35,7 @@ type Open struct {
 	Turn    *Turn
 }
 
-// Snapshot is a state as it is kept, so that not the whole log has to be applied again. Records are shared with the
-// state: a snapshot is encoded before the state goes on.
+// Snapshot is a state as it is stored. Records are shared with the state: it is encoded before the state goes on.
 type Snapshot struct {
 	Boulder  Boulder       `json:"boulder"`
 	Revision *PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
@@ -67,16 +65,14 @@ func NewState() *State {
 	return &State{byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string][]*Open{}}
 }
 
-// NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest ones
-// only.
+// NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest only.
 func NewHistory() *State {
 	s := NewState()
 	s.keepTurns = true
 	return s
 }
 
-// Restore builds the state from a snapshot, whose records become its own. The error names the record that does not fit
-// the others.
+// Restore builds the state from a snapshot, whose records become its own. The error names the record that does not fit.
 func Restore(snap Snapshot) (*State, error) {
 	s := NewState()
 	s.Boulder, s.Revision, s.Attempts = snap.Boulder, snap.Revision, snap.Attempts

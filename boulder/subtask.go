@@ -23,8 +23,7 @@ const (
 	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal; while the boulder is not over, the user
 	// can take it back ([Reopened]), or skip it.
 	SubTaskFailed SubTaskStatus = "failed"
-	// SubTaskSkipped: the goal is achieved, or the user does not need it; its dependents go on. Entered by [SubTaskDone].
-	// Terminal.
+	// SubTaskSkipped: not needed, by the goal or by the user; its dependents go on. Entered by [SubTaskDone]. Terminal.
 	SubTaskSkipped SubTaskStatus = "skipped"
 	// SubTaskCancelled: the user ended it; its dependents are blocked. Entered by [SubTaskDone]. Terminal, as SubTaskFailed is.
 	SubTaskCancelled SubTaskStatus = "cancelled"

@@ -64,8 +64,7 @@ type Job struct {
 	Attempt   Attempt
 	Turn      Turn
 	Files     []File // that the prompt refers to; to be written before it is sent
-	// Resume is the prompt to send if the turn was cut off by a crash and its session went idle. Empty for a turn that begins:
-	// neither Recovered nor Turn.MessageID is set.
+	// Resume is the prompt to send if the turn was cut off by a crash and its session is idle. Empty for a turn that begins.
 	Resume string
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.

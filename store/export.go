@@ -20,8 +20,7 @@ const (
 	maxExport = 256 << 20
 )
 
-// Export is a whole boulder as one document: its log. The texts that events refer to, transcripts and the files of briefs,
-// are not part of it.
+// Export is a whole boulder as one document: its log, without transcripts and the files of briefs, which it refers to.
 type Export struct {
 	Version int              `json:"manager_export"`
 	Events  []boulder.Logged `json:"events"` // by number, from 1
@@ -88,8 +87,7 @@ func (x *Export) Write(w io.Writer) error {
 	return enc.Encode(x)
 }
 
-// ReadExport reads what [Export.Write] wrote, and refuses what it does not know. It checks the form; what the records say
-// is checked by [DB.Import].
+// ReadExport reads what [Export.Write] wrote, and refuses what it does not know. [DB.Import] checks what the records say.
 func ReadExport(r io.Reader) (Export, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxExport+1))
 	if err != nil {

@@ -115,8 +115,7 @@ func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []b
 	return turns, err
 }
 
-// Events returns the events of a boulder that follow number afterSeq, in order, at most limit of them; limit 0 is all.
-// Errors are those of [DB.Get].
+// Events returns those of a boulder after number afterSeq, in order, at most limit; 0 is all. Errors are those of [DB.Get].
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (events []boulder.Event, err error) {

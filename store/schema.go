@@ -84,8 +84,7 @@ var (
 		"start the boulder again (other boulders are not affected)")
 )
 
-// decode reads a value into v while its transaction is open; what v gets does not point into the file. bucket and key are
-// for the error.
+// decode reads a value into v while its transaction is open; what v gets does not point into the file. name: for the error.
 func decode(bucket []byte, name string, key, value []byte, v any) error {
 	err := errMissing
 	switch at := len(value) - sumSize; {

@@ -39,8 +39,7 @@ func Open(path string, opts Options) (*DB, error) {
 	return &DB{file}, nil
 }
 
-// Close waits for transactions to end and gives the file up. It may be called again. A file that has lost its place is
-// written back as for [DB.Commit], and the error says so.
+// Close is that of [boltfile.DB].
 func (db *DB) Close() error {
 	if err := db.file.Close(); err != nil {
 		return fmt.Errorf("close store %s: %w", db.file.Path(), err)
@@ -104,8 +103,7 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 }
 
 const (
-	// fillAppend is how full pages of the log are left when they split. Their keys only ever grow, and bbolt's default
-	// would leave half of each empty.
+	// fillAppend is how full pages of the log are left when they split: keys only ever grow, and bbolt leaves half empty.
 	fillAppend = 0.95
 	// leastSnapshot is how long a log is, in bytes, before there is a snapshot: applying as much is quick.
 	leastSnapshot = 64 << 10

@@ -23,8 +23,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Tree is what a database of ours is: the version of its tree, and the buckets that are its top, besides meta, which holds
-// the version.
+// Tree is what a database of ours is: the version of its tree, and its top buckets besides meta, which holds the version.
 type Tree struct {
 	Version int
 	Buckets []string
@@ -208,8 +207,7 @@ func openBolt(path string, opts Options) (db *DB, err error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 }
 
-// abandon gives up a file that bbolt panicked over. Closing it is not enough: the mapping that bbolt left behind keeps the
-// lock.
+// abandon gives up a file that bbolt panicked over. Closing it is not enough: the mapping that is left keeps the lock.
 func abandon(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
@@ -379,8 +377,7 @@ func (db *DB) refusal(ctx context.Context, writes bool) error {
 	return nil
 }
 
-// Close waits for transactions to end and gives the file up. It may be called again. A file that has lost its place is
-// written back, and the error says so.
+// Close waits for transactions and gives the file up. It may be called again. A file that lost its place is written back.
 func (db *DB) Close() error {
 	var moved error
 	if !db.opts.ReadOnly && db.refusal(context.Background(), true) == nil {
@@ -405,8 +402,7 @@ func (db *DB) inPlace() error {
 	return err
 }
 
-// checkPlace fails if the file has lost its place. What is in it is then copied to the old place, or beside it if something
-// else is there.
+// checkPlace fails if the file has lost its place. It is then copied to the old place, or beside what is there.
 func (db *DB) checkPlace() error {
 	lost, path := db.inPlace(), db.path
 	switch {

@@ -104,8 +104,7 @@ func (t *pages) page(into *bolt.Bucket, id uint64) {
 	}
 }
 
-// elements reads those of a page, or of a small bucket within one, with what is below them, and leaves out what is damaged.
-// end is where they end.
+// elements reads those of a page, or of a small bucket within one, with what is below them, as far as they are sound.
 func (t *pages) elements(into *bolt.Bucket, data []byte) (end uint64) {
 	h := decode[header](data)
 	end = headerSize

@@ -108,8 +108,7 @@ func complete(o *boulder.Open) boulder.SubTaskDone {
 	}
 }
 
-// RefuseReplan gives up the replan that is being made: the sub-task that asked for it fails. One that is completed stays
-// that, and the old plan goes on.
+// RefuseReplan gives up the replan that is being made. The sub-task that asked for it fails, unless it is completed.
 func RefuseReplan(s *boulder.State, why string) []boulder.Body {
 	r := s.Boulder.Replan
 	bodies := []boulder.Body{boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: why}}

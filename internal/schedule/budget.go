@@ -146,8 +146,7 @@ func count(what string) func(float64) string {
 
 func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 
-// forbids says why an action's prompt must not be sent; empty if it may, or if the action sends none. What has begun is
-// not its business: a used-up budget ends that as a whole.
+// forbids says why an action's prompt must not be sent; empty if it may. What has begun, a used-up budget ends as a whole.
 func (b *budget) forbids(a Action) string {
 	switch a.(type) {
 	case boulder.Starting:

@@ -29,8 +29,7 @@ type Limits struct {
 	Attempts int `json:"attempts"`
 	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
 	Evaluations int `json:"evaluations"`
-	// Troubles is how many infrastructure faults in a row end an attempt, and how many sessions a sub-task may lose.
-	// Defaults to 3.
+	// Troubles is how many infrastructure faults in a row end an attempt, and sessions a sub-task may lose. Defaults to 3.
 	Troubles int `json:"troubles"`
 	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
 	Backoff time.Duration `json:"backoff"`
@@ -42,8 +41,7 @@ type Limits struct {
 	// IdleTurns is how many turns in a row without a tool call bring a nudge; one more is stuck. Defaults to 3.
 	IdleTurns int `json:"idle_turns"`
 
-	// Cooldowns is how often in a row a model may answer with a rate limit or an overload before its attempts fail.
-	// Defaults to 10.
+	// Cooldowns is how many rate limits or overloads of a model in a row its attempts survive. Defaults to 10.
 	Cooldowns int `json:"cooldowns"`
 	// CoolBase is the first wait of a model whose provider names no time; it doubles up to CoolMax. Defaults to 5 s.
 	CoolBase time.Duration `json:"cool_base"`
@@ -54,8 +52,7 @@ type Limits struct {
 	Warn float64 `json:"warn" yaml:"warn,share"`
 }
 
-// ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is
-// compared with provider/model without regard to case.
+// ModelLimit is a limit for the models that a pattern matches: * is any characters, and case does not count.
 type ModelLimit struct {
 	Pattern string `json:"pattern" yaml:"pattern"`
 	Limit   int    `json:"limit" yaml:"limit"`
@@ -73,8 +70,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate refuses limits with which nothing could ever run. The limit of one model or provider may be 0: that forbids
-// it, see [Startable].
+// Validate refuses limits with which nothing could ever run. That of a model or provider may be 0, see [Startable].
 func (l Limits) Validate() error {
 	var errs []error
 	least := func(name string, n, least int) {

@@ -153,7 +153,6 @@ func situationOf(o *boulder.Open) enforcer.Situation {
 }
 
 // doable reports whether there is anything left that an agent can do although it says of some items that it cannot.
-// That the promise is missing, and that the judge does not agree, is then no wonder.
 func doable(t *boulder.SubTask, e *boulder.Evidence) bool {
 	return len(e.OpenTodos()) > 0 || len(e.Red()) > 0 || t.ExpectsChanges && e.Diff.Empty() ||
 		e.Ended.Truncated != "" || e.Ended.Stopped != "" ||

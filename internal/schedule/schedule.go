@@ -303,8 +303,7 @@ func (c *computing) waits(o *boulder.Open) bool {
 	return a.Status == boulder.AttemptMonitoring || o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
 }
 
-// crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
-// as many come back at once as the limit allows that has shrunk.
+// crowded reports whether an attempt that its model turned away has to wait: a shrunk limit lets only so many come back.
 func (c *computing) crowded(a *boulder.Attempt) bool {
 	cool, shrunk := c.s.Boulder.Cooldowns[a.Model]
 	if !shrunk {
@@ -340,8 +339,7 @@ func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
 	return fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed) // it cannot wait for the replan that is being made: its turn is over
 }
 
-// Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that
-// loses session after session fails.
+// Lost says what follows when an attempt's session is gone. That is not a try, but who loses session after session fails.
 func Lost(o *boulder.Open, l Limits, reason string) Action {
 	if len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
 		return park(o, reason)

@@ -86,8 +86,7 @@ func taken(limit int, of string) string {
 	return fmt.Sprintf("all %d slots%s are taken", limit, of)
 }
 
-// yields reports whether an attempt with the model whose ticket is of the given time has to let attempts of other
-// boulders go first, so that no slot is left for it.
+// yields reports whether other boulders with older tickets leave no slot for an attempt with the model.
 func (c *slots) yields(model string, since time.Time, others []Share) bool {
 	after := *c
 	after.held = maps.Clone(c.held)
@@ -145,8 +144,7 @@ func (c *computing) dispatch(others []Share) {
 	}
 }
 
-// ticketsOf are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than
-// there are slots say nothing.
+// ticketsOf are since when the first n attempts in line wait, the oldest first: more than there are slots say nothing.
 func ticketsOf(queue []*boulder.Open, n int) []time.Time {
 	var all []time.Time
 	for _, o := range queue[:min(n, len(queue))] {
