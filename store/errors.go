@@ -27,7 +27,7 @@ type (
 var (
 	// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the remedy is to load it again.
 	ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
-	// ErrAllArchived, a [boulder.ErrNotFound], is returned by [DB.Resolve] where no boulder is named and all are archived.
+	// ErrAllArchived is an [boulder.ErrNotFound] of [DB.Resolve]: no boulder is named and all are archived.
 	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
 		boulder.ErrNotFound)
 )

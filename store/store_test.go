@@ -244,27 +244,18 @@ func TestReadWhileWriting(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			seen := int64(0)
-			for open := true; open; {
+			for seen := int64(0); ; {
+				d, err := db.Get(t.Context(), "id")
+				calls := d.Boulder.Usage.Calls
+				if err != nil || calls < seen || calls != d.SubTasks[0].Usage.Calls { // every commit moves both
+					t.Errorf("after %d calls the boulder has %d, its sub-tasks are %+v, %v", seen, calls, d.SubTasks, err)
+					return
+				}
 				select {
 				case <-done:
-					open = false
+					return
 				default:
-				}
-				d, err := db.Get(t.Context(), "id")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if d.Boulder.Usage.Calls < seen {
-					t.Errorf("boulder had %d calls before, and has %d", seen, d.Boulder.Usage.Calls)
-					return
-				}
-				seen = d.Boulder.Usage.Calls
-				// Every commit moves both by the same number of calls.
-				if d.Boulder.Usage.Calls != d.SubTasks[0].Usage.Calls {
-					t.Errorf("boulder has %d calls, its sub-task %d", d.Boulder.Usage.Calls, d.SubTasks[0].Usage.Calls)
-					return
+					seen = calls
 				}
 			}
 		})

@@ -64,12 +64,7 @@ func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
 		}
 	}
 	graph := edges(nodes)
-	back := make([][]int, len(graph))
-	for i, dependencies := range graph {
-		for _, j := range dependencies {
-			back[j] = append(back[j], i)
-		}
-	}
+	back := reversed(graph)
 	looked := make([]bool, len(nodes))
 	for _, level := range Levels(nodes) {
 		for _, i := range level {

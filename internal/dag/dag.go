@@ -2,6 +2,8 @@
 // sub-tasks.
 package dag
 
+import "slices"
+
 // Node is one node and the ids of those that it depends on. Nodes have the order in which they are given.
 type Node[ID ~string] struct {
 	ID        ID
@@ -36,34 +38,38 @@ func edges[ID ~string](nodes []Node[ID]) [][]int {
 // on at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
 // places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
 func Levels[ID ~string](nodes []Node[ID]) [][]int {
-	graph, levels := edges(nodes), [][]int{}
-	steps := make([]int, len(nodes)) // from 1; 0: not looked at, -1: being looked at, or a cycle is in the way
-	var look func(i int) int
-	look = func(i int) int {
-		if steps[i] != 0 {
-			return steps[i]
+	graph := edges(nodes)
+	back, waits := reversed(graph), make([]int, len(nodes)) // for how many edges
+	var levels [][]int
+	var level []int
+	for i, dependencies := range graph {
+		if waits[i] = len(dependencies); waits[i] == 0 {
+			level = append(level, i)
 		}
-		steps[i] = -1
-		most := 0
-		for _, j := range graph[i] {
-			before := look(j)
-			if before < 0 {
-				return before
+	}
+	for len(level) > 0 {
+		levels = append(levels, level)
+		var next []int
+		for _, i := range level {
+			for _, j := range back[i] {
+				if waits[j]--; waits[j] == 0 {
+					next = append(next, j)
+				}
 			}
-			most = max(most, before)
 		}
-		steps[i] = most + 1
-		return steps[i]
-	}
-	for i := range nodes {
-		for look(i) > len(levels) {
-			levels = append(levels, nil)
-		}
-	}
-	for i, n := range steps {
-		if n > 0 {
-			levels[n-1] = append(levels[n-1], i)
-		}
+		slices.Sort(next)
+		level = next
 	}
 	return levels
+}
+
+// reversed gives for each node the places of those that depend on it.
+func reversed(graph [][]int) [][]int {
+	back := make([][]int, len(graph))
+	for i, dependencies := range graph {
+		for _, j := range dependencies {
+			back[j] = append(back[j], i)
+		}
+	}
+	return back
 }
