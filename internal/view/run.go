@@ -143,30 +143,13 @@ func (v *Run) lostText() string { return "this view has lost track: " + text.One
 // lines are those that an event leaves: above the picture what that does not show, elsewhere all.
 func (v *Run) lines(e boulder.Event) (lines []string) {
 	told := Describe(e)
-	sign, line := told.sign, told.Line
+	sign, line, done := told.sign, told.Line, "" // done: the line of a sub-task that is over
 	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
 	s := state.SubTask(told.SubTask)
 	if s != nil {
 		label = numbered(s.Position, len(state.SubTasks)) + " "
 	}
-	say := func(clean string) {
-		switch {
-		case !v.drawn:
-			clean = Clock(e.Time) + " " + v.prefix + label + clean
-		case s == nil:
-			clean = t.Yellow(text.Clip(sign+" "+clean, t.width-1))
-		default:
-			clean = t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.wide)+" "+clean, t.width-3))
-		}
-		lines = append(lines, clean)
-	}
-	below := func(line string) {
-		if v.drawn {
-			lines = append(lines, t.below(line))
-		} else {
-			say(text.Clip(line, 400))
-		}
-	}
+	var below []string
 	switch b := e.Body.(type) {
 	case boulder.Created:
 		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
@@ -175,18 +158,14 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 			text.If(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
 	case boulder.SubTaskDone:
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
-		if v.drawn {
-			lines = t.lines(r)
-		} else {
-			say(fmt.Sprintf("%s %s · %s · %s · %s", sign, text.Clip(s.Subject, 100), text.OneLine(ModelName(s.Model)),
-				text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage)))
-		}
 		if !b.Completed {
-			below(line)
+			below = []string{line}
 		} else if r.alone {
-			below("by the gates alone: no usable answer came from the judge")
+			below = []string{"by the gates alone: no usable answer came from the judge"}
 		}
-		return lines
+		done = t.lines(r)[0]
+		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
+			text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.stale {
 			sign = ""
@@ -194,21 +173,34 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		if v.Verbose && b.Activity != "" {
 			sign = cmp.Or(sign, inPicture)
 		}
-	}
-	if sign == "" || sign == inPicture && v.drawn {
-		return nil
-	}
-	say(text.Clip(line, 400))
-	if b, ok := e.Body.(boulder.Replanned); ok {
+	case boulder.Replanned:
 		for _, c := range b.Changed {
-			below(fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
+			below = append(below, fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
 		}
 		for _, t := range b.Added {
-			below(fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
+			below = append(below, fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
 		}
 		for _, id := range b.Removed {
-			below(fmt.Sprintf("- %s: %s", id, state.SubTask(id).Subject))
+			below = append(below, fmt.Sprintf("- %s: %s", id, state.SubTask(id).Subject))
 		}
+	}
+	switch {
+	case sign == "" || sign == inPicture && v.drawn:
+		return nil
+	case !v.drawn:
+		for _, line := range append([]string{line}, below...) {
+			lines = append(lines, Clock(e.Time)+" "+v.prefix+label+text.Clip(line, 400))
+		}
+		return lines
+	case done != "":
+		lines = []string{done}
+	case s == nil:
+		lines = []string{t.Yellow(text.Clip(sign+" "+line, t.width-1))}
+	default:
+		lines = []string{t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.wide)+" "+line, t.width-3))}
+	}
+	for _, line := range below {
+		lines = append(lines, t.below(line))
 	}
 	return lines
 }
