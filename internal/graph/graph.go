@@ -121,11 +121,7 @@ func (n Node) look() look {
 	if i := slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }); i >= 0 {
 		return looks[i]
 	}
-	sign := ""
-	if n.Status != "" {
-		sign = "?"
-	}
-	return look{n.Status, sign, "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
+	return look{n.Status, text.If(n.Status != "", "?"), "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
 }
 
 // palette has a look of each class.
@@ -171,24 +167,12 @@ func (g *Graph) legend(room int, width func(tally) int) [][]tally {
 }
 
 // state is the word for a node's status with its note: "in progress, attempt 2 of 3".
-func (n Node) state() string {
-	word := n.look().word()
-	if word != "" && n.Note != "" {
-		return word + ", " + n.Note
-	}
-	return cmp.Or(word, n.Note)
-}
+func (n Node) state() string { return text.JoinedBy(", ", n.look().word(), n.Note) }
 
 // label is what stands in a box: the sign with the title, the id if it is another one, and the state.
 func (n Node) label() []string {
-	lines := []string{strings.TrimSpace(n.look().sign + " " + n.Title)}
-	if n.ID != n.Title {
-		lines = append(lines, n.ID)
-	}
-	if state := n.state(); state != "" {
-		lines = append(lines, state)
-	}
-	return lines
+	lines := []string{strings.TrimSpace(n.look().sign + " " + n.Title), text.If(n.ID != n.Title, n.ID), n.state()}
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 }
 
 // wrap breaks a text into at most so many lines, and cuts it visibly. Room is in the unit of width: columns of a terminal,

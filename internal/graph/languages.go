@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Mermaid gives the graph as a flowchart for Mermaid, from top to bottom.
@@ -24,11 +26,8 @@ func (g *Graph) Mermaid() string {
 	g.writeEdges(&b, "    n%d --> n%d\n")
 	for _, c := range palette() {
 		if used[c.class] {
-			fmt.Fprintf(&b, "    classDef %s fill:%s,stroke:%s,color:#1f2328", c.class, c.fill, c.line)
-			if c.class == dropped {
-				b.WriteString(",stroke-dasharray:4 3")
-			}
-			b.WriteByte('\n')
+			fmt.Fprintf(&b, "    classDef %s fill:%s,stroke:%s,color:#1f2328%s\n", c.class, c.fill, c.line,
+				text.If(c.class == dropped, ",stroke-dasharray:4 3"))
 		}
 	}
 	return b.String()
@@ -82,11 +81,8 @@ func (g *Graph) DOT() string {
 		for k := range lines {
 			lines[k] = dotLines(lines[k], dotColumns)
 		}
-		fmt.Fprintf(&b, "    n%d [label=\"%s\", fillcolor=\"%s\", color=\"%s\"", i+1, strings.Join(lines, `\n`), c.fill, c.line)
-		if c.class == dropped {
-			b.WriteString(`, style="rounded,filled,dashed"`)
-		}
-		b.WriteString("];\n")
+		fmt.Fprintf(&b, "    n%d [label=\"%s\", fillcolor=\"%s\", color=\"%s\"%s];\n", i+1, strings.Join(lines, `\n`),
+			c.fill, c.line, text.If(c.class == dropped, `, style="rounded,filled,dashed"`))
 	}
 	g.writeEdges(&b, "    n%d -> n%d;\n")
 	b.WriteString("}\n")

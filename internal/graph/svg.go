@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Measures of an SVG, in its pixels.
@@ -52,12 +54,10 @@ func (n Node) box() boxText {
 	if n.Status != "" {
 		room -= svgSign
 	}
-	t := boxText{title: wrap(n.Title, room, 3, font(svgTitle)), state: wrap(n.state(), room, 2, font(svgSmall))}
-	if n.ID != n.Title {
-		t.id = wrap(n.ID, room, 1, font(svgSmall))
-	}
+	small := func(s string, most int) []string { return wrap(s, room, most, font(svgSmall)) }
+	t := boxText{wrap(n.Title, room, 3, font(svgTitle)), small(text.If(n.ID != n.Title, n.ID), 1), small(n.state(), 2)}
 	if word := n.look().word(); len(t.state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
-		t.state = slices.Concat(wrap(word, room, 1, font(svgSmall)), wrap(n.Note, room, 2, font(svgSmall)))
+		t.state = slices.Concat(small(word, 1), small(n.Note, 2))
 	}
 	return t
 }

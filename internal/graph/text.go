@@ -51,10 +51,7 @@ func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string)
 	after, titles := make([]string, len(g.nodes)), make([]string, len(g.nodes))
 	var idColumns, afterColumns, titleColumns, signColumns int
 	for i, n := range g.nodes {
-		after[i], titles[i] = ranges(g.before[i]), n.Title
-		if n.Note != "" {
-			titles[i] += " (" + n.Note + ")" // the sign tells the status
-		}
+		after[i], titles[i] = ranges(g.before[i]), n.Title+text.If(n.Note != "", " ("+n.Note+")") // the sign tells the status
 		if n.Status != "" {
 			signColumns = 2
 		}
@@ -67,10 +64,8 @@ func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string)
 	room := width - number - signColumns - idColumns - afterColumns - 5 // for lanes and titles
 	lanes := g.lanes(rows, (room-leastTitle)/2)
 	for row, i := range rows {
-		n, sign := g.nodes[i], ""
-		if signColumns > 0 {
-			sign = paint(n.Status, text.Fit(n.look().sign, 1)) + " "
-		}
+		n := g.nodes[i]
+		sign := text.If(signColumns > 0, paint(n.Status, text.Fit(n.look().sign, 1))+" ")
 		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, i+1, sign, text.Fit(n.ID, idColumns),
 			text.Fit(titles[i], min(titleColumns, room-utf8.RuneCountInString(lanes[row]))),
 			text.Clip(after[i], afterColumns))

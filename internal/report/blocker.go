@@ -83,12 +83,7 @@ func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blo
 }
 
 // Hardness says whether work can go on without an answer.
-func Hardness(hard bool) string {
-	if hard {
-		return "hard"
-	}
-	return "soft"
-}
+func Hardness(hard bool) string { return cmp.Or(text.If(hard, "hard"), "soft") }
 
 // Print writes a blocker with what is known of it; whole also where and when it came up.
 func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,12 +58,7 @@ func Money(dollars float64) string {
 }
 
 // Plural is a number with the thing, whose plural takes an s: "1 turn", "0 turns", "2 turns".
-func Plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
+func Plural(n int, thing string) string { return fmt.Sprintf("%d %s%s", n, thing, If(n != 1, "s")) }
 
 // ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
 // upper or lower case.
@@ -79,12 +75,7 @@ func ParseCount(s string) (n int64, ok bool) {
 }
 
 // Are counts things in a sentence: "1 blocker is", "2 blockers are".
-func Are(n int, thing string) string {
-	if n == 1 {
-		return Plural(n, thing) + " is"
-	}
-	return Plural(n, thing) + " are"
-}
+func Are(n int, thing string) string { return Plural(n, thing) + cmp.Or(If(n == 1, " is"), " are") }
 
 // Some counts things that there may be none of: "2 failed", else empty.
 func Some(n int, what string) string { return If(n > 0, fmt.Sprintf("%d %s", n, what)) }
