@@ -11,10 +11,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -157,6 +159,27 @@ number: 2 is the one shown as [2/3].`,
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd
+}
+
+// sweep ends what a manager left behind in this project that was killed, before the command itself begins. It is no
+// reason to refuse the command if that fails.
+func (a *app) sweep(cmd *cobra.Command) {
+	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while a person types
+		return
+	}
+	swept, err := project.Sweep(a.dir)
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "manager: %v\n", err)
+	}
+	if swept.Managers == 0 {
+		return
+	}
+	if terminal(a.Stderr) {
+		fmt.Fprint(bare(a.Stderr), ansi.ShowCursor) // a live view that was killed has left it hidden
+	}
+	if n := swept.Processes; n > 0 {
+		a.note("A manager was killed here. What it left running is ended now (processes: %d).", n)
+	}
 }
 
 // outputError is the end of a command that could not write all of its output: an error, unless the reader has seen

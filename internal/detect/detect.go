@@ -5,12 +5,9 @@ package detect
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -110,7 +107,7 @@ func missingTarget(project fs.FS, name string) string {
 		return ""
 	}
 	rules := read(project, makefile)
-	if unlistable().Match(rules) || makes(rules, name) {
+	if len(rules) == 0 || unlistable().Match(rules) || makes(rules, name) {
 		return ""
 	}
 	return fmt.Sprintf("%s has no target %q", makefile, name)
@@ -118,29 +115,18 @@ func missingTarget(project fs.FS, name string) string {
 
 var workspace = text.Regexp(`(?m)^[ \t]*\[workspace\]`)
 
-// pytestConfigs are the files in which pytest looks for its configuration, and what stands in them then.
-var pytestConfigs = []struct {
-	name string
-	has  func() *regexp.Regexp // nil: the file itself is enough
-}{
-	{"pytest.ini", nil},
-	{"pyproject.toml", text.Regexp(`(?m)^[ \t]*\[tool\.pytest(\.ini_options)?\]`)},
-	{"tox.ini", text.Regexp(`(?m)^\[pytest\]`)},
-	{"setup.cfg", text.Regexp(`(?m)^\[tool:pytest\]`)},
-}
-
-// pytestFiles match what pytest collects, where most projects have it.
-var pytestFiles = []string{"conftest.py", "test_*.py", "*_test.py"}
+// pytestSection is what stands in a file of configuration that is about pytest.
+var pytestSection = text.Regexp(`(?m)^[ \t]*\[(tool\.pytest(\.ini_options)?|pytest|tool:pytest)\]`)
 
 // pytest says what speaks for it.
 func pytest(project fs.FS) (why string) {
-	for _, config := range pytestConfigs {
-		if isFile(project, config.name) && (config.has == nil || config.has().Match(read(project, config.name))) {
-			return config.name + " configures pytest"
+	for _, name := range []string{"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"} {
+		if isFile(project, name) && (name == "pytest.ini" || pytestSection().Match(read(project, name))) {
+			return name + " configures pytest"
 		}
 	}
-	for _, dir := range []string{".", "tests", "test"} {
-		for _, pattern := range pytestFiles {
+	for _, dir := range []string{".", "tests", "test"} { // what pytest collects, where most projects have it
+		for _, pattern := range []string{"conftest.py", "test_*.py", "*_test.py"} {
 			files, err := fs.Glob(project, path.Join(dir, pattern))
 			if err == nil && len(files) > 0 {
 				return "there is " + files[0]
@@ -171,22 +157,16 @@ func makes(makefile []byte, target string) bool {
 	return false
 }
 
-// maxRead bounds what is read of one file: manifests are small.
+// maxRead bounds the files that are read: manifests are small.
 const maxRead = 1 << 20
 
-// read gives the beginning of a regular file; nothing, if it is none. A pipe would never end.
+// read gives a regular file; nothing, if it is none, or large. A pipe would never end.
 func read(project fs.FS, name string) []byte {
-	if !isFile(project, name) {
+	info, err := fs.Stat(project, name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxRead {
 		return nil
 	}
-	f, err := project.Open(name)
-	if err != nil {
-		return nil
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxRead))
-	if errors.Join(err, f.Close()) != nil {
-		return nil
-	}
+	data, _ := fs.ReadFile(project, name) // what cannot be read counts as absent
 	return data
 }
 
