@@ -10,7 +10,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -54,26 +53,6 @@ func TestWaitingEverywhere(t *testing.T) {
 		for line, all := range step.says {
 			expect(t, project, exitOK, strings.Fields(line), all...)
 		}
-	}
-}
-
-// What an earlier attempt could not do without, and the next one does, is not waited for.
-func TestTriedAgainWithout(t *testing.T) {
-	t.Parallel()
-	project := blockedSample(t)
-	expect(t, project, exitOK, []string{"retry", "theme"})
-	db := openState(t, project)
-	detail, err := db.Get(t.Context(), sampleID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range detail.SubTasks {
-		if s := &detail.SubTasks[i]; s.ID == "theme" {
-			s.Attempts++ // it has begun
-		}
-	}
-	if w := view.WaitingIn(detail, nil, time.Now()); w.Hard != 0 || w.Soft != 2 || awaiting(detail) {
-		t.Errorf("it is said to wait: %+v", w)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -28,19 +28,12 @@ func blockedSampleIn(t *testing.T, project string) string {
 	t.Helper()
 	s := newSample(t)
 	s.Plan()
-	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
-	lang := boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
+	theme, lang := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
 	s.Start(theme)
 	s.Start(lang)
-	if _, err := store.EnsureDir(project); err != nil {
-		t.Fatal(err)
-	}
 	d := deskOfProject(t, project)
-	yes, no := true, false
-	scope := func(ref boulder.AttemptRef) boulder.BlockerScope {
-		return boulder.BlockerScope{
-			BoulderID: s.ID, SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, SessionID: "ses_" + ref.SubTaskID,
-		}
+	scope := func(of string) boulder.BlockerScope {
+		return boulder.BlockerScope{BoulderID: s.ID, SubTaskID: of, Attempt: 1, SessionID: "ses_" + of}
 	}
 	raise := func(scope boulder.BlockerScope, in blockers.Input) boulder.Blocker {
 		b, _, err := d.Raise(t.Context(), scope, in)
@@ -49,32 +42,28 @@ func blockedSampleIn(t *testing.T, project string) string {
 		}
 		return b
 	}
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), blockers.Input{
 		Category: "security", Question: "Which key signs the theme?",
-		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", BlocksProgress: &yes,
+		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", BlocksProgress: new(true),
 	})})
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
-		Category: "architecture", Question: "Variables or classes?", Context: "Both work.", BlocksProgress: &no,
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), blockers.Input{
+		Category: "architecture", Question: "Variables or classes?", Context: "Both work.", BlocksProgress: new(false),
 		Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
 		ChosenReasoning: "They need no build step.",
 	})})
 	ruling, err := d.Divert(t.Context(), boulder.Blocker{
-		BlockerScope: boulder.BlockerScope{BoulderID: s.ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
-		Question:     "May it run git push?", Ask: &boulder.Ask{
+		BlockerScope: scope("lang"), Question: "May it run git push?", Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"},
 			Tool: "bash", Arguments: `{"command":"git push origin main"}`,
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask, err := d.Get(t.Context(), ruling.BlockerID)
-	if err != nil {
+	ask, getErr := d.Get(t.Context(), ruling.BlockerID)
+	if err := errors.Join(err, getErr); err != nil {
 		t.Fatal(err)
 	}
 	s.Apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
 	raise(boulder.BlockerScope{SessionID: "ses_alone"}, blockers.Input{
-		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", BlocksProgress: &yes,
+		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", BlocksProgress: new(true),
 	})
 	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
 	s.Apply(boulder.Parked{
@@ -136,8 +125,11 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	} {
 		sameInBoth(t, alone, held, test.code, append([]string{"blockers"}, test.args...), test.says)
 	}
-	for _, project := range []string{alone, held} {
-		checkAnswered(t, project)
+	for _, project := range []string{alone, held} { // what the sub-tasks know; theme waits no more
+		expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`,
+			`"status":"answered","answer":"Use the release key"`, `"choice":"CSS variables","status":"skipped"`,
+			`"status":"answered","answer":"but not to main","allowed":true`)
+		left(t, project, 0)
 	}
 }
 
@@ -162,34 +154,6 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 	return printed
 }
 
-// checkAnswered checks what a boulder knows after TestAnswersWhileItRunsAndWhileNot, and that nothing is left to tell it.
-func checkAnswered(t *testing.T, project string) {
-	t.Helper()
-	stdout, _ := expect(t, project, exitOK, []string{"show", "--json"})
-	var shown view.Show
-	if err := json.Unmarshal([]byte(stdout), &shown); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]boulder.RaisedBlocker{
-		"B1": {Status: boulder.BlockerAnswered, Answer: "Use the release key"},
-		"B2": {Status: boulder.BlockerSkipped},
-		"B3": {Status: boulder.BlockerAnswered, Answer: "but not to main", Allowed: true},
-	}
-	got := map[string]boulder.RaisedBlocker{}
-	for _, s := range shown.SubTasks {
-		for _, b := range s.Blockers {
-			got[b.ID] = boulder.RaisedBlocker{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed}
-		}
-		if s.ID == "theme" && s.Status != boulder.SubTaskPending {
-			t.Errorf("theme is %s with an answer to all that it waited for", s.Status)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what the sub-tasks know (-want +got):\n%s", diff)
-	}
-	left(t, project, 0)
-}
-
 // An answer that no process could take is told when the boulder is run the next time, and not twice.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
@@ -207,25 +171,12 @@ func TestDeliver(t *testing.T) {
 		deliver(t, project, db)
 		left(t, project, 0)
 	}
-	detail, err := db.Get(t.Context(), sampleID)
-	if err != nil {
-		t.Fatal(err)
+	db.Close()
+	stdout, _ := expect(t, project, exitOK, []string{"logs", "--json"})
+	if told := strings.Count(stdout, `"type":"blocker-settled"`); told != 2 {
+		t.Errorf("the boulder was told %d times, want 2:\n%s", told, stdout)
 	}
-	for _, s := range detail.SubTasks {
-		if s.ID == "theme" && (s.Status != boulder.SubTaskPending || len(s.SettledSince(0)) != 2) {
-			t.Errorf("theme is %s and knows %+v", s.Status, s.Blockers)
-		}
-	}
-	events, err := db.Events(t.Context(), sampleID, 0, 0)
-	told := 0
-	for _, e := range events {
-		if _, ok := e.Body.(boulder.BlockerSettled); ok {
-			told++
-		}
-	}
-	if told != 2 || err != nil {
-		t.Errorf("the boulder was told %d times, want 2: %v", told, err)
-	}
+	expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`)
 }
 
 // A boulder that was imported, or whose database of blockers was moved away, is not asked something under an id that it
@@ -262,9 +213,8 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 // raise has a session meet a hard blocker, and returns its id.
 func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
 	t.Helper()
-	yes := true
 	b, _, err := deskOfProject(t, project).Raise(t.Context(), scope,
-		blockers.Input{Category: "question", Question: "New?", Context: "c", BlocksProgress: &yes})
+		blockers.Input{Category: "question", Question: "New?", Context: "c", BlocksProgress: new(true)})
 	if err != nil {
 		t.Error(err)
 	}
