@@ -3,7 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -15,9 +15,9 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// walk goes through a project's blockers with what a person types, and returns the ids in the order of the questions, and
-// what is on the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
-func walk(t *testing.T, project string, then func(n int), typed ...string) (asked []string, screen string, err error) {
+// walk goes through a project's blockers with what a person types, checks the order of the questions, and returns what is on
+// the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
+func walk(t *testing.T, project, order string, then func(n int), typed ...string) (screen string) {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{Env: Env{Stdout: io.Discard, Stderr: &out, Stdin: strings.NewReader("")}, dir: project}
@@ -25,19 +25,21 @@ func walk(t *testing.T, project string, then func(n int), typed ...string) (aske
 	if err != nil {
 		t.Fatal(err)
 	}
+	var asked []string
 	err = d.clarify(t.Context(), blockers.Filter{}, func(_ context.Context, prompt string) (string, error) {
 		asked = append(asked, strings.TrimSuffix(prompt, "> "))
 		if then != nil {
 			then(len(asked))
 		}
-		if len(typed) == 0 {
+		if len(asked) > len(typed) {
 			return "", io.EOF
 		}
-		text := typed[0]
-		typed = typed[1:]
-		return text, nil
+		return typed[len(asked)-1], nil
 	})
-	return asked, out.String(), err
+	if diff := cmp.Diff(order, strings.Join(asked, " ")); diff != "" || err != nil {
+		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
+	}
+	return out.String()
 }
 
 // statusOf is the status of each blocker of a project.
@@ -60,14 +62,11 @@ func TestClarify(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	const key = "answered: the release key\nof 2026"
-	asked, screen, err := walk(t, project, func(n int) {
+	screen := walk(t, project, "B1 B4 B2 B3", func(n int) {
 		if got := statusOf(t, project); n == 2 && got["B1"] != key || n == 4 && got["B2"] != "skipped" {
 			t.Errorf("before answer %d: %v", n, got)
 		}
 	}, "the release key\nof 2026", "", "/skip", "/allow not to main")
-	if diff := cmp.Diff([]string{"B1", "B4", "B2", "B3"}, asked); diff != "" || err != nil {
-		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
-	}
 	want := map[string]string{
 		"B1": key, "B4": "pending", "B2": "skipped", "B3": "answered: not to main",
 	}
@@ -86,11 +85,7 @@ func TestClarify(t *testing.T) {
 	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
 		t.Errorf("how to go on is said %d times:\n%s", n, screen)
 	}
-	asked, screen, err = walk(t, project, nil, "no")
-	if diff := cmp.Diff([]string{"B4"}, asked); diff != "" || err != nil {
-		t.Errorf("the second walk asks others (-want +got): %v\n%s", err, diff)
-	}
-	if !strings.Contains(screen, "Nothing waits for an answer.") {
+	if screen = walk(t, project, "B4", nil, "no"); !strings.Contains(screen, "Nothing waits for an answer.") {
 		t.Errorf("the end is not told:\n%s", screen)
 	}
 }
@@ -100,11 +95,7 @@ func TestClarifyAsksAgain(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	slips := []string{"/allow", "/deny", "/alow", "/skip it", strings.Repeat("x", 4_001)}
-	asked, screen, err := walk(t, project, nil, append(slips, "/tmp/key is the one")...)
-	want := []string{"B1", "B1", "B1", "B1", "B1", "B1", "B4"}
-	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
-		t.Errorf("asked others (-want +got): %v\n%s", err, diff)
-	}
+	screen := walk(t, project, "B1 B1 B1 B1 B1 B1 B4", nil, append(slips, "/tmp/key is the one")...)
 	for _, text := range []string{
 		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "may have 4000",
 	} {
@@ -121,7 +112,7 @@ func TestClarifyAsksAgain(t *testing.T) {
 func TestClarifyBesideOthers(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	asked, screen, err := walk(t, project, func(n int) {
+	screen := walk(t, project, "B1 B4 B5 B2", func(n int) {
 		switch n {
 		case 1:
 			if _, err := deskOfProject(t, project).Settle(t.Context(), "B1",
@@ -132,9 +123,6 @@ func TestClarifyBesideOthers(t *testing.T) {
 			raise(t, project, boulder.BlockerScope{SessionID: "ses_new"})
 		}
 	}, "mine", "", "for the new one")
-	if diff := cmp.Diff([]string{"B1", "B4", "B5", "B2"}, asked); diff != "" || err != nil {
-		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
-	}
 	got := statusOf(t, project)
 	if got["B1"] != "answered: theirs" || got["B5"] != "answered: for the new one" {
 		t.Errorf("stored: %v", got)
@@ -149,14 +137,11 @@ func TestClarifyBesideOthers(t *testing.T) {
 func TestClarifyTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	asked, screen, err := walk(t, project, func(n int) {
+	screen := walk(t, project, "B1 B1 B4", func(n int) {
 		if n == 1 {
 			expect(t, project, exitOK, []string{"cancel"})
 		}
 	}, "the release key", "/skip", "")
-	if diff := cmp.Diff([]string{"B1", "B1", "B4"}, asked); diff != "" || err != nil {
-		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
-	}
 	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nobody continues with an answer") {
 		t.Errorf("B1 is %s:\n%s", got, screen)
 	}
@@ -166,48 +151,35 @@ func TestClarifyTooLate(t *testing.T) {
 func TestClarifyFarewell(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	for _, test := range []struct {
-		typed []string
-		says  string
-	}{
-		{[]string{"/skip", "/quit"}, "1 hard blocker waits for an answer · 2 choices can still be changed; continue with: manager"},
-		{[]string{"/skip", "/quit"}, "\n2 choices can still be changed; continue with: manager blockers clarify"},
+	for _, test := range []struct{ order, says string }{
+		{"B1 B4", "1 hard blocker waits for an answer · 2 choices can still be changed; continue with: manager"},
+		{"B4 B2", "\n2 choices can still be changed; continue with: manager blockers clarify"},
 	} {
-		if _, screen, err := walk(t, project, nil, test.typed...); err != nil || !strings.Contains(screen, test.says) {
-			t.Errorf("%v, the screen lacks %q:\n%s", err, test.says, screen)
+		if screen := walk(t, project, test.order, nil, "/skip", "/quit"); !strings.Contains(screen, test.says) {
+			t.Errorf("the screen lacks %q:\n%s", test.says, screen)
 		}
 	}
 }
 
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
-	answered := func(text string, allowed bool) blockers.Settlement {
-		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allowed}
-	}
-	skipped := blockers.Settlement{Status: boulder.BlockerSkipped}
-	for text, want := range map[string]any{
-		"": nil, "  ": nil, "/later": nil, "/quit": io.EOF, "/q": io.EOF, "/quit now": "takes no text",
-		"/skip": skipped, "/skip because": "takes no text",
-		"/allow": answered("", true), "/allow  once ": answered("once", true), "/allow\nonce": answered("once", true),
-		"/deny": answered("Denied", false), "/deny not now": answered("Denied: not now", false),
+	for text, want := range map[string]string{
+		"": "later", "  ": "later", "/later": "later", "/quit": "EOF", "/q": "EOF", "/quit now": "/quit takes no text",
+		"/skip": `skipped "" false`, "/skip because": "/skip takes no text",
+		"/allow": `answered "" true`, "/allow  once ": `answered "once" true`, "/allow\nonce": `answered "once" true`,
+		"/deny": `answered "Denied" false`, "/deny not now": `answered "Denied: not now" false`,
 		"/Allow": "there is no /Allow", "/nonsense": "there is no /nonsense",
-		"/etc/passwd": answered("/etc/passwd", false), "quit": answered("quit", false),
-		" two\n\nlines ": answered("two\n\nlines", false),
+		"/etc/passwd": `answered "/etc/passwd" false`, "quit": `answered "quit" false`,
+		" two\n\nlines ": `answered "two\n\nlines" false`,
 	} {
-		s, err := parseAnswer(text, &boulder.Blocker{Ask: &boulder.Ask{Kind: boulder.AskPermission}})
-		good := false
-		switch want := want.(type) {
-		case nil:
-			good = s == nil && err == nil
-		case error:
-			good = errors.Is(err, want)
-		case string:
-			good = s == nil && err != nil && strings.Contains(err.Error(), want)
-		case blockers.Settlement:
-			good = err == nil && s != nil && *s == want
+		got := "later"
+		if s, err := parseAnswer(text, &boulder.Blocker{Ask: &boulder.Ask{Kind: boulder.AskPermission}}); err != nil {
+			got = err.Error()
+		} else if s != nil {
+			got = fmt.Sprintf("%s %q %v", s.Status, s.Answer, s.Allowed)
 		}
-		if !good {
-			t.Errorf("%q: got %+v, %v", text, s, err)
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
 }

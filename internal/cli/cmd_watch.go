@@ -199,9 +199,8 @@ func (a *app) watchCriteria(w *watch.Config) error {
 	if w.Lint = found.Checks.Lint; len(w.Tests) == 0 {
 		w.Tests = found.Checks.Tests
 	}
-	if slices.Contains(w.DoneWhen, boulder.DoneTests) && len(w.Tests) == 0 {
-		return usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests:"+
-			" in the configuration", found.NoTests)
+	if found.Checks.Tests = w.Tests; found.Check(nil) != nil {
+		return fmt.Errorf("%w; --test-command names one, too", found.Check(nil))
 	}
 	return nil
 }
