@@ -63,8 +63,7 @@ func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
 			}
 		}
 	}
-	graph := edges(nodes)
-	back := reversed(graph)
+	graph, back := edges(nodes)
 	looked := make([]bool, len(nodes))
 	for _, level := range Levels(nodes) {
 		for _, i := range level {

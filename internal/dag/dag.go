@@ -21,25 +21,27 @@ func index[ID ~string](nodes []Node[ID]) map[ID]int {
 	return places
 }
 
-// edges gives for each node the places of those that it depends on, without unknown ids and self-references.
-func edges[ID ~string](nodes []Node[ID]) [][]int {
-	places, all := index(nodes), make([][]int, len(nodes))
+// edges gives for each node the places of those that it depends on, without unknown ids and self-references, and back those
+// that depend on it.
+func edges[ID ~string](nodes []Node[ID]) (graph, back [][]int) {
+	places := index(nodes)
+	graph, back = make([][]int, len(nodes)), make([][]int, len(nodes))
 	for i, n := range nodes {
 		for _, id := range n.DependsOn {
 			if j, known := places[id]; known && j != i {
-				all[i] = append(all[i], j)
+				graph[i], back[j] = append(graph[i], j), append(back[j], i)
 			}
 		}
 	}
-	return all
+	return graph, back
 }
 
 // Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n
 // on at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
 // places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
 func Levels[ID ~string](nodes []Node[ID]) [][]int {
-	graph := edges(nodes)
-	back, waits := reversed(graph), make([]int, len(nodes)) // for how many edges
+	graph, back := edges(nodes)
+	waits := make([]int, len(nodes)) // for how many edges
 	var levels [][]int
 	var level []int
 	for i, dependencies := range graph {
@@ -61,15 +63,4 @@ func Levels[ID ~string](nodes []Node[ID]) [][]int {
 		level = next
 	}
 	return levels
-}
-
-// reversed gives for each node the places of those that depend on it.
-func reversed(graph [][]int) [][]int {
-	back := make([][]int, len(graph))
-	for i, dependencies := range graph {
-		for _, j := range dependencies {
-			back[j] = append(back[j], i)
-		}
-	}
-	return back
 }
