@@ -3,6 +3,7 @@ package boulder
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,11 +21,17 @@ func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
 	}
 }
 
-// refused checks that an event is refused.
-func refused(t *testing.T, s *State, b Body) {
+// refused checks that an event is refused, for these reasons if there are any.
+func refused(t *testing.T, s *State, b Body, why ...string) {
 	t.Helper()
-	if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b}); !errors.Is(err, ErrRefused) {
-		t.Errorf("%s %+v: got %v, want a refusal", TypeOf(b), b, err)
+	_, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b})
+	if !errors.Is(err, ErrRefused) {
+		t.Fatalf("%s %+v: got %v, want a refusal", TypeOf(b), b, err)
+	}
+	for _, w := range why {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%s %+v: got %v, want a refusal that says %q", TypeOf(b), b, err, w)
+		}
 	}
 }
 

@@ -1,9 +1,7 @@
 package boulder
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,10 +124,7 @@ func TestRefusedReplans(t *testing.T) {
 				Parked{AttemptRef: AttemptRef{"c", 1}, Reason: "a question"})
 			r := Replanned{AttemptRef: ref, Plan: revision(2), SubTasks: []Spec{{ID: "new"}}}
 			test.change(&r)
-			_, err := s.Apply(Event{BoulderID: "b1", Body: r})
-			if err == nil || !strings.Contains(err.Error(), test.why) {
-				t.Fatalf("got %v, want a refusal that says %q", err, test.why)
-			}
+			refused(t, s, r, test.why)
 			if s.Boulder.Replan == nil || s.Open("b") == nil {
 				t.Error("a refused plan ended the replan")
 			}
@@ -161,19 +156,17 @@ func TestRefusedStarts(t *testing.T) {
 	a, b := AttemptRef{"a", 1}, AttemptRef{"b", 1}
 	feed(t, s, append(toVerdict(a), completed(a))...)
 	feed(t, s, toVerdict(b)...)
-	for name, r := range map[string]ReplanStarted{
-		"number":                    {AttemptRef: b, Number: 2, Replaces: []string{"d", "b"}},
-		"not all":                   {AttemptRef: b, Number: 1, Replaces: []string{"b"}},
-		"too much":                  {AttemptRef: b, Number: 1, Replaces: []string{"d", "b", "c"}},
-		"in line":                   {AttemptRef: AttemptRef{"c", 1}, Number: 1, Replaces: []string{"d", "c"}},
-		"not completed":             {AttemptRef: AttemptRef{SubTaskID: "b"}, Number: 1, Replaces: []string{"d", "b"}},
-		"nothing is left":           {AttemptRef: AttemptRef{SubTaskID: "x"}, Number: 1},
-		"another attempt":           {AttemptRef: AttemptRef{"b", 2}, Number: 1, Replaces: []string{"d", "b"}},
-		"what is at work is spared": {AttemptRef: AttemptRef{SubTaskID: "a"}, Number: 1, Replaces: []string{"d", "b", "c"}},
+	for _, r := range []ReplanStarted{
+		{AttemptRef: b, Number: 2, Replaces: []string{"d", "b"}}, // the wrong number
+		{AttemptRef: b, Number: 1, Replaces: []string{"b"}},      // not all
+		{AttemptRef: b, Number: 1, Replaces: []string{"d", "b", "c"}},
+		{AttemptRef: AttemptRef{"c", 1}, Number: 1, Replaces: []string{"d", "c"}},              // in line
+		{AttemptRef: AttemptRef{SubTaskID: "b"}, Number: 1, Replaces: []string{"d", "b"}},      // not completed
+		{AttemptRef: AttemptRef{SubTaskID: "x"}, Number: 1},                                    // nothing is left
+		{AttemptRef: AttemptRef{"b", 2}, Number: 1, Replaces: []string{"d", "b"}},              // another attempt
+		{AttemptRef: AttemptRef{SubTaskID: "a"}, Number: 1, Replaces: []string{"d", "b", "c"}}, // b is at work
 	} {
-		if _, err := s.Apply(Event{BoulderID: "b1", Body: r}); !errors.Is(err, ErrRefused) {
-			t.Errorf("%s: got %v, want a refusal", name, err)
-		}
+		refused(t, s, r)
 	}
 	// A turn that ended during a pause may want one.
 	feed(t, s, StatusChanged{Status: Paused}, ReplanStarted{AttemptRef: b, Number: 1, Replaces: []string{"d", "b"}})

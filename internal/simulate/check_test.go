@@ -321,30 +321,12 @@ func (w *world) checkDone(b boulder.SubTaskDone) {
 
 // checkOutcome: the end of the boulder says what became of its sub-tasks.
 func (w *world) checkOutcome(b boulder.TaskComplete) {
-	all, good, bad := 0, 0, 0
-	for _, t := range w.disk.SubTasks {
-		switch t.Status {
-		case boulder.SubTaskSuperseded:
-			continue
-		case boulder.SubTaskCompleted, boulder.SubTaskSkipped:
-			good++
-		case boulder.SubTaskFailed, boulder.SubTaskBlocked, boulder.SubTaskCancelled:
-			bad++
-		}
-		all++
-	}
-	fits := good+bad == all
-	switch b.Status {
-	case boulder.Completed:
-		fits = fits && bad == 0
-	case boulder.Partial:
-		fits = fits && good > 0 && bad > 0
-	case boulder.Failed:
-		fits = fits && good == 0
-	case boulder.Cancelled:
-		fits = fits && w.cancelled
-	}
-	if !fits {
-		w.violate("the end says what became of it", "%s with %d of %d good and %d bad", b.Status, good, all, bad)
+	good := w.disk.Count(boulder.SubTaskCompleted, boulder.SubTaskSkipped)
+	bad := w.disk.Count(boulder.SubTaskFailed, boulder.SubTaskBlocked, boulder.SubTaskCancelled)
+	over := good+bad+w.disk.Count(boulder.SubTaskSuperseded) == len(w.disk.SubTasks)
+	if fits := map[boulder.Status]bool{
+		boulder.Completed: bad == 0, boulder.Partial: good > 0 && bad > 0, boulder.Failed: good == 0, boulder.Cancelled: w.cancelled,
+	}; !over || !fits[b.Status] {
+		w.violate("the end says what became of it", "%s with %d good and %d bad of %d", b.Status, good, bad, len(w.disk.SubTasks))
 	}
 }

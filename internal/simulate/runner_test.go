@@ -167,24 +167,21 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	c.w.mu.Lock()
-	m := c.sess.byID[c.last()]
-	state, begun := messageState(""), false
-	if m != nil {
-		state, begun = m.state, m.begun
+	m := message{state: failed}
+	if sent := c.sess.byID[c.last()]; sent != nil {
+		m = *sent
 	}
 	c.w.mu.Unlock()
 	switch {
-	case state == working:
+	case m.state == working:
 		return false, nil
-	case state == answered:
+	case m.state == answered, c.job.Awaits(): // then nothing is sent any more: what is there is judged
 		return true, nil
-	case c.job.Awaits():
-		return true, nil // nothing is sent any more: what is there is judged
-	case m == nil, state == failed:
+	case m.state == failed:
 		return false, c.hand(ctx, c.last(), turn.ResumeID != "")
 	case turn.ResumeID == "":
 		return false, c.prompt(ctx, true)
-	case !begun:
+	case !m.begun:
 		return false, c.hand(ctx, c.last(), true)
 	}
 	return true, nil // cut off twice: what is there is judged
