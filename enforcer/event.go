@@ -84,8 +84,6 @@ type Reached struct {
 
 // Apply gives the track after an event. It is deterministic and does not change t.
 func Apply(t Track, event Event, p Policy) Track {
-	t.Progress = t.Progress.clone()
-	t.Open, t.Answers = slices.Clone(t.Open), slices.Clone(t.Answers)
 	if t.Status == "" {
 		t.Status = Watching
 	}
@@ -183,7 +181,7 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		t.failed(e.At)
 	}
 	if continued && strings.TrimSpace(r.Answer) != "" && p.SameWindow > 0 {
-		t.Answers = append(t.Answers, Answer{nameOf(essence(r.Answer)), e.At})
+		t.Answers = append(slices.Clip(t.Answers), Answer{nameOf(essence(r.Answer)), e.At}) // a copy
 		t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
 		t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
 	}

@@ -40,10 +40,7 @@ func canonical(tool string, input json.RawMessage) []byte {
 	if args, ok := value.(map[string]any); ok && tool == "bash" {
 		delete(args, "description")
 	}
-	out, err := json.Marshal(value)
-	if err != nil {
-		return bytes.TrimSpace(input)
-	}
+	out, _ := json.Marshal(value) // it was JSON
 	return out
 }
 

@@ -24,10 +24,6 @@ type Progress struct {
 	Gates []string `json:"gates,omitempty"` // commands that were green
 }
 
-func (p Progress) clone() Progress {
-	return Progress{slices.Clone(p.Items), slices.Clone(p.Diffs), slices.Clone(p.Gates)}
-}
-
 // add takes in what is there, and reports whether anything of it is new.
 func (p *Progress) add(r Reached) bool {
 	grown := false
@@ -45,16 +41,13 @@ func (p *Progress) add(r Reached) bool {
 	return grown
 }
 
-// once adds what is not there yet.
+// once adds what is not there yet, to a copy: other tracks share the list.
 func once(list *[]string, what string, most int) bool {
 	name := nameOf(what)
 	if slices.Contains(*list, name) {
 		return false
 	}
-	*list = append(*list, name)
-	if over := len(*list) - most; over > 0 {
-		*list = slices.Delete(*list, 0, over)
-	}
+	*list = append(slices.Clip((*list)[max(0, len(*list)+1-most):]), name)
 	return true
 }
 

@@ -47,13 +47,19 @@ var (
 
 // Promised reports whether a text of the assistant gives the promise, [boulder.Promise]. It does not count in code, in a
 // quotation, or in a sentence that only speaks about it.
-func Promised(text string) bool {
-	for _, s := range sentences(prose(text)) {
-		if promise().MatchString(s) && !aboutPromise().MatchString(promise().ReplaceAllString(s, " ")) {
-			return true
-		}
-	}
-	return false
+func Promised(text string) bool { return gives(text, promise()) }
+
+// Marked reports whether a text of the assistant has the marker, under the rules of [Promised]. No text has an empty one.
+func Marked(text, marker string) bool {
+	return marker != "" && gives(text, regexp.MustCompile(regexp.QuoteMeta(marker)))
+}
+
+func gives(text string, word *regexp.Regexp) bool {
+	const given = "\x00" // a word may end like a sentence, or hold words that would speak about it
+	text = prose(word.ReplaceAllString(strings.ReplaceAll(text, given, " "), given))
+	return slices.ContainsFunc(sentences(text), func(s string) bool {
+		return strings.Contains(s, given) && !aboutPromise().MatchString(strings.ReplaceAll(s, given, " "))
+	})
 }
 
 var (
@@ -61,19 +67,6 @@ var (
 	aboutPromise = text.Regexp(`(?i)\b(?:will|would|shall|should|must|can|cannot|when|once|until|till|if|unless|not|` +
 		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
 )
-
-// Marked reports whether a text of the assistant has the marker, under the rules of [Promised]. No text has an empty one.
-func Marked(text, marker string) bool {
-	if marker == "" || !strings.Contains(text, marker) {
-		return false
-	}
-	// A marker may end like a sentence, or hold words that would speak about it.
-	const given = "\x00"
-	text = prose(strings.ReplaceAll(strings.ReplaceAll(text, given, " "), marker, given))
-	return slices.ContainsFunc(sentences(text), func(s string) bool {
-		return strings.Contains(s, given) && !aboutPromise().MatchString(strings.ReplaceAll(s, given, " "))
-	})
-}
 
 // essence is what a text says, without what differs from one time to the next although it says the same: case and white
 // space, times, ids and all other numbers.

@@ -1,13 +1,11 @@
 package opencode
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -38,7 +36,7 @@ const (
 	healthPause         = 50 * time.Millisecond
 	markVariable        = "MANAGER_OPENCODE_SERVER"
 	outputKept          = 8 << 10
-	drainAfter          = time.Second // of output that the dead server left behind
+	drainAfter          = time.Second
 )
 
 // ServerConfig says how to start a server.
@@ -62,11 +60,10 @@ type Server struct {
 	client *Client
 	stop   sync.Once
 
-	pid       int
-	listening chan string   // gets the address once
-	done      chan struct{} // closed when the process and all that it started are gone
-	output    text.LastBytes
-	state     string // how it ended; read after done
+	pid    int
+	done   chan struct{} // closed when the process and all that it started are gone
+	output printed
+	state  string // how it ended; read after done
 }
 
 // ExitError says that the server process ended without being asked to.
@@ -94,10 +91,12 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	password := rand.Text()
 	s := &Server{
-		cfg: cfg, mark: markVariable + "=" + rand.Text(), listening: make(chan string, 1), done: make(chan struct{}),
-		output: text.LastBytes{Limit: outputKept},
+		cfg: cfg, mark: markVariable + "=" + rand.Text(), done: make(chan struct{}),
+		output: printed{LastBytes: text.LastBytes{Limit: outputKept}, listening: make(chan string, 1)},
 	}
-	if err := s.startProcess(s.command(path, password)); err != nil {
+	started := make(chan error)
+	go s.run(s.command(path, password), started)
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
 	if err := s.getReady(ctx, password); err != nil {
@@ -138,22 +137,23 @@ func (s *Server) command(path, password string) *exec.Cmd {
 	if s.cfg.ConfigContent != "" {
 		cmd.Env = append(cmd.Env, "OPENCODE_CONFIG_CONTENT="+s.cfg.ConfigContent)
 	}
+	cmd.Stdout, cmd.Stderr = &s.output, &s.output
+	cmd.WaitDelay = drainAfter // a process that it leaves may hold its output open
+	cmd.SysProcAttr = processAttributes()
 	return cmd
 }
 
 func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, ErrStartTimeout)
 	defer cancel()
-	listening := s.listening
 	ask := time.NewTicker(healthPause)
 	defer ask.Stop()
 	for {
 		select {
-		case address := <-listening:
+		case address := <-s.output.listening:
 			if s.client, err = newClient(address, AttachConfig{Password: password, Logger: s.cfg.Logger}); err != nil {
 				return err
 			}
-			listening = nil
 			continue
 		case <-ask.C:
 			if s.client == nil {
@@ -180,69 +180,48 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	}
 }
 
-// startProcess starts the command in a process group of its own.
-func (s *Server) startProcess(cmd *exec.Cmd) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = w, w // files, not writers: Wait must not wait for heirs of the pipe
-	cmd.SysProcAttr = processAttributes()
-	started := make(chan error)
-	go s.run(cmd, r, w, started)
-	return <-started
-}
-
 // run starts the process and stays until it is gone.
 //
 // It keeps its thread, because on Linux the parent death signal is sent when the thread that started the process
 // ends, which in Go happens at any time (go.dev/issue/27505). Nobody waits for this goroutine's last instruction, but
 // for done, which it closes.
-func (s *Server) run(cmd *exec.Cmd, r, w *os.File, started chan<- error) {
+func (s *Server) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer r.Close()
 	err := cmd.Start()
-	w.Close()
-	if err != nil {
-		started <- err
+	if err == nil {
+		s.pid = cmd.Process.Pid
+	}
+	if started <- err; err != nil {
 		return
 	}
-	s.pid = cmd.Process.Pid
-	started <- nil
-
-	var reader sync.WaitGroup
-	reader.Go(func() { s.follow(r) })
 	_ = cmd.Wait() // how it ended is in ProcessState
 	s.state = cmd.ProcessState.String()
 	s.signal(syscall.SIGKILL) // what is left of the group
 	// OpenCode starts each tool in a session of its own; these live on, outside of the group, with no parent to find
 	// them by. What cannot be ended now has the mark of this program's own registration, too, if it has one.
 	_, _ = orphan.End(s.mark)
-	// A process that escaped both may hold the pipe open.
-	_ = r.SetReadDeadline(time.Now().Add(drainAfter))
-	reader.Wait()
 	close(s.done)
 }
 
-// follow reads the output until its end. Lines longer than the buffer come in pieces; nothing is ever left unread,
-// since the server would block on a full pipe.
-func (s *Server) follow(r io.Reader) {
-	lines := bufio.NewReader(r)
-	listening := false
-	for {
-		line, err := lines.ReadSlice('\n')
-		if len(line) > 0 {
-			_, _ = s.output.Write(line)
-			if _, address, ok := strings.Cut(string(line), "opencode server listening on "); ok && !listening {
-				listening = true
-				s.listening <- strings.TrimSpace(address)
-			}
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return
+// printed is the end of what the server prints, and finds its address in the beginning.
+type printed struct {
+	text.LastBytes
+	listening chan string // gets the address once
+	begin     []byte      // until then
+	told      bool
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	if !p.told {
+		p.begin = append(p.begin, b...)
+		_, rest, _ := strings.Cut(string(p.begin), "opencode server listening on ")
+		if address, _, whole := strings.Cut(rest, "\n"); whole {
+			p.told, p.begin = true, nil
+			p.listening <- strings.TrimSpace(address)
 		}
 	}
+	return p.LastBytes.Write(b)
 }
 
 // signal reaches the whole group. Its id cannot belong to others as long as done is open: either the leader is not
