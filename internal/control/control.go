@@ -1,8 +1,8 @@
 // Package control lets other processes look at the state that one process holds, and tell it what to do: bbolt gives a
 // file to one process only, so that one serves what it knows on a unix socket beside it, .manager/manager.sock.
 //
-// A request is JSON, as its answer is. [Serve] answers from a [Source], which a *store.DB is; a [Client] is a Source again, so
-// that a view does not know which of the two it reads. An order of the user goes to a [Steerer], an
+// A request is JSON, as its answer is. [Serve] answers from a [Source], which a *store.DB is; a [Client] is a Source again,
+// so that a view does not know which of the two it reads. An order of the user goes to a [Steerer], an
 // *orchestrator.Orchestrator, which alone knows what the order means; a task goes to a [Submitter].
 //
 // The socket is for its owner only. The one who opened the database serves; it closes the server before the database,

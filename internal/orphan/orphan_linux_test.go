@@ -325,7 +325,7 @@ func TestRecords(t *testing.T) {
 	}{
 		"of a live process, its lock lost": {content: record(func(*owner) {}), stays: true},
 		"of a process id used again":       {content: record(func(o *owner) { o.Start-- }), ends: true},
-		"of a process that ended":          {content: record(func(o *owner) { o.PID = 1 << 22 }), ends: true}, // Linux gives smaller ones
+		"of a process that ended":          {content: record(func(o *owner) { o.PID = 1 << 22 }), ends: true}, // too large
 		"of before the machine's start":    {content: record(func(o *owner) { o.Boot = "another" })},
 		"torn":                             {content: `{"pid": 12`, ends: true},
 		"empty":                            {content: "", ends: true},

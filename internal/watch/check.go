@@ -65,7 +65,7 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	})
 }
 
-// verify runs the commands that the criteria need, and asks the judge where everything else holds. It runs in the background.
+// verify runs the commands that the criteria need, and asks the judge where everything else holds, in the background.
 func (w *Watch) verify(
 	ctx context.Context, c *checks, request string, e *boulder.Evidence, sessionID string, turn []string,
 ) error {

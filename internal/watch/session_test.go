@@ -307,7 +307,9 @@ func goesOnAfresh(t *testing.T, crash bool) {
 		}
 		return long("I look at it once more.")
 	})
-	crashed, how := w.crashing(func(r *http.Request) bool { return crash && r.Method == http.MethodPost && r.URL.Path == "/session" })
+	crashed, how := w.crashing(func(r *http.Request) bool {
+		return crash && r.Method == http.MethodPost && r.URL.Path == "/session"
+	})
 	r := w.watch(how)
 	k.user("Write a and b.")
 	sent := k.until(r, "fresh open")

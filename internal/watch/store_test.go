@@ -79,7 +79,9 @@ func TestDamagedStore(t *testing.T) {
 	if err := s.Save([]Record{{SessionID: "ses_a"}, {SessionID: "ses_b"}}); err != nil {
 		t.Fatal(err)
 	}
-	err := s.file.Update(t.Context(), func(tx *bolt.Tx) error { return tx.Bucket(bucketSessions).Put([]byte("ses_a"), []byte("{")) })
+	err := s.file.Update(t.Context(), func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketSessions).Put([]byte("ses_a"), []byte("{"))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
