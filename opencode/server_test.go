@@ -210,12 +210,12 @@ func TestStartFailures(t *testing.T) {
 		script, says string
 		want         error // nil: an ExitError
 	}{
-		"ends at once":        {"echo the disk is full >&2; exit 3", "status 3; its last output:\nthe disk is full", nil},
-		"says nothing":        {noVersion + "echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
+		"ends at once": {"echo the disk is full >&2; exit 3", "status 3; its last output:\nthe disk is full", nil},
+		"says nothing": {noVersion + "echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
 		"listens and is deaf": {
 			noVersion + listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout,
 		},
-		"is not a program":    {"\x00", "exit status", nil},
+		"is not a program": {"\x00", "exit status", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
