@@ -95,9 +95,12 @@ func TestTurn(t *testing.T) {
 	if err != nil || len(newest) != 2 || newest[0].Info.ID != work.Info.ID || steps != 3 {
 		t.Errorf("the newest two messages: %v, %v; %d steps", newest, err, steps)
 	}
+	if one, err := s.dir.Message(s.ctx, session.ID, answer.Info.ID); err != nil || one.Text() != "done" {
+		t.Errorf("the last message by itself: %+v, %v", one, err)
+	}
 }
 
-// Breaks if parts get ids of the server's choosing: the text then doubles.
+// A conversation keeps the order of its prompts. Breaks if parts get ids of the server's choosing: the text then doubles.
 func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -111,13 +114,19 @@ func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	await(s.ctx, t, sub, status(opencode.Idle))
 	s.sendAs(messageID, session.ID, "once") // after its end
 	// The server takes prompts in order, so the marker's turn proves that there was none for the third.
-	await(s.ctx, t, sub, answered(s.send(session.ID, "marker")))
+	marker := s.send(session.ID, "marker")
+	await(s.ctx, t, sub, answered(marker))
 	if n := s.calls(); n != 2 {
 		t.Errorf("the model was asked %d times, want once for the prompt and once for the marker", n)
 	}
-	message, err := s.dir.Message(s.ctx, session.ID, messageID)
-	if err != nil || message.Text() != s.mark+" once" {
-		t.Errorf("the prompt became %q, %v", message.Text(), err)
+	messages, err := s.dir.Messages(s.ctx, session.ID, 0)
+	if err != nil || len(messages) != 4 || messages[0].Text() != s.mark+" once" {
+		t.Fatalf("the messages: %+v, %v", messages, err)
+	}
+	for i, id := range []string{messageID, marker} {
+		if prompt, answer := messages[2*i].Info, messages[2*i+1].Info; prompt.ID != id || answer.ParentID != id {
+			t.Errorf("in the place of %s is %s, and then an answer to %s", id, prompt.ID, answer.ParentID)
+		}
 	}
 }
 
@@ -150,33 +159,6 @@ func TestAbort(t *testing.T) {
 	})
 	s.sendAs(messageID, session.ID, "go")
 	await(s.ctx, t, sub, answered(messageID))
-}
-
-func TestConversationKeepsItsOrder(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, steps(bash("true")))
-	session := s.session()
-	sub := s.follow(s.dir.Client(), session.ID)
-	var want []string
-	for _, text := range []string{"first", "second", "third"} {
-		want = append(want, s.send(session.ID, text))
-		await(s.ctx, t, sub, status(opencode.Idle))
-	}
-	messages, err := s.dir.Messages(s.ctx, session.ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, m := range messages {
-		if m.Info.Role == opencode.RoleUser {
-			got = append(got, m.Info.ID)
-		} else if m.Info.ParentID != got[len(got)-1] {
-			t.Errorf("%s answers %s after %s", m.Info.ID, m.Info.ParentID, got[len(got)-1])
-		}
-	}
-	if !slices.Equal(got, want) || len(messages) != 9 {
-		t.Errorf("%d messages, prompts in the order %v, want %v", len(messages), got, want)
-	}
 }
 
 // Sessions lists by the last time something happened, without those of sub-agents or too old ones where that is asked for.
