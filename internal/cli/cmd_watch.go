@@ -123,7 +123,8 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	}
 	address := cmp.Or(o.attach, c.Watch.Attach, defaultServer)
 	o.Attach = func(ctx context.Context) (*opencode.Client, error) { return a.Attach(ctx, address, watchCall) }
-	o.Project, o.Run, o.Redact, o.Logger, o.Show = a.Dir(), a.RunCommand, a.secrets.Text, a.logger(), a.showDecisions(o)
+	o.Project, o.Run, o.Show = a.Dir(), a.RunCommand, a.showDecisions(o)
+	o.Redact, o.Logger = a.secrets.Text, a.logger()
 	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
@@ -153,12 +154,12 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	}
 	w := watch.New(o.Config)
 	if !o.DryRun {
-		server, err := w.Serve(ctx, a.watchSocket(), watch.Holder{
+		server, serveErr := w.Serve(ctx, a.watchSocket(), watch.Holder{
 			PID: os.Getpid(), Command: "manager " + strings.Join(a.Args, " "), URL: address,
 			Since: time.Now(), Diverts: c.Blockers.Enabled,
 		})
-		if err != nil {
-			return err
+		if serveErr != nil {
+			return serveErr
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		if !o.Once {
