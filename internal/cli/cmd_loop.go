@@ -60,7 +60,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	plan, err := a.makePlan(ctx, o.request(a, task))
+	plan, err := o.makePlan(ctx, a, o.request(a, task))
 	if err != nil {
 		return err
 	}

@@ -129,18 +129,6 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	return strings.ToValidUTF8(s, "\uFFFD"), nil
 }
 
-// fromList is the plan that the task itself is, with --from-list.
-func (a *app) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
-	plan, err := taskledger.FromList(req, time.Now())
-	switch {
-	case errors.Is(err, taskledger.ErrNoList):
-		return nil, &project.UsageError{Err: err}
-	case err == nil:
-		plan.Seal.Base = a.Base()
-	}
-	return plan, err
-}
-
 type planOptions struct {
 	taskFlags
 	output string
@@ -190,14 +178,12 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	var plan *boulder.Plan
-	if o.list {
-		plan, err = a.fromList(req)
-	} else {
-		done := a.planning(a.Ledger())
-		plan, err = a.makePlan(ctx, req)
-		done()
+	done := func() {}
+	if !o.list {
+		done = a.planning(a.Ledger())
 	}
+	plan, err := o.makePlan(ctx, a, req)
+	done()
 	if err != nil {
 		return err
 	}
@@ -251,10 +237,18 @@ func (a *app) planning(ledger string) (done func()) {
 	return func() {}
 }
 
-// makePlan asks the Task Ledger, and seals what it says with the project's commit.
-func (a *app) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
-	plan, usage, err := a.Plan(ctx, req)
-	if err != nil {
+// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit.
+func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanRequest) (plan *boulder.Plan, err error) {
+	var usage boulder.Usage
+	if f.list {
+		plan, err = taskledger.FromList(req, time.Now())
+	} else {
+		plan, usage, err = a.Plan(ctx, req)
+	}
+	switch {
+	case errors.Is(err, taskledger.ErrNoList):
+		return nil, &project.UsageError{Err: err}
+	case err != nil:
 		return nil, err
 	}
 	if plan.Seal != nil {

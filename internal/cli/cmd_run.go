@@ -73,7 +73,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	if o.fork != "" {
 		req.Fork, err = o.forked(ctx, a, args)
 	} else {
-		path, err = o.read(a, args, &req)
+		path, err = o.read(ctx, a, args, &req)
 	}
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 }
 
 // read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
-func (o *runOptions) read(a *app, args []string, req *project.Request) (path string, err error) {
+func (o *runOptions) read(ctx context.Context, a *app, args []string, req *project.Request) (path string, err error) {
 	none := len(args) == 0 && o.from == ""
 	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
 		path = a.PlanPath()
@@ -122,7 +122,7 @@ func (o *runOptions) read(a *app, args []string, req *project.Request) (path str
 	req.Task, req.Constraints, req.Mode = made.Task, made.Constraints, made.Mode
 	switch {
 	case o.list:
-		req.Plan, err = a.fromList(made)
+		req.Plan, err = o.makePlan(ctx, a, made)
 	case o.edit && o.detach:
 		err = usagef("--edit is for a plan, and with --detach a task is planned later:" +
 			" make the plan first, with `manager plan`")
@@ -155,16 +155,10 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 // warnOfMissing names commands of a plan and of the configuration that cannot run as the project is now; the work may change
 // that.
 func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
-	warned, looked := map[string]bool{}, map[string]string{}
+	warned := map[string]bool{}
 	look := func(line, whose string) {
 		missing := detect.Missing(os.DirFS(a.Dir()), line)
-		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		program, known := looked[word]
-		if !known {
-			program = runcmd.Missing(ctx, a.Dir(), a.Environ, word)
-			looked[word] = program
-		}
-		if program != "" {
+		if program := runcmd.Missing(ctx, a.Dir(), a.Environ, line); program != "" {
 			missing = program + " is not found"
 		}
 		if missing != "" && !warned[missing] {
