@@ -110,7 +110,7 @@ func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
 // check looks at what has come of it all.
 func (w *killWorld) check() {
 	w.t.Helper()
-	w.nothingLeft("at the end")
+	w.gone("at the end", w.ours())
 	for _, id := range killIDs {
 		wantFile(w.t, w.dir, id+".txt", id+"\n")
 		wantFile(w.t, w.dir, id+".log", id+"\n")

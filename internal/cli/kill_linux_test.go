@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,7 +114,6 @@ type kill struct {
 // killWorld is a boulder that is disturbed.
 type killWorld struct {
 	*world
-	home   string
 	attach string // address of a server that is not killed; empty: the manager has its own
 	stored bool   // the boulder is known to be
 	began  time.Time
@@ -166,11 +164,6 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 		"step.sh":   tell + "echo $1 > $1.log\necho \"The step of $1 is done.\"\n",
 		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
 	})}
-	for _, entry := range w.env {
-		if home, ok := strings.CutPrefix(entry, "HOME="); ok {
-			w.home = home
-		}
-	}
 	if seed%2 == 1 { // else the ledgers go through OpenCode, too
 		w.env = append(w.env, "OPENAI_API_KEY=any", "OPENAI_BASE_URL="+server.URL+"/v1")
 	}
@@ -328,7 +321,7 @@ func (w *killWorld) ended() bool {
 		return false
 	}
 	stdout, _ := w.run(0, "list", "--json")
-	w.nothingLeft("after a kill and `manager list`")
+	w.gone("after a kill and `manager list`", w.ours())
 	if stdout == "" {
 		return false
 	}
@@ -342,17 +335,8 @@ func (w *killWorld) ended() bool {
 // ours are the processes that belong to this boulder: they have its home, and, if the server is somebody else's, the
 // manager's mark as well.
 func (w *killWorld) ours() []int {
-	return running(w.t, func(pid int) bool {
-		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		return slices.Contains(strings.Split(string(environ), "\x00"), "HOME="+w.home) &&
-			(w.attach == "" || strings.Contains(string(environ), "\x00"+orphan.Variable+"="))
-	})
-}
-
-func (w *killWorld) nothingLeft(when string) {
-	w.t.Helper()
-	for _, pid := range w.ours() {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		w.t.Errorf("%s: process %d is left: %q", when, pid, line)
+	if w.attach != "" {
+		return w.processes("\x00" + orphan.Variable + "=")
 	}
+	return w.processes("")
 }

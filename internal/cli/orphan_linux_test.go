@@ -59,7 +59,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.end(-1)
-	await(t, func() bool { return startOf(server) == "" }) // it goes with the manager
+	await(t, func() bool { return !alive(server) }) // it goes with the manager
 	if n := len(w.sleeps()); n < daemonCount {
 		t.Errorf("%d daemons outlived the manager: nothing to test", n)
 	}
@@ -155,26 +155,42 @@ func running(t *testing.T, matches func(pid int) bool) (pids []int) {
 	}
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err == nil && matches(pid) && startOf(pid) != "" {
+		if err == nil && matches(pid) && alive(pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// startOf is when a process was started; empty if it has ended, or is past its last instruction and only gives its
-// memory back, as a killed server does for a while.
-func startOf(pid int) string {
+// alive reports whether a process has not ended, and is not past its last instruction and only gives its memory back, as a
+// killed server does for a while.
+func alive(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if err != nil || len(fields) < 20 || strings.ContainsAny(fields[0], "ZX") {
-		return ""
+	if err != nil || len(fields) < 7 || strings.ContainsAny(fields[0], "ZX") {
+		return false
 	}
 	const exiting = 4 // PF_EXITING of the kernel's sched.h, in the flags: field 9 of proc_pid_stat(5)
-	if flags, err := strconv.ParseUint(fields[9-3], 10, 64); err != nil || flags&exiting != 0 {
-		return ""
+	flags, err := strconv.ParseUint(fields[9-3], 10, 64)
+	return err == nil && flags&exiting == 0
+}
+
+// processes are those that have this world's home, and something else, in their environment.
+func (w *world) processes(also string) []int {
+	at := slices.IndexFunc(w.env, func(entry string) bool { return strings.HasPrefix(entry, "HOME=") })
+	return running(w.t, func(pid int) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return strings.Contains(string(environ), "\x00"+w.env[at]+"\x00") && strings.Contains(string(environ), also)
+	})
+}
+
+// gone checks that there are no such processes.
+func (w *world) gone(when string, pids []int) {
+	w.t.Helper()
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		w.t.Errorf("%s: process %d is left: %q", when, pid, line)
 	}
-	return fields[22-3]
 }
 
 // messy is a manager on a terminal of its own.
@@ -182,13 +198,11 @@ type messy struct {
 	*orphanWorld
 	cmd      *exec.Cmd
 	terminal *pty
-	marks    []string       // of records that were there
-	seen     map[int]string // what ran under it, with when it was started
 }
 
 func (w *orphanWorld) start(args ...string) *messy {
 	w.t.Helper()
-	m := &messy{orphanWorld: w, cmd: manager(w.t, w.dir, w.env, args...), terminal: openPTY(w.t), seen: map[int]string{}}
+	m := &messy{orphanWorld: w, cmd: manager(w.t, w.dir, w.env, args...), terminal: openPTY(w.t)}
 	m.cmd.Stderr = m.terminal.slave
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := m.cmd.Start(); err != nil {
@@ -197,54 +211,34 @@ func (w *orphanWorld) start(args ...string) *messy {
 	return m
 }
 
-// look waits until the tool and the gate run, and remembers what does: descendants of the manager, those with its mark, and
-// the daemons.
+// look waits until the tool and the gate run.
 func (m *messy) look() {
 	m.t.Helper()
 	await(m.t, func() bool { return len(m.sleeps()) == daemonCount })
+	if n := len(m.processes(orphan.Variable + "=" + m.record())); n < daemonCount || len(servers(m.t, m.cmd.Process.Pid)) != 1 {
+		m.t.Fatalf("there is no server, or too little runs: %d", n)
+	}
+}
+
+// record is the name of the manager's record, which marks what it starts; empty: there is none.
+func (m *messy) record() (name string) {
+	m.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName))
-	if err != nil || len(entries) != 1 {
+	if err != nil || len(entries) > 1 {
 		m.t.Fatalf("records: %v, %v", entries, err)
 	}
-	m.marks = append(m.marks, entries[0].Name())
-	under := m.marked()
-	for todo := []int{m.cmd.Process.Pid}; len(todo) > 0; todo = todo[1:] {
-		under = append(under, children(m.t, todo[0])...)
-		todo = append(todo, children(m.t, todo[0])...)
+	for _, e := range entries {
+		name = e.Name()
 	}
-	for _, pid := range append(under, m.sleeps()...) {
-		if start := startOf(pid); start != "" {
-			m.seen[pid] = start
-		}
-	}
-	if len(servers(m.t, m.cmd.Process.Pid)) != 1 || len(m.seen) < daemonCount+2 {
-		m.t.Fatalf("there is no server, or too little runs: %v", m.seen)
-	}
+	return name
 }
 
-func (m *messy) marked() []int {
-	return running(m.t, func(pid int) bool {
-		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		return slices.ContainsFunc(m.marks, func(mark string) bool {
-			return bytes.Contains(environ, []byte(orphan.Variable+"="+mark))
-		})
-	})
-}
-
-// nothingLeft checks that all that was seen is gone, and all that came after it, and the record too.
+// nothingLeft checks that all processes are gone, and the record too.
 func (m *messy) nothingLeft(when string) {
 	m.t.Helper()
-	for pid, start := range m.seen {
-		if startOf(pid) == start {
-			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			m.t.Errorf("%s: process %d is left: %q", when, pid, line)
-		}
-	}
-	if left := append(m.marked(), m.sleeps()...); len(left) > 0 {
-		m.t.Errorf("%s: processes %v are left", when, left)
-	}
-	if left, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName)); err != nil || len(left) > 0 {
-		m.t.Errorf("%s: records are left: %v, %v", when, left, err)
+	m.gone(when, append(m.processes(""), m.sleeps()...))
+	if left := m.record(); left != "" {
+		m.t.Errorf("%s: record %s is left", when, left)
 	}
 }
 

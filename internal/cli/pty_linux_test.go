@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -57,17 +56,15 @@ func openPTY(t *testing.T) *pty {
 	p.before = p.mode()
 	go func() { // ends when the master is closed, or the last slave is
 		defer close(p.read)
-		_, _ = io.Copy(lockedWriter{p}, master)
+		for piece := make([]byte, 4096); err == nil; {
+			var n int
+			n, err = master.Read(piece)
+			p.mu.Lock()
+			p.out.Write(piece[:n])
+			p.mu.Unlock()
+		}
 	}()
 	return p
-}
-
-type lockedWriter struct{ p *pty }
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.p.mu.Lock()
-	defer w.p.mu.Unlock()
-	return w.p.out.Write(b)
 }
 
 func (p *pty) mode() unix.Termios {
