@@ -28,10 +28,9 @@ var (
 	asks  = files(`"permission": {"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`)
 )
 
-// files are those of a project with this configuration. Without a schema OpenCode would write one into it, and nobody reads
-// the snapshots of its own that cost it a second of every turn.
+// files are those of a project with this configuration. Without a schema OpenCode would write one into it.
 func files(config string) map[string]string {
-	config = `{"$schema": "https://opencode.ai/config.json", "snapshot": false, ` + config + "}"
+	config = `{"$schema": "https://opencode.ai/config.json", ` + config + "}"
 	return map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": config}
 }
 
@@ -79,7 +78,7 @@ func configured(env []string) []string {
 	for i := range env {
 		env[i] = change.Replace(env[i])
 	}
-	return env
+	return octest.Lean(env)
 }
 
 func stopHost(h *opencode.Host) {

@@ -147,7 +147,7 @@ func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
 // testEnv is an isolated environment for a manager process in a test.
 func testEnv(t *testing.T, modelURL string) []string {
 	t.Helper()
-	env := octest.Env(t, modelURL)
+	env := octest.Lean(octest.Env(t, modelURL))
 	return append(env, "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
 }
 

@@ -43,7 +43,7 @@ func (s *sharedServer) start() {
 	if s.exchange, s.err = octest.NewExchange(); s.err != nil {
 		return
 	}
-	env := scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL())
+	env := octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()))
 	s.server, s.err = octest.Serve(s.home, append(env, sharedLogin), "0")
 }
 
