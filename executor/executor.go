@@ -153,11 +153,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	}
 	t.sub.Follow(t.job.Attempt.SessionID)
 	t.asks.Scope.SessionID = t.job.Attempt.SessionID
-	var nudges []string
-	for _, n := range t.job.Turn.Nudges {
-		nudges = append(nudges, n.MessageID)
-	}
-	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, nudges)
+	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, t.job.Turn.Nudges)
 	if err := t.offerTool(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}

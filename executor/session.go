@@ -150,9 +150,7 @@ func (t *turn) position(ctx context.Context) (session.Position, error) {
 	if err != nil {
 		return session.Position{}, fault(err)
 	}
-	for i := range r.Messages {
-		r.Messages[i] = handOver(t.Executor, r.Messages[i])
-	}
+	r.Messages = handOver(t.Executor, r.Messages)
 	t.tree.Load(r, t.lastMessageID())
 	for _, s := range r.Sessions {
 		t.sub.Follow(s.ID)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -17,7 +18,7 @@ type Turn struct {
 	rules  enforcer.Rules
 	calls  map[string]*calls             // by session id
 	told   map[string]opencode.ToolState // what was told of calls, by part
-	nudges []string                      // ids of the prompts that sessions got for the stuck rules
+	nudges []boulder.Nudge               // that sessions of the tree got for the stuck rules
 	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
@@ -36,8 +37,8 @@ type Told struct {
 	Announced bool // of Ended: it was told that it runs
 }
 
-// NewTurn begins to watch a turn in a session. nudges are the ids of the prompts that it got for the stuck rules before.
-func NewTurn(root string, r enforcer.Rules, nudges []string) *Turn {
+// NewTurn begins to watch a turn in a session. nudges are the prompts that it got for the stuck rules before.
+func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
 		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]opencode.ToolState{}, nudges: nudges,
 		all: len(nudges) > 0,
@@ -139,12 +140,12 @@ func (t *Turn) ended(p opencode.Part) {
 
 // afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
 func (t *Turn) afterNudge(c *calls) bool {
-	return t.all || slices.Contains(t.nudges, c.answer.ParentID)
+	return t.all || slices.ContainsFunc(t.nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
 }
 
-// Nudged takes in that a nudge was sent, as the prompt of that id.
-func (t *Turn) Nudged(messageID string) {
-	t.nudges, t.all = append(t.nudges, messageID), false
+// Nudged takes in that a nudge was sent.
+func (t *Turn) Nudged(n boulder.Nudge) {
+	t.nudges, t.all = append(slices.Clip(t.nudges), n), false
 }
 
 // Load takes in the server's state as [Tree.Load] does. prompt is the newest of the turn: the stuck rules look at what
