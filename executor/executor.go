@@ -101,7 +101,7 @@ type turn struct {
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
 	t := &turn{Executor: e, job: job, report: e.reporting(report), model: modelRef(job.Attempt.Model), seen: observation{
-		counted: map[string]bool{}, touched: map[string]bool{}, children: map[string]string{}, offered: map[string]bool{},
+		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string]bool{},
 	}}
 	t.asks = &session.StandIn{
 		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,

@@ -21,9 +21,8 @@ type observation struct {
 	ended     time.Time
 	touched   map[string]bool // files, relative to the project
 	usage     boulder.Usage
-	counted   map[string]bool   // answers in it, by id
-	activity  string            // the newest that was reported
-	children  map[string]string // the newest activity of sub-agents, by session
+	counted   map[string]bool // answers in it, by id
+	activity  string          // the newest that was reported
 	failed    *opencode.TurnError
 	cutOff    bool            // from outside, and so was its resume prompt
 	stopped   string          // why the manager ended the turn

@@ -39,8 +39,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 		t.seen.touched[t.relative(file)] = true
 	}
 	if !own {
-		t.seen.children[sessionID] = t.activity(call) // is reported with the answer, which ends after its calls
-		return nil
+		return t.say(boulder.SubTaskProgress{Activity: "sub-agent: " + t.activity(call)})
 	}
 	if (told.Announced && announcement(call) != "" || call.Tool == "todowrite") && call.State != opencode.ToolError {
 		return nil // is told as it begins, or as the list that it changes

@@ -19,12 +19,7 @@ func (t *turn) answered(m opencode.MessageInfo) error {
 	if !t.tree.Has(m.SessionID) || !t.count(m) {
 		return nil
 	}
-	if m.SessionID == t.job.Attempt.SessionID {
-		return t.used("the model answered")
-	}
-	activity := "sub-agent: " + cmp.Or(t.seen.children[m.SessionID], titleOf(t.tree.Member(m.SessionID)), "at work")
-	delete(t.seen.children, m.SessionID)
-	return t.say(boulder.SubTaskProgress{Activity: activity})
+	return t.used("the model answered")
 }
 
 // count adds what an answer used, once.
