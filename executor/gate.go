@@ -7,9 +7,11 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -79,4 +81,128 @@ func RunCommand(
 		g.Failing = failing.list()
 	}
 	return g
+}
+
+// baseline measures how the gates go that may stay red, before the sub-task's first attempt begins: those of which this run
+// does not know it yet. Nil: there is nothing to measure, or it is too late.
+func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
+	s := t.job.SubTask
+	if t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
+		return nil, nil
+	}
+	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
+		return baselineOf(s.Baseline, command) != nil
+	})
+	return t.gates(ctx, unknown, "gate, before the work begins")
+}
+
+// Verify implements orchestrator.Verifier. A command of several sub-tasks runs once.
+func (e *Executor) Verify(
+	ctx context.Context, what boulder.Verification, report func(boulder.Body) error,
+) error {
+	now, err := e.cfg.Workspace.Snapshot(ctx)
+	if err != nil {
+		e.cfg.Logger.Warn("whether files have changed is not known", "error", err)
+	}
+	report = e.reporting(report)
+	ran := map[string]boulder.Gate{}
+	unchanged := func(t *boulder.SubTask) bool {
+		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
+	}
+	for i := range what.SubTasks {
+		if t := &what.SubTasks[i]; unchanged(t) {
+			for _, g := range t.GateRuns {
+				if g.Green() {
+					ran[g.Command] = g
+				}
+			}
+		}
+	}
+	for i := range what.SubTasks {
+		t := &what.SubTasks[i]
+		if unchanged(t) && len(t.Unverified()) == 0 {
+			continue
+		}
+		commands := slices.Concat(t.Gates, t.NoWorse)
+		for _, g := range t.GateRuns { // those that stood in for a language server
+			if !slices.Contains(commands, g.Command) {
+				commands = append(commands, g.Command)
+			}
+		}
+		for _, line := range commands {
+			g, has := ran[line]
+			if !has {
+				g = RunCommand(ctx, e.cfg.Project, e.cfg.Env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+				ran[line] = g
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if t.MayStayRed(line) {
+				g.NoWorse = noWorse(baselineOf(t.Baseline, line), g)
+			}
+			run := boulder.NewGateRun(t, t.Attempts, g)
+			run.Final = true
+			if err := report(run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func baselineOf(gates []boulder.Gate, command string) *boulder.Gate {
+	i := slices.IndexFunc(gates, func(g boulder.Gate) bool { return g.Command == command })
+	if i < 0 {
+		return nil
+	}
+	return &gates[i]
+}
+
+// lastOrdinaryExit is the highest status with which a command ends by its own choice; shells give 126 and more to what
+// could not be run, or was killed.
+const lastOrdinaryExit = 125
+
+// noWorse says why a gate that is red does not count, or nothing if it is green or counts: it was red before for no
+// other tests than now. Where neither run names a test, both have to say the same.
+func noWorse(before *boulder.Gate, after boulder.Gate) string {
+	switch {
+	case before == nil, before.Green(), after.Green():
+		return ""
+	case !ordinary(*before), !ordinary(after):
+		return ""
+	case len(before.Failing) == 0 && len(after.Failing) == 0:
+		if stable(before.Output) == stable(after.Output) {
+			return "red before too, with the same output"
+		}
+		return ""
+	case len(after.Failing) == 0, len(after.Failing) >= failingKept:
+		return "" // it broke in another way, or there may be more than were kept
+	}
+	for _, name := range after.Failing {
+		if !slices.Contains(before.Failing, name) {
+			return ""
+		}
+	}
+	const named = 5
+	names := after.Failing[:min(len(after.Failing), named)]
+	more := ""
+	if n := len(after.Failing) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return "red before too: " + strings.Join(names, ", ") + more
+}
+
+func ordinary(g boulder.Gate) bool {
+	return !g.TimedOut && 0 < g.ExitCode && g.ExitCode <= lastOrdinaryExit
+}
+
+// stable is an output without what changes by itself. Of one that was cut, the first lines are left out: where the cut
+// falls depends on the length of what was normalised away.
+func stable(output string) string {
+	if strings.HasPrefix(output, "[cut: ") {
+		lines := strings.SplitAfterN(output, "\n", 4)
+		output = lines[len(lines)-1]
+	}
+	return enforcer.Normalize(output)
 }

@@ -1,13 +1,17 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 const (
@@ -54,4 +58,45 @@ func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, ses
 		return fmt.Errorf("%w: session %s did not stop within %s of an abort", boulder.ErrTrouble, sessionID, stopGrace)
 	}
 	return fault(err)
+}
+
+// nudge tells the agent in the running turn that it seems to be stuck, once for each rule. Whether the prompt arrives
+// is not followed up: if it is lost, the rule stops the turn a little later.
+func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
+	now := t.cfg.Now()
+	n := boulder.Nudge{Rule: d.Rule, MessageID: opencode.NewMessageID(now), Prompt: nudgeText(d), At: now.UTC()}
+	err := t.report(boulder.Nudged{
+		AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Rule: n.Rule, MessageID: n.MessageID, Prompt: n.Prompt,
+	})
+	if err != nil {
+		return err
+	}
+	t.job.Turn.Nudges = append(slices.Clone(t.job.Turn.Nudges), n)
+	t.seen.nudged = true
+	t.tree.Nudged(n)
+	p := opencode.Prompt{MessageID: n.MessageID, Parts: t.tagged(n.Prompt)}
+	if d.Session == t.job.Attempt.SessionID {
+		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
+	}
+	return fault(t.directoryOf(d.Session).Prompt(ctx, d.Session, p))
+}
+
+func nudgeText(d enforcer.Decision) string {
+	what := "Doing the same again will not help. Say in one sentence what you have learned from it, then go another way:" +
+		" other arguments, another tool, or a smaller step."
+	if d.Rule == boulder.RuleIdle {
+		what = "Act: call the tool that does the next step. If everything is done, say what was done and end your turn."
+	}
+	return "[manager] You seem to be stuck: " + d.Reason + ". " + what +
+		" If it cannot be done, leave it, and say so and why in your final message."
+}
+
+// giveUp ends the turn because a provider refuses a session of the tree for good, or needs time that is better spent
+// without a slot.
+func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string) error {
+	if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
+		return err
+	}
+	after := max(0, r.Next.Sub(t.cfg.Now())).Round(time.Millisecond)
+	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(opencode.ModelRef{})), reason, after)
 }

@@ -16,10 +16,10 @@ import (
 // answered takes in an answer of a model, the agent's or a sub-agent's, that is complete. It is reported at once: a budget
 // is kept by what is reported, and a sub-agent can make many calls within one of its parent's.
 func (t *turn) answered(m opencode.MessageInfo) error {
-	if !t.tree.Has(m.SessionID) || !t.count(m) {
-		return nil
+	if t.tree.Has(m.SessionID) && t.count(m) {
+		return t.used("the model answered")
 	}
-	return t.used("the model answered")
+	return nil
 }
 
 // count adds what an answer used, once.
