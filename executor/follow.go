@@ -142,9 +142,6 @@ func (t *turn) asSeen() enforcer.Seen {
 	if !t.job.PerTurn {
 		s.Worked = t.job.Attempt.Worked
 	}
-	if t.asks.Waits() {
-		s.LastEvent = t.cfg.Now()
-	}
 	if all := t.tree.Retries(); len(all) > 0 {
 		s.Retry = &all[0].Retry
 	}
