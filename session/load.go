@@ -40,9 +40,13 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if t.horizon.IsZero() {
 		t.horizon = firstSight(r.Messages)
 	}
+	failed, first := t.failed, t.newest() == nil
 	var events []enforcer.Event
 	for _, m := range r.Messages {
 		events = append(events, t.recount(m)...)
+	}
+	if first { // then these prompts are older than a failure of which an event told
+		t.failed = failed
 	}
 	life := t.life() // and what the reading tells of it
 	if m := t.newest(); m != nil {

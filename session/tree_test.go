@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,5 +145,28 @@ func TestReadingTellsNothingTwice(t *testing.T) {
 	fresh := NewTree(root, Cursor{})
 	if events := fresh.Load(r); count[enforcer.Aborted](events) != 1 || count[enforcer.Prompted](events) != 1 {
 		t.Errorf("seen for the first time: %#v", events)
+	}
+}
+
+// A turn fails, and the session is read for the first time before its message says so: nobody aborted it.
+func TestFailureBeforeTheFirstReading(t *testing.T) {
+	t.Parallel()
+	s := &story{tree: NewTree(root, Cursor{}), at: began}
+	s.status(root, opencode.Busy)
+	s.take(root, opencode.SessionFailed{Err: &opencode.TurnError{Name: opencode.APIError, Message: "bad gateway"}})
+	s.all = append(s.all, s.tree.Load(Reading{
+		At: s.at, Sessions: []opencode.Session{{ID: root}}, Statuses: map[string]opencode.Status{root: {Type: opencode.Busy}},
+		Messages: []opencode.Message{{
+			Info:  opencode.MessageInfo{ID: "m1", SessionID: root, Role: opencode.RoleUser, Created: began},
+			Parts: []opencode.Part{{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."}},
+		}, {Info: info("m2")}},
+	})...)
+	s.status(root, opencode.Idle)
+	if words, _, _ := s.tree.Broken(); count[enforcer.Aborted](s.all) != 0 || !strings.Contains(words, "bad gateway") {
+		t.Errorf("broken: %q, told %#v", words, s.all)
+	}
+	s.message("m3", opencode.RoleUser)
+	if words, _, _ := s.tree.Broken(); strings.Contains(words, "bad gateway") {
+		t.Errorf("a new prompt is %q", words)
 	}
 }
