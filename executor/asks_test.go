@@ -96,30 +96,13 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 // A session of the tree that works in another directory, and one that may ask questions, wait for nobody either.
 func TestAsksElsewhere(t *testing.T) {
 	t.Parallel()
-	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)
-	ask := asker(t)
-	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if !strings.Contains(req.FirstUser(), "ROOT") {
-			if req.AssistantTurns() > 0 {
-				childDone <- struct{}{}
-			}
-			return ask(ctx, req)
-		}
-		rootAsked <- struct{}{}
-		return scriptmodel.Reply{Text: "The root is done with all of it.", Wait: release}
-	})
-	a := w.newAttempt("x", "ROOT")
-	done := a.start(t.Context(), w)
-	await(t, rootAsked, done)
+	w, f := newFamily(t, asker(t), func(*Config) {})
 	dir := w.dir().Client().In(octest.Repo(t, asks))
 	for _, prompt := range []string{"ONE", "QUESTION"} {
-		elsewhere(t, a, dir, prompt, childDone, done)
+		f.elsewhere(t, dir, prompt)
 	}
-	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if !a.saw("refused permission bash [echo one]") || !a.saw("nobody answers the question Which colour?") {
-		t.Errorf("activities %q", a.activities())
+	f.end(t)
+	if !f.saw("refused permission bash [echo one]") || !f.saw("nobody answers the question Which colour?") {
+		t.Errorf("activities %q", f.activities())
 	}
 }

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -95,51 +94,22 @@ func TestTenScenarios(t *testing.T) {
 // When the executor is done the servers' directories do not have the tool any more.
 func TestSubAgentsReportBlockers(t *testing.T) {
 	t.Parallel()
-	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)
-	play := steps(map[string][][]scriptmodel.ToolCall{
+	var d away
+	w, a := newFamily(t, steps(map[string][][]scriptmodel.ToolCall{
 		"CHILD": {{blocker(boulder.BlockerSecurity, "Which key?")}},
 		// The tool is offered where a session of the tree shows up: the next step of the agent has it.
 		"ELSEWHERE": {{shell("echo one")}, {blocker(boulder.BlockerSecurity, "Which other key?")}},
-	})
-	var d away
-	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		switch {
-		case !strings.Contains(req.FirstUser(), ": ROOT"):
-			r := play(ctx, req)
-			if r.Text == wentOn {
-				childDone <- struct{}{}
-			}
-			return r
-		case req.AssistantTurns() == 0:
-			return calls(delegate(t, "Help", "CHILD"))
-		}
-		rootAsked <- struct{}{}
-		return scriptmodel.Reply{Text: wentOn, Wait: release}
-	}, diverting(t, &d, blockers.Policy{}))
-	a := w.newAttempt("x", "ROOT")
-	done := make(chan error, 1)
-	go func() {
-		e, err := a.run(t.Context(), w)
-		if err == nil && e.FinalMessage != wentOn {
-			t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
-		}
-		done <- err
-	}()
-	await(t, rootAsked, done)
-	<-childDone // the one of the task
+	}), diverting(t, &d, blockers.Policy{}), delegate(t, "Help", "CHILD"))
 	other := w.dir().Client().In(octest.Repo(t, asks))
-	elsewhere(t, a, other, "ELSEWHERE", childDone, done)
-	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	a.elsewhere(t, other, "ELSEWHERE")
+	a.end(t)
 	all := d.all(t)
 	for _, question := range []string{"Which key?", "Which other key?"} {
 		if b := all[question]; !b.Hard || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" || b.Attempt != 1 {
 			t.Errorf("%s: taken down %+v", question, b)
 		}
 	}
-	if n := len(reported[boulder.BlockerRaised](a)); n != 3 || len(all) != 3 {
+	if n := len(reported[boulder.BlockerRaised](a.attempt)); n != 3 || len(all) != 3 {
 		t.Errorf("%d reported, %d records", n, len(all))
 	}
 	for _, dir := range []*opencode.Directory{w.dir(), other} {

@@ -170,7 +170,7 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 	a := w.newAttempt("x", "go")
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := a.start(ctx, w)
+	done := a.start(ctx, w, a.run, "")
 	await(t, asked, done)
 	cancel(cause)
 	if err := <-done; !errors.Is(err, cause) {

@@ -63,16 +63,9 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 		return scriptmodel.Reply{Text: "Done.", Wait: release}
 	})
 	a := w.newAttempt("x", "begin")
-	first := a.start(t.Context(), w)
+	first := a.start(t.Context(), w, a.run, "Done.")
 	await(t, asked, first)
-	second := make(chan error, 1)
-	go func() {
-		e, err := a.again(t.Context(), w)
-		if err == nil && e.FinalMessage != "Done." {
-			err = errors.New(e.FinalMessage)
-		}
-		second <- err
-	}()
+	second := a.start(t.Context(), w, a.again, "Done.")
 	close(release)
 	if err := <-first; err != nil {
 		t.Error(err)
@@ -161,7 +154,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
 	})
 	a := w.newAttempt("x", "begin")
-	first := a.start(t.Context(), w)
+	first := a.start(t.Context(), w, a.run, "")
 	await(t, inTool, first)
 	running.Kill()
 	serve(running.Port())
@@ -183,30 +176,25 @@ func TestStatusesThatAreLate(t *testing.T) {
 	t.Parallel()
 	const late = 5 // answers
 	var asked atomic.Int64
-	mux := http.NewServeMux()
-	answer := func(pattern string, body func() string) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, body())
-		})
-	}
-	answer("GET /global/health", func() string { return `{"healthy":true,"version":"1.18.33"}` })
-	answer("GET /session/status", func() string {
-		if asked.Add(1) <= late {
-			return `{"ses_1":{"type":"busy"}}`
-		}
-		return `{}`
-	})
-	answer("GET /session/ses_1", func() string { return `{"id":"ses_1"}` })
-	for _, none := range []string{"/session/ses_1/children", "/session/ses_1/todo", "/permission", "/question"} {
-		answer("GET "+none, func() string { return `[]` })
-	}
-	answer("GET /session/ses_1/message", func() string {
-		return `[{"info":{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1}},"parts":[]},
+	bodies := map[string]string{
+		"/global/health": `{"healthy":true,"version":"1.18.33"}`, "/session/ses_1": `{"id":"ses_1"}`,
+		"/session/ses_1/children": `[]`, "/session/ses_1/todo": `[]`, "/permission": `[]`, "/question": `[]`,
+		"/session/ses_1/message": `[
+			{"info":{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1}},"parts":[]},
 			{"info":{"id":"msg_2","role":"assistant","sessionID":"ses_1","parentID":"msg_1","finish":"stop",
-				"time":{"created":2,"completed":3}},"parts":[{"id":"prt_1","type":"text","text":"Done."}]}]`
-	})
-	server := httptest.NewServer(mux)
+				"time":{"created":2,"completed":3}},"parts":[{"id":"prt_1","type":"text","text":"Done."}]}]`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := bodies[r.URL.Path]
+		if r.URL.Path == "/session/status" {
+			body = `{}`
+			if asked.Add(1) <= late {
+				body = `{"ses_1":{"type":"busy"}}`
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, body)
+	}))
 	t.Cleanup(server.Close)
 	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
 	if err != nil {

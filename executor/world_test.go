@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,12 +149,48 @@ func (w *world) dir() *opencode.Directory {
 	return conn.Client.In(w.project)
 }
 
-// elsewhere prompts a sub-agent in another directory, and waits for a sign that it is done.
-func elsewhere(
-	t *testing.T, a *attempt, dir *opencode.Directory, prompt string, done <-chan struct{}, turn <-chan error,
-) {
+// family is a turn whose agent, the ROOT, delegates and then waits at its model, while its sub-agents work.
+type family struct {
+	*attempt
+	turn    <-chan error
+	done    chan struct{} // for each sub-agent that is
+	release chan struct{} // the agent
+}
+
+// newFamily begins it; the agent first makes these calls, and play is its sub-agents' model.
+func newFamily(
+	t *testing.T, play scriptmodel.Handler, change func(*Config), first ...scriptmodel.ToolCall,
+) (*world, *family) {
 	t.Helper()
-	child, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})
+	waits := make(chan struct{}, 1)
+	f := &family{done: make(chan struct{}, 4), release: make(chan struct{})}
+	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case !strings.Contains(req.FirstUser(), ": ROOT"):
+			r := play(ctx, req)
+			if r.Text == wentOn {
+				f.done <- struct{}{}
+			}
+			return r
+		case req.AssistantTurns() < len(first):
+			return calls(first[req.AssistantTurns()])
+		}
+		waits <- struct{}{}
+		return scriptmodel.Reply{Text: wentOn, Wait: f.release}
+	}, change)
+	f.attempt = w.newAttempt("x", "ROOT")
+	f.turn = f.start(t.Context(), w, f.run, wentOn)
+	await(t, waits, f.turn)
+	for range first {
+		<-f.done
+	}
+	return w, f
+}
+
+// elsewhere prompts a sub-agent in another directory, and waits for a sign that it is done.
+func (f *family) elsewhere(t *testing.T, dir *opencode.Directory, prompt string) {
+	t.Helper()
+	child, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: f.session()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +201,20 @@ func elsewhere(
 		t.Fatal(err)
 	}
 	select {
-	case <-done:
-	case err := <-turn:
+	case <-f.done:
+	case err := <-f.turn:
 		t.Fatalf("%s: the turn ended: %v", prompt, err)
 	case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
-		t.Fatalf("%s: nobody answered: %q", prompt, a.activities())
+		t.Fatalf("%s: nobody answered: %q", prompt, f.activities())
+	}
+}
+
+// end lets the agent come to its end.
+func (f *family) end(t *testing.T) {
+	t.Helper()
+	close(f.release)
+	if err := <-f.turn; err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -241,11 +287,14 @@ func (a *attempt) ends(t *testing.T, w *world) boulder.Evidence {
 	return e
 }
 
-// start is run in the background.
-func (a *attempt) start(ctx context.Context, w *world) <-chan error {
+// start runs it in the background; it is to end with these words.
+func (a *attempt) start(ctx context.Context, w *world, run run, says string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.run(ctx, w)
+		e, err := run(ctx, w)
+		if err == nil && e.FinalMessage != says {
+			err = fmt.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
+		}
 		done <- err
 	}()
 	return done
