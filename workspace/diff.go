@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -119,14 +118,9 @@ func parse(out string, own func(string) bool) (files []boulder.FileChange, specs
 		if len(fields) != 3 {
 			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff", records[i])
 		}
-		added, addedErr := lines(fields[0])
-		removed, removedErr := lines(fields[1])
-		if err := errors.Join(addedErr, removedErr); err != nil {
-			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff: %w", records[i], err)
-		}
 		path := fields[2]
 		change := boulder.FileChange{
-			Path: strings.ToValidUTF8(path, "\uFFFD"), Added: added, Removed: removed, Own: own(path),
+			Path: strings.ToValidUTF8(path, "\uFFFD"), Added: lines(fields[0]), Removed: lines(fields[1]), Own: own(path),
 		}
 		if !change.Own {
 			others = append(others, change)
@@ -138,12 +132,12 @@ func parse(out string, own func(string) bool) (files []boulder.FileChange, specs
 	return slices.Concat(files, others), specs, hash, nil
 }
 
-// lines reads a count; git prints "-" for a binary file.
-func lines(field string) (int, error) {
-	if field == "-" {
-		return -1, nil
+// lines reads a count; -1: git prints "-" for a binary file.
+func lines(field string) int {
+	if n, err := strconv.Atoi(field); err == nil {
+		return n
 	}
-	return strconv.Atoi(field)
+	return -1
 }
 
 // limitedText keeps the first characters of what is written to it, and counts all.
