@@ -26,9 +26,6 @@ const (
 	switchLook = 5 * time.Second
 	// overdue is how long after its time a wait ends that the diverter has not ended.
 	overdue = 5 * time.Second
-	// doomLoop is the permission that OpenCode asks for when a message makes the same call three times. Rejecting it fails
-	// the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
-	doomLoop = "doom_loop"
 )
 
 // Diverter takes down what only the user can answer, and says how the agent continues without. Its methods may be called
@@ -334,8 +331,9 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 	}
 }
 
-// IsDoomLoop reports whether it is the permission to make the same call again, which must not be refused.
-func IsDoomLoop(r opencode.Request) bool { return r.Permission == doomLoop }
+// IsDoomLoop reports whether it is the permission that OpenCode asks for when a message makes the same call three times.
+// Rejecting it fails the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
+func IsDoomLoop(r opencode.Request) bool { return r.Permission == "doom_loop" }
 
 // ruleAgain looks whether the user has answered, or had their time.
 func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {

@@ -13,13 +13,6 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// What is told of a message at most once, see [Tree.tell].
-const (
-	toldPrompt    = "prompt"
-	toldAbort     = "abort"
-	toldCompacted = "compacted"
-)
-
 // Take takes in an event that came at the given time, and says what has happened by it. Events of other sessions are
 // passed over.
 //
@@ -170,9 +163,9 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	if asked := t.known(m.info.ParentID); asked != nil {
 		prompt = asked
 	}
-	isNew := t.tell(toldAbort, m)
+	isNew := t.tell("abort", m)
 	if prompt != m {
-		isNew = t.tell(toldAbort, prompt) && isNew
+		isNew = t.tell("abort", prompt) && isNew
 	}
 	if !isNew {
 		return nil
@@ -207,7 +200,7 @@ func (t *Tree) heard(info opencode.MessageInfo, at time.Time) []enforcer.Event {
 	if info.Error != nil && info.Error.Name == opencode.MessageAborted {
 		events = append(events, t.abort(m, at)...)
 	}
-	if info.Compacted && info.Error == nil && !info.Completed.IsZero() && t.tell(toldCompacted, m) {
+	if info.Compacted && info.Error == nil && !info.Completed.IsZero() && t.tell("compacted", m) {
 		events = append(events, enforcer.Compacted{At: at})
 	}
 	return events
@@ -235,7 +228,7 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	if id := delivers(p); id != "" && m.info.Role == opencode.RoleUser {
 		delete(t.background, id)
 	}
-	if m.person() && t.tell(toldPrompt, m) {
+	if m.person() && t.tell("prompt", m) {
 		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.says())})
 	}
 	return events
@@ -252,15 +245,12 @@ func (t *Tree) Situation(now time.Time) enforcer.Situation {
 	slices.Sort(s.Asks)
 	s.Broken, s.Hopeless, s.Overflow = t.Broken()
 	for _, item := range t.Todos {
-		if item.Status == statusBlocked {
+		if item.Status == "blocked" { // agents write that of what they can do nothing about; OpenCode does not know it
 			s.Blocked++
 		}
 	}
 	return s
 }
-
-// statusBlocked is what agents write of an item that they can do nothing about; OpenCode does not know it.
-const statusBlocked = "blocked"
 
 // Todos are a session's, with their texts cut.
 func Todos(list []opencode.Todo) []boulder.Todo {

@@ -49,9 +49,6 @@ func Missing(ctx context.Context, dir string, env []string, line string) string 
 	return ""
 }
 
-// exitNotFound is how a shell exits that does not find a program.
-const exitNotFound = 127
-
 var (
 	// notFound is what the shell itself says; a script says its own name first.
 	notFound = text.Regexp(`(?m)^(?:ba|da)?sh: (?:line )?(?:\d+: )?([^:\s]+): (?:(?:command )?not found|No such file or directory)$`)
@@ -61,11 +58,11 @@ var (
 	noTarget = text.Regexp("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
 )
 
-// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the shell did
-// not find, or a script or target, and then the file that does not have it. A path in dir is no program: what lies there may
-// be work that is still to be done.
+// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the shell
+// did not find (status 127), or a script or target, and then the file that does not have it. A path in dir is no program: what
+// lies there may be work that is still to be done.
 func NotFound(dir, line string, exit int, output string) (name, file string) {
-	if m := notFound().FindStringSubmatch(output); m != nil && exit == exitNotFound && isProgram(dir, m[1]) {
+	if m := notFound().FindStringSubmatch(output); m != nil && exit == 127 && isProgram(dir, m[1]) {
 		return m[1], ""
 	}
 	for _, tool := range []struct {
