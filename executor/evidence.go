@@ -66,8 +66,7 @@ type reading struct {
 	output   int64                // tokens, without summaries of the conversation
 	// Of the whole session:
 
-	promised bool // the agent said that everything is done, see [boulder.Promise]
-	marked   bool // or gave [boulder.DoneMarker], which counts where it is diverted
+	diverted bool // then [boulder.DoneMarker] counts like [boulder.Promise]
 	tools    bool // a tool was called
 	commands bool // one that may write files without saying which
 	findings session.Findings
@@ -75,7 +74,7 @@ type reading struct {
 
 // read reads the session's messages: all into the transcript, those of the turn into the evidence.
 func (t *turn) read(ctx context.Context) (*reading, error) {
-	r, own := &reading{}, false
+	r, own := &reading{diverted: t.asks.Diverted()}, false
 	transcript := json.NewEncoder(&r.transcript)
 	transcript.SetEscapeHTML(false) // people read it
 	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
@@ -94,7 +93,6 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 	e := &r.evidence
 	e.ToolCount = len(e.ToolCalls)
 	e.ToolCalls = e.ToolCalls[max(0, e.ToolCount-session.MaxToolCalls):]
-	e.Promised = r.promised || r.marked && t.asks.Diverted()
 	e.Diagnostics = r.findings.Errors
 	for i := range e.Diagnostics {
 		e.Diagnostics[i].File = t.relative(e.Diagnostics[i].File)
@@ -117,8 +115,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	if m.Info.Compacted { // a summary of the conversation is no answer
 		said = ""
 	}
-	r.promised = r.promised || enforcer.Promised(said)
-	r.marked = r.marked || enforcer.Marked(said, boulder.DoneMarker)
+	e.Promised = e.Promised || enforcer.Promised(said) || r.diverted && enforcer.Marked(said, boulder.DoneMarker)
 	if !own {
 		return
 	}
