@@ -20,7 +20,7 @@ func BenchmarkDesk(b *testing.B) {
 		"Status": func(d *Desk, _ int) error { _, err := d.Status(b.Context()); return err },
 		"On":     func(d *Desk, _ int) error { d.On(scope); return nil },
 		"Raise": func(d *Desk, i int) error {
-			_, _, err := d.Raise(b.Context(), scope, softInput(fmt.Sprintf("Question %d?", i)))
+			_, err := d.Raise(b.Context(), scope, softInput(fmt.Sprintf("Question %d?", i)))
 			return err
 		},
 	} {

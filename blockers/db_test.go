@@ -48,7 +48,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 			raise(t, d, hardInput("Which?"))
 			check(t, damage(p, path))
 			before, _ := os.ReadFile(path)
-			_, _, raiseErr := d.Raise(t.Context(), scope, hardInput("Who?"))
+			_, raiseErr := d.Raise(t.Context(), scope, hardInput("Who?"))
 			_, listErr := d.List(t.Context(), Filter{})
 			_, statusErr := d.Status(t.Context())
 			_, divertErr := d.Divert(t.Context(), permission("per_1", "ls"))
@@ -133,13 +133,13 @@ func TestPlacesForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	d := p.desk(t, func(c *Config) { c.Root = filepath.Join(p.dir, "none") })
-	if _, _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	d = p.desk(t)
 	state := filepath.Join(p.dir, store.DirName)
 	check(t, os.WriteFile(state, nil, 0o600))
-	if _, _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, store.ErrUnusable) {
+	if _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, store.ErrUnusable) {
 		t.Errorf("%v", err)
 	}
 	check(t, os.Remove(state))

@@ -12,11 +12,9 @@ import (
 
 // Filter says which blockers are listed. What is zero does not filter.
 type Filter struct {
-	BoulderID string
-	SubTaskID string
-	SessionID string
-	Status    boulder.BlockerStatus
-	Hard      *bool
+	boulder.BlockerScope
+	Status boulder.BlockerStatus
+	Hard   *bool
 }
 
 // List gives the blockers that a filter wants, oldest first. One that cannot be read is named in the error, and the others
@@ -25,20 +23,17 @@ func (d *Desk) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		b := &r.Blocker
 		return (f.BoulderID == "" || b.BoulderID == f.BoulderID) && (f.SubTaskID == "" || b.SubTaskID == f.SubTaskID) &&
-			(f.SessionID == "" || b.SessionID == f.SessionID) && (f.Status == "" || b.Status == f.Status) &&
+			(f.Attempt == 0 || b.Attempt == f.Attempt) && (f.SessionID == "" || b.SessionID == f.SessionID) && (f.Status == "" || b.Status == f.Status) &&
 			(f.Hard == nil || b.Hard == *f.Hard)
 	})
 }
 
 // Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
 func (d *Desk) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
-	return d.read(ctx, func(r *record) bool {
-		b := &r.Blocker
-		if s.BoulderID == "" {
-			return b.SessionID == s.SessionID
-		}
-		return b.BoulderID == s.BoulderID && b.SubTaskID == s.SubTaskID && b.Attempt == s.Attempt
-	})
+	if s.BoulderID != "" {
+		s.SessionID = "" // an attempt may have had several
+	}
+	return d.List(ctx, Filter{BlockerScope: s})
 }
 
 // Undelivered lists settled blockers that their boulder was not told about, oldest first.

@@ -168,7 +168,7 @@ func check(t fataler, err error) {
 // raise records something that is not refused.
 func raise(t fataler, d *Desk, in Input) boulder.Blocker {
 	t.Helper()
-	b, _, err := d.Raise(context.Background(), scope, in)
+	b, err := d.Raise(context.Background(), scope, in)
 	check(t, err)
 	return b
 }

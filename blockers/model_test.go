@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // model is what a desk should have, kept in the plainest way.
@@ -51,14 +52,14 @@ func TestDeskAndModel(t *testing.T) {
 		desk := func() *Desk { return rapid.SampledFrom(desks).Draw(t, "process") }
 		t.Repeat(map[string]func(*rapid.T){
 			"raise": func(t *rapid.T) {
-				in := hardInput(rapid.SampledFrom([]string{"One?", "Two?"}).Draw(t, "question"))
+				in := hardInput(rapid.SampledFrom([]string{"Which one?", "Which\n\tone?", "Which two?"}).Draw(t, "question"))
+				in.Context = rapid.SampledFrom([]string{"It is new.", "It  is\nnew.", "It is old."}).Draw(t, "context")
 				in.BlocksProgress = ptr(rapid.Bool().Draw(t, "hard"))
 				in.Options, in.ChosenOption, in.ChosenReasoning = []string{"a", "b"}, "a", "It is first."
 				at := scopeOf()
-				b, duplicate, err := desk().Raise(t.Context(), at, in)
-				want, wantDuplicate, wantErr := m.raise(at, in, p.clock.now())
-				if !errors.Is(err, wantErr) || duplicate != wantDuplicate || !cmp.Equal(b, want) {
-					t.Fatalf("%+v, %v, %v and not %+v, %v, %v", b, duplicate, err, want, wantDuplicate, wantErr)
+				b, err := desk().Raise(t.Context(), at, in)
+				if want, wantErr := m.raise(at, in, p.clock.now()); !errors.Is(err, wantErr) || !cmp.Equal(b, want) {
+					t.Fatalf("%+v, %v and not %+v, %v", b, err, want, wantErr)
 				}
 			},
 			"divert": func(t *rapid.T) {
@@ -96,7 +97,7 @@ func TestDeskAndModel(t *testing.T) {
 				m.off[session] = on != nil && !*on
 			},
 			"pass": func(*rapid.T) {
-				p.clock.pass(rapid.SampledFrom([]time.Duration{time.Second, 29 * time.Second, time.Minute, time.Hour}).Draw(t, "time"))
+				p.clock.pass(rapid.SampledFrom([]time.Duration{time.Second, 29 * time.Second, 30 * time.Second, time.Minute, time.Hour}).Draw(t, "time"))
 			},
 			"block": func(t *rapid.T) { // nothing but a file can be written to; what was written is put aside
 				if info, err := os.Lstat(blocked); err == nil && info.IsDir() {
@@ -163,23 +164,23 @@ func (m *model) add(at boulder.BlockerScope, b boulder.Blocker, now time.Time) b
 	return b
 }
 
-func (m *model) raise(at boulder.BlockerScope, in Input, now time.Time) (boulder.Blocker, bool, error) {
+func (m *model) raise(at boulder.BlockerScope, in Input, now time.Time) (boulder.Blocker, error) {
 	if m.off[at.SessionID] {
-		return boulder.Blocker{}, false, ErrOff
+		return boulder.Blocker{}, ErrOff
 	}
 	for _, b := range slices.Backward(m.records) {
-		if b.SessionID == at.SessionID && b.Ask == nil && b.Question == in.Question && now.Sub(b.CreatedAt) < 30*time.Second &&
-			(b.Hard || !*in.BlocksProgress) {
-			return b, true, nil
+		if b.SessionID == at.SessionID && b.Ask == nil && text.Fold(b.Question) == text.Fold(in.Question) &&
+			text.Fold(b.Context) == text.Fold(in.Context) && now.Sub(b.CreatedAt) < 30*time.Second && (b.Hard || !*in.BlocksProgress) {
+			return b, nil
 		}
 	}
 	if m.full(at.SessionID) {
-		return boulder.Blocker{}, false, ErrTooMany
+		return boulder.Blocker{}, ErrTooMany
 	}
 	return m.add(at, boulder.Blocker{
 		Category: boulder.BlockerCategory(in.Category), Question: in.Question, Context: in.Context, Hard: *in.BlocksProgress,
 		Options: in.Options, ChosenOption: in.ChosenOption, ChosenReasoning: in.ChosenReasoning,
-	}, now), false, nil
+	}, now), nil
 }
 
 func grantOf(at boulder.BlockerScope, pattern string) string {

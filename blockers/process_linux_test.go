@@ -102,7 +102,7 @@ func playFileLimit(dir string) error {
 	}
 	// No room for the database's first pages: what there is of them is not left to be taken for a damaged one.
 	limit(8 << 10)
-	if _, _, err := d.Raise(context.Background(), scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
+	if _, err := d.Raise(context.Background(), scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("recorded without room: %w", err)
 	}
 	limit(size)

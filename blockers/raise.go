@@ -18,11 +18,9 @@ import (
 //
 // The same question and context of the same session, white space aside, within [Config.Cooldown] is a duplicate, for which
 // the first one's record is given; unless it blocks progress now and did not before.
-func (d *Desk) Raise(
-	ctx context.Context, scope boulder.BlockerScope, in Input,
-) (b boulder.Blocker, duplicate bool, err error) {
+func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) (b boulder.Blocker, err error) {
 	if err := cmp.Or(in.Check(), checkScope(scope)); err != nil {
-		return b, false, err
+		return b, err
 	}
 	raised := boulder.Blocker{
 		BlockerScope: scope, Category: boulder.BlockerCategory(strings.TrimSpace(in.Category)), Question: in.Question,
@@ -31,7 +29,7 @@ func (d *Desk) Raise(
 	}
 	d.tidy(&raised)
 	if on, err := d.on(ctx, scope); err != nil || !on { // without a database being made for it
-		return b, false, cmp.Or(err, ErrOff)
+		return b, cmp.Or(err, ErrOff)
 	}
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
 		all := d.readable(tx)
@@ -40,7 +38,7 @@ func (d *Desk) Raise(
 			if old.SessionID == scope.SessionID && raised.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil &&
 				(old.Hard || !raised.Hard) && text.Fold(old.Question) == text.Fold(raised.Question) &&
 				text.Fold(old.Context) == text.Fold(raised.Context) {
-				b, duplicate = *old, true
+				b = *old
 				return nil
 			}
 		}
@@ -50,11 +48,11 @@ func (d *Desk) Raise(
 		return err
 	})
 	if err != nil {
-		return boulder.Blocker{}, false, err
+		return boulder.Blocker{}, err
 	}
 	d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
-		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard, "duplicate", duplicate)
-	return b, duplicate, nil
+		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
+	return b, nil
 }
 
 // readable are the records. One that cannot be read keeps no agent from reporting something.

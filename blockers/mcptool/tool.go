@@ -111,7 +111,7 @@ func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) 
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, recording)
 		defer cancel()
-		_, _, err = s.cfg.Desk.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+		_, err = s.cfg.Desk.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
 	}
 	var invalid *blockers.InputError
 	switch {

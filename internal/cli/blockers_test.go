@@ -36,7 +36,7 @@ func blockedSampleIn(t *testing.T, project string) string {
 		return boulder.BlockerScope{BoulderID: s.ID, SubTaskID: of, Attempt: 1, SessionID: "ses_" + of}
 	}
 	raise := func(scope boulder.BlockerScope, in blockers.Input) boulder.Blocker {
-		b, _, err := d.Raise(t.Context(), scope, in)
+		b, err := d.Raise(t.Context(), scope, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 // raise has a session meet a hard blocker, and returns its id.
 func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
 	t.Helper()
-	b, _, err := deskOfProject(t, project).Raise(t.Context(), scope,
+	b, err := deskOfProject(t, project).Raise(t.Context(), scope,
 		blockers.Input{Category: "question", Question: "New?", Context: "c", BlocksProgress: new(true)})
 	if err != nil {
 		t.Error(err)

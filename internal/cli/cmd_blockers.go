@@ -255,7 +255,9 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 
 // filter is what the flags say.
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
-	f := blockers.Filter{SubTaskID: o.subTask, SessionID: o.session, Status: boulder.BlockerStatus(o.status)}
+	f := blockers.Filter{
+		BlockerScope: boulder.BlockerScope{SubTaskID: o.subTask, SessionID: o.session}, Status: boulder.BlockerStatus(o.status),
+	}
 	switch {
 	case o.hard && o.soft:
 		return f, usagef("--hard and --soft together are all: leave them out")

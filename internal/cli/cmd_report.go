@@ -91,7 +91,7 @@ func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Block
 	if err != nil {
 		return nil, err
 	}
-	return desk.List(ctx, blockers.Filter{BoulderID: id})
+	return desk.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: id}})
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.

@@ -54,7 +54,7 @@ func (s standIn) settle(w *world, id string, how blockers.Settlement) {
 // all are the blockers of a session, of which there have to be so many.
 func (s standIn) all(k *talk, want int) []boulder.Blocker {
 	k.t.Helper()
-	all, err := s.List(k.w.ctx, blockers.Filter{SessionID: k.id})
+	all, err := s.Raised(k.w.ctx, boulder.BlockerScope{SessionID: k.id})
 	if err != nil || len(all) != want {
 		k.t.Fatalf("%d blockers, want %d: %v", len(all), want, err)
 	}

@@ -40,10 +40,10 @@ type Features []string
 // Has reports whether the request uses one.
 func (f Features) Has(one string) bool { return slices.Contains(f, one) }
 
-// Structured and Effort are for features that a request wants with a schema, and with a word for how much to reason.
+// Structured is for features that every request with a schema wants.
 func Structured(req *providers.Request, _ Features) bool { return req.Schema != nil }
 
-// Effort: see [Structured].
+// Effort is for features that a request wants which says how much to reason.
 func Effort(req *providers.Request, _ Features) bool { return req.Effort != "" }
 
 // Reply is an answer with status 200, which need not be a success.
