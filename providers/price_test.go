@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -189,7 +190,8 @@ func TestRegistryPrices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := c.Complete(t.Context(), request())
+			var resp *providers.Response
+			synctest.Test(t, func(t *testing.T) { resp, err = c.Complete(t.Context(), request()) })
 			if failure, ok := errors.AsType[*providers.Error](err); ok {
 				resp = &providers.Response{Usage: failure.Usage}
 			}

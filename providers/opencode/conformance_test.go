@@ -1,14 +1,20 @@
 package opencode_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
@@ -66,4 +72,104 @@ func localProvider(base, key string) string {
 		panic(fmt.Sprint("strings and numbers always marshal: ", err))
 	}
 	return string(config)
+}
+
+// wire is the model's provider as OpenCode calls it. OpenCode repeats failed calls by itself; these get the same answer
+// again, at once, and are not the adapter's doing, so the suite is asked only once for each session.
+func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
+	var mu sync.Mutex
+	sessions := map[string]func() providerstest.Reply{}
+	return scriptmodel.Routes(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		seen := providerstest.Seen{Key: r.Key, Model: r.Model, System: ownSystem(r.System), Schema: r.Schema}
+		for _, m := range r.Messages {
+			seen.Messages = append(seen.Messages, conversation(m.Text)...)
+		}
+		mu.Lock()
+		answer, again := sessions[r.SessionID]
+		if !again {
+			answer = sync.OnceValue(func() providerstest.Reply { return respond(seen) })
+			sessions[r.SessionID] = answer
+		}
+		mu.Unlock()
+		reply := answer()
+		if reply.Fault == providerstest.FaultCut && again {
+			reply.Fault = providerstest.FaultInternal // waits for a cut connection come to a minute, those for a 500 to 5 ms
+		}
+		if reply.Fault != providerstest.FaultNone {
+			return fault(seen, reply)
+		}
+		said := scriptmodel.Reply{InputTokens: int(reply.Usage.Input), OutputTokens: int(reply.Usage.Output)}
+		if r.Kind() == scriptmodel.KindStructured && json.Valid([]byte(reply.Text)) {
+			said.JSON = json.RawMessage(reply.Text)
+		} else {
+			said.Text = reply.Text
+		}
+		if reply.Stop == providers.StopLength {
+			said.Finish = "length"
+		}
+		return said
+	})
+}
+
+// ownSystem takes away what OpenCode adds: the agent's prompt and the environment before, the order to use the tool
+// after.
+func ownSystem(text string) string {
+	if _, after, ok := strings.Cut(text, "</env>"); ok {
+		text = after
+	}
+	text, _, _ = strings.Cut(text, "IMPORTANT: The user has requested structured output")
+	return strings.TrimSpace(text)
+}
+
+var speaker = regexp.MustCompile(`(?m)^\[(user|assistant)\]\n`)
+
+// conversation reads back what the adapter makes of several messages.
+func conversation(text string) []providers.Message {
+	heads := speaker.FindAllStringSubmatchIndex(text, -1)
+	if heads == nil {
+		return []providers.Message{{Role: providers.RoleUser, Text: text}}
+	}
+	var out []providers.Message
+	for i, head := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		out = append(out, providers.Message{
+			Role: providers.Role(text[head[2]:head[3]]), Text: strings.TrimSuffix(text[head[1]:end], "\n\n"),
+		})
+	}
+	return out
+}
+
+func fault(seen providerstest.Seen, reply providerstest.Reply) scriptmodel.Reply {
+	switch reply.Fault {
+	case providerstest.FaultCut:
+		return scriptmodel.Reply{Text: "half of", Cut: true}
+	case providerstest.FaultMalformed:
+		return scriptmodel.Reply{
+			Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+			Body: "data: " + providerstest.Malformed + "\n\n",
+		}
+	}
+	as := map[providerstest.Fault]struct {
+		status int
+		code   string
+	}{
+		providerstest.FaultAuth:          {401, "invalid_api_key"},
+		providerstest.FaultQuota:         {429, "insufficient_quota"},
+		providerstest.FaultRateLimit:     {429, "rate_limit_exceeded"},
+		providerstest.FaultOverloaded:    {503, ""},
+		providerstest.FaultContextLength: {400, "context_length_exceeded"},
+		providerstest.FaultFiltered:      {400, "content_filter"},
+		providerstest.FaultUnknownModel:  {404, "model_not_found"},
+		providerstest.FaultInternal:      {500, ""},
+	}[reply.Fault]
+	// OpenCode waits for the milliseconds, and passes both on; only the seconds are of interest to the suite.
+	header := http.Header{"Retry-After-Ms": {"1"}}
+	providerstest.SetRetryAfter(header, reply)
+	// The key is OpenCode's, so the adapter cannot know and remove it: here, as in most providers' answers, it is masked.
+	message := strings.ReplaceAll(reply.Message, cmp.Or(seen.Key, "no key"), "con***789")
+	return scriptmodel.Reply{Status: as.status, Header: header, Body: fmt.Sprintf(
+		`{"error":{"message":%q,"type":"error","param":null,"code":%q}}`, message, as.code)}
 }
