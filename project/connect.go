@@ -78,10 +78,10 @@ func (p *Project) OpenLedger() error {
 		}
 	}
 	p.ledger = ref.String()
-	p.completer = cleanCompleter{providers.WithPrices(ocprovider.New(ocprovider.Config{
+	p.completer = cleanCompleter{providers.WithPrices(&ocprovider.Completer{
 		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent,
 		Model: opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model},
-	}), ref, p.cfg.Prices), p.secrets}
+	}, ref, p.cfg.Prices), p.secrets}
 	return nil
 }
 

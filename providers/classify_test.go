@@ -65,16 +65,10 @@ func TestClassify(t *testing.T) {
 		{status: 404, code: "model_not_found", want: providers.KindBadRequest},
 		{status: 302, want: providers.KindBadRequest},
 	} {
-		t.Run(fmt.Sprint(tt.status, tt.code, tt.text, tt.err), func(t *testing.T) {
-			t.Parallel()
-			got := providers.Classify(tt.status, tt.code, tt.text, nil, tt.err)
-			if got.Kind != tt.want || got.Retryable() != tt.retryable {
-				t.Errorf("kind %s, retryable %t: %v", got.Kind, got.Retryable(), got)
-			}
-			if tt.err != nil && !errors.Is(got, tt.err) {
-				t.Error("the cause is lost")
-			}
-		})
+		got := providers.Classify(tt.status, tt.code, tt.text, nil, tt.err)
+		if got.Kind != tt.want || got.Retryable() != tt.retryable || tt.err != nil && !errors.Is(got, tt.err) {
+			t.Errorf("%+v: kind %s, retryable %t: %v", tt, got.Kind, got.Retryable(), got)
+		}
 	}
 }
 

@@ -116,7 +116,8 @@ func TestErrorNamesTheKeysVariable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Complete(t.Context(), request()); err == nil || !strings.Contains(err.Error(), "check the key in "+variable) {
+		_, err = c.Complete(t.Context(), request())
+		if err == nil || !strings.Contains(err.Error(), "check the key in "+variable) {
 			t.Errorf("want %s: %v", variable, err)
 		}
 	}

@@ -85,75 +85,72 @@ func request() *providers.Request {
 	}
 }
 
-func TestStructuredRepairs(t *testing.T) {
-	t.Parallel()
+// structured has a model play these steps, and gives what comes of the request, the model, and what it cost.
+func structured(t *testing.T, check func(*verdict) error, steps ...step) (got verdict, model *script, spent bill, err error) {
+	t.Helper()
+	model = &script{steps: steps}
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []step{
-			says("It is done."), says(`{"completed": "maybe"}`), says(`{"completed": true}`),
-			says(`{"completed": true, "summary": "ok"}`),
-		}}
-		var spent bill
 		req := request()
-		got, err := providers.Structured(t.Context(), model, req, needsSummary, spent.add)
-		if err != nil || !got.Completed || got.Summary != "ok" {
-			t.Fatalf("got %+v, %v", got, err)
-		}
-		if spent.Input != 40 || spent.Output != 4 || spent.calls != 4 {
-			t.Errorf("%d calls reported: %v", spent.calls, spent)
-		}
+		got, err = providers.Structured(t.Context(), model, req, check, spent.add)
 		if diff := cmp.Diff(request(), req); diff != "" {
 			t.Errorf("the request was changed:\n%s", diff)
 		}
-		// Each bad answer and the exact reason stand in the next request.
-		last := model.asked[3].Messages
-		if len(last) != 7 {
-			t.Fatalf("%d messages in the last request", len(last))
-		}
-		for i, want := range []struct {
-			role providers.Role
-			says string
-		}{
-			{providers.RoleUser, "Judge."},
-			{providers.RoleAssistant, "It is done."},
-			{providers.RoleUser, "contains no JSON object"},
-			{providers.RoleAssistant, `"maybe"`},
-			{providers.RoleUser, `"completed" must be true or false, not string`},
-			{providers.RoleAssistant, `{"completed": true}`},
-			{providers.RoleUser, "say in one sentence what was done"},
-		} {
-			if last[i].Role != want.role || !strings.Contains(last[i].Text, want.says) {
-				t.Errorf("message %d is %s %q, want %s %q", i, last[i].Role, last[i].Text, want.role, want.says)
-			}
-		}
-		for i, want := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond} {
-			if pause := model.at[i+1].Sub(model.at[i]); pause != want {
-				t.Errorf("pause %d is %s, want %s", i+1, pause, want)
-			}
-		}
 	})
+	return got, model, spent, err
+}
+
+// kindOf is the kind of a provider's error.
+func kindOf(err error) providers.Kind {
+	if failure, ok := errors.AsType[*providers.Error](err); ok {
+		return failure.Kind
+	}
+	return ""
+}
+
+// Each bad answer and the exact reason stand in the next request.
+func TestStructuredRepairs(t *testing.T) {
+	t.Parallel()
+	got, model, spent, err := structured(t, needsSummary,
+		says("It is done."), says(`{"completed": "maybe"}`), says(`{"completed": true}`),
+		says(`{"completed": true, "summary": "ok"}`))
+	if err != nil || !got.Completed || got.Summary != "ok" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if spent.Input != 40 || spent.Output != 4 || spent.calls != 4 {
+		t.Errorf("%d calls reported: %v", spent.calls, spent)
+	}
+	last := model.asked[3].Messages
+	for i, want := range []providers.Message{
+		{Role: providers.RoleUser, Text: "Judge."},
+		{Role: providers.RoleAssistant, Text: "It is done."},
+		{Role: providers.RoleUser, Text: "contains no JSON object"},
+		{Role: providers.RoleAssistant, Text: `"maybe"`},
+		{Role: providers.RoleUser, Text: `"completed" must be true or false, not string`},
+		{Role: providers.RoleAssistant, Text: `{"completed": true}`},
+		{Role: providers.RoleUser, Text: "say in one sentence what was done"},
+	} {
+		if len(last) != 7 || last[i].Role != want.Role || !strings.Contains(last[i].Text, want.Text) {
+			t.Fatalf("message %d of %d is not %s %q: %q", i, len(last), want.Role, want.Text, last)
+		}
+	}
+	for i, want := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond} {
+		if pause := model.at[i+1].Sub(model.at[i]); pause != want {
+			t.Errorf("pause %d is %s, want %s", i+1, pause, want)
+		}
+	}
 }
 
 func TestStructuredGivesUp(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const calls = 4
-		model := &script{}
-		for range 10 {
-			model.steps = append(model.steps, says("no, sk-abcdefgh12345678"))
-		}
-		var usage bill
-		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
-		failure, ok := errors.AsType[*providers.Error](err)
-		if !ok || failure.Kind != providers.KindMalformedOutput || !strings.Contains(err.Error(), "no JSON object") {
-			t.Fatal(err)
-		}
-		if len(model.asked) != calls || usage.Output != calls {
-			t.Errorf("%d calls, usage %v", len(model.asked), usage)
-		}
-		if failure.Provider != "p" || failure.Model != "m" {
-			t.Errorf("about %s/%s", failure.Provider, failure.Model)
-		}
-	})
+	prose := says("no, sk-abcdefgh12345678")
+	_, model, spent, err := structured(t, nil, prose, prose, prose, prose, prose)
+	if kindOf(err) != providers.KindMalformedOutput || !strings.HasPrefix(err.Error(), "p/m: ") ||
+		!strings.Contains(err.Error(), "no JSON object") {
+		t.Errorf("got %v", err)
+	}
+	if len(model.asked) != 4 || spent.Output != 4 {
+		t.Errorf("%d calls, usage %v", len(model.asked), spent)
+	}
 }
 
 // An answer that was cut is asked for again, shorter, and with more room once. Its usage counts.
@@ -161,54 +158,33 @@ func TestStructuredTruncated(t *testing.T) {
 	t.Parallel()
 	cut := fails(providers.Error{Kind: providers.KindTruncated, Usage: boulder.Usage{Input: 10, Output: 500}})
 	cutText := func() (*providers.Response, error) {
-		return &providers.Response{
-			Text: `{"completed": true}`, Stop: providers.StopLength, Usage: boulder.Usage{Output: 1},
-		}, nil
+		return &providers.Response{Text: `{"completed": true}`, Stop: providers.StopLength, Usage: boulder.Usage{Output: 1}}, nil
 	}
-	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []step{cut, cutText, says(`{"completed": true}`)}}
-		var usage bill
-		got, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
-		if err != nil || !got.Completed || usage.Output != 502 {
-			t.Fatalf("got %+v, usage %v, %v", got, usage, err)
+	got, model, spent, err := structured(t, nil, cut, cutText, says(`{"completed": true}`))
+	if err != nil || !got.Completed || spent.Output != 502 {
+		t.Fatalf("got %+v, usage %v, %v", got, spent, err)
+	}
+	for i, want := range []int{500, 1000, 1000} {
+		if limit := model.asked[i].MaxOutputTokens; limit != want {
+			t.Errorf("limit %d is %d, want %d", i, limit, want)
 		}
-		var limits []int
-		for _, asked := range model.asked {
-			limits = append(limits, asked.MaxOutputTokens)
-		}
-		if diff := cmp.Diff([]int{500, 1000, 1000}, limits); diff != "" {
-			t.Errorf("limits (-want +got):\n%s", diff)
-		}
-		second := model.asked[1].Messages
-		if second[1].Text == "" || !strings.Contains(second[2].Text, "shorter") {
-			t.Errorf("second request: %+v", second)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []step{cut, cut, cut, cut}}
-		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)
-		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindTruncated {
-			t.Errorf("got %v", err)
-		}
-	})
+	}
+	second := model.asked[1].Messages
+	if second[1].Text == "" || !strings.Contains(second[2].Text, "shorter") {
+		t.Errorf("second request: %+v", second)
+	}
+	if _, _, _, err = structured(t, nil, cut, cut, cut, cut); kindOf(err) != providers.KindTruncated {
+		t.Errorf("got %v", err)
+	}
 }
 
 // Errors of the provider are not answers: nothing is repaired, and what was spent is told.
 func TestStructuredPassesErrorsOn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []step{
-			says("prose"), fails(providers.Error{Kind: providers.KindAuth, Provider: "p"}),
-		}}
-		var usage bill
-		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
-		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindAuth {
-			t.Errorf("got %v", err)
-		}
-		if len(model.asked) != 2 || usage.Output != 1 {
-			t.Errorf("%d calls, usage %v", len(model.asked), usage)
-		}
-	})
+	_, model, spent, err := structured(t, nil, says("prose"), fails(providers.Error{Kind: providers.KindAuth}))
+	if kindOf(err) != providers.KindAuth || len(model.asked) != 2 || spent.Output != 1 {
+		t.Errorf("%d calls, usage %v, %v", len(model.asked), spent, err)
+	}
 }
 
 func TestStructuredStopsWithTheContext(t *testing.T) {
@@ -218,35 +194,23 @@ func TestStructuredStopsWithTheContext(t *testing.T) {
 		defer cancel()
 		model := &script{steps: []step{says("prose")}}
 		_, err := providers.Structured[verdict](ctx, model, request(), nil, new(bill).add)
-		failure, ok := errors.AsType[*providers.Error](err)
-		if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if len(model.asked) != 1 {
-			t.Errorf("%d calls", len(model.asked))
+		if kindOf(err) != providers.KindCanceled || !errors.Is(err, context.DeadlineExceeded) || len(model.asked) != 1 {
+			t.Errorf("%d calls, %v", len(model.asked), err)
 		}
 	})
 }
 
-// A long bad answer is not sent back in full with every repair.
+// A long bad answer is not sent back in full with every repair, nor an empty one as an empty turn: providers refuse that.
 func TestStructuredQuotesBounded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []step{
-			says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`),
-		}}
-		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages := model.asked[2].Messages
-		if n := len(messages[1].Text); n > 9000 || !strings.Contains(messages[1].Text, "[cut: ") {
-			t.Errorf("the bad answer is quoted with %d bytes", n)
-		}
-		if messages[3].Text == "" {
-			t.Error("an empty turn, which providers refuse")
-		}
-	})
+	_, model, _, err := structured(t, nil, says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := model.asked[2].Messages
+	if n := len(messages[1].Text); n > 9000 || !strings.Contains(messages[1].Text, "[cut: ") || messages[3].Text == "" {
+		t.Errorf("the bad answers are quoted with %d and %d bytes", n, len(messages[3].Text))
+	}
 }
 
 func TestDecodeToleratesForms(t *testing.T) {

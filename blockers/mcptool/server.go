@@ -64,8 +64,8 @@ type Server struct {
 	closed     bool
 	serving    sync.WaitGroup
 
-	told *sync.Cond  // of mu: open has grown, or somebody gives up
-	open []announced // calls that are not claimed, oldest first
+	told chan struct{} // closed, and another one, when open has grown
+	open []announced   // calls that are not claimed, oldest first
 	// known calls are announced again and again, and are not new ones then. Providers number the calls of a conversation as
 	// they like: another session, or another call of the same, may have the same CallID.
 	known map[[3]string]bool // session, CallID, input
@@ -82,9 +82,7 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, patience: patience, known: map[[3]string]bool{}}
-	s.told = sync.NewCond(&s.mu)
-	return s
+	return &Server{cfg: cfg, patience: patience, known: map[[3]string]bool{}, told: make(chan struct{})}
 }
 
 // Tool begins to listen on a free port of 127.0.0.1 and says where, and with which headers: without them nobody is let in.
@@ -136,7 +134,8 @@ func (s *Server) Called(call boulder.BlockerCall) {
 	if key := [3]string{call.SessionID, call.CallID, input}; !s.known[key] {
 		s.known[key] = true
 		s.open = append(s.open, announced{input, call.BlockerScope, time.Now()})
-		s.told.Broadcast()
+		close(s.told)
+		s.told = make(chan struct{})
 	}
 }
 
@@ -148,11 +147,6 @@ func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.Blo
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.told.Broadcast()
-	})()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -165,7 +159,13 @@ func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.Blo
 		if ctx.Err() != nil {
 			return boulder.BlockerScope{}, false
 		}
-		s.told.Wait()
+		told := s.told
+		s.mu.Unlock()
+		select {
+		case <-told:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"google.golang.org/genai"
 
@@ -62,8 +61,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included
 	}
 	return &adapter.Adapter{
-		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError,
-		Statuses: []int{http.StatusBadRequest}, Features: features,
+		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (out adapter.Reply, err error) {
 			// The SDK's decoding asserts types ({"candidates":"none"} is enough to panic), and what a server sends may not
 			// end the program.

@@ -5,7 +5,6 @@ package openai
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 
 	sdk "github.com/sashabaranov/go-openai"
@@ -75,8 +74,7 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	config.HTTPClient = adapter.Client(opts.HTTPClient)
 	client := sdk.NewClientWithConfig(config)
 	return &adapter.Adapter{
-		Provider: endpoint.Name, Key: key, Logger: opts.Logger, Parse: parseError,
-		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Features: endpoint.features(),
+		Provider: endpoint.Name, Key: key, Logger: opts.Logger, Parse: parseError, Features: endpoint.features(),
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
 			body := endpoint.body(req, use)
 			resp, err := client.CreateChatCompletion(ctx, body)

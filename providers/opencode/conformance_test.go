@@ -34,13 +34,13 @@ func TestConformance(t *testing.T) {
 		},
 		Open: func(t testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
 			t.Helper()
-			return ocprovider.New(ocprovider.Config{
+			return &ocprovider.Completer{
 				Host:      shared.host,
 				Directory: project(t, map[string]string{"opencode.json": localProvider(base, key.Reveal())}),
 				Model:     opencode.ModelRef{ProviderID: "local", ModelID: "default-model"},
 				Agent:     ocprovider.Agent,
 				Timeout:   timeout(t, base),
-			})
+			}
 		},
 	})
 }

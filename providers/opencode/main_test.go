@@ -121,8 +121,8 @@ func project(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-func (s *scene) config() ocprovider.Config {
-	return ocprovider.Config{
+func (s *scene) config() *ocprovider.Completer {
+	return &ocprovider.Completer{
 		Host: shared.host, Directory: s.project, Model: scripted(scriptmodel.ModelAgent), Agent: ocprovider.Agent,
 		Timeout: patience,
 	}

@@ -35,8 +35,12 @@ func AgentConfig() map[string]any {
 	}}}
 }
 
-// Config is what a Completer works with. Host and Directory are required.
-type Config struct {
+// Completer implements providers.Completer on an OpenCode server. Host and Directory are required.
+//
+// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where
+// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort
+// have no effect: OpenCode has its own settings for them.
+type Completer struct {
 	Host      *opencode.Host
 	Directory string // absolute; OpenCode reads its configuration from there
 	// Model is asked when a request names none; one that a request names is a model of its provider. Zero: the one that
@@ -47,29 +51,19 @@ type Config struct {
 	Timeout time.Duration // bounds one question, OpenCode's own retries included. Defaults to 10 minutes.
 }
 
-// Completer implements providers.Completer on an OpenCode server.
-//
-// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where
-// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort
-// have no effect: OpenCode has its own settings for them.
-type Completer struct{ cfg Config }
-
-// New returns a Completer.
-func New(cfg Config) *Completer { return &Completer{cfg: cfg} }
-
 var _ providers.Completer = (*Completer)(nil)
 
 // Complete asks in a session of its own, which is deleted afterwards.
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
-	model, failure := c.model(req.Model)
+	model, failure := c.named(req.Model)
 	if failure != nil {
 		return nil, failure
 	}
-	conn, err := c.cfg.Host.Connect(ctx)
+	conn, err := c.Host.Connect(ctx)
 	if err != nil {
 		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
 	}
-	answer, spent, err := c.ask(ctx, conn.Client.In(c.cfg.Directory), model, req)
+	answer, spent, err := c.ask(ctx, conn.Client.In(c.Directory), model, req)
 	stop, failure := outcome(ctx, answer.Info, err, len(req.Schema) > 0)
 	if failure != nil {
 		return nil, about(model, spent, failure)
@@ -84,12 +78,12 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 	return resp, nil
 }
 
-// model is the one to ask; zero leaves the choice to OpenCode.
-func (c *Completer) model(name string) (opencode.ModelRef, *providers.Error) {
+// named is the model to ask; zero leaves the choice to OpenCode.
+func (c *Completer) named(name string) (opencode.ModelRef, *providers.Error) {
 	if name == "" {
-		return c.cfg.Model, nil
+		return c.Model, nil
 	}
-	if provider := c.cfg.Model.ProviderID; provider != "" {
+	if provider := c.Model.ProviderID; provider != "" {
 		return opencode.ModelRef{ProviderID: provider, ModelID: name}, nil
 	}
 	provider, model, _ := strings.Cut(name, "/")
@@ -107,7 +101,7 @@ func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
 ) (answer opencode.Message, spent boulder.Usage, err error) {
 	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
-	agent, agents := c.cfg.Agent, []string(nil)
+	agent, agents := c.Agent, []string(nil)
 	if agent != "" {
 		agents, err = dir.Agents(ctx)
 	}
@@ -117,7 +111,7 @@ func (c *Completer) ask(
 	if err == nil {
 		answer, err = dir.Ask(ctx, opencode.AskRequest{
 			Title: w.title, Agent: agent, Model: model, System: req.System, Text: flatten(req.Messages),
-			Schema: req.Schema, Timeout: c.cfg.Timeout,
+			Schema: req.Schema, Timeout: c.Timeout,
 		})
 	}
 	w.end()

@@ -39,7 +39,7 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 			s := newScene(t, skill, says(yes()))
 			cfg := s.config()
 			cfg.Agent = test.agent
-			if _, err := ocprovider.New(cfg).Complete(t.Context(), s.question()); err != nil {
+			if _, err := cfg.Complete(t.Context(), s.question()); err != nil {
 				t.Fatal(err)
 			}
 			seen := s.requests()
@@ -79,7 +79,7 @@ func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 			cfg.Model = test.configured
 			req := s.question()
 			req.Model = test.asked
-			resp, err := ocprovider.New(cfg).Complete(t.Context(), req)
+			resp, err := cfg.Complete(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestUnpricedModel(t *testing.T) {
 	}, says(yes()))
 	cfg := s.config()
 	cfg.Model = scripted("unpriced")
-	resp, err := ocprovider.New(cfg).Complete(t.Context(), s.question())
+	resp, err := cfg.Complete(t.Context(), s.question())
 	if err != nil || resp.Usage.Unpriced != 1 || resp.Usage.Input == 0 {
 		t.Errorf("%+v, %v", resp, err)
 	}
@@ -134,7 +134,7 @@ func TestProseIsRepaired(t *testing.T) {
 	s := newScene(t, nil, says(scriptmodel.Reply{Text: "I would rather talk."}, yes()))
 	var spent boulder.Usage
 	got, err := providers.Structured[struct{ Answer string }](
-		t.Context(), ocprovider.New(s.config()), s.question(), nil, func(u boulder.Usage) { spent = spent.Add(u) })
+		t.Context(), s.config(), s.question(), nil, func(u boulder.Usage) { spent = spent.Add(u) })
 	if err != nil || got.Answer != "yes" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -158,7 +158,7 @@ func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	wrong.InputTokens, wrong.OutputTokens = 1000, 10
 	right.InputTokens, right.OutputTokens = 2000, 20
 	s := newScene(t, nil, says(wrong, right))
-	resp, err := ocprovider.New(s.config()).Complete(t.Context(), s.question())
+	resp, err := s.config().Complete(t.Context(), s.question())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestCancelEndsTheModelCall(t *testing.T) {
 	defer cancel(nil)
 	result := make(chan error, 1)
 	go func() {
-		_, err := ocprovider.New(s.config()).Complete(ctx, s.question())
+		_, err := s.config().Complete(ctx, s.question())
 		result <- err
 	}()
 	<-asked
@@ -229,9 +229,9 @@ func TestDeadlineTellsWhatWasWaitedFor(t *testing.T) {
 }
 
 // fails asks and expects an error that keeps the contract of providers.Completer.
-func fails(t *testing.T, cfg ocprovider.Config, req *providers.Request) *providers.Error {
+func fails(t *testing.T, cfg *ocprovider.Completer, req *providers.Request) *providers.Error {
 	t.Helper()
-	resp, err := ocprovider.New(cfg).Complete(t.Context(), req)
+	resp, err := cfg.Complete(t.Context(), req)
 	failure, ok := errors.AsType[*providers.Error](err)
 	if !ok || resp != nil {
 		t.Fatalf("got %+v and error %v, want a *providers.Error alone", resp, err)
@@ -277,7 +277,7 @@ func TestStartFailures(t *testing.T) {
 			t.Parallel()
 			host := opencode.NewHost(test.start)
 			defer host.Stop(context.Background())
-			failure := fails(t, ocprovider.Config{Host: host, Directory: "/"}, simpleQuestion())
+			failure := fails(t, &ocprovider.Completer{Host: host, Directory: "/"}, simpleQuestion())
 			if failure.Kind != test.want || !strings.Contains(failure.Error(), test.says) {
 				t.Errorf("kind %s: %v", failure.Kind, failure)
 			}
@@ -301,7 +301,7 @@ func TestCancelWhileTheServerStarts(t *testing.T) {
 	defer cancel()
 	result := make(chan error, 1)
 	go func() {
-		_, err := ocprovider.New(ocprovider.Config{Host: host, Directory: "/"}).Complete(ctx, simpleQuestion())
+		_, err := (&ocprovider.Completer{Host: host, Directory: "/"}).Complete(ctx, simpleQuestion())
 		result <- err
 	}()
 	<-begun
@@ -344,7 +344,7 @@ func TestUsage(t *testing.T) {
 	host := fakeServer(t, answers(200, "application/json", `{"info":{"id":"msg_1","role":"assistant","finish":"stop",
 		"cost":0.25,"tokens":{"input":100,"output":30,"reasoning":40,"cache":{"read":600,"write":20}}},"parts":[]}`))
 	want := boulder.Usage{Input: 720, CacheRead: 600, CacheWrite: 20, Output: 70, Reasoning: 40, Cost: 0.25}
-	resp, err := ocprovider.New(ocprovider.Config{Host: host, Directory: "/"}).Complete(t.Context(), simpleQuestion())
+	resp, err := (&ocprovider.Completer{Host: host, Directory: "/"}).Complete(t.Context(), simpleQuestion())
 	if err != nil || resp.Usage != want {
 		t.Errorf("%+v, %v", resp, err)
 	}
@@ -381,7 +381,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			failure := fails(t, ocprovider.Config{
+			failure := fails(t, &ocprovider.Completer{
 				Host: fakeServer(t, test.message), Directory: "/project", Model: opencode.ModelRef{ProviderID: "p", ModelID: "m"},
 			}, simpleQuestion())
 			if failure.Kind != test.want || !strings.Contains(failure.Error(), test.says) {

@@ -61,8 +61,7 @@ type Adapter struct {
 	Key      providers.Key
 	Logger   *slog.Logger // defaults to none
 	// Parse reads the error in an answer's body; of a body without one it gives the zero value.
-	Parse    func(body []byte) Said
-	Statuses []int // those that the endpoint refuses a parameter with
+	Parse func(body []byte) Said
 	// Features are looked for in refusals in this order: where a word of one stands for another too, the narrower one
 	// goes first.
 	Features []Feature
@@ -126,7 +125,8 @@ func (a *Adapter) attempt(
 }
 
 func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bool) {
-	if failure.Kind != providers.KindBadRequest || !slices.Contains(a.Statuses, failure.Status) {
+	parameter := failure.Status == http.StatusBadRequest || failure.Status == http.StatusUnprocessableEntity
+	if failure.Kind != providers.KindBadRequest || !parameter {
 		return "", false
 	}
 	text := strings.ToLower(failure.Message)

@@ -20,7 +20,7 @@ func TestWhatIsARefusal(t *testing.T) {
 		calls  int
 	}{
 		"refusal":            {400, "no Effort here", 2},
-		"another status":     {422, "effort", 1},
+		"another status":     {409, "effort", 1},
 		"another kind":       {400, "prompt is too long, effort", 1},
 		"nothing is named":   {400, "roles", 1},
 		"it was not used":    {400, "tools", 1},
@@ -30,8 +30,8 @@ func TestWhatIsARefusal(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			a := adapter.Adapter{
-				Provider: "p", Statuses: []int{400},
-				Parse: func([]byte) adapter.Said { return adapter.Said{Text: tt.text} },
+				Provider: "p",
+				Parse:    func([]byte) adapter.Said { return adapter.Said{Text: tt.text} },
 				Features: []adapter.Feature{
 					{Name: "tool", Words: []string{"tools"}},
 					{Name: "effort", Wanted: adapter.Effort, Words: []string{"effort"}},
