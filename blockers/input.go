@@ -27,17 +27,6 @@ const (
 	maxID        = 200
 )
 
-// Input is what an agent calls the tool with (seed 003, FR-003).
-type Input struct {
-	Category        string   `json:"category"` // one of [boulder.BlockerCategories]
-	Question        string   `json:"question"` // at most 2,000 characters
-	Context         string   `json:"context"`  // at most 10,000 characters
-	BlocksProgress  *bool    `json:"blocks_progress"`
-	Options         []string `json:"options,omitempty"` // at most 10 of 500 characters; 2 at least if nothing is blocked
-	ChosenOption    string   `json:"chosen_option,omitempty"`
-	ChosenReasoning string   `json:"chosen_reasoning,omitempty"` // at most 4,000 characters
-}
-
 // InputError says what is wrong with a call of the tool, in words for the agent that made it.
 type InputError struct {
 	Problems []string // sentences, in the order of the tool's fields; at least one
@@ -45,23 +34,19 @@ type InputError struct {
 
 func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// fields are those of the input, in the order in which agents are told of them: what each has to be, and where it goes.
-var fields = []struct {
-	name, want string
-	into       func(*Input) any
-}{
-	{"category", "a string", func(in *Input) any { return &in.Category }},
-	{"question", "a string", func(in *Input) any { return &in.Question }},
-	{"context", "a string", func(in *Input) any { return &in.Context }},
-	{"blocks_progress", "true or false", func(in *Input) any { return &in.BlocksProgress }},
-	{"options", "a list of strings", func(in *Input) any { return &in.Options }},
-	{"chosen_option", "a string", func(in *Input) any { return &in.ChosenOption }},
-	{"chosen_reasoning", "a string", func(in *Input) any { return &in.ChosenReasoning }},
-}
-
-// ReadInput reads the arguments of a call. Everything that is wrong is told at once in an [*InputError], so that the agent
-// has it right with the next call. A field that is null is not there, as models mean it.
-func ReadInput(arguments json.RawMessage) (in Input, err error) {
+// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Desk.Raise]. Everything that is wrong is told
+// at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not there, as
+// models mean it.
+func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
+	var blocks *bool
+	fields := []struct {
+		name, want string
+		into       any
+	}{
+		{"category", "a string", &in.Category}, {"question", "a string", &in.Question}, {"context", "a string", &in.Context},
+		{"blocks_progress", "true or false", &blocks}, {"options", "a list of strings", &in.Options},
+		{"chosen_option", "a string", &in.ChosenOption}, {"chosen_reasoning", "a string", &in.ChosenReasoning},
+	}
 	var names []string
 	for _, f := range fields {
 		names = append(names, f.name)
@@ -76,9 +61,10 @@ func ReadInput(arguments json.RawMessage) (in Input, err error) {
 	for _, f := range fields {
 		raw, there := given[f.name]
 		delete(given, f.name)
-		if there && json.Unmarshal(raw, f.into(&in)) != nil {
+		if there && json.Unmarshal(raw, f.into) != nil {
 			unread[f.name] = true
-			problems = append(problems, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, cmp.Or(kinds[raw[0]], "a number")))
+			problems = append(problems,
+				fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, cmp.Or(kinds[raw[0]], "a number")))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -88,7 +74,8 @@ func ReadInput(arguments json.RawMessage) (in Input, err error) {
 		}
 		problems = append(problems, fmt.Sprintf("There is no field %q. %s", text.Cut(name, 60), hint))
 	}
-	return in, in.check(problems, unread)
+	in.Hard = blocks != nil && *blocks
+	return in, checkInput(in, blocks, problems, unread)
 }
 
 // kinds name what a value is by its first character; else it is a number.
@@ -96,12 +83,12 @@ var kinds = map[byte]string{
 	'"': "a string", '{': "an object", '[': "a list with other things in it", 't': "true or false", 'f': "true or false",
 }
 
-// Check reports everything that is wrong as an [*InputError].
-func (in Input) Check() error { return in.check(nil, nil) }
-
-// check adds what is wrong with the fields that could be read to what could not.
-func (in Input) check(problems []string, unread map[string]bool) error {
-	in = in.tidy()
+// checkInput adds what is wrong with the fields of a call that could be read to what could not, as an [*InputError].
+func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[string]bool) error {
+	in.Options = slices.Clone(in.Options)
+	for _, s := range texts(&in) {
+		*s = clean(*s)
+	}
 	add := func(field, format string, args ...any) {
 		if !unread[field] {
 			problems = append(problems, fmt.Sprintf(format, args...))
@@ -115,16 +102,16 @@ func (in Input) check(problems []string, unread map[string]bool) error {
 			add(field, "%s is missing: %s.", field, missing)
 		}
 	}
-	soft, why := in.BlocksProgress != nil && !*in.BlocksProgress, ""
+	soft, why := blocks != nil && !*blocks, ""
 	categories := strings.Trim(strings.ReplaceAll(fmt.Sprint(boulder.BlockerCategories()), " ", ", "), "[]")
 	if in.Category == "" {
 		add("category", "category is missing. Must be one of: %s", categories)
-	} else if !slices.Contains(boulder.BlockerCategories(), boulder.BlockerCategory(in.Category)) {
+	} else if !slices.Contains(boulder.BlockerCategories(), in.Category) {
 		add("category", "Invalid category. Must be one of: %s", categories)
 	}
 	length("question", in.Question, "say what a person has to decide", maxQuestion)
 	length("context", in.Context, "say what a person has to know to answer, who has not seen your work", maxContext)
-	if in.BlocksProgress == nil {
+	if blocks == nil {
 		add("blocks_progress", "blocks_progress is missing: true if you must not decide this yourself, "+
 			"false if you have chosen one of the options and go on with it.")
 	}
@@ -167,16 +154,19 @@ func (in Input) check(problems []string, unread map[string]bool) error {
 	return nil
 }
 
-// tidy is the input as it is checked and stored.
-func (in Input) tidy() Input {
-	in.Category = strings.TrimSpace(in.Category)
-	in.Question, in.Context = clean(in.Question), clean(in.Context)
-	in.ChosenOption, in.ChosenReasoning = clean(in.ChosenOption), clean(in.ChosenReasoning)
-	in.Options = slices.Clone(in.Options)
-	for i, o := range in.Options {
-		in.Options[i] = clean(o)
+// texts are those of a blocker that come from outside.
+func texts(b *boulder.Blocker) []*string {
+	texts := []*string{(*string)(&b.Category), &b.Question, &b.Context, &b.ChosenOption, &b.ChosenReasoning}
+	lists := [][]string{b.Options}
+	if a := b.Ask; a != nil {
+		texts, lists = append(texts, &a.Permission, &a.Tool, &a.Arguments, &a.RequestID), append(lists, a.Patterns)
 	}
-	return in
+	for _, list := range lists {
+		for i := range list {
+			texts = append(texts, &list[i])
+		}
+	}
+	return texts
 }
 
 // clean leaves out what no text is made of: control characters, those that turn the direction of text around, invalid

@@ -23,7 +23,8 @@ func (d *Desk) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		b := &r.Blocker
 		return (f.BoulderID == "" || b.BoulderID == f.BoulderID) && (f.SubTaskID == "" || b.SubTaskID == f.SubTaskID) &&
-			(f.Attempt == 0 || b.Attempt == f.Attempt) && (f.SessionID == "" || b.SessionID == f.SessionID) && (f.Status == "" || b.Status == f.Status) &&
+			(f.Attempt == 0 || b.Attempt == f.Attempt) && (f.SessionID == "" || b.SessionID == f.SessionID) &&
+			(f.Status == "" || b.Status == f.Status) &&
 			(f.Hard == nil || b.Hard == *f.Hard)
 	})
 }

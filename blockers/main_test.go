@@ -127,15 +127,15 @@ func answered(text string) Settlement {
 
 func ptr[T any](v T) *T { return &v }
 
-func hardInput(question string) Input {
-	return Input{
-		Category: "architecture", Question: question, Context: "The service keeps nothing yet.", BlocksProgress: ptr(true),
+func hardInput(question string) boulder.Blocker {
+	return boulder.Blocker{
+		Category: "architecture", Question: question, Context: "The service keeps nothing yet.", Hard: true,
 	}
 }
 
-func softInput(question string) Input {
-	return Input{
-		Category: "question", Question: question, Context: "It is a detail.", BlocksProgress: ptr(false),
+func softInput(question string) boulder.Blocker {
+	return boulder.Blocker{
+		Category: "question", Question: question, Context: "It is a detail.",
 		Options: []string{"first", "second", "third"}, ChosenOption: "second", ChosenReasoning: "It is the middle.",
 	}
 }
@@ -166,7 +166,7 @@ func check(t fataler, err error) {
 }
 
 // raise records something that is not refused.
-func raise(t fataler, d *Desk, in Input) boulder.Blocker {
+func raise(t fataler, d *Desk, in boulder.Blocker) boulder.Blocker {
 	t.Helper()
 	b, err := d.Raise(context.Background(), scope, in)
 	check(t, err)

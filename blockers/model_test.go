@@ -54,7 +54,7 @@ func TestDeskAndModel(t *testing.T) {
 			"raise": func(t *rapid.T) {
 				in := hardInput(rapid.SampledFrom([]string{"Which one?", "Which\n\tone?", "Which two?"}).Draw(t, "question"))
 				in.Context = rapid.SampledFrom([]string{"It is new.", "It  is\nnew.", "It is old."}).Draw(t, "context")
-				in.BlocksProgress = ptr(rapid.Bool().Draw(t, "hard"))
+				in.Hard = rapid.Bool().Draw(t, "hard")
 				in.Options, in.ChosenOption, in.ChosenReasoning = []string{"a", "b"}, "a", "It is first."
 				at := scopeOf()
 				b, err := desk().Raise(t.Context(), at, in)
@@ -97,7 +97,9 @@ func TestDeskAndModel(t *testing.T) {
 				m.off[session] = on != nil && !*on
 			},
 			"pass": func(*rapid.T) {
-				p.clock.pass(rapid.SampledFrom([]time.Duration{time.Second, 29 * time.Second, 30 * time.Second, time.Minute, time.Hour}).Draw(t, "time"))
+				p.clock.pass(rapid.SampledFrom([]time.Duration{
+					time.Second, 29 * time.Second, 30 * time.Second, time.Minute, time.Hour,
+				}).Draw(t, "time"))
 			},
 			"block": func(t *rapid.T) { // nothing but a file can be written to; what was written is put aside
 				if info, err := os.Lstat(blocked); err == nil && info.IsDir() {
@@ -164,23 +166,21 @@ func (m *model) add(at boulder.BlockerScope, b boulder.Blocker, now time.Time) b
 	return b
 }
 
-func (m *model) raise(at boulder.BlockerScope, in Input, now time.Time) (boulder.Blocker, error) {
+func (m *model) raise(at boulder.BlockerScope, in boulder.Blocker, now time.Time) (boulder.Blocker, error) {
 	if m.off[at.SessionID] {
 		return boulder.Blocker{}, ErrOff
 	}
 	for _, b := range slices.Backward(m.records) {
 		if b.SessionID == at.SessionID && b.Ask == nil && text.Fold(b.Question) == text.Fold(in.Question) &&
-			text.Fold(b.Context) == text.Fold(in.Context) && now.Sub(b.CreatedAt) < 30*time.Second && (b.Hard || !*in.BlocksProgress) {
+			text.Fold(b.Context) == text.Fold(in.Context) && now.Sub(b.CreatedAt) < 30*time.Second &&
+			(b.Hard || !in.Hard) {
 			return b, nil
 		}
 	}
 	if m.full(at.SessionID) {
 		return boulder.Blocker{}, ErrTooMany
 	}
-	return m.add(at, boulder.Blocker{
-		Category: boulder.BlockerCategory(in.Category), Question: in.Question, Context: in.Context, Hard: *in.BlocksProgress,
-		Options: in.Options, ChosenOption: in.ChosenOption, ChosenReasoning: in.ChosenReasoning,
-	}, now), nil
+	return m.add(at, in, now), nil
 }
 
 func grantOf(at boulder.BlockerScope, pattern string) string {

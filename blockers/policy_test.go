@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -79,41 +77,6 @@ func TestDecide(t *testing.T) {
 			t.Errorf("a question: %s", got)
 		}
 	}
-}
-
-// An ask for several patterns never gets more than the strictest of them alone, in whatever order; and a rule for
-// everything at the end decides everything.
-func TestDecideOfAnything(t *testing.T) {
-	t.Parallel()
-	strictness := map[Action]int{Allow: 0, AskMe: 1, Deny: 2}
-	part := rapid.StringMatching(`[ab*? ]{0,4}`)
-	rapid.Check(t, func(t *rapid.T) {
-		var p Policy
-		for range rapid.IntRange(0, 5).Draw(t, "rules") {
-			p.Permissions = append(p.Permissions, Rule{
-				Permission: rapid.StringMatching(`[xy*]{1,2}`).Draw(t, "permission"), Pattern: part.Draw(t, "pattern"),
-				Action: rapid.SampledFrom([]Action{Allow, Deny, AskMe}).Draw(t, "action"),
-			})
-		}
-		ask := &boulder.Ask{Kind: boulder.AskPermission, Permission: rapid.SampledFrom([]string{"x", "y", "xy"}).Draw(t, "p")}
-		patterns := rapid.SliceOfN(rapid.StringMatching(`[ab ]{0,4}`), 1, 4).Draw(t, "patterns")
-		want := Allow
-		for _, one := range patterns {
-			ask.Patterns = []string{one}
-			if a, _ := p.decide(ask); strictness[a] > strictness[want] {
-				want = a
-			}
-		}
-		ask.Patterns = rapid.Permutation(patterns).Draw(t, "order")
-		if got, wait := p.decide(ask); got != want || (wait > 0) != (got == AskMe) {
-			t.Fatalf("%s for %s, and one by one %s", got, wait, want)
-		}
-		last := rapid.SampledFrom([]Action{Allow, Deny, AskMe}).Draw(t, "last")
-		p.Permissions = append(p.Permissions, Rule{Permission: "*", Action: last})
-		if got, _ := p.decide(ask); got != last {
-			t.Fatalf("%s, and the last rule says %s", got, last)
-		}
-	})
 }
 
 func TestValidatePolicy(t *testing.T) {

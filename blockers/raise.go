@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -13,20 +12,18 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Raise records what an agent reports with the tool. It is on disk when Raise returns without an error; an error means
-// that nothing was recorded: [*InputError], [ErrOff], [ErrTooMany], or one of the database.
+// Raise records what an agent reports with the tool, see [ReadInput]. It is on disk when Raise returns without an error; an
+// error means that nothing was recorded: [*InputError], [ErrOff], [ErrTooMany], or one of the database.
 //
 // The same question and context of the same session, white space aside, within [Config.Cooldown] is a duplicate, for which
 // the first one's record is given; unless it blocks progress now and did not before.
-func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) (b boulder.Blocker, err error) {
-	if err := cmp.Or(in.Check(), checkScope(scope)); err != nil {
+func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder.Blocker) (b boulder.Blocker, err error) {
+	if err := cmp.Or(checkInput(in, &in.Hard, nil, nil), checkScope(scope)); err != nil {
 		return b, err
 	}
-	raised := boulder.Blocker{
-		BlockerScope: scope, Category: boulder.BlockerCategory(strings.TrimSpace(in.Category)), Question: in.Question,
-		Context: in.Context, Hard: *in.BlocksProgress, Options: slices.Clone(in.Options), ChosenOption: in.ChosenOption,
-		ChosenReasoning: in.ChosenReasoning, Status: boulder.BlockerPending, CreatedAt: d.now(),
-	}
+	raised := in
+	raised.BlockerScope, raised.Status, raised.CreatedAt = scope, boulder.BlockerPending, d.now()
+	raised.Options = slices.Clone(in.Options)
 	d.tidy(&raised)
 	if on, err := d.on(ctx, scope); err != nil || !on { // without a database being made for it
 		return b, cmp.Or(err, ErrOff)
@@ -87,17 +84,7 @@ func (d *Desk) add(tx *bolt.Tx, all []*record, r *record) error {
 // tidy makes the texts of a blocker that come from outside what is stored of them: without control characters, and then
 // without secrets, which one of those may have hidden.
 func (d *Desk) tidy(b *boulder.Blocker) {
-	texts := []*string{&b.Question, &b.Context, &b.ChosenOption, &b.ChosenReasoning}
-	lists := [][]string{b.Options}
-	if a := b.Ask; a != nil {
-		texts, lists = append(texts, &a.Permission, &a.Tool, &a.Arguments, &a.RequestID), append(lists, a.Patterns)
-	}
-	for _, list := range lists {
-		for i := range list {
-			texts = append(texts, &list[i])
-		}
-	}
-	for _, s := range texts {
+	for _, s := range texts(b) {
 		*s = d.cfg.Redact(clean(*s))
 	}
 }

@@ -58,7 +58,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 	ctx := t.Context()
 	only := func(_ any, err error) error { return err }
 	_, raiseErr := d.Raise(ctx, scope, hardInput("Which?"))
-	_, emptyErr := on.Raise(ctx, scope, Input{})
+	_, emptyErr := on.Raise(ctx, scope, boulder.Blocker{})
 	if !errors.Is(raiseErr, ErrOff) || !errors.Is(only(d.Divert(ctx, permission("per_1", "ls"))), ErrOff) || emptyErr == nil {
 		t.Errorf("%v, %v", raiseErr, emptyErr)
 	}

@@ -72,7 +72,7 @@ func TestList(t *testing.T) {
 		at("b", "a", 256, "s4"), at("b", "ab", 1, "s4"),
 	} {
 		in := softInput("Which?" + idOf(uint64(i)))
-		in.BlocksProgress = ptr(i%2 == 0)
+		in.Hard = i%2 == 0
 		_, err := d.Raise(t.Context(), s, in)
 		check(t, err)
 	}

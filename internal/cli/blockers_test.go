@@ -35,19 +35,19 @@ func blockedSampleIn(t *testing.T, project string) string {
 	scope := func(of string) boulder.BlockerScope {
 		return boulder.BlockerScope{BoulderID: s.ID, SubTaskID: of, Attempt: 1, SessionID: "ses_" + of}
 	}
-	raise := func(scope boulder.BlockerScope, in blockers.Input) boulder.Blocker {
+	raise := func(scope boulder.BlockerScope, in boulder.Blocker) boulder.Blocker {
 		b, err := d.Raise(t.Context(), scope, in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), blockers.Input{
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), boulder.Blocker{
 		Category: "security", Question: "Which key signs the theme?",
-		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", BlocksProgress: new(true),
+		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", Hard: true,
 	})})
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), blockers.Input{
-		Category: "architecture", Question: "Variables or classes?", Context: "Both work.", BlocksProgress: new(false),
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), boulder.Blocker{
+		Category: "architecture", Question: "Variables or classes?", Context: "Both work.",
 		Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
 		ChosenReasoning: "They need no build step.",
 	})})
@@ -62,8 +62,8 @@ func blockedSampleIn(t *testing.T, project string) string {
 		t.Fatal(err)
 	}
 	s.Apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
-	raise(boulder.BlockerScope{SessionID: "ses_alone"}, blockers.Input{
-		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", BlocksProgress: new(true),
+	raise(boulder.BlockerScope{SessionID: "ses_alone"}, boulder.Blocker{
+		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", Hard: true,
 	})
 	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
 	s.Apply(boulder.Parked{
@@ -214,7 +214,7 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
 	t.Helper()
 	b, err := deskOfProject(t, project).Raise(t.Context(), scope,
-		blockers.Input{Category: "question", Question: "New?", Context: "c", BlocksProgress: new(true)})
+		boulder.Blocker{Category: "question", Question: "New?", Context: "c", Hard: true})
 	if err != nil {
 		t.Error(err)
 	}
