@@ -63,15 +63,9 @@ func TestWhatLiesInThePlace(t *testing.T) {
 		"a link out of the project": at(func(path, outside string) error {
 			return os.Symlink(filepath.Join(outside, "victim"), path)
 		}),
-		"a link within the project": link("../victim"), "a dangling link": link("../made"), "a link to a directory": link(".."),
+		"a link within the project": link("../victim"), "a dangling link": link("../made"),
 		"a directory": at(func(path, _ string) error { return os.Mkdir(path, 0o700) }),
 		"a pipe":      at(func(path, _ string) error { return syscall.Mkfifo(path, 0o600) }),
-		"a pipe that is read": at(func(path, _ string) error {
-			err := syscall.Mkfifo(path, 0o600)
-			reader, openErr := os.OpenFile(path, os.O_RDWR, 0)
-			t.Cleanup(func() { reader.Close() })
-			return errors.Join(err, openErr)
-		}),
 		"too large a file": at(func(path, _ string) error {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxFile+1))
 		}),

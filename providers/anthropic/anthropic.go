@@ -15,11 +15,10 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
-// of the code. It is the vendor's middle model of November 2026; any other can be configured.
-const DefaultModel = "claude-sonnet-5-5"
-
 const (
+	// DefaultModel is the ledger model of users who name none: the vendor's middle one of November 2026.
+	DefaultModel = "claude-sonnet-5-5"
+
 	name    = "anthropic"
 	baseURL = "https://api.anthropic.com"
 )

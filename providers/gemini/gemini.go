@@ -14,11 +14,10 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
-// of the code. It is the vendor's middle model of November 2026; any other can be configured.
-const DefaultModel = "gemini-3.8-flash"
-
 const (
+	// DefaultModel is the ledger model of users who name none: the vendor's middle one of November 2026.
+	DefaultModel = "gemini-3.8-flash"
+
 	name    = "google"
 	baseURL = "https://generativelanguage.googleapis.com"
 )

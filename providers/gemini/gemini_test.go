@@ -28,15 +28,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// open makes the adapter for a server.
-func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
-	t.Helper()
-	c, err := gemini.New(key, gemini.Options{BaseURL: baseURL, HTTPClient: client})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
+var open = adaptertest.With(gemini.New)
 
 func FuzzAnswer(f *testing.F) {
 	adaptertest.FuzzAnswer(f, open,

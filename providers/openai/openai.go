@@ -13,17 +13,10 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// Defaults of the configuration, not knowledge of the code: the ledger models that are used when the user named none.
-// Both are the vendors' small-to-middle models of November 2026, strong enough to plan and judge; any other can be
-// configured.
+// The ledger models of users who name none: small to middle ones of November 2026, strong enough to plan and judge.
 const (
 	DefaultOpenAIModel = "gpt-5.4-mini"
 	DefaultXAIModel    = "grok-4.3"
-)
-
-const (
-	openAIBaseURL = "https://api.openai.com/v1"
-	xAIBaseURL    = "https://api.x.ai/v1"
 )
 
 // Options are for [Sources] and [New]. Their BaseURL has no effect: each endpoint has its own.
@@ -34,11 +27,11 @@ type Options = adapter.Options
 func Sources(getenv func(string) string, endpoints []Endpoint, opts Options) ([]providers.Source, error) {
 	all := slices.DeleteFunc([]Endpoint{
 		{
-			Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), openAIBaseURL), KeyEnv: "OPENAI_API_KEY",
-			Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
+			Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"),
+			KeyEnv: "OPENAI_API_KEY", Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
 		},
 		{
-			Name: "xai", BaseURL: xAIBaseURL, KeyEnv: "XAI_API_KEY",
+			Name: "xai", BaseURL: "https://api.x.ai/v1", KeyEnv: "XAI_API_KEY",
 			Model: DefaultXAIModel, TokenParam: MaxCompletionTokens,
 		},
 	}, func(builtin Endpoint) bool {

@@ -11,10 +11,23 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
 // Open makes the adapter for a server at baseURL. client is to be used for all requests.
 type Open = func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
+
+// With is Open for the constructor of an adapter.
+func With(open func(providers.Key, adapter.Options) (providers.Completer, error)) Open {
+	return func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+		t.Helper()
+		c, err := open(key, adapter.Options{BaseURL: baseURL, HTTPClient: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+}
 
 // At opens the adapter for a server that runs handler.
 func At(t testing.TB, open Open, handler http.Handler) providers.Completer {
