@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -129,13 +130,8 @@ func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
 	if json.Unmarshal([]byte(extra), &named) != nil {
 		named = nil
 	}
-	others := 0
-	for name := range named {
-		if !slices.Contains(t.Outputs, name) {
-			others++
-		}
-	}
-	if named != nil && others == 0 {
+	undeclared := func(name string) bool { return !slices.Contains(t.Outputs, name) }
+	if named != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(named)), undeclared) {
 		extra = "" // it says nothing besides
 	}
 	var parts []string

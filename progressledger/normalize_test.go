@@ -30,13 +30,26 @@ func TestNormalize(t *testing.T) {
 	both := `"criteria":[{"met":true,"evidence":"a"},{"met":true,"evidence":"b"}],"outputs":[{"id":"O1","value":"x"}]`
 	const unstated = "output has to be stated: CSS class"
 	but := func(said, says string) string { return strings.Replace(done, said, says, 1) }
+	type change = func(*boulder.SubTask, *boulder.Evidence)
 	emptyOK := func(s *boulder.SubTask, _ *boulder.Evidence) { s.EmptyOK = true }
 	lint := func(s *boulder.SubTask, e *boulder.Evidence) { s.Lint, e.NoServer = []string{"go vet"}, true }
-	truncated := func(_ *boulder.SubTask, e *boulder.Evidence) { e.Ended.Truncated = "2 tokens" }
+	ended := func(end boulder.Ended) change { return func(_ *boulder.SubTask, e *boulder.Evidence) { e.Ended = end } }
+	found := func(d boulder.Diagnostic) change {
+		return func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diagnostics = []boulder.Diagnostic{d} }
+	}
+	npmTest := func(runs ...boulder.Gate) change { // may stay as red as it was; "menu" failed before
+		return func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.NoWorse = []string{"npm test"}
+			s.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
+			e.Gates = append(e.Gates, runs...)
+		}
+	}
+	promised := func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true }
+	truncated := ended(boulder.Ended{Finish: "stop", Truncated: "2 tokens"})
 	for name, tc := range map[string]struct {
 		answer    string // done, if empty
 		doneWhen  string
-		change    func(*boulder.SubTask, *boulder.Evidence)
+		change    change
 		overruled int
 		prompt    string // part of the continuation prompt; without one, and overruled by nothing, it is completed
 	}{
@@ -98,28 +111,18 @@ func TestNormalize(t *testing.T) {
 		},
 		"errors of the language server that count": {
 			doneWhen: "judge diagnostics", overruled: 1, prompt: "a.go:3: undefined: x",
-			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
-				e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "error", Message: "undefined: x"}}
-			},
+			change: found(boulder.Diagnostic{File: "a.go", Line: 3, Severity: "error", Message: "undefined: x"}),
 		},
 		"warnings of the language server": {
-			doneWhen: "judge diagnostics",
-			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
-				e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "warning"}}
-			},
+			doneWhen: "judge diagnostics", change: found(boulder.Diagnostic{File: "a.go", Line: 3, Severity: "warning"}),
 		},
-		"errors of the language server that do not count": {
-			change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diagnostics = []boulder.Diagnostic{{File: "a.go"}} },
-		},
+		"errors of the language server that do not count": {change: found(boulder.Diagnostic{File: "a.go", Severity: "error"})},
 		"the promise was not given": {
 			doneWhen: "judge promise", overruled: 1, prompt: "Look whether all that your brief asks for is done",
 		},
-		"the promise was given": {
-			doneWhen: "judge promise", change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true },
-		},
+		"the promise was given": {doneWhen: "judge promise", change: promised},
 		"a promise where none is asked for": {
-			answer: but(`"gate","met":true`, `"gate","met":false`),
-			change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true }, overruled: 1,
+			answer: but(`"gate","met":true`, `"gate","met":false`), change: promised, overruled: 1,
 			prompt: "this is not met: The default is light (gate)",
 		},
 		"instead of the language server, worse than before": {
@@ -137,39 +140,28 @@ func TestNormalize(t *testing.T) {
 			change:   func(s *boulder.SubTask, _ *boulder.Evidence) { s.Lint = []string{"go vet"} },
 		},
 		"as red as before": {
-			change: func(s *boulder.SubTask, e *boulder.Evidence) {
-				s.NoWorse = []string{"npm test"}
-				e.Gates = append(e.Gates, boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"})
-			},
+			change: npmTest(boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"}),
 		},
 		"worse than before": {
-			overruled: 1,
-			prompt:    "`npm test` must be no worse than before (exit code 1; before: exit code 1; newly failing: theme)",
-			change: func(s *boulder.SubTask, e *boulder.Evidence) {
-				s.NoWorse = []string{"npm test"}
-				s.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
-				e.Gates = append(e.Gates, boulder.Gate{Command: "npm test", ExitCode: 1, Failing: []string{"menu", "theme"}})
-			},
+			change: npmTest(boulder.Gate{Command: "npm test", ExitCode: 1, Failing: []string{"menu", "theme"}}), overruled: 1,
+			prompt: "`npm test` must be no worse than before (exit code 1; before: exit code 1; newly failing: theme)",
 		},
 		"not known whether it is worse": {
-			change:    func(s *boulder.SubTask, _ *boulder.Evidence) { s.NoWorse = []string{"npm test"} },
-			overruled: 1, prompt: "`npm test` must exit 0 (it was not run)",
+			change: npmTest(), overruled: 1, prompt: "`npm test` must exit 0 (it was not run)",
 		},
 		"cut off": {
 			change: truncated, overruled: 1, prompt: "Your last turn was cut off (2 tokens). Go on where you stopped",
 		},
 		"at the output limit": {
-			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { e.Ended.Finish = "length" },
-			overruled: 1, prompt: "Your last turn was cut off (it reached the output limit).",
+			change: ended(boulder.Ended{Finish: "length"}), overruled: 1,
+			prompt: "Your last turn was cut off (it reached the output limit).",
 		},
 		"cut off, and the judge asks for more": {
 			answer: but(`"completed":true`, `"completed":false,"continuation_prompt":"Add a test."`),
 			change: truncated, prompt: "in two sentences what you did.\n\nAdd a test.",
 		},
 		"stopped by the manager": {
-			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
-				e.Ended = boulder.Ended{Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError"}
-			},
+			change: ended(boulder.Ended{Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError"}),
 		},
 		"no evidence at all": {overruled: 2, prompt: "must exit 0"},
 	} {

@@ -40,8 +40,11 @@ func (p *Project) SessionJudge(ctx context.Context, address string) (
 	opts.Attach = address
 	connect := func(ctx context.Context) (*Project, error) {
 		j, err := Open(p.dir, opts)
-		if err == nil {
-			err = j.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err = j.Connect(ctx); err != nil {
+			j.Close()
 		}
 		return j, err
 	}
