@@ -89,9 +89,7 @@ func tell(problems ...[]string) error {
 }
 
 func problems(p *boulder.Plan) (all []string) {
-	for _, f := range check(p) {
-		all = append(all, fmt.Sprintf("%s: %s", f.what, f.do))
-	}
+	check(p, func(_, what, do string) { all = append(all, what+": "+do) })
 	return all
 }
 

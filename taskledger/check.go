@@ -15,25 +15,16 @@ import (
 // maxID is the length of a sub-task's id in bytes: ids become parts of file names and titles.
 const maxID = 64
 
-// finding is one thing that is wrong in a plan, wherever the plan comes from.
-type finding struct {
-	path     string // as in the file: sub_tasks[0].gates[1]
-	what, do string
-}
-
 type checker struct {
 	*boulder.Plan
-	found  []finding
+	tell   func(path, what, do string)
 	parsed map[string]string // what the shell says about commands
 }
 
-// check gives everything that is wrong in a plan to which [fill] has been applied, in the file's words.
-func check(p *boulder.Plan) []finding {
-	c := &checker{Plan: p, parsed: map[string]string{}}
-	if p.Version != boulder.PlanVersion {
-		c.report("version", "install a newer manager, or plan again with this one",
-			"this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion)
-	}
+// check tells everything that is wrong in a plan to which [fill] has been applied, in the file's words, with its path as in
+// the file: sub_tasks[0].gates[1].
+func check(p *boulder.Plan, tell func(path, what, do string)) {
+	c := &checker{Plan: p, tell: tell, parsed: map[string]string{}}
 	if len(p.SubTasks) == 0 {
 		c.report("sub_tasks", "add at least one under sub_tasks, with a description", "the plan has no sub-tasks")
 	}
@@ -51,11 +42,10 @@ func check(p *boulder.Plan) []finding {
 		c.subTask(fmt.Sprintf("sub_tasks[%d].", i), c.called(i), s)
 	}
 	c.graph()
-	return c.found
 }
 
 func (c *checker) report(path, do, format string, args ...any) {
-	c.found = append(c.found, finding{path, fmt.Sprintf(format, args...), do})
+	c.tell(path, fmt.Sprintf(format, args...), do)
 }
 
 func (c *checker) called(i int) string {

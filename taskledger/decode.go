@@ -42,12 +42,23 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 		return nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
 	}
 	fill(plan)
-	found := check(plan)
 	if plan.Version != boulder.PlanVersion { // then nothing else can be judged
-		return nil, file.Just(found[0].path, found[0].what, found[0].do)
+		return nil, file.Just("version",
+			fmt.Sprintf("this plan has version %d, this manager reads version %d", plan.Version, boulder.PlanVersion),
+			"install a newer manager, or plan again with this one")
 	}
-	for _, f := range append(found, checkSeal(plan)...) {
-		file.Report(f.path, f.what, f.do)
+	check(plan, file.Report)
+	wrongSeal := func(key, what string) {
+		file.Report("seal."+key, what, "restore it, or remove the whole seal: the plan is then taken as written by hand")
+	}
+	switch s := plan.Seal; {
+	case s == nil:
+	case !slices.Contains(origins, s.Origin):
+		wrongSeal("origin", fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin))
+	case s.Hash == "":
+		wrongSeal("hash", "the seal has no hash")
+	case s.CreatedAt.IsZero():
+		wrongSeal("created_at", "the seal has no created_at")
 	}
 	if err := file.Err(); err != nil {
 		return nil, err
@@ -55,25 +66,7 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 	return plan, nil
 }
 
-// checkSeal looks at the seal of a file. Whatever is wrong with it has the same remedy.
-func checkSeal(p *boulder.Plan) []finding {
-	origins := []boulder.Origin{
-		boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
-		boulder.OriginReplan,
-	}
-	f := finding{do: "restore it, or remove the whole seal: the plan is then taken as written by hand"}
-	switch s := p.Seal; {
-	case s == nil:
-		return nil
-	case !slices.Contains(origins, s.Origin):
-		f.path = "seal.origin"
-		f.what = fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin)
-	case s.Hash == "":
-		f.path, f.what = "seal.hash", "the seal has no hash"
-	case s.CreatedAt.IsZero():
-		f.path, f.what = "seal.created_at", "the seal has no created_at"
-	default:
-		return nil
-	}
-	return []finding{f}
+var origins = []boulder.Origin{
+	boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
+	boulder.OriginReplan,
 }

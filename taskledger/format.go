@@ -41,8 +41,8 @@ const sealHeader = `# The seal says what this plan was made for. By it, your edi
 func Format(plan *boulder.Plan) ([]byte, error) {
 	p := new(plan.Clone())
 	fill(p)
-	if findings := check(p); len(findings) > 0 {
-		return nil, fmt.Errorf("write the plan: %s: %s", findings[0].what, findings[0].do)
+	if wrong := problems(p); len(wrong) > 0 {
+		return nil, errors.New("write the plan: " + wrong[0])
 	}
 	data, err := document(p)
 	if err != nil {
