@@ -52,8 +52,7 @@ const maxListed = 20
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := prompts.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"), Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
-		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
-		Answers: r.answers(o.SubTask, 0), BlockerTool: r.blockerTool(),
+		NewFacts: r.state.Boulder.NewFacts, News: r.news(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}
 	others := r.state.Completed(maxListed + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]*boulder.SubTask, 0, len(o.SubTask.DependsOn))
@@ -73,10 +72,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 
 // told is what a session is told besides what the judge found, after the turn that has ended.
 func (r *run) told(o *boulder.Open) prompts.Told {
-	told := prompts.Told{
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
-		BlockerTool: r.blockerTool(),
-	}
+	told := prompts.Told{News: r.news(o.SubTask, o.Turn.Seq), BlockerTool: r.blockerTool()}
 	if o.Attempt.Idle >= r.o.limits.IdleTurns {
 		told.Idle = o.Attempt.Idle
 	}
@@ -85,16 +81,18 @@ func (r *run) told(o *boulder.Open) prompts.Told {
 
 // said is all that people have said about a sub-task: their notes, then their answers.
 func (r *run) said(t *boulder.SubTask) []string {
-	return append(r.state.Boulder.NotesFor(t.ID, 0), r.answers(t, 0)...)
+	news := r.news(t, 0)
+	return append(news.Notes, news.Answers...)
 }
 
-// answers are what people said after an event about blockers of a sub-task, and of those that it stands in the place of.
-func (r *run) answers(t *boulder.SubTask, afterSeq uint64) []string {
+// news are what people said after an event about a sub-task, and about blockers of those that it stands in the place of.
+func (r *run) news(t *boulder.SubTask, afterSeq uint64) prompts.News {
+	notes := r.state.Boulder.NotesFor(t.ID, afterSeq)
 	var settled []boulder.RaisedBlocker
 	for ; t != nil; t = r.state.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
-	return prompts.Answers(settled)
+	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
 }
 
 // blockerTool is what agents call when they need a person; empty: there is nothing to call.
@@ -109,6 +107,6 @@ func (r *run) resumePrompt(o *boulder.Open) string {
 	return prompts.Resume(prompts.ResumeInput{
 		Boulder: r.state.Boulder, SubTask: *o.SubTask,
 		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
+		News: r.news(o.SubTask, o.Turn.Seq),
 	})
 }

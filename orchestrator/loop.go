@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -254,9 +255,19 @@ func (r *run) decide() error {
 	}
 	r.o.runs.mu.Lock()
 	defer r.o.runs.mu.Unlock()
-	others := r.others()
+	shares := r.o.runs.shares
+	var others []schedule.Share
+	for other, share := range shares {
+		if other != r {
+			others = append(others, share)
+		}
+	}
 	err := r.decideWith(others)
-	r.share(schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting()))
+	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting())
+	if !reflect.DeepEqual(mine, shares[r]) {
+		shares[r] = mine
+		r.o.runs.nudge(r)
+	}
 	return err
 }
 

@@ -52,7 +52,10 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
 	o.runs.idle.Lock()
 	defer o.runs.idle.Unlock()
-	if r := o.running(boulderID); r != nil {
+	o.runs.mu.Lock()
+	r := o.runs.byID[boulderID]
+	o.runs.mu.Unlock()
+	if r != nil {
 		return r, nil
 	}
 	return nil, Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -42,12 +41,6 @@ func (o *Orchestrator) leave(r *run) {
 	close(r.over)
 }
 
-func (o *Orchestrator) running(id string) *run {
-	o.runs.mu.Lock()
-	defer o.runs.mu.Unlock()
-	return o.runs.byID[id]
-}
-
 // nudge makes the others look again. Its caller holds mu.
 func (rs *runs) nudge(except *run) {
 	for _, other := range rs.byID {
@@ -58,24 +51,5 @@ func (rs *runs) nudge(except *run) {
 		case other.nudge <- struct{}{}:
 		default: // it is going to look
 		}
-	}
-}
-
-// others are what the other boulders hold and wait for. Its caller holds mu.
-func (r *run) others() []schedule.Share {
-	var others []schedule.Share
-	for other, share := range r.o.runs.shares {
-		if other != r {
-			others = append(others, share)
-		}
-	}
-	return others
-}
-
-// share tells the other boulders what this one holds and waits for. Its caller holds mu.
-func (r *run) share(mine schedule.Share) {
-	if !reflect.DeepEqual(mine, r.o.runs.shares[r]) {
-		r.o.runs.shares[r] = mine
-		r.o.runs.nudge(r)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/prompts"
 )
 
 // message is what a worker sends: any number of reports, then exactly once that it has ended.
@@ -142,7 +141,7 @@ func (r *run) startTurn(o *boulder.Open) {
 		job.Resume = r.resumePrompt(o)
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
-	job.Turn.Prompt += prompts.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
+	job.Turn.Prompt += r.news(o.SubTask, o.Turn.Seq).Addition()
 	job.Turn.ToldUpTo = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)

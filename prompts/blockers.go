@@ -69,12 +69,22 @@ func checkProgress(tool string) string {
 		boulder.DoneMarker + " on a line of its own, outside of code blocks."
 }
 
-// News adds to a prompt that was not sent at once what people have said since it was written; nothing, if they have not.
-func News(notes, answers []string) string {
+// News is what people have said, oldest first.
+type News struct {
+	Notes   []string
+	Answers []string // about blockers, see [Answers]
+}
+
+// Addition puts the news behind a prompt that was not sent at once; nothing, if there are none.
+func (n News) Addition() string {
 	p := prompt{}
-	p.answers(answers)
-	p.notes(notes)
+	p.news(n)
 	return p.addition()
+}
+
+func (p *prompt) news(n News) {
+	p.answers(n.Answers)
+	p.notes(n.Notes)
 }
 
 const (

@@ -30,14 +30,14 @@ func TestBlockersGolden(t *testing.T) {
 		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 	})
 	in.SubTask.Before = waited
-	told := prompts.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
+	told := prompts.Told{News: in.News, BlockerTool: in.BlockerTool}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
 		prompts.Build(in).Text,
 		prompts.Continuation(in.SubTask, boulder.Turn{
 			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
 		}, told),
 		prompts.Resume(prompts.ResumeInput{
-			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3, Answers: in.Answers,
+			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3, News: prompts.News{Answers: in.Answers},
 		}),
 		prompts.KeepGoing(prompts.Unfinished{
 			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,
@@ -53,7 +53,7 @@ func TestManyNotesAreCutVisibly(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("note %02d", i))
 	}
 	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{Notes: notes})
+	got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{News: prompts.News{Notes: notes}})
 	if !strings.Contains(got, "[cut: the first 3 of 13 notes]") || strings.Contains(got, "note 02") || !strings.Contains(got, "note 03") {
 		t.Error(got)
 	}

@@ -34,8 +34,7 @@ type Input struct {
 	// first ones win.
 	Dependencies []*boulder.SubTask
 	NewFacts     []string           // what judges noted since the plan was made, oldest first
-	Notes        []string           // what people noted while the job was under way, oldest first
-	Answers      []string           // what people said about blockers of this sub-task, oldest first, see [Answers]
+	News                            // of the whole job, and of this sub-task
 	BlockerTool  string             // with which the agent can report what only a person can answer; empty: there is none
 	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
 }

@@ -18,10 +18,9 @@ const (
 
 // Told is what a continuation has to say besides what the judge found.
 type Told struct {
-	Idle        int      // turns in a row without a tool call, once these are too many; 0: they are not
-	Notes       []string // of people, since the turn began, oldest first
-	Answers     []string // of people about blockers, see [Answers]
-	BlockerTool string   // as in [Input]; where there is one, the agent is asked to check where its tasks stand
+	Idle        int    // turns in a row without a tool call, once these are too many; 0: they are not
+	News               // since the turn began
+	BlockerTool string // as in [Input]; where there is one, the agent is asked to check where its tasks stand
 }
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
@@ -41,8 +40,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
 	}
 	p.idle(told.Idle)
-	p.answers(told.Answers)
-	p.notes(told.Notes)
+	p.news(told.News)
 	p.add(text.Excerpt(clean(v.ContinuationPrompt), maxTargeted, text.Start))
 	p.list("Not met yet:", unmet(v))
 	p.list("Still to do:", v.Remaining)

@@ -54,8 +54,7 @@ func drawInput(t *rapid.T) prompts.Input {
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
-		Answers:      []string{text(t, "answer"), text(t, "answer")},
-		Notes:        []string{text(t, "note")},
+		News:         prompts.News{Answers: []string{text(t, "answer"), text(t, "answer")}, Notes: []string{text(t, "note")}},
 		BlockerTool:  rapid.SampledFrom([]string{"", "manager_blocker"}).Draw(t, "tool"),
 		Dependencies: subTasks(t, "dep"),
 		Finished:     subTasks(t, "fin"),
@@ -158,7 +157,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		answers := prompts.Answers(settled)
 		turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
 		without := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{})
-		got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{Answers: answers})
+		got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{News: prompts.News{Answers: answers}})
 		n := utf8.RuneCountInString(got) - utf8.RuneCountInString(without)
 		if n > 12_500 || !utf8.ValidString(got) {
 			t.Fatalf("%d characters of answers", n)

@@ -14,8 +14,7 @@ type ResumeInput struct {
 	SubTask   boulder.SubTask
 	Completed int // sub-tasks of the boulder
 	Total     int
-	Notes     []string // of people, since the turn began
-	Answers   []string // of people, since the turn began, see [Answers]
+	News      // since the turn began
 }
 
 // Resume writes the one prompt that a session gets when a crash cut its turn off: where it is (the facts that seed 001
@@ -35,8 +34,7 @@ func Resume(in ResumeInput) string {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			text.Short(c.File, maxItem), c.Line, text.Short(c.Context, maxItem)))
 	}
-	p.answers(in.Answers)
-	p.notes(in.Notes)
+	p.news(in.News)
 	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what " +
 		"is half done, and then go on with what your brief says is missing.")
 	return p.String()
