@@ -242,15 +242,6 @@ func (p *Project) Kill() {
 	}
 }
 
-// Sweep ends what a manager left behind in the project at dir that was killed. It starts nothing.
-func Sweep(dir string) (orphan.Swept, error) {
-	root, err := Find(dir)
-	if err != nil { // whoever works there is told
-		return orphan.Swept{}, nil //nolint:nilerr // a directory that is none has left nothing behind
-	}
-	return orphan.Sweep(filepath.Join(root, store.DirName))
-}
-
 // UsageError is a request, plan file or configuration that cannot be used. What is wrong is in its text, with what to do.
 type UsageError struct{ Err error }
 

@@ -20,10 +20,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 // Env is the world that a command line runs in.
@@ -167,7 +169,11 @@ func (a *app) sweep(cmd *cobra.Command) {
 	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while a person types
 		return
 	}
-	swept, err := project.Sweep(a.dir)
+	root, err := a.project()
+	if err != nil {
+		return // whoever works there is told
+	}
+	swept, err := orphan.Sweep(filepath.Join(root, store.DirName))
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "manager: %v\n", err)
 	}
