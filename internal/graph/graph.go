@@ -17,10 +17,10 @@ import (
 
 // Node is one thing that is drawn.
 type Node struct {
-	ID     string
-	Title  string // what people read; empty: the id
-	Status string // a status of a sub-task ("in_progress"), or empty when nothing is known to happen, as in a plan
-	Note   string // a few more words, such as "attempt 2 of 3"
+	ID     string `json:"id"`
+	Title  string `json:"subject"`          // what people read; empty: the id
+	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"); empty when nothing is known to happen, as in a plan
+	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
 }
 
 // Edge says that To waits for From.

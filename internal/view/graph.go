@@ -24,15 +24,11 @@ type Graph struct {
 	Edges     []graph.Edge   `json:"edges"`
 }
 
-// graphSubTask is a node of the graph.
+// graphSubTask is a node of the graph. Its status is that of a boulder's.
 type graphSubTask struct {
-	ID       string                `json:"id"`
-	Subject  string                `json:"subject"`
-	Status   boulder.SubTaskStatus `json:"status,omitempty"` // of a boulder
-	Attempt  int                   `json:"attempt"`          // number of the newest; 0 before the first
-	Replaces string                `json:"replaces,omitempty"`
-
-	Note string `json:"-"`
+	graph.Node
+	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // GraphOfPlan is the graph of a plan that nothing has run yet.
@@ -62,18 +58,15 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		if hidden[t.ID] {
 			continue
 		}
-		s := graphSubTask{t.ID, t.Subject, t.Status, t.Attempts, t.Replaces, ""}
+		s := graphSubTask{graph.Node{ID: t.ID, Title: t.Subject, Status: string(t.Status)}, t.Attempts, t.Replaces}
 		most := limits.Attempts
 		if t.Budget != nil {
 			most = cmp.Or(t.Budget.Attempts, most)
 		}
-		switch by := replacedBy[t.ID]; {
-		case by != "":
-			s.Note = "replaced by " + by
-		case t.Attempts > 1: // attempts whose session was lost have numbers, but do not count against the limit
-			of := text.If(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
-			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + of
+		if t.Attempts > 1 { // attempts whose session was lost have numbers, but do not count against the limit
+			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + text.If(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
 		}
+		s.Note = cmp.Or(text.Prefixed("replaced by ", replacedBy[t.ID]), s.Note)
 		r.SubTasks = append(r.SubTasks, s)
 		for _, from := range t.DependsOn {
 			if !hidden[from] {
@@ -89,7 +82,7 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 func (r *Graph) Draw(format string, o page.Out) string {
 	var nodes []graph.Node
 	for _, s := range r.SubTasks {
-		nodes = append(nodes, graph.Node{ID: s.ID, Title: s.Subject, Status: string(s.Status), Note: s.Note})
+		nodes = append(nodes, s.Node)
 	}
 	g := graph.New(r.Task, nodes, r.Edges)
 	switch format {

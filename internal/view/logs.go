@@ -32,25 +32,24 @@ const (
 type Transcript struct {
 	o       page.Out
 	verbose bool
-	path    string          // of the transcript, relative to the project
-	prompts []managerPrompt // of the attempt, in order, as far as they have not been met
-}
-
-// managerPrompt is a prompt that the manager sent.
-type managerPrompt struct {
-	text, name string
+	path    string              // of the transcript, relative to the project
+	sent    map[string][]string // what the manager's prompts are called, by their text, as far as they have not been met
 }
 
 // NewTranscript tells a transcript to people on a stream; turns are those of its sub-task.
 func NewTranscript(o page.Out, verbose bool, path string, turns []boulder.Turn, attempt int) *Transcript {
-	v := &Transcript{o: o, verbose: verbose, path: path}
+	v := &Transcript{o: o, verbose: verbose, path: path, sent: map[string][]string{}}
+	sent := func(prompt, format string, args ...any) {
+		prompt = strings.TrimSpace(strings.ToValidUTF8(prompt, "\uFFFD"))
+		v.sent[prompt] = append(v.sent[prompt], fmt.Sprintf(format, args...))
+	}
 	for _, t := range turns {
 		if t.Attempt != attempt {
 			continue
 		}
-		v.prompts = append(v.prompts, managerPrompt{t.Prompt, fmt.Sprintf("%s of turn %d", t.Kind, t.Number)})
+		sent(t.Prompt, "%s of turn %d", t.Kind, t.Number)
 		for _, n := range t.Nudges {
-			v.prompts = append(v.prompts, managerPrompt{n.Prompt, fmt.Sprintf("nudge in turn %d (rule %s)", t.Number, n.Rule)})
+			sent(n.Prompt, "nudge in turn %d (rule %s)", t.Number, n.Rule)
 		}
 	}
 	return v
@@ -60,14 +59,11 @@ func NewTranscript(o page.Out, verbose bool, path string, turns []boulder.Turn, 
 // the resume prompt's text is not stored.
 func (v *Transcript) whose(prompt string) string {
 	prompt = strings.TrimSpace(prompt)
-	i := slices.IndexFunc(v.prompts, func(p managerPrompt) bool {
-		return strings.TrimSpace(strings.ToValidUTF8(p.text, "\uFFFD")) == prompt
-	})
+	names := v.sent[prompt]
 	switch {
-	case i >= 0:
-		name := v.prompts[i].name
-		v.prompts = slices.Delete(v.prompts, i, i+1)
-		return "manager: " + text.OneLine(name)
+	case len(names) > 0:
+		v.sent[prompt] = names[1:]
+		return "manager: " + text.OneLine(names[0])
 	case strings.HasPrefix(prompt, "[manager]"):
 		return "manager: resume prompt"
 	}
