@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -81,60 +82,35 @@ func checkMarkdown(t *rapid.T, want, got string) {
 	}
 }
 
+var (
+	ticks   = regexp.MustCompile("`+")
+	special = regexp.MustCompile("\\\\.|`+")
+	means   = regexp.MustCompile(`[\[\]|~]|<[\pL/!?]|(^|[^\pL\pN_])_|_([^\pL\pN_]|$)`) // HTML, links, tables, emphasis
+)
+
 // stars reads a line as CommonMark does: a backslash takes the meaning from what follows it, and a run of backticks is
 // code until the next run that is as long. Of the rest only stars may mean something, for our own bold; it counts them.
 func stars(t *rapid.T, line string) int {
-	n := 0
-	runes := []rune(line)
-	for i := 0; i < len(runes); i++ {
-		switch runes[i] {
-		case '\\':
-			i++
-		case '`':
-			end := closing(runes, i)
-			if end < 0 {
-				t.Fatalf("code is not closed: %s", line)
-			}
-			i = end
-		case '<':
-			if i+1 < len(runes) && (unicode.IsLetter(runes[i+1]) || strings.ContainsRune("/!?", runes[i+1])) {
-				t.Fatalf("HTML at %d of: %s", i, line)
-			}
-		case '[', ']', '|', '~':
-			t.Fatalf("%q means something at %d of: %s", runes[i], i, line)
-		case '*':
-			n++
-		case '_':
-			if !word(runes, i-1) || !word(runes, i+1) {
-				t.Fatalf("an underscore means something at %d of: %s", i, line)
-			}
+	plain, rest := "", line
+	for at := special.FindStringIndex(rest); at != nil; at = special.FindStringIndex(rest) {
+		found := rest[at[0]:at[1]]
+		plain, rest = plain+rest[:at[0]], rest[at[1]:]
+		if found[0] == '\\' {
+			plain += map[bool]string{true: "a", false: " "}[found == `\_`] // within a word or not
+			continue
 		}
-	}
-	return n
-}
-
-func word(runes []rune, i int) bool {
-	return i >= 0 && i < len(runes) && (runes[i] == '_' || unicode.IsLetter(runes[i]) || unicode.IsDigit(runes[i]))
-}
-
-// closing is the last backtick of the run that closes the one at i.
-func closing(runes []rune, i int) int {
-	run := func(i int) int {
-		n := 0
-		for i+n < len(runes) && runes[i+n] == '`' {
-			n++
+		runs := ticks.FindAllStringIndex(rest, -1)
+		end := slices.IndexFunc(runs, func(run []int) bool { return run[1]-run[0] == len(found) })
+		if end < 0 {
+			t.Fatalf("code is not closed: %s", line)
 		}
-		return n
+		plain, rest = plain+" ", rest[runs[end][1]:]
 	}
-	n := run(i)
-	for j := i + n; j < len(runes); {
-		m := run(j)
-		if m == n {
-			return j + m - 1
-		}
-		j += max(m, 1)
+	plain += rest
+	if m := means.FindString(plain); m != "" {
+		t.Fatalf("%q means something in: %s", m, line)
 	}
-	return -1
+	return strings.Count(plain, "*")
 }
 
 // The output of a program stays between its fences, whatever fences are in it.
