@@ -19,7 +19,7 @@ import (
 type Node struct {
 	ID     string `json:"id"`
 	Title  string `json:"subject"`          // what people read; empty: the id
-	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"); empty when nothing is known to happen, as in a plan
+	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"); empty: nothing is known to happen
 	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
 }
 
@@ -113,15 +113,15 @@ var looks = []look{
 	{"superseded", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
 }
 
-// dropped boxes are dashed.
-const dropped = "dropped"
+// Classes that are asked for: the boxes of dropped are dashed, those of plain are of statuses that are not known.
+const dropped, plain = "dropped", "plain"
 
 // look is that of the node's status. A word that is not known is drawn as it is, without a colour.
 func (n Node) look() look {
 	if i := slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }); i >= 0 {
 		return looks[i]
 	}
-	return look{n.Status, text.If(n.Status != "", "?"), "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
+	return look{n.Status, text.If(n.Status != "", "?"), plain, "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
 }
 
 // palette has a look of each class.
@@ -142,22 +142,19 @@ func (t tally) String() string { return fmt.Sprint(t.word(), " ", t.count) }
 // legend counts the statuses that the graph has, known ones first, on lines that have so much room; it is empty when no
 // status is known.
 func (g *Graph) legend(room int, width func(tally) int) [][]tally {
-	var all []tally
-	for _, l := range looks {
-		all = append(all, tally{l, 0})
-	}
+	all, count := slices.Clone(looks), map[string]int{}
 	for _, n := range g.nodes {
-		at := slices.IndexFunc(all, func(t tally) bool { return t.status == n.Status })
-		if at < 0 && n.Status != "" {
-			at, all = len(all), append(all, tally{n.look(), 0})
-		}
-		if at >= 0 {
-			all[at].count++
+		if count[n.Status]++; count[n.Status] == 1 && n.Status != "" && n.look().class == plain {
+			all = append(all, n.look())
 		}
 	}
 	var lines [][]tally
 	at := room
-	for _, t := range slices.DeleteFunc(all, func(t tally) bool { return t.count == 0 }) {
+	for _, l := range all {
+		t := tally{l, count[l.status]}
+		if t.count == 0 {
+			continue
+		}
 		if at += width(t); at > room || len(lines) == 0 {
 			lines, at = append(lines, nil), width(t)
 		}

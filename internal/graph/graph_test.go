@@ -36,7 +36,8 @@ func TestPaint(t *testing.T) {
 	})
 	slices.Sort(got)
 	want := []string{
-		"blocked !", "brand_new ?", "cancelled -", "completed ✓", "failed ✗", "in_progress ●", "pending ○", "skipped -", "superseded -",
+		"blocked !", "brand_new ?", "cancelled -", "completed ✓", "failed ✗",
+		"in_progress ●", "pending ○", "skipped -", "superseded -",
 	}
 	if got = slices.Compact(got); !slices.Equal(got, want) {
 		t.Errorf("painted was %q, want %q", got, want)

@@ -151,7 +151,8 @@ func TestWellFormedProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := &shape{title: nastyText(t, "title")}
-		ids := append(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return nastyText(t, "id") }), 0, 10).Draw(t, "ids"), "nosuch")
+		id := rapid.Custom(func(t *rapid.T) string { return nastyText(t, "id") })
+		ids := append(rapid.SliceOfN(id, 0, 10).Draw(t, "ids"), "nosuch")
 		for _, id := range ids[:len(ids)-1] {
 			s.add(id, nastyText(t, "node title"), rapid.OneOf(
 				rapid.SampledFrom([]string{"", "pending", "completed", "superseded"}), rapid.SampledFrom(nasty),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -37,16 +38,14 @@ func (r *Report) Print(o page.Out) {
 	r.printBlockers(o, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
 	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
 	parts := map[boulder.SubTaskStatus]string{
-		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open, boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: done,
+		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open,
+		boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: done,
 	}
 	for _, part := range []string{undone, open, done} {
-		heading := part
+		heading := sync.OnceFunc(func() { o.Heading(part) })
 		for i := range r.SubTasks {
 			if s := &r.SubTasks[i]; cmp.Or(parts[s.Status], undone) == part {
-				if heading != "" {
-					o.Heading(heading)
-				}
-				heading = ""
+				heading()
 				s.print(o, part != done, r.claimed)
 			}
 		}

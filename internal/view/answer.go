@@ -37,8 +37,8 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 	area.SetWidth(page.SizeOf(in).Width)
 	there, gone := context.WithCancel(ctx)
 	defer gone()
-	program := tea.NewProgram(&answer{area: area}, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
-		tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM"))))
+	program := tea.NewProgram(&answer{area: area}, tea.WithContext(there), tea.WithInput(keyboard{in, gone}),
+		tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM"))))
 	end, err := program.Run()
 	a, ok := end.(*answer)
 	switch {

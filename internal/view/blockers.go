@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -91,7 +92,8 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 		if width < 100 {
 			widest = 12
 		}
-		left := text.If(b.Awaited && blockers.Waiting(&b.Blocker, now), "("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
+		left := text.If(b.Awaited && blockers.Waiting(&b.Blocker, now),
+			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
 			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)),
 			text.If(over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
@@ -123,14 +125,11 @@ func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 	o.Say(fmt.Sprintf("%s, %d of them without an answer. Exported %s.", text.Plural(len(all), "blocker"), len(pending),
 		now.Format("2006-01-02 15:04 MST")))
 	for _, hard := range []bool{true, false} {
-		heading := map[bool]string{true: "Hard blockers", false: "Soft blockers"}[hard]
+		heading := sync.OnceFunc(func() { o.Heading(map[bool]string{true: "Hard blockers", false: "Soft blockers"}[hard]) })
 		for i := range all {
-			if b := &all[i]; b.Hard == hard {
-				if heading != "" {
-					o.Heading(heading)
-					heading = ""
-				}
-				b.Print(o, 1, true, now)
+			if all[i].Hard == hard {
+				heading()
+				all[i].Print(o, 1, true, now)
 			}
 		}
 	}
@@ -175,7 +174,8 @@ func (w WaitingBlockers) Text() string { return text.JoinedBy(" · ", w.Awaited(
 
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
-	all := text.JoinedBy(" and ", text.If(w.Hard > 0, text.Plural(w.Hard, "hard blocker")), text.If(w.Asks > 0, text.Plural(w.Asks, "ask")))
+	all := text.JoinedBy(" and ", text.If(w.Hard > 0, text.Plural(w.Hard, "hard blocker")),
+		text.If(w.Asks > 0, text.Plural(w.Asks, "ask")))
 	return text.If(all != "", all+" wait"+text.If(w.Hard+w.Asks == 1, "s")+" for an answer")
 }
 

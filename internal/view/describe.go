@@ -122,7 +122,8 @@ func Describe(e boulder.Event) Step {
 		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
 		say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
 	case boulder.SubTaskProgress:
-		say(text.If(b.Notice, "!"), "%s%s", b.Activity, text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
+		say(text.If(b.Notice, "!"), "%s%s", b.Activity,
+			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
 		if c := b.Checkpoint; c != nil {
 			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
@@ -159,7 +160,8 @@ func Describe(e boulder.Event) Step {
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
 		say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
-		say("!", "%s cools down until %s, then %s at once: %s", ModelName(b.Model), Clock(b.Until), text.Plural(b.Limit, "attempt"), b.Reason)
+		say("!", "%s cools down until %s, then %s at once: %s", ModelName(b.Model), Clock(b.Until),
+			text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.ReplanStarted:
 		decide("replan", b.Reason)
 		say("↻", "replan %d: %s", b.Number, b.Reason)

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one object.
+// Receipt says where tokens, money and time of a boulder went: one object of `manager show --receipt --json`.
 type Receipt struct {
 	Type      string          `json:"type"` // receipt
 	BoulderID string          `json:"boulder_id"`
