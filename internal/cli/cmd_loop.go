@@ -102,13 +102,10 @@ func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
 
 // loopText says in a line or two when a loop ends.
 func loopText(req *project.Request, checks boulder.Checks) string {
-	s := fmt.Sprintf("Goes on until these hold: %s; at most %s.",
-		strings.Join(req.DoneWhen, ", "), text.Plural(req.Loop.Iterations, "turn"))
-	if slices.Contains(req.DoneWhen, boulder.DoneTests) {
-		s += "\n   tests:        $ " + text.OneLine(strings.Join(checks.Tests, "; "))
-	}
-	if slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && len(checks.Lint) > 0 {
-		s += "\n   diagnostics:  $ " + text.OneLine(strings.Join(checks.Lint, "; ")) + ", where no language server runs"
-	}
-	return s
+	tests, lint := text.OneLine(strings.Join(checks.Tests, "; ")), text.OneLine(strings.Join(checks.Lint, "; "))
+	return fmt.Sprintf("Goes on until these hold: %s; at most %s.",
+		strings.Join(req.DoneWhen, ", "), text.Plural(req.Loop.Iterations, "turn")) +
+		text.If(slices.Contains(req.DoneWhen, boulder.DoneTests), "\n   tests:        $ "+tests) +
+		text.If(slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && lint != "",
+			"\n   diagnostics:  $ "+lint+", where no language server runs")
 }

@@ -83,19 +83,17 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return false, nil // nobody runs anything, or Hold says what is wrong with who does
 	}
 	defer there.Close()
+	var detail store.Detail
 	id, err := there.Find(ctx, ref)
-	if err != nil {
-		return false, nil
+	if err == nil {
+		detail, err = there.Get(ctx, id)
 	}
-	detail, err := there.Get(ctx, id)
 	atWork := slices.Contains(there.Holder.AtWork(), id)
 	switch {
-	case err != nil:
+	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil
-	case there.Holder.Serves && !atWork:
+	case !atWork:
 		return true, a.resumeServed(ctx, o, there, detail)
-	case !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
-		return false, nil
 	}
 	if a.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
 		o.blockers || o.iterations != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -80,12 +81,9 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	if err != nil {
 		return false, err
 	}
-	c, on := a.console(), ""
+	c := a.console()
 	c.Limits = a.limitsOf(holder)
-	if len(holder.Running) > 1 {
-		on = " -b " + id
-	}
-	v := view.NewRun(c, p, on)
+	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
 	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
 		switch {

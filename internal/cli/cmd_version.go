@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
 )
@@ -66,12 +67,6 @@ func newVersionInfo(build *debug.BuildInfo) versionInfo {
 
 // String is the version for people.
 func (v versionInfo) String() string {
-	commit := ""
-	if v.Commit != "" {
-		commit = ", commit " + project.Short(v.Commit)
-		if v.Modified {
-			commit += " with changes"
-		}
-	}
+	commit := text.Prefixed(", commit ", project.Short(v.Commit)) + text.If(v.Modified, " with changes")
 	return fmt.Sprintf("manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
 }

@@ -84,12 +84,9 @@ func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration,
 	case a.json:
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
-		says := fmt.Sprintf("Boulder %s is %s, %d/%d done.", w.BoulderID,
-			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total)
-		if len(w.Blocked) > 0 {
-			says += fmt.Sprintf(" Blocked: %s.", view.Listed(w.Blocked))
-		}
-		a.tell(says)
+		a.tell(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s", w.BoulderID,
+			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
+			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+".")))
 	}
 	return err
 }
@@ -192,8 +189,5 @@ func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool
 
 // goOnWith says what to do before, and is followed by the command that goes on.
 func goOnWith(awaiting bool) string {
-	if awaiting {
-		return "answer with: " + view.ClarifyHint + "; then continue with: "
-	}
-	return "continue with: "
+	return text.If(awaiting, "answer with: "+view.ClarifyHint+"; then ") + "continue with: "
 }

@@ -54,7 +54,7 @@ func TestLookRefuses(t *testing.T) {
 		{[]string{"status", "--nosuch"}, "unknown flag"},
 		{[]string{"report", "nosuch"}, `no such boulder: "nosuch"`},
 		{[]string{"report", "a", "b"}, `takes one BOULDER, not "a b"`},
-		{[]string{"report", "--format", "html"}, `there is no format "html": it is text, markdown or json`},
+		{[]string{"report", "--format", "html"}, `there is no format "html": use one of text, markdown, json`},
 		{[]string{"report", "--json", "--format", "text"}, "--json and --format contradict each other"},
 	})
 }

@@ -28,15 +28,10 @@ const formatJSON = "json"
 
 func (o *outputFlags) register(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.format, "format", "f", "",
-		"`FORMAT`: "+o.choice()+" (default: by the ending of the file of -o, else text)")
+		"`FORMAT`: "+strings.Join(o.names, ", ")+" (default: by the ending of the file of -o, else text)")
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write to `FILE` instead of stdout; - is stdout")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(o.names, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a, cmd.Flags().Changed("format")) }
-}
-
-func (o *outputFlags) choice() string {
-	last := len(o.names) - 1
-	return strings.Join(o.names[:last], ", ") + " or " + o.names[last]
 }
 
 // check refuses what contradicts itself or cannot be written, before anything is read, and fills in the format.
@@ -50,7 +45,7 @@ func (o *outputFlags) check(a *app, given bool) error {
 	case !given:
 		o.format = cmp.Or(meant, "text")
 	case !slices.Contains(o.names, o.format):
-		return usagef("there is no format %q: it is %s", o.format, o.choice())
+		return usagef("there is no format %q: use one of %s", o.format, strings.Join(o.names, ", "))
 	case a.json && o.file == "" && o.format != formatJSON:
 		return usagef("--json and --format contradict each other: give one of them, or write to a file with -o")
 	}
