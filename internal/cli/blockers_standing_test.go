@@ -35,7 +35,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers list":          {"B4", "!B1", "!B2", "B3"},
 			"blockers list --all":    {"obsolete:\nB1"},
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
-			"blockers status --json": {`"hard":1,"asks":0,"soft":1,"pending":4,"moot":2,`},
+			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"moot":2,`},
 			"blockers show B1":       {"No answer is waited for"},
 			"status":                 {"1 choice can still be changed: manager", "!wait for an answer", "!Answer first"},
 			"report":                 {"!answer what is waited for", "the answer is not needed any more"},
