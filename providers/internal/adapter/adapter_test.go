@@ -1,4 +1,4 @@
-package adapter_test
+package adapter
 
 import (
 	"context"
@@ -7,11 +7,32 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// Only a refusal that names a feature which was asked for, with the endpoint's status for that, leads to another call.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// answering is a server without a network: redirects can be tried between hosts that do not exist.
+type answering func(*http.Request) *http.Response
+
+func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// post is a call of an SDK.
+func post(ctx context.Context, url string, server answering) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("question"))
+	if err != nil {
+		return err
+	}
+	resp, err := Client(&http.Client{Transport: server}).Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// Only a refusal that names a feature which was asked for, with a status for that, leads to another call.
 func TestWhatIsARefusal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -24,49 +45,59 @@ func TestWhatIsARefusal(t *testing.T) {
 		"another kind":       {400, "prompt is too long, effort", 1},
 		"nothing is named":   {400, "roles", 1},
 		"it was not used":    {400, "tools", 1},
-		"the first one goes": {400, "tools and effort", 2},
+		"the first one goes": {422, "tools and effort", 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			calls := 0
-			a := adapter.Adapter{
-				Provider: "p",
-				Parse:    func([]byte) adapter.Said { return adapter.Said{Text: tt.text} },
-				Features: []adapter.Feature{
-					{Name: "tool", Words: []string{"tools"}},
-					{Name: "effort", Wanted: adapter.Effort, Words: []string{"effort"}},
-				},
-				Call: func(ctx context.Context, _ *providers.Request, _ adapter.Features) (adapter.Reply, error) {
-					calls++
-					return adapter.Reply{}, post(ctx, tt.status)
-				},
+		calls := 0
+		a := Adapter{
+			Provider: "p",
+			Parse:    func([]byte) Said { return Said{Text: tt.text} },
+			Features: []Feature{
+				{Name: "tool", Words: []string{"tools"}},
+				{Name: "effort", Wanted: Effort, Words: []string{"effort"}},
+			},
+			Call: func(ctx context.Context, _ *providers.Request, _ Features) (Reply, error) {
+				calls++
+				return Reply{}, errors.Join(errors.New("refused"), post(ctx, "http://host", func(*http.Request) *http.Response {
+					return &http.Response{StatusCode: tt.status, Body: http.NoBody}
+				}))
+			},
+		}
+		_, err := a.Complete(t.Context(), &providers.Request{Model: "m", Effort: "low"})
+		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Message != tt.text || calls != tt.calls {
+			t.Errorf("%s: %d calls, want %d: %v", name, calls, tt.calls, err)
+		}
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status   int
+		location string
+		refused  bool
+	}{
+		"same server":     {http.StatusTemporaryRedirect, "https://host/v1/chat/", false},
+		"another host":    {http.StatusTemporaryRedirect, "https://other/v1", true},
+		"another port":    {http.StatusPermanentRedirect, "https://host:8443/v1", true},
+		"without TLS":     {http.StatusTemporaryRedirect, "http://host/v1/chat/", true},
+		"POST to GET":     {http.StatusFound, "https://host/login", true},
+		"round and round": {http.StatusTemporaryRedirect, "https://host/start", true},
+	} {
+		var visited []string
+		err := post(t.Context(), "https://host/start", func(r *http.Request) *http.Response {
+			visited = append(visited, r.URL.String())
+			if r.URL.Path != "/start" {
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 			}
-			_, err := a.Complete(t.Context(), &providers.Request{Model: "m", Effort: "low"})
-			if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Message != tt.text {
-				t.Errorf("got %v", err)
-			}
-			if calls != tt.calls {
-				t.Errorf("%d calls, want %d", calls, tt.calls)
-			}
+			return &http.Response{StatusCode: tt.status, Header: http.Header{"Location": {tt.location}}, Body: http.NoBody}
 		})
+		if errors.Is(err, errRedirect) != tt.refused || !tt.refused && (err != nil || len(visited) != 2) {
+			t.Errorf("%s: visited %v: %v", name, visited, err)
+		}
+		for _, url := range visited {
+			if !strings.HasPrefix(url, "https://host/") {
+				t.Errorf("%s: the request went to %s", name, url)
+			}
+		}
 	}
-}
-
-type answering int
-
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: int(a), Body: http.NoBody}, nil
-}
-
-// post is a call of an SDK that was answered with a status.
-func post(ctx context.Context, status int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://host", strings.NewReader("question"))
-	if err != nil {
-		return err
-	}
-	resp, err := adapter.Client(&http.Client{Transport: answering(status)}).Do(req)
-	if err != nil {
-		return err
-	}
-	return errors.Join(errors.New("refused"), resp.Body.Close())
 }
