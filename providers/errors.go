@@ -55,8 +55,9 @@ var meanings = map[Kind]struct {
 	what, todo string
 	passes     bool
 }{
-	KindAuth:       {"the key was refused", "check the provider's key and that it may use this model", false},
-	KindQuota:      {"no credit left or a spending limit reached", "add credit with the provider or choose another model", false},
+	KindAuth: {"the key was refused", "check the provider's key and that it may use this model", false},
+	KindQuota: {"no credit left or a spending limit reached",
+		"add credit with the provider or choose another model", false},
 	KindRateLimit:  {"rate limit reached", "try again later or choose another model", true},
 	KindOverloaded: {"the provider is overloaded", "try again later or choose another model", true},
 	KindContextLength: {"the request is too long for the model",
@@ -66,9 +67,10 @@ var meanings = map[Kind]struct {
 	KindNetwork:         {"no usable answer from the provider", "check the connection and the provider's base URL", true},
 	KindTruncated:       {"the answer was cut by the output limit", "raise the output limit or ask for less", false},
 	KindMalformedOutput: {"the model gave no usable answer", "choose another with --ledger-model", false},
-	KindBadRequest:      {"the provider did not accept the request", "check the model's name and the provider's settings", false},
-	KindCanceled:        {"cancelled", "", false},
-	KindSetup:           {"no way to ask a model", "", false},
+	KindBadRequest: {"the provider did not accept the request",
+		"check the model's name and the provider's settings", false},
+	KindCanceled: {"cancelled", "", false},
+	KindSetup:    {"no way to ask a model", "", false},
 }
 
 // Error implements error.

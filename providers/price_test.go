@@ -159,7 +159,8 @@ func TestRegistryPrices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: env(nil), Prices: prices}, tell(tt.provider, tt.steps...))
+			cfg := providers.RegistryConfig{Getenv: env(nil), Prices: prices}
+			r, err := providers.NewRegistry(cfg, tell(tt.provider, tt.steps...))
 			if err != nil {
 				t.Fatal(err)
 			}

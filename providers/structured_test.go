@@ -86,7 +86,9 @@ func request() *providers.Request {
 }
 
 // structured has a model play these steps, and gives what comes of the request, the model, and what it cost.
-func structured(t *testing.T, check func(*verdict) error, steps ...step) (got verdict, model *script, spent bill, err error) {
+func structured(
+	t *testing.T, check func(*verdict) error, steps ...step,
+) (got verdict, model *script, spent bill, err error) {
 	t.Helper()
 	model = &script{steps: steps}
 	synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,8 @@ func (s *Server) tools(who scopeOf) *mcp.Server {
 	no := false
 	categories, _ := json.Marshal(boulder.BlockerCategories()) // texts always marshal
 	server.AddTool(&mcp.Tool{
-		Name: ToolName, Title: "Report a blocker", Description: description, InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
+		Name: ToolName, Title: "Report a blocker", Description: description,
+		InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		text, failed := s.take(ctx, r, who)
