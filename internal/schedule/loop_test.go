@@ -108,10 +108,6 @@ func TestLoopWithBlockedItems(t *testing.T) {
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	five := boulder.Loop{Iterations: 100, Failures: 5, Cooldown: 30 * time.Second}
-	with := func(e boulder.Evidence, change func(*boulder.Evidence)) boulder.Evidence {
-		change(&e)
-		return e
-	}
 	chat := func(n int) boulder.Evidence {
 		return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, FinalMessage: "Thought " + strings.Repeat("x", n)}
 	}
@@ -124,84 +120,72 @@ func TestLoop(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		loop   boulder.Loop
-		turn   func(n int) boulder.Evidence // from 1
-		want   string                       // the last action
+		turn   func(n int, e *boulder.Evidence) // the n-th, from 1, which has acted
+		want   string                           // the last action
 		turns  int
 		reason string
 		waits  []time.Duration // before the second turn, the third …
 	}{
 		"progress in every turn, up to the limit": {
-			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int) boulder.Evidence { return acted(fmt.Sprint(n)) },
+			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) },
 			want: "park", turns: 7, reason: "it had 7 turns, which is the limit; Something is missing.",
 		},
 		"one turn only": {
-			loop: boulder.Loop{Iterations: 1, Failures: 5}, turn: func(int) boulder.Evidence { return acted("x") },
+			loop: boulder.Loop{Iterations: 1, Failures: 5}, turn: func(int, *boulder.Evidence) {},
 			want: "park", turns: 1,
 		},
 		"chat, and the pauses grow": {
-			loop: five, turn: chat, want: "fail failed", turns: 6,
+			loop: five, turn: func(n int, e *boulder.Evidence) { *e = chat(n) }, want: "fail failed", turns: 6,
 			reason: "5 continuations in a row brought no progress; Something is missing.",
 			// From when a continuation was sent; a turn takes a second here.
 			waits: []time.Duration{0, 59 * time.Second, 119 * time.Second, 239 * time.Second, 479 * time.Second},
 		},
 		"the same words": {
-			loop: five, turn: func(int) boulder.Evidence { return chat(1) }, want: "fail failed", turns: 5,
+			loop: five, turn: func(_ int, e *boulder.Evidence) { *e = chat(1) }, want: "fail failed", turns: 5,
 			reason: "it said the same 5 times and called no tool",
 		},
 		"the same diff to and fro": {
-			loop: five, turn: func(n int) boulder.Evidence { return acted(fmt.Sprint(n % 3)) }, want: "fail failed", turns: 8,
+			loop: five, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n % 3)) }, want: "fail failed", turns: 8,
 		},
 		"a gate that turns green is progress, once": {
 			loop: five, want: "fail failed", turns: 9,
-			turn: func(n int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) { e.Gates = []boulder.Gate{{Command: "make", ExitCode: max(0, 4-n)}} })
-			},
+			turn: func(n int, e *boulder.Evidence) { e.Gates = []boulder.Gate{{Command: "make", ExitCode: max(0, 4-n)}} },
 		},
 		"statuses that flip": {
 			loop: five, want: "fail failed", turns: 6,
-			turn: func(n int) boulder.Evidence {
-				return with(acted(""), func(e *boulder.Evidence) {
-					e.Todos = todos([]string{"pending", "completed", "in_progress"}[n%3], "pending")
-				})
+			turn: func(n int, e *boulder.Evidence) {
+				*e = acted("")
+				e.Todos = todos([]string{"pending", "completed", "in_progress"}[n%3], "pending")
 			},
 		},
 		"all that is left is blocked": {
 			loop: five, want: "park", turns: 1, reason: "nothing is left that the agent can do: 2 items are blocked: item 1; item 2",
-			turn: func(int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) { e.Todos = todos("completed", "blocked", "blocked") })
-			},
+			turn: func(_ int, e *boulder.Evidence) { e.Todos = todos("completed", "blocked", "blocked") },
 		},
 		"blocked items beside a red gate": {
 			loop: five, want: "fail failed", turns: 6,
-			turn: func(int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) {
-					e.Todos, e.Gates = todos("blocked"), []boulder.Gate{{Command: "make", ExitCode: 1}}
-				})
+			turn: func(_ int, e *boulder.Evidence) {
+				e.Todos, e.Gates = todos("blocked"), []boulder.Gate{{Command: "make", ExitCode: 1}}
 			},
 		},
 		"a person stops it in OpenCode": {
 			loop: five, want: "park", turns: 1, reason: "stopped: a person aborted the turn",
-			turn: func(int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) { e.Ended.Error = boulder.ErrorAborted })
-			},
+			turn: func(_ int, e *boulder.Evidence) { e.Ended.Error = boulder.ErrorAborted },
 		},
 		"an error that comes again and again": {
 			loop: five, want: "fail failed", turns: 6, reason: "the turn ended with APIError: no",
-			turn: func(n int) boulder.Evidence {
-				return with(chat(n), func(e *boulder.Evidence) { e.Ended = boulder.Ended{Error: "APIError", Message: "no"} })
+			turn: func(n int, e *boulder.Evidence) {
+				*e = chat(n)
+				e.Ended = boulder.Ended{Error: "APIError", Message: "no"}
 			},
 		},
 		"stopped by a rule, again and again": {
 			loop: five, want: "fail failed", turns: 6,
-			turn: func(int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) { e.Ended = stopped(boulder.RuleRepeat) })
-			},
+			turn: func(_ int, e *boulder.Evidence) { e.Ended = stopped(boulder.RuleRepeat) },
 		},
 		"its budget": {
 			loop: five, want: "park", turns: 1,
-			turn: func(int) boulder.Evidence {
-				return with(acted("x"), func(e *boulder.Evidence) { e.Ended = stopped(boulder.RuleBudget) })
-			},
+			turn: func(_ int, e *boulder.Evidence) { e.Ended = stopped(boulder.RuleBudget) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +193,9 @@ func TestLoop(t *testing.T) {
 			r := newLoopRun(t, test.loop)
 			var last Action
 			for n := 1; ; n++ {
-				last = r.turn(test.turn(n), unfinished)
+				e := acted("x")
+				test.turn(n, &e)
+				last = r.turn(e, unfinished)
 				if kindOf(last) != "continue" {
 					break
 				}
