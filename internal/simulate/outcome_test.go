@@ -19,26 +19,17 @@ func placeOf(t boulder.SubTask, turn boulder.Turn) place { return place{t.ID, t.
 
 // fault is what comes in the way of a turn or a judgement. It happens once: the next time it is over.
 type fault struct {
-	kind  faultKind
-	err   error
-	cut   bool // the turn is cut off with it
-	early bool // before the session is looked for
+	err   error // nil: the session is lost
+	cut   bool  // the turn is cut off with it
+	early bool  // before the session is looked for
 }
-
-type faultKind string
-
-const (
-	faultTrouble faultKind = "trouble"
-	faultFatal   faultKind = "fatal"
-	faultLost    faultKind = "lost"
-)
 
 // turnFaults are those that a turn meets, one after the other.
 func (sc *scenario) turnFaults(at place) []fault {
 	d := throw(sc.seed, "faults", at)
 	var all []fault
 	if d.is(sc.trouble / 4) { // the first one: a kind world may pass over those that follow
-		all = append(all, fault{kind: faultLost})
+		all = append(all, fault{})
 	}
 	most := len(all) + 5
 	if sc.class.same() {
@@ -46,17 +37,14 @@ func (sc *scenario) turnFaults(at place) []fault {
 		most = len(all) + sc.limits.Troubles - 1
 	}
 	for len(all) < most && d.is(sc.trouble) {
-		f := fault{kind: faultTrouble, err: drawTrouble(d, "the turn met trouble"), cut: d.is(0.25)}
+		f := fault{err: drawTrouble(d, "the turn met trouble"), cut: d.is(0.25)}
 		f.early = !f.cut && d.is(0.3)
 		if f.cut || f.early {
 			f.err = fmt.Errorf("%w: the server is gone", boulder.ErrTrouble)
 		}
 		all = append(all, f)
 	}
-	if sc.class != parallel && d.is(sc.trouble/8) {
-		all = append(all, fault{kind: faultFatal, err: fmt.Errorf("%w: the key is wrong", boulder.ErrFatal)})
-	}
-	return all
+	return sc.fatal(d, all)
 }
 
 // judgeFaults are those that a judgement meets.
@@ -68,10 +56,15 @@ func (sc *scenario) judgeFaults(at place) []fault {
 		most = sc.limits.Troubles - 1 // else the run ends, and cuts off the others
 	}
 	for len(all) < most && d.is(sc.trouble) {
-		all = append(all, fault{kind: faultTrouble, err: drawTrouble(d, "the judge met trouble")})
+		all = append(all, fault{err: drawTrouble(d, "the judge met trouble")})
 	}
+	return sc.fatal(d, all)
+}
+
+// fatal adds a fault that ends the run, now and then.
+func (sc *scenario) fatal(d dice, all []fault) []fault {
 	if sc.class != parallel && d.is(sc.trouble/8) {
-		all = append(all, fault{kind: faultFatal, err: fmt.Errorf("%w: the judge's key is wrong", boulder.ErrFatal)})
+		all = append(all, fault{err: fmt.Errorf("%w: the key is wrong", boulder.ErrFatal)})
 	}
 	return all
 }

@@ -161,7 +161,7 @@ func (w *world) settle(s *session) {
 	switch {
 	case f == nil, f.cut && m.resume && w.sc.class.same():
 		m.state = answered // worlds in which nothing is lost are kind: no turn is cut off twice
-	case f.kind == faultLost:
+	case f.err == nil:
 		s.gone, w.inexact = true, true
 	case f.cut:
 		m.state, m.err = cutOff, f.err
