@@ -270,7 +270,6 @@ func (r *run) ledgerUsage(ref boulder.AttemptRef, source string, used boulder.Us
 // failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
 // is, and a resume takes it up.
 func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
-	reason := err.Error()
 	park, parking := errors.AsType[*parkError](err)
 	switch {
 	case r.ended != nil:
@@ -285,14 +284,6 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)
 		return nil
-	case errors.Is(err, boulder.ErrTrouble):
-		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err)
-	case errors.Is(err, boulder.ErrSessionLost):
-		return r.events(schedule.Lost(o, r.o.limits, reason))
 	}
-	action := schedule.Broken(r.state, o, r.o.limits, reason)
-	if _, parks := action.(boulder.Parked); !parks && r.state.Boulder.Loop != nil {
-		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err) // it has no tries that such faults could use up over a night
-	}
-	return r.events(action)
+	return schedule.Failed(r.state, r.o.limits, r.now(), o, err)
 }

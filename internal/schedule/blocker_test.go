@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -118,16 +119,18 @@ func TestAwaitingInAFault(t *testing.T) {
 	s := begun(t, boulder.Spec{ID: "a"})
 	feed(t, s, epoch, append(running("a"), asks("a", "B1"))...)
 	o, l := s.Open("a"), DefaultLimits()
-	for name, got := range map[string]Action{
-		"lost": Lost(o, l, "no such session"), "broken": Broken(s, o, l, "no such session"),
-	} {
-		if p, ok := got.(boulder.Parked); !ok || p.Reason != "waits for an answer to B1: Which B1?; no such session" {
-			t.Errorf("%s: %+v", name, got)
+	faults := map[string]error{"retry uncounted lost": boulder.ErrSessionLost, "retry failed": errors.New("no diff")}
+	for _, err := range faults {
+		got := Failed(s, l, epoch, o, err)[0]
+		if p, ok := got.(boulder.Parked); !ok || p.Reason != "waits for an answer to B1: Which B1?; "+err.Error() {
+			t.Errorf("%v: %+v", err, got)
 		}
 	}
 	feed(t, s, epoch, answers("a", "B1"))
-	if got := kindOf(Lost(o, l, "gone")) + ", " + kindOf(Broken(s, o, l, "gone")); got != "retry uncounted lost, retry failed" {
-		t.Errorf("with an answer: %s", got)
+	for want, err := range faults {
+		if got := kindOf(Failed(s, l, epoch, o, err)[0]); got != want {
+			t.Errorf("with an answer, %v: %s", err, got)
+		}
 	}
 }
 

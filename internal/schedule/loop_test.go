@@ -397,19 +397,3 @@ func drawTurn(t *rapid.T) (e boulder.Evidence, reached []string) {
 	}
 	return e, reached
 }
-
-// What is not the agent's fault has the tries of any sub-task, and no new plan.
-func TestLoopThatBreaksOutside(t *testing.T) {
-	t.Parallel()
-	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
-	r.turn(acted("1"), unfinished)
-	o, l := r.s.Open("1"), DefaultLimits()
-	var kinds []string
-	for tries := range l.Attempts {
-		o.SubTask.Tries = tries
-		kinds = append(kinds, kindOf(Broken(r.s, o, l, "the disk is full")))
-	}
-	if got := strings.Join(kinds, ", "); got != "retry failed, retry failed, fail failed" {
-		t.Error(got)
-	}
-}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -184,13 +185,13 @@ func TestBroken(t *testing.T) {
 	o := s.Open("a")
 	for tries, want := range []string{"retry failed", "retry failed", "replan"} {
 		o.SubTask.Tries = tries
-		if got := kindOf(Broken(s, o, l, "broken")); got != want {
+		if got := kindOf(Failed(s, l, epoch, o, errors.New("broken"))[0]); got != want {
 			t.Errorf("after %d tries: %s, want %s", tries, got, want)
 		}
 	}
 	feed(t, s, epoch, judged("b", wrong)...)
 	feed(t, s, epoch, boulder.ReplanStarted{AttemptRef: ref("b", 1), Number: 1, Replaces: []string{"b"}})
-	if got := kindOf(Broken(s, o, l, "broken")); got != "fail failed" {
+	if got := kindOf(Failed(s, l, epoch, o, errors.New("broken"))[0]); got != "fail failed" {
 		t.Errorf("while another replan is made: %s", got)
 	}
 }

@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -326,26 +327,28 @@ func (c *computing) refused(a *boulder.Attempt, model string) bool {
 	return c.now.Before(a.NotBefore) && c.cooling(model) && c.s.Boulder.Cooldowns[model].Hits > c.l.Cooldowns
 }
 
-// Broken says what follows when an attempt's turn ended in an error that is neither trouble nor fatal. One that awaits an
-// answer needs that first: another try would meet the same question.
-func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
-	if len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
-		return park(o, reason)
-	}
+// Failed says what follows when an attempt's turn ended in an error that is not fatal. One that awaits an answer needs that
+// first: another try would meet the same question. A lost session is not a try, but who loses session after session fails.
+func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
+	reason, lost := err.Error(), errors.Is(err, boulder.ErrSessionLost)
 	c := &computing{s: s, l: l, replanning: s.Boulder.Replan != nil}
-	if a := c.retryOrReplan(o, reason, boulder.AttemptFailed); a != nil {
-		return a
+	var follows Action
+	switch n := o.SubTask.Lost + 1; {
+	case errors.Is(err, boulder.ErrTrouble):
+		return trouble(s, l, now, o, err)
+	case len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0:
+		follows = park(o, reason)
+	case lost && n > l.Troubles:
+		follows = fail(o.Attempt.AttemptRef, fmt.Sprintf("lost %d sessions: %s", n, reason), boulder.AttemptLost)
+	case lost:
+		follows = uncounted(o, reason, boulder.AttemptLost)
+	case s.Boulder.Loop != nil: // it has no tries that such faults could use up over a night
+		return trouble(s, l, now, o, err)
+	default:
+		follows = c.retryOrReplan(o, reason, boulder.AttemptFailed)
 	}
-	return fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed) // it cannot wait for the replan that is being made: its turn is over
-}
-
-// Lost says what follows when an attempt's session is gone. That is not a try, but who loses session after session fails.
-func Lost(o *boulder.Open, l Limits, reason string) Action {
-	if len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
-		return park(o, reason)
+	if follows == nil { // its turn is over: it cannot wait for the replan that is being made
+		follows = fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed)
 	}
-	if lost := o.SubTask.Lost + 1; lost > l.Troubles {
-		return fail(o.Attempt.AttemptRef, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost)
-	}
-	return uncounted(o, reason, boulder.AttemptLost)
+	return []boulder.Body{follows}
 }

@@ -267,7 +267,7 @@ func TestLost(t *testing.T) {
 	} {
 		// Tries that failed by themselves, and attempts that were parked, are not lost sessions.
 		o := &boulder.Open{SubTask: &boulder.SubTask{Lost: lost, Tries: 2, Attempts: 9}, Attempt: &boulder.Attempt{}}
-		if got := kindOf(Lost(o, limits, "gone")); got != want {
+		if got := kindOf(Failed(boulder.NewState(), limits, epoch, o, boulder.ErrSessionLost)[0]); got != want {
 			t.Errorf("another session lost after %d: %s, want %s", lost, got, want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Trouble is what follows from a fault of an attempt that is not the agent's: the attempt is taken up again after a while.
-func Trouble(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
+// trouble is what follows from a fault of an attempt that is not the agent's: the attempt is taken up again after a while.
+func trouble(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
 	ref, model := o.Attempt.AttemptRef, o.Attempt.Model
 	if o.Attempt.Status == boulder.AttemptMonitoring {
 		model = s.Boulder.LedgerModel
@@ -22,7 +22,7 @@ func Trouble(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err err
 	})
 }
 
-// ReplanTrouble is the same for a replan.
+// ReplanTrouble is what follows from such a fault of a replan.
 func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
 	_, until, cooled := wait(s, l, now, err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
 	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})

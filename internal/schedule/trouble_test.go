@@ -20,7 +20,7 @@ func TestCooldownGrowsBack(t *testing.T) {
 	cool := func(now time.Time, limit, hits int) (until time.Time) {
 		t.Helper()
 		limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, Err: errors.New("429")}
-		feed(t, s, now, Trouble(s, l, now, s.Open("a"), limited)...)
+		feed(t, s, now, Failed(s, l, now, s.Open("a"), limited)...)
 		c := s.Boulder.Cooldowns["p/m"]
 		if c.Hits != hits || c.Limit != limit || s.Open("a").Attempt.Troubles != 0 {
 			t.Errorf("%+v, want the %d. with limit %d", c, hits, limit)
