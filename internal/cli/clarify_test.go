@@ -73,15 +73,11 @@ func TestClarify(t *testing.T) {
 	if diff := cmp.Diff(want, statusOf(t, project)); diff != "" {
 		t.Errorf("after the first walk (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{
+	texts(t, "the screen", []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
 		`✓ Answered B1. "theme" goes on with the answer when the boulder does: manager resume ` + sampleID,
 		"1 hard blocker waits for an answer; continue with: manager blockers clarify",
-	} {
-		if !strings.Contains(screen, text) {
-			t.Errorf("the screen lacks %q:\n%s", text, screen)
-		}
-	}
+	}, nil, screen)
 	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
 		t.Errorf("how to go on is said %d times:\n%s", n, screen)
 	}
@@ -96,13 +92,9 @@ func TestClarifyAsksAgain(t *testing.T) {
 	project := blockedSample(t)
 	slips := []string{"/allow", "/deny", "/alow", "/skip it", strings.Repeat("x", 4_001)}
 	screen := walk(t, project, "B1 B1 B1 B1 B1 B1 B4", nil, append(slips, "/tmp/key is the one")...)
-	for _, text := range []string{
+	texts(t, "the screen", []string{
 		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "may have 4000",
-	} {
-		if !strings.Contains(strings.Join(strings.Fields(screen), " "), text) {
-			t.Errorf("the screen lacks %q:\n%s", text, screen)
-		}
-	}
+	}, nil, strings.Join(strings.Fields(screen), " "))
 	if got := statusOf(t, project)["B1"]; got != "answered: /tmp/key is the one" {
 		t.Errorf("B1 is %q", got)
 	}

@@ -115,30 +115,21 @@ func TestWatchCommand(t *testing.T) {
 	if sent != 1 {
 		t.Fatalf("%d continuations", sent)
 	}
-	contains := func(text, part string) {
+	says := func(want int, part string, args ...string) {
 		t.Helper()
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is missing in: %s", part, text)
+		if code, stdout, stderr := run(t, project, env, args...); code != want || !strings.Contains(stdout+stderr, part) {
+			t.Errorf("manager %q: exit code %d, want %d, and %q in: %s%s", args, code, want, part, stdout, stderr)
 		}
 	}
-	run := func(want int, part string, args ...string) {
-		t.Helper()
-		cmd := manager(t, project, env, args...)
-		text, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != want {
-			t.Errorf("manager %s: exit code %d, want %d (%v)", strings.Join(args, " "), code, want, err)
-		}
-		contains(string(text), part)
-	}
-	run(5, "watched already: process", "watch")
-	run(0, "complete", "watch", "--status")
-	run(0, "is stopped", "watch", "stop", w.session[len(w.session)-6:])
-	run(0, "continues (1)", "show", "--why", w.session)
-	run(0, "waits (stopped)", "watch", "--dry-run", "--once")
+	says(5, "watched already: process", "watch")
+	says(0, "complete", "watch", "--status")
+	says(0, "is stopped", "watch", "stop", w.session[len(w.session)-6:])
+	says(0, "continues (1)", "show", "--why", w.session)
+	says(0, "waits (stopped)", "watch", "--dry-run", "--once")
 	w.interrupt()
-	run(0, `"status":"stopped"`, "watch", "--status", "--json")
-	run(0, "is watched", "watch", "start")
-	run(0, "complete: everything", "watch", "--once")
+	says(0, `"status":"stopped"`, "watch", "--status", "--json")
+	says(0, "is watched", "watch", "start")
+	says(0, "complete: everything", "watch", "--once")
 	watchWithCriteria(t, env, client, model)
 	var evidence []string
 	for _, r := range model.Requests() {
@@ -150,9 +141,7 @@ func TestWatchCommand(t *testing.T) {
 		t.Fatalf("the judge was asked %d times", len(evidence))
 	}
 	_, shown, _ := strings.Cut(evidence[0], "<<<EVIDENCE")
-	for _, part := range []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"} {
-		contains(shown, part)
-	}
+	texts(t, "the evidence", []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"}, nil, shown)
 }
 
 // watchWithCriteria has a session go on until the command that stands in for a language server passes and the judge,
