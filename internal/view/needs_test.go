@@ -16,34 +16,24 @@ import (
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // troubled is a boulder in which everything that can need the user does.
-func troubled(t *testing.T) (*boulder.State, []boulder.Blocker) {
-	t.Helper()
-	subTask := func(n int, id string, status boulder.SubTaskStatus, reason string) boulder.SubTask {
-		return boulder.SubTask{
-			ID: id, Position: n, Subject: "Do " + id, Status: status, Reason: reason, Attempts: 1, Revision: 1,
-		}
-	}
+func troubled() (*boulder.State, []boulder.Blocker) {
 	raised := func(id, question string, hard bool) boulder.RaisedBlocker {
 		return boulder.RaisedBlocker{ID: id, Attempt: 1, Hard: hard, Question: question, Status: boulder.BlockerPending}
 	}
-	asking := subTask(1, "asking", boulder.SubTaskBlocked, "waits for an answer to B1")
-	asking.Parked, asking.Blockers = true, []boulder.RaisedBlocker{
-		raised("B1", "How shall the program say goodbye, with \x1b[31mGoodbye or with Bye?", true), raised("B2", "Which name?", false),
+	all := []*boulder.SubTask{
+		{ID: "asking", Status: boulder.SubTaskBlocked, Parked: true, Blockers: []boulder.RaisedBlocker{
+			raised("B1", "How shall the program say goodbye, with \x1b[31mGoodbye or with Bye?", true),
+			raised("B2", "Which name?", false),
+		}},
+		{ID: "pushing", Status: boulder.SubTaskFailed, Reason: "not complete after 3 attempts: the remote refuses"},
+		{ID: "parked", Status: boulder.SubTaskBlocked, Reason: "the tokens budget is used up: 2k of 2k", Parked: true},
+		{ID: "behind", Status: boulder.SubTaskBlocked, Reason: `depends on "pushing", which failed`},
+		{ID: "held", Status: boulder.SubTaskPending, Blockers: []boulder.RaisedBlocker{raised("B3", "May it run git push …", false)}},
 	}
-	pushing := subTask(2, "pushing", boulder.SubTaskCompleted, "")
-	pushing.Status, pushing.Blockers = boulder.SubTaskFailed, nil
-	pushing.Reason = "not complete after 3 attempts: the remote refuses"
-	parked := subTask(3, "parked", boulder.SubTaskBlocked, "the tokens budget is used up: 2k of 2k")
-	parked.Parked = true
-	behind := subTask(4, "behind", boulder.SubTaskBlocked, `depends on "pushing", which failed`)
-	held := subTask(5, "held", boulder.SubTaskPending, "")
-	held.Blockers = []boulder.RaisedBlocker{raised("B3", "May it run git push origin main?", false)}
-	s := &boulder.State{Boulder: boulder.Boulder{ID: "b", Status: boulder.Running}}
-	all := []boulder.SubTask{asking, pushing, parked, behind, held}
-	for i := range all {
-		s.SubTasks = append(s.SubTasks, &all[i])
+	for i, t := range all {
+		t.Position, t.Subject, t.Attempts, t.Revision = i+1, "Do "+t.ID, 1, 1
 	}
-	return s, []boulder.Blocker{{
+	return &boulder.State{Boulder: boulder.Boulder{ID: "b", Status: boulder.Running}, SubTasks: all}, []boulder.Blocker{{
 		ID: "B3", BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: "held", Attempt: 1},
 		Question: "May it run git push origin main?", Until: noon.Add(4*time.Minute + 10*time.Second),
 		Ask: &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
@@ -53,9 +43,11 @@ func troubled(t *testing.T) (*boulder.State, []boulder.Blocker) {
 // What needs the user is told at every width, and with the commands to type where there is room.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
-	s, raised := troubled(t)
+	s, raised := troubled()
 	var out strings.Builder
-	for _, size := range []page.Size{{Width: 200, Height: 60}, {Width: 80, Height: 24}, {Width: 44, Height: 24}, {Width: 80, Height: 8}, {Width: 80, Height: 4}} {
+	for _, size := range []page.Size{
+		{Width: 200, Height: 60}, {Width: 80, Height: 24}, {Width: 44, Height: 24}, {Width: 80, Height: 8}, {Width: 80, Height: 4},
+	} {
 		room := size.Room() - 1
 		lines := needLines(needsOf(s, raised, " -b 01k3", noon), size.Width, room, page.Paint{})
 		fmt.Fprintf(&out, "== %d × %d\n%s\n", size.Width, size.Height, strings.Join(lines, "\n"))

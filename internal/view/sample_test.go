@@ -136,14 +136,12 @@ func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id
 // detailOf is the sample as a store would give it, from its state and its events.
 func detailOf(s *sample.Boulder) store.Detail {
 	d := store.Detail{Boulder: s.State.Boulder, Revision: s.State.Revision}
-	attempts := map[boulder.AttemptRef]boulder.Attempt{}
-	for _, a := range s.State.Attempts {
-		attempts[a.AttemptRef] = *a
-	}
 	for _, t := range s.State.SubTasks {
 		d.SubTasks = append(d.SubTasks, *t)
-		for n := 1; n <= t.Attempts; n++ {
-			d.Attempts = append(d.Attempts, attempts[boulder.AttemptRef{SubTaskID: t.ID, Attempt: n}])
+		for _, a := range s.State.Attempts {
+			if a.SubTaskID == t.ID {
+				d.Attempts = append(d.Attempts, *a)
+			}
 		}
 	}
 	return d
