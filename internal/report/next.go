@@ -43,10 +43,7 @@ func (r *Report) next() []Step {
 				r.SubTasks[undone].ID)
 		}
 	default:
-		for _, s := range r.retried() {
-			add(s.Why, "manager retry %s -b %s", s.Command, r.BoulderID)
-		}
-		steps = append(steps, r.resumed())
+		steps = append(append(steps, r.retried()...), r.resumed())
 	}
 	if choices := r.Choices(); choices > 0 {
 		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask",
@@ -97,19 +94,20 @@ func (r *Report) resumed() Step {
 	return step
 }
 
-// retried are the sub-tasks to retry, as commands, and why: those that are over without being done, and those that stand
-// still because of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger
-// budget or more turns is told of otherwise.
+// retried are the sub-tasks to retry, and why: those that are over without being done, and those that stand still because
+// of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger budget or more
+// turns is told of otherwise.
 func (r *Report) retried() []Step {
 	var over, mended []Step
 	for _, s := range r.SubTasks {
+		command := fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID)
 		switch t := s.task; {
 		case s.Status == boulder.SubTaskFailed:
-			over = append(over, Step{s.ID, "have it tried again in a fresh session: it failed"})
+			over = append(over, Step{command, "have it tried again in a fresh session: it failed"})
 		case s.Status == boulder.SubTaskCancelled:
-			over = append(over, Step{s.ID, "have it tried again in a fresh session: it was cancelled"})
+			over = append(over, Step{command, "have it tried again in a fresh session: it was cancelled"})
 		case t.Parked && !t.AtLimit && len(t.AwaitedBy(t.Attempts)) == 0 && s.raise() == "":
-			mended = append(mended, Step{s.ID, "when this is mended: " + text.Clip(t.Reason, 160)})
+			mended = append(mended, Step{command, "when this is mended: " + text.Clip(t.Reason, 160)})
 		}
 	}
 	return append(over[:min(len(over), subTasksShown)], mended[:min(len(mended), subTasksShown)]...)
