@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// A program of its own runs a task on the real OpenCode, and reads what is stored of it.
+// The program of the example runs a task on the real OpenCode, and another one reads what is stored of it.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
 	model := octest.Model(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -30,33 +30,23 @@ func TestEmbedding(t *testing.T) {
 		return scriptmodel.Reply{Text: "All of it is done now."}
 	})
 	dir := octest.Repo(t, nil)
-	p, err := project.Open(dir, project.Options{
+	options := project.Options{
 		Environ: octest.Env(t, model.URL()), OpenCode: octest.Binary(t), Model: "scripted/agent", LedgerModel: "scripted/ledger",
-	})
+	}
+	if err := run(t.Context(), dir, options, "Write hello.txt"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := project.Open(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	if err := p.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	state, err := p.Hold(t.Context(), false)
+	r, closeReader, err := p.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer state.Release()
-	var last boulder.Event
-	request := project.Request{Task: "Write hello.txt", Mode: boulder.PlanNever}
-	for event, err := range state.Run(t.Context(), request) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = event
-	}
-	end, _ := last.Body.(boulder.TaskComplete)
-	stored, err := project.Get(t.Context(), state.DB, "")
-	if err != nil || !end.AllCompleted || stored.Boulder.Status != boulder.Completed {
-		t.Errorf("the last event is %+v; stored: %+v, %v", last, stored.Boulder, err)
+	defer closeReader()
+	if stored, err := project.Get(t.Context(), r, ""); err != nil || stored.Boulder.Status != boulder.Completed {
+		t.Errorf("stored: %+v, %v", stored.Boulder, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "hello.txt")); err != nil || string(text) != "hello\n" {
 		t.Errorf("%q, %v", text, err)

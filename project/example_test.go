@@ -10,13 +10,13 @@ import (
 
 // Have a task planned and run in the project in the current directory.
 func Example() {
-	if err := run(context.Background(), "Fix the typo in README.md"); err != nil {
+	if err := run(context.Background(), ".", project.Options{}, "Fix the typo in README.md"); err != nil {
 		fmt.Println(err)
 	}
 }
 
-func run(ctx context.Context, task string) error {
-	p, err := project.Open(".", project.Options{})
+func run(ctx context.Context, dir string, options project.Options, task string) error {
+	p, err := project.Open(dir, options)
 	if err != nil {
 		return err
 	}

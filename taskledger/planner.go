@@ -41,7 +41,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
 	}
 	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task) {
-		return p.seal(single(req), boulder.OriginDirect, ""), boulder.Usage{}, nil
+		return Seal(single(req), "", boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
 	}
 	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
 	var plan *boulder.Plan
@@ -54,7 +54,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
-		return p.seal(single(req), boulder.OriginFallback, p.Model), spent, nil
+		return Seal(single(req), "", boulder.OriginFallback, p.Model, time.Now()), spent, nil
 	case err != nil:
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
@@ -63,15 +63,11 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	if said.direct(req.Mode) {
 		origin = boulder.OriginDirect
 	}
-	return p.seal(plan, origin, p.Model), spent, nil
+	return Seal(plan, "", origin, p.Model, time.Now()), spent, nil
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
 	return providers.Request{System: system, Schema: schema, SchemaName: "task_ledger", MaxOutputTokens: maxAnswer}
-}
-
-func (p *Planner) seal(plan *boulder.Plan, origin boulder.Origin, model string) *boulder.Plan {
-	return Seal(plan, "", origin, model, time.Now())
 }
 
 func single(req boulder.PlanRequest) *boulder.Plan {
