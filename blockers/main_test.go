@@ -59,7 +59,9 @@ type project struct {
 
 func newProject(t testing.TB) *project {
 	t.Helper()
-	return &project{dir: t.TempDir(), clock: &clock{t: epoch}}
+	dir := memoryDir(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return &project{dir: dir, clock: &clock{t: epoch}}
 }
 
 func (p *project) config() Config {

@@ -140,7 +140,7 @@ func unblock(t *rapid.T, path string) {
 }
 
 // memoryDir is where nothing waits for a disk, if there is such a place.
-func memoryDir(t *rapid.T) string {
+func memoryDir(t fataler) string {
 	dir, err := os.MkdirTemp("/dev/shm", "blockers")
 	if err != nil {
 		dir, err = os.MkdirTemp("", "blockers")
