@@ -167,9 +167,7 @@ const lastOrdinaryExit = 125
 // other tests than now. Where neither run names a test, both have to say the same.
 func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	switch {
-	case before == nil, before.Green(), after.Green():
-		return ""
-	case !ordinary(*before), !ordinary(after):
+	case before == nil, !ordinary(*before), !ordinary(after):
 		return ""
 	case len(before.Failing) == 0 && len(after.Failing) == 0:
 		if stable(before.Output) == stable(after.Output) {
