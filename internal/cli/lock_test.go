@@ -17,7 +17,7 @@ func TestLockTimeout(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"free":   {true, exitUsage, "every boulder here is over"},
+		"free":   {true, exitUsage, "no boulder is unfinished here"},
 		"Ctrl-C": {false, exitInterrupted, "interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) {
