@@ -215,7 +215,7 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		said, _ := io.ReadAll(body)
-		failure.Name, failure.Message = errorBody(said)
+		failure.Message = errorBody(said)
 		return failure
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
@@ -250,15 +250,13 @@ func (h hookedReader) Read(p []byte) (int, error) {
 
 // errorBody reads the two shapes in which OpenCode reports errors, {name, data: {message}} and {_tag, message};
 // anything else is shown as it is.
-func errorBody(body []byte) (name, message string) {
+func errorBody(body []byte) string {
 	var shape struct {
-		Name, Message string
-		Tag           string `json:"_tag"`
-		Data          struct{ Message string }
+		Message string
+		Data    struct{ Message string }
 	}
 	_ = json.Unmarshal(body, &shape)
-	message = cmp.Or(shape.Data.Message, shape.Message, string(body))
-	return cmp.Or(shape.Name, shape.Tag), text.Short(message, maxErrorMessage)
+	return text.Short(cmp.Or(shape.Data.Message, shape.Message, string(body)), maxErrorMessage)
 }
 
 // ignoreNotFound is for calls whose aim is that something is gone.

@@ -37,7 +37,6 @@ var (
 type Error struct {
 	Op      string // the call, for people: "create session"
 	Status  int    // HTTP status, 0 if there was no answer
-	Name    string // OpenCode's name of the error, such as "NotFoundError"; may be empty
 	Message string // what the server said, cut to a readable length
 	kind    error
 	cause   error

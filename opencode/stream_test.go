@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -132,29 +129,6 @@ func TestSubscriptionsEnd(t *testing.T) {
 	}
 }
 
-// A cut between this client and the real server costs a Resync and nothing else.
-func TestResyncAfterACut(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, steps(bash("true")))
-	target, err := url.Parse(s.dir.Client().URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(target))
-	t.Cleanup(proxy.Close)
-	client := shared.server.Through(t, proxy.URL)
-	session := s.session()
-	sub := s.follow(client, session.ID)
-	proxy.CloseClientConnections()
-	await(s.ctx, t, sub, is[opencode.Disconnected])
-	await(s.ctx, t, sub, is[opencode.Resync])
-	s.send(session.ID, "go")
-	events := await(s.ctx, t, sub, status(opencode.Idle))
-	if !slices.ContainsFunc(events, tool(opencode.ToolCompleted)) {
-		t.Errorf("after the cut came %s", kinds(events))
-	}
-}
-
 // An event that never ends is given up: the connection is made again, and what comes then is heard.
 func TestEventWithoutEndIsGivenUp(t *testing.T) {
 	t.Parallel()
@@ -172,8 +146,11 @@ func TestEventWithoutEndIsGivenUp(t *testing.T) {
 	})
 	client.LimitEvents(100_000)
 	sub := client.Subscribe(opencode.Filter{})
-	await(waiting(t), t, sub, is[opencode.Disconnected])
-	await(waiting(t), t, sub, is[opencode.TodosUpdated])
+	for _, kind := range []func(opencode.Event) bool{
+		is[opencode.Disconnected], is[opencode.Resync], is[opencode.TodosUpdated],
+	} {
+		await(waiting(t), t, sub, kind)
+	}
 }
 
 func compacted(directory, session string) string {

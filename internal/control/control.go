@@ -104,8 +104,6 @@ var (
 	// ErrNotServed is returned when no process serves the socket, or the one that did is gone: the state can be read
 	// from the database.
 	ErrNotServed = unixsock.ErrNotServed
-	// ErrServed is returned by [Serve] while another process serves the socket.
-	ErrServed = unixsock.ErrServed
 	// ErrNotReady is returned for an order that comes before the holder has begun to run anything, as while a person is
 	// asked about the plan. It was not carried out.
 	ErrNotReady = errors.New("the process that holds the state has not begun its work: try again in a moment")

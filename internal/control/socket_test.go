@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/internal/unixsock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +69,7 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
+	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, unixsock.ErrServed) {
 		t.Errorf("while it lives: %v", err)
 	}
 	c, h, err := Dial(t.Context(), path)
@@ -103,7 +105,7 @@ func TestDeepDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	onlySocket(t, path)
-	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
+	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, unixsock.ErrServed) {
 		t.Errorf("a second server: %v", err)
 	}
 	t.Chdir(dir) // a relative path is short, but what it names is the same

@@ -170,7 +170,7 @@ type Server struct {
 }
 
 // Serve puts a socket at path and answers on it until [Server.Close], after which no order touches the state. The directory
-// must exist. A socket that a dead process left is replaced; while a living one serves it, the error wraps [ErrServed].
+// must exist. A socket that a dead process left is replaced; while a living one serves it, the error wraps [unixsock.ErrServed].
 // Requests that wait end when ctx does.
 func Serve(ctx context.Context, path string, holder Holder, source Source, logger *slog.Logger) (*Server, error) {
 	s := &Server{source: source, holder: holder, news: make(chan struct{})}

@@ -2,16 +2,12 @@ package orphan
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 )
-
-// ErrAlive says that processes could not be ended: they hang in the kernel, or are made faster than they are ended.
-var ErrAlive = errors.New("processes of a manager could not be ended")
 
 const (
 	// patience is how long to wait for killed processes to be gone, and recheck the pause between looks at them.
@@ -29,7 +25,8 @@ type process struct {
 }
 
 // End kills every process that carries a mark, "NAME=value", in its environment, and those that belong to them (see the
-// package's comment), and returns when they are gone. The error matches [ErrAlive] if some are not after a while.
+// package's comment), and returns when they are gone. It is an error if some are not after a while: they hang in the kernel,
+// or are made faster than they are ended.
 func End(mark string) (ended int, err error) {
 	type identity struct { // tells a process from a later one with the same id
 		pid   int
@@ -60,7 +57,8 @@ func End(mark string) (ended int, err error) {
 			return len(killed), nil
 		}
 		if time.Now().After(deadline) {
-			return len(killed), fmt.Errorf("%w within %v, process %d first: end it by hand", ErrAlive, patience, left[0].pid)
+			return len(killed), fmt.Errorf("processes of a manager could not be ended within %v, process %d first: end it by hand",
+				patience, left[0].pid)
 		}
 	}
 }

@@ -82,8 +82,8 @@ func Register(dir string) (*Registration, error) {
 // Env is what the environment of everything that this process starts has to hold: "NAME=value".
 func (r *Registration) Env() string { return Variable + "=" + r.mark }
 
-// Release ends what still carries the mark, and removes the record. It may be called again, and does nothing then. An
-// error matches [ErrAlive] if something is left; then the record stays for the next [Sweep].
+// Release ends what still carries the mark, and removes the record. It may be called again, and does nothing then. After
+// an error something may be left; then the record stays for the next [Sweep].
 func (r *Registration) Release() error { return r.release() }
 
 // Swept is what [Sweep] found.

@@ -1,7 +1,6 @@
 package opencode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,40 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
-
-// A model says 2 MB. The event is cut and says so, the turn ends, and the message has it all.
-func TestLongText(t *testing.T) {
-	t.Parallel()
-	text := strings.Repeat("0123456789\n", 2<<20/11)
-	s := newScene(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		return scriptmodel.Reply{Text: text, InputTokens: 10, OutputTokens: 10} // no reason to compact
-	})
-	session := s.session()
-	sub := s.follow(s.dir.Client(), session.ID)
-	messageID := s.send(session.ID, "talk")
-	events := await(s.ctx, t, sub, status(opencode.Idle))
-	cut := false
-	for _, e := range events {
-		p, ok := e.Payload.(opencode.PartUpdated)
-		if !ok || p.Part.Type != opencode.PartText {
-			continue
-		}
-		if len(p.Part.Text) > 64<<10 {
-			t.Errorf("an event brought %d bytes", len(p.Part.Text))
-		}
-		cut = cut || p.Part.Cut && strings.HasPrefix(text, p.Part.Text)
-	}
-	if !cut {
-		t.Errorf("no event told of the cut text: %s", kinds(events))
-	}
-	messages, err := s.dir.Messages(s.ctx, session.ID, 1)
-	if err != nil || len(messages) != 1 || messages[0].Info.ParentID != messageID || messages[0].Text() != text {
-		t.Errorf("%d messages, %v", len(messages), err)
-	}
-}
 
 // A long session: all of it comes, whole or one message at a time, and who has seen enough can leave.
 func TestLongSession(t *testing.T) {
