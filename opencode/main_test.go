@@ -2,11 +2,14 @@ package opencode_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,4 +232,48 @@ func call(name string, args map[string]any) scriptmodel.Reply {
 
 func bash(command string) scriptmodel.Reply {
 	return call("bash", map[string]any{"command": command, "description": "Run it"})
+}
+
+// eventually fails the test unless the condition comes true. It is for what nobody announces, such as the end of
+// another's process.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// running reports whether a process exists and is not just waiting to be reaped.
+func running(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// awaitPID reads a process id that a tool writes to a file.
+func awaitPID(t *testing.T, path string) int {
+	t.Helper()
+	pid := 0
+	eventually(t, "a process id is in "+path, func() bool {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		return err == nil && strings.HasSuffix(string(data), "\n")
+	})
+	return pid
 }
