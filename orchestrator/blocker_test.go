@@ -142,7 +142,9 @@ func TestBlockedTurnIsNotResumed(t *testing.T) {
 		}
 		var resumed []string
 		awaits := false
-		r.cfg.Runner = runnerFunc(func(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+		r.cfg.Runner = runnerFunc(func(
+			ctx context.Context, job boulder.Job, report func(boulder.Body) error,
+		) (boulder.Evidence, error) {
 			if job.Turn.MessageID == "" {
 				return r.server.Run(ctx, job, report)
 			}

@@ -22,7 +22,8 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	case err != nil:
 		return nil, nil, fmt.Errorf("fork: %w", err)
 	case from.Boulder.Project != r.o.cfg.Project:
-		return nil, nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork, f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
+		return nil, nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork,
+			f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
 	case from.Revision == nil || len(from.SubTasks) == 0:
 		return nil, nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
 	}

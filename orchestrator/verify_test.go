@@ -146,7 +146,8 @@ func TestStoppedInFinalGates(t *testing.T) {
 		return ctx.Err()
 	}
 	plan := planOf(withGate("a", "gate-a"), withGate("b", "gate-b", "a"))
-	if _, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan, GatesApproved: true})); !errors.Is(err, orchestrator.ErrStopped) {
+	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan, GatesApproved: true}))
+	if !errors.Is(err, orchestrator.ErrStopped) {
 		t.Fatal(err)
 	}
 	v.hold = nil

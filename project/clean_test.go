@@ -18,7 +18,7 @@ func (a answers) Complete(context.Context, *providers.Request) (*providers.Respo
 	return &providers.Response{Text: string(a)}, nil
 }
 
-// The run gets what the ledgers' model says without secrets, and a plan that is taken up again is not taken for an edited one.
+// The run gets what the ledgers' model says without secrets, and its plan is not taken for an edited one.
 func TestLedgersAreCleaned(t *testing.T) {
 	t.Parallel()
 	const key = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"

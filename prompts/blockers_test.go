@@ -37,7 +37,8 @@ func TestBlockersGolden(t *testing.T) {
 			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
 		}, told),
 		prompts.Resume(prompts.ResumeInput{
-			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3, News: prompts.News{Answers: in.Answers},
+			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3,
+			News: prompts.News{Answers: in.Answers},
 		}),
 		prompts.KeepGoing(prompts.Unfinished{
 			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,

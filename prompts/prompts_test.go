@@ -355,3 +355,22 @@ func TestCriteriaGolden(t *testing.T) {
 		t.Errorf("criteria that do not count are told of:\n%s", plain)
 	}
 }
+
+func TestKeepGoing(t *testing.T) {
+	t.Parallel()
+	red := boulder.Gate{Command: "go test ./...", ExitCode: 1, Output: "--- FAIL: TestToggle\n"}
+	for _, test := range []struct {
+		name string
+		u    prompts.Unfinished
+	}{
+		{"open items", prompts.Unfinished{Items: []string{"Write the tests", "Update the docs"}}},
+		{"everything", prompts.Unfinished{
+			Unmet: []string{"The toggle is saved (it is not)"}, Items: []string{"Write the tests"}, Gates: []boulder.Gate{red},
+			Broken: "APIError: HTTP 503: overloaded", Idle: 3, Promise: true,
+		}},
+		{"compacted", prompts.Unfinished{Items: []string{"Write the tests"}, Compacted: true}},
+		{"continuous", prompts.Unfinished{Continuous: true, Promise: true}},
+	} {
+		golden.Compare(t, "keepgoing_"+strings.ReplaceAll(test.name, " ", "_")+".golden", prompts.KeepGoing(test.u))
+	}
+}

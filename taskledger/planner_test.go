@@ -310,7 +310,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(`{"needs_plan":false}`)
 	f.Add(subTasks(`{"id":"--","description":"x\u0000"}`, `{"id":"é","description":"y","gates":["\r"]}`))
 	f.Fuzz(func(t *testing.T, said string) {
-		p, _ := plan(t, &model{answers: []any{said, said, said, said}}, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
+		m := &model{answers: []any{said, said, said, said}}
+		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
 		if p.Origin() == boulder.OriginModel && (len(p.SubTasks) < 2 || len(p.SubTasks) > 5) {
 			t.Errorf("%d sub-tasks", len(p.SubTasks))
 		}
