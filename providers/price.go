@@ -20,15 +20,15 @@ import (
 type Price struct {
 	// Model is a pattern for provider/model, in which * stands for any characters, slashes included. Case does not
 	// matter.
-	Model string `json:"model" yaml:"model"`
+	Model string `yaml:"model"`
 	// Input is for each token of the input that was neither read from nor written to a cache; required.
-	Input *float64 `json:"input" yaml:"input"`
+	Input *float64 `yaml:"input"`
 	// CachedInput is for each token that was read from a cache. Defaults to Input, above which no vendor asks.
-	CachedInput *float64 `json:"cached_input,omitempty" yaml:"cached_input,omitempty"`
+	CachedInput *float64 `yaml:"cached_input,omitempty"`
 	// CacheWrite is for each token that was written to a cache. Without it the cost of a call that wrote is unknown:
 	// vendors ask more for these than for Input.
-	CacheWrite *float64 `json:"cache_write,omitempty" yaml:"cache_write,omitempty"`
-	Output     *float64 `json:"output" yaml:"output"` // for each token of the output, reasoning included; required
+	CacheWrite *float64 `yaml:"cache_write,omitempty"`
+	Output     *float64 `yaml:"output"` // for each token of the output, reasoning included; required
 }
 
 // Prices is a table of prices. The first pattern that matches a model counts.

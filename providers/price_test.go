@@ -1,14 +1,12 @@
 package providers_test
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -119,16 +117,6 @@ func TestUnreachableRowsNeverCount(t *testing.T) {
 			t.Fatalf("%q costs %v, known %t, with %q above %q", ref, cost, ok, above, below)
 		}
 	})
-}
-
-func TestPricesAreConfiguration(t *testing.T) {
-	t.Parallel()
-	var got providers.Prices
-	err := json.Unmarshal([]byte(`[{"model":"a","input":1,"cached_input":0,"cache_write":3,"output":4}]`), &got)
-	want := providers.Prices{{Model: "a", Input: new(1.0), CachedInput: new(0.0), CacheWrite: new(3.0), Output: new(4.0)}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
 }
 
 // The registry prices each attempt, failed ones included, and leaves alone what the provider priced itself.

@@ -28,17 +28,17 @@ const (
 
 // Endpoint describes an OpenAI-compatible server; the tags are those of the configuration file.
 type Endpoint struct {
-	Name string `json:"name" yaml:"name"` // the provider's name in model references; required
+	Name string `yaml:"name"` // the provider's name in model references; required
 	// BaseURL is the address up to and without "/chat/completions", usually ending in "/v1"; required. It may not
 	// contain a password or a query: addresses are printed, secrets belong into KeyEnv.
-	BaseURL string `json:"base_url" yaml:"base_url"`
+	BaseURL string `yaml:"base_url"`
 	// KeyEnv names the environment variable with the key. Empty: the server wants none.
-	KeyEnv string `json:"key_env,omitempty" yaml:"key_env,omitempty"`
+	KeyEnv string `yaml:"key_env,omitempty"`
 	// Model is the ledger model to use when the user named none. Empty: this endpoint is not chosen by default.
-	Model string `json:"model,omitempty" yaml:"model,omitempty"`
+	Model string `yaml:"model,omitempty"`
 	// Structured is the strongest form of structured output to ask for. Defaults to json_schema.
-	Structured Structured `json:"structured,omitempty" yaml:"structured,omitempty"`
-	TokenParam TokenParam `json:"token_param,omitempty" yaml:"token_param,omitempty"` // defaults to max_tokens
+	Structured Structured `yaml:"structured,omitempty"`
+	TokenParam TokenParam `yaml:"token_param,omitempty"` // defaults to max_tokens
 }
 
 // Validate says what is wrong with a configured endpoint.
