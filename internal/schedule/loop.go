@@ -23,8 +23,13 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	if len(lateAnswers(o)) > 0 {
 		track = enforcer.Track{} // as if it had been parked: what a person takes up again is counted anew
 	}
-	for _, e := range turnOf(o) {
-		track = enforcer.Apply(track, e, p)
+	ended := o.Turn.Evidence.Ended
+	for range o.Turn.Evidence.Compactions {
+		track = enforcer.Apply(track, enforcer.Compacted{At: o.Turn.EndedAt}, p)
+	}
+	track = enforcer.Apply(track, turnEnded(o), p)
+	if ended.Error == boulder.ErrorAborted && ended.Stopped == "" && ended.Truncated == "" { // by whoever sits before OpenCode
+		track = enforcer.Apply(track, enforcer.Aborted{At: o.Turn.EndedAt}, p)
 	}
 	s, at := situationOf(o), c.now
 	d := enforcer.Continue(track, s, p, at)
@@ -108,20 +113,7 @@ func encode(track enforcer.Track) json.RawMessage {
 	return b
 }
 
-// turnOf is the newest turn as the arbiter sees it.
-func turnOf(o *boulder.Open) []enforcer.Event {
-	e, at := o.Turn.Evidence, o.Turn.EndedAt
-	var events []enforcer.Event
-	for range e.Compactions {
-		events = append(events, enforcer.Compacted{At: at})
-	}
-	events = append(events, turnEnded(o))
-	if e.Ended.Error == boulder.ErrorAborted && e.Ended.Stopped == "" && e.Ended.Truncated == "" {
-		events = append(events, enforcer.Aborted{At: at}) // by whoever sits before OpenCode
-	}
-	return events
-}
-
+// turnEnded is the newest turn as the arbiter sees it.
 func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 	e := o.Turn.Evidence
 	reached := enforcer.Reached{
@@ -178,14 +170,10 @@ func blocked(e *boulder.Evidence) []string {
 
 // blockedItems names what a person has to look after.
 func blockedItems(e *boulder.Evidence) string {
-	items := blocked(e)
-	if len(items) == 0 {
-		return ""
-	}
 	const named = 5
-	text := ": " + strings.Join(items[:min(len(items), named)], "; ")
+	items := blocked(e)
 	if more := len(items) - named; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+		items = append(items[:named], fmt.Sprintf("and %d more", more))
 	}
-	return text
+	return text.Prefixed(": ", strings.Join(items, "; "))
 }
