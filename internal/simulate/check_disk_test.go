@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 
@@ -11,15 +12,27 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// checkStored: what is stored after a commit can be restored, does not contradict itself, and is all that the events
-// say.
-func (w *world) checkStored(p *process) {
-	s, err := p.db.Load(context.Background(), boulderID)
-	if err != nil {
-		w.violate("what is stored agrees with itself", "%v", err)
+// checkStored: after a commit, the log ends with its events. What follows from the log is looked at whenever it is opened, and
+// at the end.
+func (w *world) checkStored(p *process, events []boulder.Event) {
+	stored, err := p.db.Events(context.Background(), boulderID, events[0].Seq-1, 0)
+	if err != nil || len(stored) != len(events) {
+		w.violate("what is stored is all there is", "of %d events %d are stored, %v", len(events), len(stored), err)
 		return
 	}
-	w.checkSame(s, "what is stored is all there is")
+	for i := range events {
+		want, wantErr := events[i].MarshalLog()
+		got, err := stored[i].MarshalLog()
+		if err = errors.Join(wantErr, err); string(want) != string(got) || err != nil {
+			w.violate("what is stored is all there is", "%s is stored as %s, %v", want, got, err)
+		}
+	}
+	if err := w.disk.Check(); err != nil {
+		w.violate("what is stored agrees with itself", "%v", err)
+	}
+	if w.disk.Boulder.Status.Terminal() {
+		w.checkReopened(p)
+	}
 }
 
 // checkSame: a state that was read is the one that was stored last.

@@ -37,15 +37,14 @@ type scenario struct {
 	approval string // what a person says to it: "" (nobody is asked), yes, edit, no, later
 	asked    bool   // a person is asked about replans
 
-	budget   *boulder.Budget
-	trouble  float64 // how likely a turn meets a fault that is not the agent's
-	brittle  float64 // how likely a turn cannot be looked at in the end
-	good     float64 // how likely a turn completes its sub-task
-	crash    float64 // how likely a commit is the last one of its process
-	orders   float64 // how likely a process is steered
-	asks     float64 // how likely an agent needs a person
-	thorough bool    // what is stored is read back after every commit, not only by every process
-	calm     bool    // no process is disturbed: the run to compare with
+	budget  *boulder.Budget
+	trouble float64 // how likely a turn meets a fault that is not the agent's
+	brittle float64 // how likely a turn cannot be looked at in the end
+	good    float64 // how likely a turn completes its sub-task
+	crash   float64 // how likely a commit is the last one of its process
+	orders  float64 // how likely a process is steered
+	asks    float64 // how likely an agent needs a person
+	calm    bool    // no process is disturbed: the run to compare with
 }
 
 var models = []string{"", "a/one", "a/two", "b/one"}
@@ -58,7 +57,7 @@ func newScenario(seed uint64) scenario {
 	sc := scenario{
 		seed: seed, class: pick(d, anything, anything, anything, serial, parallel),
 		trouble: pick(d, 0, 0.05, 0.2), good: pick(d, 0.3, 0.5, 0.7, 0.95), crash: pick(d, 0.02, 0.1, 0.3),
-		brittle: pick(d, 0.02, 0.02, 0.02, 0.2), thorough: d.is(0.02), planned: d.is(0.3),
+		brittle: pick(d, 0.02, 0.02, 0.02, 0.2), planned: d.is(0.3),
 		approval: pick(d, "", "yes", "edit"),
 	}
 	sc.limits = drawLimits(d, sc.class)

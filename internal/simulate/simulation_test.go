@@ -86,7 +86,7 @@ func firstSeed(n int) uint64 {
 // that is that of a map, a random number, a look at the real clock.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
-	n := 150
+	n := 300
 	if testing.Short() {
 		n = 30
 	}
@@ -120,7 +120,7 @@ func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
 	sc := newScenario(seed)
 	w := bubble(t, dir, sc, logging)
 	if sc.class.same() && len(w.broken) == 0 {
-		sc.calm, sc.thorough = true, false
+		sc.calm = true
 		calm := bubble(t, dir, sc, false)
 		if d := cmp.Diff(calm.ending(), w.ending()); d != "" || len(calm.broken) > 0 {
 			w.broken = append(w.broken, calm.broken...)
