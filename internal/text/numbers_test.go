@@ -29,15 +29,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestPlural(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{-1: "-1 turns", 0: "0 turns", 1: "1 turn", 2: "2 turns", 11: "11 turns"} {
-		if got := text.Plural(n, "turn"); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-}
-
 func TestLastBytesKeepsTheEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -81,13 +81,9 @@ func (v *Transcript) Tell(l TranscriptLine) string {
 	case "reasoning":
 		return v.o.Dim("agent thinks") + v.below(l.Text, promptShown, false)
 	case "tool":
-		room, how := inputShown, ""
-		if v.verbose {
-			room = lineShown
-		}
-		if l.State != "completed" && l.State != "error" {
-			how = v.o.Dim(" (" + text.OneLine(cmp.Or(l.State, "never ended")) + ")")
-		}
+		room := map[bool]int{true: lineShown, false: inputShown}[v.verbose]
+		how := text.If(l.State != "completed" && l.State != "error",
+			v.o.Dim(" ("+text.OneLine(cmp.Or(l.State, "never ended"))+")"))
 		return callMark(v.o.Paint, l.Tool, l.State) + " " + v.o.Bold(text.Clip(l.Tool, inputShown)) + " " +
 			text.Clip(toolInput(l.Input), room) + how +
 			v.below(l.Output, outputShown, true) + v.below(text.Prefixed("error: ", l.Error), outputShown, true)
@@ -147,9 +143,11 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 		return nil, ""
 	}
 	lines = strings.Split(s, "\n")
-	if total := len(lines); total > limit && fromEnd {
+	switch total := len(lines); {
+	case total <= limit:
+	case fromEnd:
 		lines, cut = lines[total-limit:], fmt.Sprintf("the last %d of %d lines", limit, total)
-	} else if total > limit {
+	default:
 		lines, cut = lines[:limit], fmt.Sprintf("the first %d of %d lines", limit, total)
 	}
 	long := false
@@ -157,10 +155,7 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 		lines[i] = text.ClipLine(line, width)
 		long = long || lines[i] != line
 	}
-	if long {
-		cut = text.JoinedBy(", ", cut, "long lines")
-	}
-	return lines, cut
+	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
 // TranscriptLine is one line of a transcript file; package executor writes and documents them.

@@ -63,10 +63,7 @@ func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Tim
 func needLines(needs []need, width, room int, p page.Paint) []string {
 	var heads, full []string
 	for _, n := range needs {
-		head := n.mark + " " + n.name + " "
-		if n.left > 0 {
-			head += "(" + text.Elapsed(n.left.Truncate(time.Second)) + " left) "
-		}
+		head := n.mark + " " + n.name + " " + text.If(n.left > 0, "("+text.Elapsed(n.left.Truncate(time.Second))+" left) ")
 		heads = append(heads, p.Yellow(head)+text.Clip(n.text, width-1-ansi.StringWidthWc(head)))
 		full = append(full, heads[len(heads)-1])
 		if n.command != "" {

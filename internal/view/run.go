@@ -206,11 +206,8 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 }
 
 func (v *Run) table(width int) *tasks {
-	total := len(v.progress.State.SubTasks)
-	return &tasks{
-		Paint: v.Stderr.Paint, width: min(width, page.Widest), wide: len(numbered(total, total)), fixed: true,
-		label: func(r *row) string { return numbered(r.Position, total) },
-	}
+	n := len(v.progress.State.SubTasks)
+	return &tasks{Paint: v.Stderr.Paint, width: min(width, page.Widest), total: n, wide: len(numbered(n, n)), fixed: true}
 }
 
 // Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.

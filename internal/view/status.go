@@ -106,7 +106,7 @@ func (s *Status) Print(o page.Out) {
 	case s.Reason != "":
 		o.Say(o.Plain(s.Reason))
 	}
-	t := tasks{Paint: o.Paint, width: o.Columns, label: func(r *row) string { return r.ID }}
+	t := tasks{Paint: o.Paint, width: o.Columns}
 	for _, r := range s.SubTasks {
 		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), widestLabel))
 	}

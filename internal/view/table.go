@@ -67,9 +67,9 @@ func table(width int, columns []column, rows [][]string) []string {
 // are.
 type tasks struct {
 	page.Paint
-	width int // of the terminal
-	label func(r *row) string
-	wide  int    // of the labels
+	width int    // of the terminal
+	total int    // of the sub-tasks, which are named by their place; 0: by their ids
+	wide  int    // of the names
 	fixed bool   // columns do not depend on what they hold: lines are printed one by one
 	spin  string // mark of a sub-task that is at work; empty: the usual one
 }
@@ -105,7 +105,7 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.Status == boulder.SubTaskFailed:
 			name = t.Red(name)
 		}
-		head := mark + " " + t.Dim(text.Fit(t.label(r), t.wide)) + " "
+		head := mark + " " + t.Dim(text.Fit(cmp.Or(text.If(t.total > 0, numbered(r.Position, t.total)), r.ID), t.wide)) + " "
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
