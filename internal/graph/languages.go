@@ -41,21 +41,14 @@ func (g *Graph) writeEdges(b *strings.Builder, format string) {
 	}
 }
 
-// mermaidText writes a text that may stand in a quoted label. All ASCII but letters, digits, spaces and a few harmless
-// signs become codes: a quote would end the label, "%%{" begins a directive and "style x:" is rewritten wherever they
-// stand, a backtick makes Markdown of the label, and < and & are HTML.
+// mermaidSigns mean something in a quoted label of Mermaid, as do most of ASCII but letters, digits and spaces: a quote would
+// end the label, "%%{" begins a directive and "style x:" is rewritten wherever they stand, a backtick makes Markdown of the
+// label, and < and & are HTML.
+var mermaidSigns = text.Regexp(`[^\x{80}-\x{10FFFF}0-9A-Za-z .,\-/()?!']`)
+
+// mermaidText writes a text that may stand in a quoted label: what means something becomes a code.
 func mermaidText(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r >= 0x80, r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z',
-			strings.ContainsRune(" .,-/()?!'", r):
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, "#%d;", r)
-		}
-	}
-	return b.String()
+	return mermaidSigns().ReplaceAllStringFunc(s, func(sign string) string { return fmt.Sprintf("#%d;", sign[0]) })
 }
 
 // dotColumns is how wide a label of DOT becomes, in columns: Graphviz itself breaks no lines.
