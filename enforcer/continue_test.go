@@ -136,10 +136,6 @@ func TestGates(t *testing.T) {
 		{GateCountdown, "a claim", Countdown, 42 * time.Second, "it says that it is done, but there is 1", func(v *view) {
 			v.CountdownAt, v.LastActivity, v.Claimed = time.Time{}, at(now), true
 		}},
-		{GateWork, "a claim that holds", Finish, 0, "holds", func(v *view) { v.Unmet, v.Claimed = nil, true }},
-		{GateBackground, "a claim while a child works", Wait, 0, "background", func(v *view) {
-			v.Unmet, v.Claimed, v.Background = nil, true, []string{"x"}
-		}},
 		{GateCooldown, "a claim", Wait, 69 * time.Second, "cool-down", func(v *view) {
 			v.LastEnforcement, v.Claimed = at(39*time.Second), true
 		}},
@@ -157,9 +153,6 @@ func TestGates(t *testing.T) {
 			v.LastEnforcement, v.FailureCount, v.Cooldown = at(0), 4, 2*time.Hour
 		}},
 		{GateOpen, "continuous", Send, 0, "improving", func(v *view) { v.Continuous, v.Unmet = true, nil }},
-		{GateBudget, "continuous, and used up", LetGo, 0, "2.00 of 2.00", func(v *view) {
-			v.Continuous, v.Unmet, v.Overspent = true, nil, "2.00 of 2.00 dollars"
-		}},
 		{GateOpen, "complete before it was continuous", Send, 0, "", func(v *view) {
 			v.Continuous, v.Unmet, v.Status = true, nil, Complete
 		}},

@@ -81,11 +81,9 @@ func TestFailures(t *testing.T) {
 		}, 0},
 		{"a person's start", []Event{turn("1", tools(Reached{})), Started{at(0)}}, 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := after(test.events...).FailureCount; got != test.want {
-				t.Errorf("%d failures, want %d", got, test.want)
-			}
-		})
+		if got := after(test.events...).FailureCount; got != test.want {
+			t.Errorf("%s: %d failures, want %d", test.name, got, test.want)
+		}
 	}
 }
 
@@ -134,19 +132,17 @@ func TestStopStays(t *testing.T) {
 		{"moved away, and then aborted", []Event{Replaced{At: at(0), By: "ses_2"}, Aborted{at(1)}}, Stopped},
 		{"moved away, and a person prompts", []Event{Replaced{At: at(0), By: "ses_2"}, Prompted{At: at(1)}}, Watching},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			track := after(test.events...)
-			if track.Status != test.want {
-				t.Errorf("%s (%s), want %s", track.Status, track.Reason, test.want)
-			}
-			if (track.Status == Stopped) != (track.Reason != "") {
-				t.Errorf("%s for the reason %q", track.Status, track.Reason)
-			}
-			// Why it was stopped first is why it is stopped.
-			if _, moved := test.events[0].(Replaced); moved && track.Status == Stopped && !strings.Contains(track.Reason, "ses_2") {
-				t.Errorf("the reason is %q", track.Reason)
-			}
-		})
+		track := after(test.events...)
+		if track.Status != test.want {
+			t.Errorf("%s: %s (%s), want %s", test.name, track.Status, track.Reason, test.want)
+		}
+		if (track.Status == Stopped) != (track.Reason != "") {
+			t.Errorf("%s: %s for the reason %q", test.name, track.Status, track.Reason)
+		}
+		// Why it was stopped first is why it is stopped.
+		if _, moved := test.events[0].(Replaced); moved && track.Status == Stopped && !strings.Contains(track.Reason, "ses_2") {
+			t.Errorf("%s: the reason is %q", test.name, track.Reason)
+		}
 	}
 }
 
@@ -215,15 +211,13 @@ func TestOpenItems(t *testing.T) {
 		}, []boulder.Todo{closed}, "Write a"},
 		{"a person begins something else", []Event{list(a, b), Compacted{at(0)}, Prompted{At: at(0)}}, nil, ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			track := Track{}
-			for _, e := range test.events {
-				track = Apply(track, e, WatchPolicy())
-			}
-			if got := strings.Join(OpenItems(track, test.now), ","); got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
-		})
+		track := Track{}
+		for _, e := range test.events {
+			track = Apply(track, e, WatchPolicy())
+		}
+		if got := strings.Join(OpenItems(track, test.now), ","); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
 	}
 	many := slices.Repeat([]boulder.Todo{a}, 100)
 	if got := len(OpenItems(Track{}, many)); got != maxOpen {

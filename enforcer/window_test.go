@@ -95,17 +95,15 @@ func TestWindow(t *testing.T) {
 		{"A B A B A B", []Call{a, b, a, b, a, b}, []string{"stop alternate"}},
 		{"A B A C A B", []Call{a, b, a, read("c", "3"), a, b}, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := feed(rules, test.calls...)
-			if got := w.kinds(); !slices.Equal(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
+		w := feed(rules, test.calls...)
+		if got := w.kinds(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+		for _, f := range w.Findings {
+			if f.Session != "s" || f.Reason == "" {
+				t.Errorf("%s: a finding that does not say what was seen: %+v", test.name, f)
 			}
-			for _, f := range w.Findings {
-				if f.Session != "s" || f.Reason == "" {
-					t.Errorf("a finding that does not say what was seen: %+v", f)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -182,13 +180,11 @@ func TestNumbers(t *testing.T) {
 		{"no alternation", func(r *Rules) { r.Alternate = -1 }, times(3, a, read("b", "two")), nil},
 		{"a small window forgets", func(r *Rules) { r.Window = 3 }, times(9, a), nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			rules := DefaultRules()
-			test.change(&rules)
-			if got := feed(rules, test.calls...).kinds(); !slices.Equal(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
+		rules := DefaultRules()
+		test.change(&rules)
+		if got := feed(rules, test.calls...).kinds(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
 	}
 }
 
