@@ -48,13 +48,9 @@ func (p *Project) Connect(ctx context.Context) error {
 // OpenLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,
 // else through OpenCode.
 func (p *Project) OpenLedger() error {
-	sources, err := p.Sources()
-	if err != nil {
-		return err
-	}
 	registry, err := providers.NewRegistry(providers.RegistryConfig{
 		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
-	}, sources...)
+	}, p.Sources()...)
 	if err != nil {
 		return err
 	}

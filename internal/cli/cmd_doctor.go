@@ -242,13 +242,9 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 
 // keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
 func (d *doctor) keys(context.Context) (detail, do string, err error) {
-	sources, err := d.Sources()
-	if err != nil {
-		return "", "correct the endpoints in the configuration", err
-	}
 	d.key = map[string]string{}
 	var all []string
-	for _, s := range sources {
+	for _, s := range d.Sources() {
 		said := cmp.Or(text.If(len(s.KeyEnv) > 0, strings.Join(s.KeyEnv, " and ")+" not set"), "needs none")
 		for _, name := range slices.Backward(s.KeyEnv) { // the first counts
 			if !providers.NewKey(d.Getenv(name)).IsZero() {

@@ -167,6 +167,9 @@ func (c *Config) check(file *yamlfile.File) {
 		if err := e.Validate(); err != nil {
 			file.Report(fmt.Sprintf("endpoints[%d]", i), err.Error(), "")
 		}
+		if slices.ContainsFunc(c.Endpoints[:i], func(before openai.Endpoint) bool { return before.Name == e.Name }) {
+			file.Report(fmt.Sprintf("endpoints[%d]", i), fmt.Sprintf("endpoint %s is defined twice", e.Name), "give it another name")
+		}
 	}
 	switch c.OnAsk {
 	case "", executor.AsksReject, executor.AsksAllow:

@@ -200,6 +200,8 @@ func TestConfigRefuses(t *testing.T) {
 		"model: a/b\nmodel: a/c":            `config.yaml:2:1: the key "model" is there twice, first in line 1`,
 		"gates: [":                          `config.yaml:2:1: this is not YAML: did not find expected node content`,
 
+		"endpoints: [{name: x, base_url: http://a}, {name: x, base_url: http://b}]": "endpoint x is defined twice",
+
 		"notify: {webhook: ftp://S3CR3T}": "notify.webhook: the webhook must be an http or https address",
 		"notify: {on: [done]}":            `notify.on has "done": use finished, blocked, failed or budget`,
 		"notify: {command: ['']}":         "notify.command begins with nothing",

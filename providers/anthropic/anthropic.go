@@ -23,17 +23,17 @@ const (
 	baseURL = "https://api.anthropic.com"
 )
 
-// Options are for [Sources] and [New]. BaseURL is the address up to and without "/v1/messages".
+// Options are for [Source] and [New]. BaseURL is the address up to and without "/v1/messages".
 type Options = adapter.Options
 
-// Sources gives the source for a registry: "anthropic", with ANTHROPIC_API_KEY and, if opts names no address,
+// Source is for a registry: "anthropic", with ANTHROPIC_API_KEY and, if opts names no address,
 // ANTHROPIC_BASE_URL. Nothing else that the SDK would read from the environment or from files counts.
-func Sources(getenv func(string) string, opts Options) []providers.Source {
+func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
-	return []providers.Source{{
+	return providers.Source{
 		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, DefaultModel: DefaultModel,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
-	}}
+	}
 }
 
 // New makes a Completer. It opens no connection. The zero key sends none, for a proxy that adds its own.

@@ -25,17 +25,17 @@ const (
 // keyEnv names the variables that may hold the key, the more specific one first.
 var keyEnv = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
 
-// Options are for [Sources] and [New]. BaseURL is the address up to and without "/v1beta/models".
+// Options are for [Source] and [New]. BaseURL is the address up to and without "/v1beta/models".
 type Options = adapter.Options
 
-// Sources gives the source for a registry: "google", with GEMINI_API_KEY or else GOOGLE_API_KEY and, if opts names no
+// Source is for a registry: "google", with GEMINI_API_KEY or else GOOGLE_API_KEY and, if opts names no
 // address, GOOGLE_GEMINI_BASE_URL. Nothing else that the SDK would read from the environment counts.
-func Sources(getenv func(string) string, opts Options) []providers.Source {
+func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
-	return []providers.Source{{
+	return providers.Source{
 		Name: name, KeyEnv: keyEnv, DefaultModel: DefaultModel,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
-	}}
+	}
 }
 
 // New makes a Completer. It opens no connection. A key is required: without one the SDK would look for it in the

@@ -248,7 +248,7 @@ func TestRegistryToWire(t *testing.T) {
 	url, seen := adaptertest.Seen(t, says("STOP", `{"text":"yes"}`))
 	getenv := adaptertest.Env(map[string]string{"GEMINI_API_KEY": "given\n", "GOOGLE_GEMINI_BASE_URL": url})
 	resp := adaptertest.ByDefault(t, getenv, "google/"+gemini.DefaultModel,
-		gemini.Sources(getenv, gemini.Options{HTTPClient: adaptertest.HTTPClient(t)})...)
+		gemini.Source(getenv, gemini.Options{HTTPClient: adaptertest.HTTPClient(t)}))
 	if resp.Text != "yes" || resp.Provider != "google" || resp.Model != "m-1" {
 		t.Errorf("got %+v", resp)
 	}

@@ -5,7 +5,6 @@ package openai
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	sdk "github.com/sashabaranov/go-openai"
 
@@ -19,42 +18,35 @@ const (
 	DefaultXAIModel    = "grok-4.3"
 )
 
-// Options are for [Sources] and [New]. Their BaseURL has no effect: each endpoint has its own.
+// Options are for sources and [New]. Their BaseURL has no effect: each endpoint has its own.
 type Options = adapter.Options
 
-// Sources gives the sources for a registry: OpenAI (OPENAI_API_KEY, OPENAI_BASE_URL), xAI (XAI_API_KEY) and the
-// configured endpoints. An endpoint named "openai" or "xai" replaces the built-in one.
-func Sources(getenv func(string) string, endpoints []Endpoint, opts Options) ([]providers.Source, error) {
-	all := slices.DeleteFunc([]Endpoint{
-		{
-			Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"),
-			KeyEnv: "OPENAI_API_KEY", Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
-		},
-		{
-			Name: "xai", BaseURL: "https://api.x.ai/v1", KeyEnv: "XAI_API_KEY",
-			Model: DefaultXAIModel, TokenParam: MaxCompletionTokens,
-		},
-	}, func(builtin Endpoint) bool {
-		return slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.Name == builtin.Name })
-	})
-	for _, endpoint := range endpoints {
-		if err := endpoint.Validate(); err != nil {
-			return nil, err
-		}
-		all = append(all, endpoint)
+// Source is OpenAI for a registry: "openai", with OPENAI_API_KEY and OPENAI_BASE_URL.
+func Source(getenv func(string) string, opts Options) providers.Source {
+	return Endpoint{
+		Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"),
+		KeyEnv: "OPENAI_API_KEY", Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
+	}.Source(opts)
+}
+
+// XAI is xAI for a registry: "xai", with XAI_API_KEY.
+func XAI(opts Options) providers.Source {
+	return Endpoint{
+		Name: "xai", BaseURL: "https://api.x.ai/v1",
+		KeyEnv: "XAI_API_KEY", Model: DefaultXAIModel, TokenParam: MaxCompletionTokens,
+	}.Source(opts)
+}
+
+// Source is the endpoint for a registry.
+func (e Endpoint) Source(opts Options) providers.Source {
+	source := providers.Source{
+		Name: e.Name, DefaultModel: e.Model,
+		Open: func(key providers.Key) (providers.Completer, error) { return New(e, key, opts) },
 	}
-	var sources []providers.Source
-	for _, endpoint := range all {
-		source := providers.Source{
-			Name: endpoint.Name, DefaultModel: endpoint.Model,
-			Open: func(key providers.Key) (providers.Completer, error) { return New(endpoint, key, opts) },
-		}
-		if endpoint.KeyEnv != "" {
-			source.KeyEnv = []string{endpoint.KeyEnv}
-		}
-		sources = append(sources, source)
+	if e.KeyEnv != "" {
+		source.KeyEnv = []string{e.KeyEnv}
 	}
-	return sources, nil
+	return source
 }
 
 // New makes a Completer. It opens no connection. The zero key sends none.

@@ -303,9 +303,9 @@ func TestSourcesFromEnvironment(t *testing.T) {
 			map[string]string{"ROUTER_KEY": "k"}, []openai.Endpoint{keyed, local}, []string{"router", "ollama"}, "ollama/qwen3",
 		},
 	} {
-		sources, err := openai.Sources(adaptertest.Env(tt.env), tt.endpoints, openai.Options{})
-		if err != nil {
-			t.Fatal(err)
+		sources := []providers.Source{openai.Source(adaptertest.Env(tt.env), openai.Options{}), openai.XAI(openai.Options{})}
+		for _, e := range tt.endpoints {
+			sources = append(sources, e.Source(openai.Options{}))
 		}
 		r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: adaptertest.Env(tt.env)}, sources...)
 		if err != nil {
@@ -322,11 +322,8 @@ func TestRegistryToWire(t *testing.T) {
 	t.Parallel()
 	url, seen := adaptertest.Seen(t, fine)
 	env := adaptertest.Env(map[string]string{"OPENAI_API_KEY": "key-from-env\n", "OPENAI_BASE_URL": url + "/v1"})
-	sources, err := openai.Sources(env, nil, openai.Options{HTTPClient: adaptertest.HTTPClient(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	adaptertest.ByDefault(t, env, "openai/"+openai.DefaultOpenAIModel, sources...)
+	source := openai.Source(env, openai.Options{HTTPClient: adaptertest.HTTPClient(t)})
+	adaptertest.ByDefault(t, env, "openai/"+openai.DefaultOpenAIModel, source)
 	if path, auth := seen.URL.Path, seen.Header.Get("Authorization"); path != "/v1/chat/completions" ||
 		auth != "Bearer key-from-env" {
 		t.Errorf("path %q, authorization %q", path, auth)
@@ -350,7 +347,7 @@ func TestEndpointValidation(t *testing.T) {
 	} {
 		endpoint := good
 		spoil(&endpoint)
-		_, err := openai.Sources(adaptertest.Env(nil), []openai.Endpoint{endpoint}, openai.Options{})
+		_, err := endpoint.Source(openai.Options{}).Open(providers.Key{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
