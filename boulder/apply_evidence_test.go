@@ -104,8 +104,8 @@ func TestNewFacts(t *testing.T) {
 	}
 }
 
-// TestBaseline: what a command of no_worse, or one that stands in for a language server, said first, or better since, is what every later sub-task is measured by: what an
-// earlier one broke is no excuse, and what it mended has to stay.
+// TestBaseline: what a command of no_worse, or one that stands in for a language server, said first, or better since, is what
+// every later sub-task is measured by: what an earlier one broke is no excuse, and what it mended has to stay.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	const tests = "make test"
