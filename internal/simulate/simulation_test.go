@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestSimulation(t *testing.T) {
 	switch {
 	case testing.Short():
 		n = min(n, 500)
-	case raced:
+	case raced():
 		n = min(n, 1_000)
 	}
 	first := firstSeed(n)
@@ -70,6 +71,12 @@ func TestSimulation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// raced reports whether the race detector looks on, which costs seven times the time.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // firstSeed of n worlds.

@@ -1,6 +1,0 @@
-//go:build !race
-
-package simulate
-
-// raced: the race detector does not look on.
-const raced = false
