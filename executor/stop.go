@@ -34,20 +34,14 @@ func (e *Executor) StopSession(ctx context.Context, sessionID string) error {
 func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, sessionID string) error {
 	stopping, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
+	var statuses map[string]opencode.Status
 	err := dir.Abort(stopping, sessionID)
 	for err == nil {
-		var statuses map[string]opencode.Status
-		if statuses, err = dir.Statuses(stopping); err != nil {
-			break
-		}
-		if s, listed := statuses[sessionID]; !listed || s.Type == opencode.Idle {
+		statuses, err = dir.Statuses(stopping)
+		if t := statuses[sessionID].Type; err == nil && (t == "" || t == opencode.Idle) {
 			return nil
 		}
-		select {
-		case <-e.cfg.After(stopCheck):
-		case <-stopping.Done():
-			err = stopping.Err()
-		}
+		<-e.cfg.After(stopCheck)
 	}
 	switch {
 	case ctx.Err() != nil:
