@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -203,8 +202,8 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		return own && p.Status.Type == opencode.Idle && t.seen.Busy && t.sawEnd(), nil
 	case opencode.SessionFailed:
 		if own {
-			t.seen.failed = cmp.Or(p.Err, t.seen.failed)
-			ended = p.Err != nil && !t.seen.Busy && t.sawEnd() // one that could not even begin says nothing more
+			t.seen.failed = p.Err
+			return !t.seen.Busy && t.sawEnd(), nil // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
 		return false, t.answered(p.Message)
@@ -222,7 +221,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		}
 		return false, t.say(said)
 	}
-	return ended, nil
+	return false, nil
 }
 
 // resync reads what may have happened while no events came.

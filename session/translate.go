@@ -144,9 +144,6 @@ func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 // fail takes in that a turn of the root failed. An abort is a person's: the manager never aborts a session that it
 // watches.
 func (t *Tree) fail(err *opencode.TurnError, at time.Time) []enforcer.Event {
-	if err == nil {
-		return nil
-	}
 	if err.Name != opencode.MessageAborted {
 		t.failed = err
 		return t.alive(t.members[t.root], at)
@@ -156,19 +153,14 @@ func (t *Tree) fail(err *opencode.TurnError, at time.Time) []enforcer.Event {
 
 // abort tells of an abort once, by whichever of its signs comes first: the session's error, or the message's.
 func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
-	if m == nil {
-		return []enforcer.Event{enforcer.Aborted{At: at}}
-	}
-	prompt := m
-	if asked := t.known(m.info.ParentID); asked != nil {
-		prompt = asked
-	}
-	isNew := t.tell("abort", m)
-	if prompt != m {
-		isNew = t.tell("abort", prompt) && isNew
-	}
-	if !isNew {
-		return nil
+	if m != nil {
+		isNew := t.tell("abort", m)
+		if asked := t.known(m.info.ParentID); asked != nil {
+			isNew = t.tell("abort", asked) && isNew
+		}
+		if !isNew {
+			return nil
+		}
 	}
 	return []enforcer.Event{enforcer.Aborted{At: at}}
 }
