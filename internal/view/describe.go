@@ -171,16 +171,7 @@ func Describe(e boulder.Event) Step {
 	case boulder.Replanned:
 		decide(string(boulder.SubTaskSuperseded), b.Reason)
 		s.Attempt = 0
-		var parts []string
-		for _, c := range b.Changed {
-			parts = append(parts, fmt.Sprintf("~ %s → %s", c.From, c.To.ID))
-		}
-		for _, t := range b.Added {
-			parts = append(parts, "+ "+t.ID)
-		}
-		for _, id := range b.Removed {
-			parts = append(parts, "- "+id)
-		}
+		parts := replanned(b, func(id string) string { return id })
 		say("↻", "replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
 	case boulder.ReplanRefused:
 		decide("replan-refused", b.Reason)
@@ -234,6 +225,20 @@ func Describe(e boulder.Event) Step {
 		say("", "%s", boulder.TypeOf(b))
 	}
 	return s
+}
+
+// replanned says what a replan did to each sub-task.
+func replanned(b boulder.Replanned, name func(id string) string) (parts []string) {
+	for _, c := range b.Changed {
+		parts = append(parts, "~ "+c.From+" → "+name(c.To.ID))
+	}
+	for _, t := range b.Added {
+		parts = append(parts, "+ "+name(t.ID))
+	}
+	for _, id := range b.Removed {
+		parts = append(parts, "- "+name(id))
+	}
+	return parts
 }
 
 // amountText is an amount of a budget's dimension.

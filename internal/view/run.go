@@ -174,15 +174,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 			sign = cmp.Or(sign, inPicture)
 		}
 	case boulder.Replanned:
-		for _, c := range b.Changed {
-			below = append(below, fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
-		}
-		for _, t := range b.Added {
-			below = append(below, fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
-		}
-		for _, id := range b.Removed {
-			below = append(below, fmt.Sprintf("- %s: %s", id, state.SubTask(id).Subject))
-		}
+		below = replanned(b, func(id string) string { return id + ": " + state.SubTask(id).Subject })
 	}
 	switch {
 	case sign == "" || sign == inPicture && v.drawn:
