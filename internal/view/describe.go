@@ -265,13 +265,10 @@ func endText(e boulder.Ended) string {
 }
 
 func settledText(status boulder.BlockerStatus, allowed bool, answer string) string {
-	switch {
-	case status == boulder.BlockerSkipped:
+	if status == boulder.BlockerSkipped {
 		return "gets no answer: continue without"
-	case allowed:
-		return text.JoinedBy(": ", "is allowed", answer)
 	}
-	return text.JoinedBy(": ", "is answered", answer)
+	return text.JoinedBy(": ", cmp.Or(text.If(allowed, "is allowed"), "is answered"), answer)
 }
 
 // joined is "a: b", or only a if b says nothing new.

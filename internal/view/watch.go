@@ -74,11 +74,7 @@ func watchWord(p page.Paint, e watch.Entry) string {
 		enforcer.Finish:    {"✓", "complete"},
 		enforcer.LetGo:     {"✗", "lets go"},
 	}[e.Decision]
-	word := cmp.Or(w[1], string(e.Decision)) + ":"
-	if e.DryRun {
-		word = "would: " + word
-	}
-	return p.As(w[0], word)
+	return p.As(w[0], text.If(e.DryRun, "would: ")+cmp.Or(w[1], string(e.Decision))+":")
 }
 
 // WatchStatusLine is a watched session in one line.
