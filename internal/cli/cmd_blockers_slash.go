@@ -84,13 +84,10 @@ func (a *app) runSlashFile(install, global bool) error {
 	case a.json:
 		return a.printJSON(done)
 	}
-	a.tell(fmt.Sprintf(map[string]string{
-		"installed": "Wrote %s. OpenCode has the command /blockers when it is started the next time.",
-		"updated":   "Wrote %s. OpenCode has the command /blockers when it is started the next time.",
-		"unchanged": "%s is there already.",
-		"removed":   "Removed %s.",
-		"absent":    "There is no %s.",
-	}[done.Outcome], done.File))
+	says := map[string]string{
+		"unchanged": "%s is there already.", "removed": "Removed %s.", "absent": "There is no %s.",
+	}[done.Outcome]
+	a.tell(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers when it is started the next time."), done.File))
 	return nil
 }
 
@@ -233,26 +230,25 @@ var slashCommands = []string{
 // newSlashCmd is what the command file runs: the words come over standard input, so that no shell has read them. All is
 // printed to standard output, errors too: OpenCode shows nothing else.
 func (a *app) newSlashCmd() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
-		Args: takes(0, 0, "no arguments"), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.Stderr, a.noColor = a.Stdout, true
-			typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))
-			if err != nil {
-				return err
-			}
-			args, err := slashWords(string(typed))
-			if err != nil {
-				return err
-			}
-			if len(args) > 0 && args[0] == "clarify" {
-				return a.clarifyByAgent(cmd.Context())
-			}
-			cmd.Root().SetArgs(append([]string{"blockers"}, args...))
-			return cmd.Root().ExecuteContext(cmd.Context())
-		},
+		PreRun: func(*cobra.Command, []string) { a.Stderr, a.noColor = a.Stdout, true },
 	}
+	return a.deskCmd(cmd, func(ctx context.Context, d desk, _ []string) error {
+		typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))
+		if err != nil {
+			return err
+		}
+		args, err := slashWords(string(typed))
+		switch {
+		case err != nil:
+			return err
+		case len(args) > 0 && args[0] == "clarify":
+			return d.clarifyByAgent(ctx)
+		}
+		cmd.Root().SetArgs(append([]string{"blockers"}, args...))
+		return cmd.Root().ExecuteContext(ctx)
+	})
 }
 
 // answerWords are flags, the id, perhaps one more flag, and an answer.
@@ -298,26 +294,22 @@ func slashWords(typed string) ([]string, error) {
 
 // clarifyByAgent tells an agent to ask the user what waits, one thing after another. What it quotes was written by other
 // agents: every line of it is indented, so that none is taken for one of ours.
-func (a *app) clarifyByAgent(ctx context.Context) error {
-	d, err := a.desk()
-	if err != nil {
-		return err
-	}
+func (d desk) clarifyByAgent(ctx context.Context) error {
 	records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {
 		return err
 	}
-	waiting := view.WithoutMoot(a.placed(ctx, records))
+	waiting := view.WithoutMoot(d.placed(ctx, records))
 	if len(waiting) == 0 {
-		a.tell("Nothing waits for an answer.")
+		d.tell("Nothing waits for an answer.")
 		return nil
 	}
-	program, err := a.slashProgram()
+	program, err := d.slashProgram()
 	if err != nil {
 		return err
 	}
 	call := shellCall(program, d.Dir()) + " blockers"
-	fmt.Fprintf(a.Stdout, `CLARIFY
+	fmt.Fprintf(d.Stdout, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer
 the options where there are some; the user may also answer in words of their own.
 After each answer, before the next question, hand it over with the bash tool, word for word:
@@ -336,7 +328,7 @@ followed.
 	for i := range waiting {
 		var s strings.Builder
 		waiting[i].Print(page.Out{Writer: &s}, 0, true, time.Now())
-		fmt.Fprintf(a.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
+		fmt.Fprintf(d.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
 	}
 	return nil
 }
