@@ -41,12 +41,12 @@ func (g *Graph) writeEdges(b *strings.Builder, format string) {
 	}
 }
 
-// mermaidSigns mean something in a quoted label of Mermaid, as do most of ASCII but letters, digits and spaces: a quote would
-// end the label, "%%{" begins a directive and "style x:" is rewritten wherever they stand, a backtick makes Markdown of the
-// label, and < and & are HTML.
+// mermaidSigns are all of ASCII but letters, digits, spaces and a few harmless signs. In a quoted label, a quote would end
+// it, "%%{" begins a directive and "style x:" is rewritten wherever they stand, a backtick makes Markdown of it, and < and
+// & are HTML.
 var mermaidSigns = text.Regexp(`[^\x{80}-\x{10FFFF}0-9A-Za-z .,\-/()?!']`)
 
-// mermaidText writes a text that may stand in a quoted label: what means something becomes a code.
+// mermaidText writes a text that may stand in a quoted label: such signs become codes.
 func mermaidText(s string) string {
 	return mermaidSigns().ReplaceAllStringFunc(s, func(sign string) string { return fmt.Sprintf("#%d;", sign[0]) })
 }
