@@ -191,8 +191,8 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 
 const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
 
-// leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
-// stays: its turn is over. Parked sub-tasks go on that wait for an answer that nobody can give here.
+// leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a
+// replan stays: its turn is over. Parked sub-tasks go on that wait for an answer that nobody can give here.
 func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 	for _, o := range s.Live() {
 		ref := o.Attempt.AttemptRef

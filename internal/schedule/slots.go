@@ -163,9 +163,9 @@ func before(a, b *boulder.Open) bool {
 	) < 0
 }
 
-// Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are over,
-// or whose boulder is paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there
-// are any: after a pause or a crash other boulders may have them. One that halts, or does not run, waits for nothing.
+// Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are
+// over or paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there are any:
+// after a pause or a crash other boulders may have them. One that halts, or does not run, waits for nothing.
 func Hold(
 	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
 	others []Share, halting bool,
