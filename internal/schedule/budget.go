@@ -105,7 +105,8 @@ func usedUp(all []dimension) string {
 }
 
 func unpriced(limit boulder.Budget, calls int64) string {
-	return fmt.Sprintf("budget of %s, but the cost of %s is not known", dollars(limit.Cost), text.Plural(int(calls), "model call"))
+	of := text.Plural(int(calls), "model call")
+	return fmt.Sprintf("budget of %s, but the cost of %s is not known", dollars(limit.Cost), of)
 }
 
 // take reserves what the turn that an action begins will probably use, so that the next action is measured with it.
@@ -154,10 +155,11 @@ func (b *budget) forbids(a Action) string {
 	case boulder.Continuation:
 		return cmp.Or(b.exceeded, b.tight)
 	case Judge:
-		if limit := b.s.Boulder.Budget; b.exceeded == "" && limit != nil && limit.Calls > 0 && b.used.Calls+b.judges >= limit.Calls {
-			return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
+		limit := b.s.Boulder.Budget
+		if b.exceeded != "" || limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {
+			return b.exceeded
 		}
-		return b.exceeded
+		return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
 	case Run, AskReplan:
 		return b.exceeded
 	}

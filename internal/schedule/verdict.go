@@ -83,7 +83,7 @@ func stalls(o *boulder.Open, v boulder.Verdict) int {
 	return n + 1
 }
 
-// Overrule takes back what no judge may say: that a turn completed its sub-task while one of its gates has not run or is red.
+// Overrule takes back what no judge may say: that a sub-task is complete while one of its gates has not run or is red.
 func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulder.Verdict {
 	open := t.OpenGates(e.Gates, e.NoServer)
 	if !v.Completed || len(open) == 0 {
@@ -170,8 +170,8 @@ func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 	return enforcer.Track{Answers: t.Answers, Progress: t.Progress}, nil
 }
 
-// skip ends all that is left, dependents first, because a sub-task achieved the goal. Nothing if one of them has gates, which
-// only its own work can turn green, or is at work already, or while a replan is being made.
+// skip ends all that is left, dependents first, because a sub-task achieved the goal. Nothing if one of them has gates,
+// which only its own work can turn green, or is at work already, or while a replan is being made.
 func (c *computing) skip(done *boulder.Open) {
 	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replanning {
 		return
