@@ -187,7 +187,7 @@ func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
 	}
 	id, err := db.NewestUnfinished(ctx)
 	if errors.Is(err, boulder.ErrNotFound) {
-		err = usagef("nothing to resume or to steer: no boulder is unfinished here; see `manager list`")
+		err = usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
 	}
 	return id, err
 }

@@ -17,7 +17,7 @@ func TestLockTimeout(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"free":   {true, exitUsage, "no boulder is unfinished here"},
+		"free":   {true, exitUsage, "every boulder here is over"},
 		"Ctrl-C": {false, exitInterrupted, "interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) {
