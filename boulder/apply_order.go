@@ -37,7 +37,7 @@ func (s *State) archived(e *Event, b Archived) error {
 	case !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s: only what is over can be archived", s.Boulder.ID, s.Boulder.Status)
 	case b.Archived != s.Boulder.ArchivedAt.IsZero():
-		return fmt.Errorf("boulder %s: that it is archived is %t already", s.Boulder.ID, b.Archived)
+		return fmt.Errorf("boulder %s: archived is already %t", s.Boulder.ID, b.Archived)
 	}
 	s.Boulder.ArchivedAt = time.Time{}
 	if b.Archived {
