@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
+	"unicode/utf8"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -87,4 +89,117 @@ func (d *Desk) tidy(b *boulder.Blocker) {
 	for _, s := range texts(b) {
 		*s = d.cfg.Redact(clean(*s))
 	}
+}
+
+// Settlement is what a person says about a blocker.
+type Settlement struct {
+	Status boulder.BlockerStatus // answered or skipped
+	Answer string                // at most 4,000 characters; none of a skip
+	// Allowed gives the permission that was asked for, for the rest of the sub-task (of the session, outside of a run). An
+	// answer may then be empty.
+	Allowed bool
+}
+
+// Settle stores what the user says, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
+// the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then tells the boulder, and calls
+// [Desk.Delivered].
+func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
+	refuse := func(format string, args ...any) (boulder.Blocker, error) {
+		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
+	}
+	s.Answer = d.cfg.Redact(clean(s.Answer))
+	switch n, skip := utf8.RuneCountInString(s.Answer), s.Status == boulder.BlockerSkipped; {
+	case !s.Status.Settled():
+		return refuse("it cannot be settled as %q", s.Status)
+	case skip && (n > 0 || s.Allowed):
+		return refuse("what is skipped gets none")
+	case !skip && n == 0 && !s.Allowed:
+		return refuse("it is empty")
+	case n > maxAnswer:
+		return refuse("it has %d characters and may have %d: put it into a file of the project and name that", n, maxAnswer)
+	}
+	err = d.one(ctx, changing, id, func(r *record) error {
+		b = r.Blocker
+		switch {
+		case b.Status.Settled():
+			return fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
+		case s.Allowed && len(r.Grants) == 0:
+			_, err := refuse("it asks for no permission, so there is none to give: answer it with a text")
+			return err
+		}
+		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
+		r.Blocker.SettledAt = d.now()
+		b = r.Blocker
+		return nil
+	})
+	if err != nil {
+		return b, err
+	}
+	d.cfg.Logger.Info("blocker: settled", "id", b.ID, "status", b.Status, "allowed", b.Allowed)
+	return b, nil
+}
+
+// Delivered stores that the boulder has the answer. It may be called again.
+func (d *Desk) Delivered(ctx context.Context, id string) error {
+	return d.one(ctx, changing, id, func(r *record) error {
+		if !r.Blocker.Status.Settled() {
+			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.Blocker.ID)
+		}
+		r.Delivered = true
+		return nil
+	})
+}
+
+// Standing says who has use for an answer to a blocker.
+type Standing string
+
+// The standings.
+const (
+	// Awaited: work stands still, or will at the end of the turn, until a person answers.
+	Awaited Standing = "awaited"
+	// Choice: the agent chose for itself and went on, and an answer still reaches it.
+	Choice Standing = "choice"
+	// Moot: nobody answered, and nobody waits any more.
+	Moot Standing = "moot"
+	// Over: a person has seen to it.
+	Over Standing = "settled"
+)
+
+// SubTaskOf finds the sub-task of a boulder that an answer to a blocker reaches. If that is over, or the boulder is, or is
+// not there any more, which is the zero value, there is none, and why says so.
+func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []boulder.SubTask) (t *boulder.SubTask, why string) {
+	i := slices.IndexFunc(tasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
+	switch {
+	case of.ID == "":
+		return nil, fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
+	case of.Status.Terminal() || i < 0:
+		return nil, fmt.Sprintf("boulder %s is %s", b.BoulderID, of.Status)
+	case tasks[i].Status.Terminal():
+		return nil, fmt.Sprintf("sub-task %q is %s", b.SubTaskID, tasks[i].Status)
+	}
+	return &tasks[i], ""
+}
+
+// StandingOf is where a blocker stands. t is its sub-task, see [SubTaskOf]. Outside of a run there is none,
+// and what is asked there stays open.
+func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing {
+	of := b.BoulderID != ""
+	switch {
+	case b.Status.Settled():
+		return Over
+	case of && (t == nil || t.Status.Terminal()):
+		return Moot
+	case Waiting(b, now):
+		return Awaited
+	case !b.Hard:
+		return Choice
+	case of && b.Attempt != t.Attempts: // it was tried again without the answer, as boulder.SubTask.AwaitedBy has it
+		return Moot
+	}
+	return Awaited
+}
+
+// Waiting reports whether a session holds still for a person's answer to what OpenCode asked.
+func Waiting(b *boulder.Blocker, now time.Time) bool {
+	return b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !b.Status.Settled() && b.Until.After(now)
 }

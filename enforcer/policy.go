@@ -1,6 +1,12 @@
 package enforcer
 
-import "time"
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
+)
 
 // Policy are the numbers of the gates. Start from [WatchPolicy], [LoopPolicy] or [RunPolicy]; they are those of seeds 000
 // and 004, and SEMANTICS §5 and §6.
@@ -57,3 +63,75 @@ func RunPolicy() Policy {
 		SameAnswers: 5, SameWindow: 2 * time.Minute,
 	}
 }
+
+// Rules are the numbers by which a turn is judged while it runs. Start from [DefaultRules]; docs/rules.md has all of them.
+//
+// A zero duration switches its rule off. A count is how many are too many: a rule fires when count >= its number, so 0
+// and 1 allow none; a negative number switches the rule off.
+type Rules struct {
+	// How long an accepted prompt may show no sign of a turn. The first prompt in a directory takes 3 s (measured); one that
+	// arrives in the moment in which the turn before it fails is swallowed (seen).
+	Admission   time.Duration `yaml:"admission,off"`
+	Silence     time.Duration `yaml:"silence,off"`      // of a busy session
+	ToolSilence time.Duration `yaml:"tool_silence,off"` // while a tool runs
+	WallClock   time.Duration `yaml:"wall_clock,off"`   // of all turns of an attempt together
+	Offline     time.Duration `yaml:"offline,off"`      // without a connection to the server
+
+	// How many retries in a row OpenCode may make on its own when a provider refuses or cannot be reached: five take about a
+	// minute (measured: 2, 4, 9, 18 s between them), and it makes them without a bound if nothing listens at the address.
+	ProviderRetries int           `yaml:"provider_retries,off"`
+	ProviderWait    time.Duration `yaml:"provider_wait,off"` // for one of them: longer waits are better spent without a slot
+
+	Window      int              `yaml:"window"`           // the newest calls that are looked at; below 1: the default
+	SameOutput  int              `yaml:"same_output,off"`  // the same call and output, with no file edited between
+	SamePolling int              `yaml:"same_polling,off"` // the same of commands that wait for something
+	Polling     []*regexp.Regexp `yaml:"polling"`          // which do; nil: sleep, wait, tail -f, status …
+	// The same call fails in the same way: when the agent is told to find another way (off: it is stopped without being
+	// told), and when it is stopped. A call that was made before the agent could hear the nudge is not held against it;
+	// twice the number stops it in any case.
+	SameError     int `yaml:"same_error,off"`
+	SameErrorStop int `yaml:"same_error_stop,off"`
+	// The same for messages without a tool call in a row, within a turn: OpenCode asks a model whose finish reason it does
+	// not know again and again, without a bound (seen: 120 calls in 15 s).
+	Idle        int `yaml:"idle,off"`
+	IdleStop    int `yaml:"idle_stop,off"`
+	Alternate   int `yaml:"alternate,off"`   // calls of two kinds in turns (A B A B …), at least 4
+	Compactions int `yaml:"compactions,off"` // without a new successful tool call between
+
+	// Up to how many output tokens a turn without any tool call is no answer but a cut one: a turn that stopped after two
+	// was taken for a finished one (seed 002).
+	MinOutput int `yaml:"min_output,off"`
+}
+
+// DefaultRules are mostly those of SEMANTICS §5.
+func DefaultRules() Rules {
+	return Rules{
+		Admission: 10 * time.Second, Silence: 5 * time.Minute, ToolSilence: 15 * time.Minute, WallClock: 30 * time.Minute,
+		Offline: time.Minute, ProviderRetries: 5, ProviderWait: time.Minute, Window: 30, SameOutput: 4, SamePolling: 10,
+		SameError: 3, SameErrorStop: 4, Idle: 3, IdleStop: 4, Alternate: 6, Compactions: 2, MinOutput: 3,
+	}
+}
+
+// reached compares a count with a rule's number.
+func reached(count, number int) bool { return number >= 0 && count >= number }
+
+// defaultPolling are shell commands that are made to be run again with the same answer until something is ready: sleep,
+// wait, tail -f, watch, ps, and the status commands of kubectl, docker, gh, systemd, clouds, and health checks by curl.
+var defaultPolling = text.Regexp(strings.Join([]string{
+	`\bsleep\s+["'$]*\d`,
+	`(?:^|[;&|]\s*)(?:wait|jobs)\b`,
+	`\btail\s(?:.*\s)?(?:-[a-zA-Z]*[fF]|--follow)`,
+	`(?:^|[;&|]\s*)watch\s`,
+	`\b(?:kubectl|oc|helm)\s+(?:.*\s)?(?:get|rollout|wait|describe|logs|status|top)\b`,
+	`\b(?:docker|podman)(?:[- ]compose)?\s+(?:container\s+)?(?:ps|logs|inspect|wait|stats|top)\b`,
+	`\bgh\s+(?:run|pr|workflow|release)\s+(?:watch|view|list|checks|status)\b`,
+	`\bglab\s+(?:ci|pipeline)\s+(?:status|view|list)\b`,
+	`\b(?:curl|wget)\b.*(?:health|ready|live|status|ping)`,
+	`\bsystemctl\s+(?:.*\s)?(?:status|is-active)\b`,
+	`\b(?:pgrep|pg_isready|lsof|netstat|squeue|nvidia-smi)\b`,
+	`\bps\s+(?:aux|-)`,
+	`\bnc\s+-\w*z`,
+	`\bredis-cli\s+.*ping\b`,
+	`\baws\s+\S+\s+(?:wait|describe-\S+|get-\S+)\b`,
+	`\bgcloud\s.*\b(?:describe|list)\b`,
+}, "|"))

@@ -1,12 +1,17 @@
 package enforcer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // More than an agent can use up within a loop of 100 continuations, so that nothing that was forgotten counts again.
@@ -79,4 +84,84 @@ func OpenItems(t Track, list []boulder.Todo) []string {
 		}
 	}
 	return open[:min(len(open), maxOpen)]
+}
+
+// fingerprint names a call and what came of it.
+type fingerprint [sha256.Size]byte
+
+// fingerprintOf makes two calls alike when they ask for the same and get the same but for what changes by itself.
+func fingerprintOf(c Call) fingerprint {
+	// The ends of an output hold what changes by itself; what lies between them is compared as it is.
+	const end = 64 << 10
+	first, middle, last := c.Output, "", ""
+	if len(first) > 2*end {
+		first, middle, last = first[:end], first[end:len(first)-end], first[len(first)-end:]
+	}
+	parts := []string{
+		c.Tool, string(canonical(c.Tool, c.Input)), fmt.Sprint(c.Failed), Normalize(first), middle, Normalize(last),
+	}
+	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+}
+
+// canonical writes arguments with sorted keys and without white space. A command's description is left out: it is
+// prose.
+func canonical(tool string, input json.RawMessage) []byte {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(input))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		return bytes.TrimSpace(input)
+	}
+	if args, ok := value.(map[string]any); ok && tool == "bash" {
+		delete(args, "description")
+	}
+	out, _ := json.Marshal(value) // it was JSON
+	return out
+}
+
+// noise is what changes from run to run by itself, and what stands in for it. The order matters: an escape sequence can
+// stand inside of anything, a date contains a time.
+var noise = []struct {
+	pattern func() *regexp.Regexp
+	by      string
+}{
+	{text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]`), ""},
+	{text.Regexp(`\b\d{4}-\d\d-\d\d` +
+		`(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?`), "<time>"},
+	{text.Regexp(`\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}(?:,? +\d{4})?` +
+		`(?: +\d{1,2}:\d\d(?::\d\d)?)?\b`), "<time>"},
+	{text.Regexp(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`), "<day>"},
+	{text.Regexp(`\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?\b`), "<time>"},
+	{text.Regexp(`\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b`), "<time>"}, // seconds or milliseconds since 1970
+	{text.Regexp(`(?:\b\d+(?:\.\d+)?|\.\d+) ?` +
+		`(?:(?:nano|micro|milli)?seconds?|secs?|minutes?|mins?|hours?|hrs?)\b`), "<duration>"},
+	{text.Regexp(`(?:\b|\.)(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+\b`), "<duration>"},
+	{text.Regexp(`(?i)\b(pid|process|goroutine|thread)([ =:#(]+)\d+`), "$1$2<n>"},
+	{text.Regexp(`(?m)\[\d{3,}\]|^\[\d+\] +\d+`), "[<n>]"},
+	{text.Regexp(`\b0x[0-9a-fA-F]{6,}\b`), "<address>"},
+	{text.Regexp(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "<uuid>"},
+}
+
+const pathElement = `[^/\s"'` + "`" + `:;,()<>\[\]]+`
+
+var (
+	// tempPath has in its first group what is always there; the name after it is made up for each run.
+	tempPath = text.Regexp(`((?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/[^/\s]+/[^/\s]+/T)/)` +
+		pathElement + `((?:/` + pathElement + `)*)`)
+	digits = text.Regexp(`\d+`)
+)
+
+// Normalize removes from an output what changes from run to run by itself: colours, times, durations, process ids,
+// names of temporary files and addresses. Two outputs that are equal after that say the same.
+func Normalize(s string) string {
+	for _, n := range noise {
+		s = n.pattern().ReplaceAllString(s, n.by)
+	}
+	if !strings.Contains(s, "/") {
+		return s
+	}
+	return tempPath().ReplaceAllStringFunc(s, func(path string) string {
+		m := tempPath().FindStringSubmatch(path)
+		return m[1] + "<temp>" + digits().ReplaceAllString(m[2], "<n>")
+	})
 }

@@ -1,6 +1,11 @@
 package enforcer
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
+)
 
 // Status is where the arbiter stands with a session that has ended a turn.
 type Status string
@@ -64,4 +69,121 @@ type Track struct {
 type Answer struct {
 	Name string    `json:"name"` // of its words (a hash), without ids, times and numbers
 	At   time.Time `json:"at"`
+}
+
+// Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
+type Situation struct {
+	Owned      bool     // this manager has the session, or a person asked to have it watched
+	NotOwned   string   // why not, for people
+	Busy       bool     // a turn of the session or of a child is at work, or waits for a provider
+	Background []string // children at work, and results of theirs that were not delivered
+	Asks       []string // questions and permissions that wait for an answer in the tree
+	Reverted   bool     // the user undid a turn, and may redo it until the next prompt
+	Compacting bool     // a compaction has begun and not ended
+	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]), without blocked ones; empty:
+	// everything that was looked at holds. Checked: the criteria that cost something (tests, the judge) were looked at since
+	// the newest turn, or there are none.
+	Unmet   []string
+	Checked bool
+	Blocked int // items that only somebody else can close
+	// Broken is the error with which the newest turn ended; empty: none. Such work is incomplete, even without a todo list.
+	Broken    string
+	Hopeless  bool   // no continuation heals it (an unknown model, a wrong key, no credit)
+	Overflow  bool   // the conversation does not fit the model any more
+	Overspent string // which budget is used up; empty: none
+}
+
+// Toast is a short message on the screen of whoever sits before OpenCode.
+type Toast struct {
+	Variant        Variant
+	Title, Message string
+}
+
+// Variant is the colour of a [Toast], in OpenCode's words.
+type Variant string
+
+const (
+	Success Variant = "success"
+	Warning Variant = "warning" // layer one: it says that it is done, and is not (seed 000)
+	Error   Variant = "error"   // layer two: it is idle (seed 000)
+)
+
+// Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut
+// decides. With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
+//
+// What a caller does with the answer: it stores Apply(t, Decided{...}) first, then acts. A Wait, a Look or a Check
+// changes no track. After [Look], which is about the continuation [Track.Pending], it reads the session: at work →
+// [Activity]; ended → [TurnEnded]; no trace of it → send it again under the same id, or [NotSent]. After [Check] it
+// gives [Verified], and Situation.Checked until the next turn.
+func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
+	v := view{t, s, p, now}
+	for _, g := range gates {
+		if d := g.ask(v); d != nil {
+			d.Gate = g.name
+			return *d
+		}
+	}
+	kind := Send
+	if v.forgets() {
+		kind = Fresh
+	}
+	return Decision{Kind: kind, Gate: GateOpen, Reason: v.cause()}
+}
+
+// view is what the gates look at.
+type view struct {
+	Track
+	Situation
+	Policy
+
+	now time.Time
+}
+
+// failures are those that count: too many are forgotten a while after the last, so that an outage is survived.
+func (v view) failures() int {
+	if reached(v.FailureCount, v.MaxFailures) && v.mayForget() && !v.now.Before(v.forgottenAt()) {
+		return 0
+	}
+	return v.FailureCount
+}
+
+func (v view) mayForget() bool {
+	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets)
+}
+
+// sameAnswers is how often continuations got the newest answer lately.
+func (v view) sameAnswers() int {
+	n := 0
+	for _, a := range v.Answers {
+		if newest := v.Answers[len(v.Answers)-1]; a.Name == newest.Name && newest.At.Sub(a.At).Abs() <= v.SameWindow {
+			n++
+		}
+	}
+	return n
+}
+
+func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset) }
+
+func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
+
+func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions) }
+
+// cause is why the session has to go on, for people.
+func (v view) cause() string {
+	if !v.incomplete() {
+		return "everything holds; it goes on improving"
+	}
+	missing := "an error at the end of the turn: " + v.Broken
+	if n := len(v.Unmet); n > 0 {
+		missing = text.Plural(n, "thing") + " left to do, such as: " + v.Unmet[0]
+	}
+	switch {
+	case v.forgets():
+		return "the session forgets what it does; " + missing
+	case v.Claimed:
+		return "it says that it is done, but there is " + missing
+	case v.Idle > 0 && !v.LastActivity.IsZero():
+		return fmt.Sprintf("idle for %s with %s", round(v.now.Sub(v.LastActivity)), missing)
+	}
+	return missing
 }

@@ -1,11 +1,13 @@
 package project
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/providers"
 )
 
 // learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
@@ -53,4 +55,19 @@ func (p *Project) Clean(what string, texts ...string) []string {
 func (p *Project) warnOfSecret(what string, kinds []string) {
 	p.note("%s holds %s. It reads %s from here on, also for the agents. If they need it, put it into an environment"+
 		" variable and name that instead.", what, strings.Join(kinds, " and "), secret.Redacted)
+}
+
+// cleanCompleter takes secrets out of what the ledgers' model says before the run gets it. The database would do it too,
+// but then a run that was taken up again would go on with other texts than one that was not.
+type cleanCompleter struct {
+	providers.Completer
+	secrets *secret.Redactor
+}
+
+func (c cleanCompleter) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
+	answer, err := c.Completer.Complete(ctx, req)
+	if answer != nil {
+		answer.Text = string(c.secrets.JSON([]byte(answer.Text)))
+	}
+	return answer, err
 }

@@ -2,12 +2,20 @@ package providers
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/retryafter"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Kind says what went wrong in terms of what a caller can do about it.
@@ -116,4 +124,157 @@ func asError(err error) *Error {
 		return new(*typed)
 	}
 	return Classify(0, "", "", nil, err)
+}
+
+// Classify makes the [*Error] for a failed call: status as in [Error.Status], the provider's own code and words, the
+// headers of the answer, and the error on this side; each may be zero. It is the one place that maps failures to
+// kinds. The caller adds who was asked, and scrubs them with its own key first.
+//
+// Statuses alone are not enough: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
+// 403, and a request that is too long as 400, 413 and 429. So code and text are looked at first, the gravest meaning
+// before the milder ones, and nothing that waiting cannot cure is taken for something it can.
+func Classify(status int, code, said string, header http.Header, err error) *Error {
+	e := &Error{
+		Status:     status,
+		Code:       text.Cut(Redact(code), 100),
+		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
+		RequestID:  RequestID(header),
+		RetryAfter: retryafter.Of(header, time.Now()),
+		Err:        err,
+	}
+	if e.Message == "" && err != nil {
+		e.Message = text.Cut(Redact(err.Error()), maxMessage)
+	}
+	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(said), err)
+	return e
+}
+
+func kindOf(status int, code, text string, err error) Kind {
+	says := func(cues ...string) bool {
+		for _, cue := range cues {
+			if strings.Contains(code, cue) || strings.Contains(text, cue) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return KindCanceled
+	case status == http.StatusPaymentRequired,
+		says("insufficient_quota", "billing_hard_limit", "billing_not_active", "credit balance", "insufficient credit",
+			"insufficient balance", "available credits", "spending limit", "specified api usage limits",
+			"credits are depleted", "credits are required", "extra usage is required", "billing_disabled",
+			"requires billing", "enable billing"):
+		return KindQuota
+	case status == http.StatusUnauthorized,
+		says("invalid_api_key", "api_key_invalid", "incorrect api key", "invalid api key", "api key not valid",
+			"authentication_error", "no auth credentials"):
+		return KindAuth
+	case status == http.StatusRequestEntityTooLarge,
+		says("context_length", "exceed_context_size", "maximum context", "context window", "prompt is too long",
+			"maximum prompt length", "input is too long", "request too large", "request_too_large",
+			"exceeds the available context", "exceed context limit", "exceeds the maximum number of tokens"):
+		return KindContextLength
+	case says("content_filter", "content_policy", "content management policy", "content filtering policy",
+		"usage policies", "safety_violation"):
+		return KindContentFilter
+	case status == http.StatusForbidden:
+		return KindAuth
+	case status == http.StatusServiceUnavailable, status == 529, says("overloaded"):
+		return KindOverloaded
+	case status == http.StatusTooManyRequests, says("rate_limit", "resource_exhausted"):
+		return KindRateLimit
+	case status >= 500, status == http.StatusRequestTimeout, status == 0, status < 300:
+		return KindNetwork
+	default:
+		return KindBadRequest
+	}
+}
+
+// RequestID is the provider's name for a call, from the headers of its answer.
+func RequestID(header http.Header) string {
+	id := cmp.Or(header.Get("X-Request-Id"), header.Get("Request-Id"), header.Get("X-Goog-Request-Id"))
+	return text.Cut(Redact(id), 100)
+}
+
+const redacted = secret.Redacted
+
+// Key is a provider's secret. However it is printed, logged or marshalled, it reads "[redacted]"; only [Key.Reveal]
+// gives the secret. The zero value is "no key".
+type Key struct {
+	// A function and not a string: fmt reaches unexported fields of an enclosing struct by reflection, past every
+	// String method, and would print a string; of a function it prints the address.
+	reveal func() string
+}
+
+// NewKey wraps a secret. Surrounding white space, which comes along when keys are read from files, is cut off.
+func NewKey(key string) Key {
+	key = strings.TrimSpace(key)
+	if key == "" {
+		return Key{}
+	}
+	return Key{reveal: func() string { return key }}
+}
+
+// Reveal gives the secret, for the header of a request and nothing else.
+func (k Key) Reveal() string {
+	if k.reveal == nil {
+		return ""
+	}
+	return k.reveal()
+}
+
+// IsZero reports that there is no key.
+func (k Key) IsZero() bool { return k.reveal == nil }
+
+// Scrub replaces the secret itself in s, whatever it looks like, and then what [Redact] knows. A secret shorter than
+// eight bytes is a placeholder for a server that wants none ("none", "ollama"): replacing it would only mangle words.
+func (k Key) Scrub(s string) string {
+	if key := k.Reveal(); len(key) >= 8 {
+		s = strings.ReplaceAll(s, key, redacted)
+	}
+	return Redact(s)
+}
+
+// Format implements [fmt.Formatter] for every verb.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// LogValue implements [slog.LogValuer].
+func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText covers JSON and YAML.
+func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// maxMessage is the longest text of a provider that is kept in an [Error], in characters. Gateways answer with whole
+// HTML pages.
+const maxMessage = 600
+
+// loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred,
+// hence the * in the classes; what is a key anywhere is known to package secret.
+var loose = []struct {
+	pattern func() *regexp.Regexp
+	with    string
+}{
+	{text.Regexp(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}`), "$1 " + redacted},
+	{text.Regexp(`\b(?:sk|xai|gsk|pk|rk)[-_][A-Za-z0-9_*-]{8,}`), redacted},
+	{text.Regexp(`\bAIza[A-Za-z0-9_*-]{6,}`), redacted},
+	{text.Regexp(`(?i)([?&\s"']|^)((?:api[-_]?)?key|access_token|token)=[^&\s"'<>]+`), "$1$2=" + redacted},
+	{
+		text.Regexp(`(?i)\b((?:x-)?(?:goog-)?api[-_]?key["']?\s*[:=]\s*["']?)[A-Za-z0-9._~+/=*-]{6,}`),
+		"${1}" + redacted,
+	},
+}
+
+// byForm knows no values: a provider's own key is known to its [Key].
+var byForm *secret.Redactor
+
+// Redact replaces what looks like a key in a text that is about to be logged, stored or shown: sk-…, xai-…, AIza…,
+// "Bearer …", "key=…" and their kin. It knows keys by form only; [Key.Scrub] also knows the key itself.
+func Redact(s string) string {
+	s = byForm.Text(s)
+	for _, l := range loose {
+		s = l.pattern().ReplaceAllString(s, l.with)
+	}
+	return s
 }

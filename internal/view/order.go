@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -155,4 +156,45 @@ func Settled(r *project.Answered, now time.Time) string {
 // GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
 func GoesOnLater(r *project.Answered) bool {
 	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+}
+
+// Finding is the outcome of a check of `manager doctor`.
+type Finding string
+
+// The findings.
+const (
+	Fine   Finding = "ok"
+	Notice Finding = "note"   // works, but is worth knowing
+	Broken Finding = "failed" // in the way of a run
+)
+
+// Check is one line of `manager doctor`.
+type Check struct {
+	Name    string  `json:"name"`
+	Finding Finding `json:"finding"`
+	Detail  string  `json:"detail"`
+	Do      string  `json:"do,omitempty"` // what to do about it
+}
+
+// Doctor is what `manager doctor --json` prints.
+type Doctor struct {
+	Type   string  `json:"type"` // doctor
+	OK     bool    `json:"ok"`
+	Checks []Check `json:"checks"`
+}
+
+// Print prints the report for people.
+func (d *Doctor) Print(o page.Out) {
+	for _, c := range d.Checks {
+		sign := map[Finding]string{Fine: "✓", Notice: "!", Broken: "✗"}[c.Finding]
+		lines := strings.Split(strings.TrimSpace(text.Safe(c.Detail)), "\n")
+		if c.Do != "" {
+			lines = append(lines, "→ "+text.OneLine(c.Do))
+		}
+		fmt.Fprintf(o, "%s %s  %s\n", o.Mark(sign), o.Bold(text.Fit(c.Name, len("opencode"))),
+			strings.Join(lines, "\n"+strings.Repeat(" ", len("! opencode  "))))
+	}
+	if !d.OK {
+		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark("✗"), ".")
+	}
 }
