@@ -189,7 +189,7 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 	if cancelled && t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
 		aborting, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
 		defer cancel() // an agent that nobody follows does not go on
-		if err := t.dir.Abort(aborting, t.job.Attempt.SessionID); err != nil {
+		if err := t.stopSession(aborting, t.dir, t.job.Attempt.SessionID); err != nil {
 			t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
 		}
 	}

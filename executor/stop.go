@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// stopGrace is how long an aborted turn may take to become idle, stopCheck how often it is looked whether it is. There is
-	// no event if the model had not been called.
+	// stopGrace is how long an aborted turn may take to become idle, stopCheck how often it is aborted and looked at. There is no
+	// event if the model had not been called.
 	stopGrace = 15 * time.Second
 	stopCheck = 200 * time.Millisecond
 )
@@ -34,14 +34,17 @@ func (e *Executor) StopSession(ctx context.Context, sessionID string) error {
 func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, sessionID string) error {
 	stopping, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	var statuses map[string]opencode.Status
-	err := dir.Abort(stopping, sessionID)
+	var err error
 	for err == nil {
+		if err = dir.Abort(stopping, sessionID); err != nil {
+			break
+		}
+		<-e.cfg.After(stopCheck) // an abort that comes as a tool begins is lost: the session is busy again (seen)
+		var statuses map[string]opencode.Status
 		statuses, err = dir.Statuses(stopping)
 		if t := statuses[sessionID].Type; err == nil && (t == "" || t == opencode.Idle) {
 			return nil
 		}
-		<-e.cfg.After(stopCheck)
 	}
 	switch {
 	case ctx.Err() != nil:
