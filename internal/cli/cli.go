@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,16 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
 )
 
 // Env is the world that a command line runs in.
@@ -236,4 +241,127 @@ func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.Stderr, format+"\n", args...)
 	}
+}
+
+// Exit codes of the command line contract.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2   // usage, bad plan file or bad configuration
+	exitPartial     = 3   // finished, but some sub-tasks failed
+	exitWaiting     = 4   // stopped, waiting for a person
+	exitHeld        = 5   // the state is held by another process
+	exitInterrupted = 130 // a signal stopped it, or a person cancelled it
+)
+
+var (
+	errInterrupted = errors.New("interrupted")
+	// errPartial ends a run that is over and not completed. The view has told why.
+	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
+	// errLoopFailed is the same of a loop.
+	errLoopFailed = errors.New("the loop ended without success")
+	// errSilent ends a command that has said all there is to say.
+	errSilent = errors.New("failed")
+)
+
+// notCompleted is the error of a boulder that is over and not completed.
+func notCompleted(b *boulder.Boulder) error {
+	if b.Loop != nil {
+		return errLoopFailed
+	}
+	return errPartial
+}
+
+func usagef(format string, args ...any) error {
+	return &project.UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+// exitCode is the one place that maps errors to exit codes.
+func exitCode(err error) int {
+	var usage *project.UsageError
+	var file *taskledger.FileError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled),
+		errors.Is(err, orchestrator.ErrCancelled):
+		return exitInterrupted
+	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
+		return exitHeld
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, orchestrator.ErrUnstartable),
+		errors.Is(err, orchestrator.ErrNoFork):
+		return exitUsage
+	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
+		return exitWaiting
+	case errors.Is(err, errPartial), errors.Is(err, errLoopFailed):
+		return exitPartial
+	}
+	return exitError
+}
+
+// message is an error as a person reads it: what was refused only says why.
+func message(err error) string {
+	text := strings.TrimRight(err.Error(), "\n")
+	if _, why, refused := strings.Cut(text, boulder.ErrRefused.Error()+": "); refused {
+		return why
+	}
+	return text
+}
+
+// options are those of every project that the command line opens.
+func (a *app) options() project.Options {
+	return project.Options{
+		Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary, Environ: a.Environ,
+		Attach: a.attach, LockTimeout: a.lockTimeout,
+		Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
+		Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
+	}
+}
+
+// open opens the project, once. With an error there is a project as well if only its configuration is not in order.
+func (a *app) open() (*project.Project, error) {
+	if a.Project == nil {
+		a.Project, a.openErr = project.Open(a.dir, a.options())
+	}
+	return a.Project, a.openErr
+}
+
+// openAnyway opens the project to look and to give orders: its configuration need not be in order for that.
+func (a *app) openAnyway() (*project.Project, error) {
+	p, err := a.open()
+	if p != nil {
+		err = nil
+	}
+	return p, err
+}
+
+// connect opens the project for commands that plan or run.
+func (a *app) connect(ctx context.Context) error {
+	p, err := a.open()
+	if err != nil {
+		return err
+	}
+	if !sameFile(cmp.Or(a.dir, "."), p.Dir()) {
+		a.note("Working in the project above: %s", p.Dir())
+	}
+	a.interrupts.onHurry(p.Kill)
+	return p.Connect(ctx)
+}
+
+// openReader opens the project's state for reading.
+func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err error) {
+	p, err := a.openAnyway()
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.Read(ctx)
+}
+
+// project returns the absolute directory of the project.
+func (a *app) project() (string, error) { return project.Find(a.dir) }
+
+// exists reports whether a path can be looked at.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -237,4 +240,31 @@ func (l *logs) print() (err error) {
 	}
 	l.entries = nil
 	return err
+}
+
+// runsDir is where the transcripts are, relative to the project.
+const runsDir = ".manager/runs"
+
+// readTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
+// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
+// transcript that is gone is empty; lines that cannot be read are left out.
+func readTranscript(project, name string) (lines []view.TranscriptLine, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("transcript %s: %w", name, err)
+		}
+	}()
+	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenInRoot(filepath.Join(project, runsDir), rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return view.ParseTranscript(f)
 }

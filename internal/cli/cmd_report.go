@@ -2,10 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -103,4 +108,151 @@ func (a *app) writeReport(made *morning.Report) (string, error) {
 		return "", err
 	}
 	return filepath.Join(filepath.FromSlash(runsDir), name), nil
+}
+
+func (a *app) newGraphCmd() *cobra.Command {
+	all := false
+	o := outputFlags{
+		document: "picture", convert: "write an .svg, or convert a .dot with `dot -T",
+		names: []string{"text", "mermaid", "dot", "svg"}, endings: map[string]string{
+			".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".svg": "svg", ".txt": "text",
+		},
+	}
+	cmd := &cobra.Command{
+		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
+		Short: "Show the dependency graph",
+		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was
+run), with how far each sub-task is, also while another process runs it. BOULDER is an id, or a beginning or end of
+one; an argument that ends in .yaml, .yml or .json is a plan file.`,
+		Example: `  manager graph
+  manager graph feature.yaml
+  manager graph -o plan.svg
+  manager graph --format mermaid 01k3 >> NOTES.md`,
+		Args:              takes(0, 1, "one BOULDER or plan file"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := a.readGraph(cmd.Context(), newestOr(args), all)
+			if report == nil {
+				return err
+			}
+			if len(report.SubTasks) == 0 {
+				a.note("There are no sub-tasks yet.")
+			}
+			return errors.Join(o.write(a, report, func(to page.Out) error {
+				_, err := io.WriteString(to, report.Draw(o.format, to))
+				return err
+			}), err)
+		},
+	}
+	o.register(a, cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "with the sub-tasks that a later plan replaced")
+	return cmd
+}
+
+// readGraph reads what is to be drawn. With an error there is a report as well if at least the head could be read.
+func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
+	path := a.file(ref)
+	if !looksLikePlan(ref) {
+		report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
+			return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), all), nil
+		})
+		path = a.ownPlan()
+		if ref != "" || path == "" || !errors.Is(err, boulder.ErrNotFound) {
+			return report, err
+		}
+	}
+	if !exists(path) {
+		return nil, usagef("there is no plan file %s", path)
+	}
+	p, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := p.ReadPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	return view.GraphOfPlan(plan, path), nil
+}
+
+// outputFlags are --format and -o of a command that writes a document.
+type outputFlags struct {
+	document     string            // what it is
+	convert      string            // with which command a file of another format is made, up to the format; empty: none
+	names        []string          // of formats
+	endings      map[string]string // of -o, with the format that they mean
+	format, file string
+}
+
+const formatJSON = "json"
+
+func (o *outputFlags) register(a *app, cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "format", "f", "",
+		"`FORMAT`: "+strings.Join(o.names, ", ")+" (default: by the ending of the file of -o, else text)")
+	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write to `FILE` instead of stdout; - is stdout")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(o.names, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a, cmd.Flags().Changed("format")) }
+}
+
+// check refuses what contradicts itself or cannot be written, before anything is read, and fills in the format.
+func (o *outputFlags) check(a *app, given bool) error {
+	if o.file == "-" {
+		o.file = ""
+	}
+	ending := strings.ToLower(filepath.Ext(o.file))
+	meant, known := o.endings[ending]
+	switch {
+	case !given:
+		o.format = cmp.Or(meant, "text")
+	case !slices.Contains(o.names, o.format):
+		return usagef("there is no format %q: use one of %s", o.format, strings.Join(o.names, ", "))
+	case a.json && o.file == "" && o.format != formatJSON:
+		return usagef("--json and --format contradict each other: give one of them, or write to a file with -o")
+	}
+	switch {
+	case o.file == "":
+		return nil
+	case !known && looksLikePlan(o.file): // an easy mistake, and the plan would be gone
+		return usagef("-o %s: that is the name of a plan file, not of a %s", o.file, o.document)
+	case o.convert != "" && slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps"}, ending):
+		return usagef("-o %s: %s files are not written: %s%s`", o.file, ending, o.convert, ending[1:])
+	}
+	return checkWritable(o.document, a.file(o.file))
+}
+
+// checkWritable refuses a path at which no file can be.
+func checkWritable(document, path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usagef("cannot write the %s to %s: it is a directory", document, path)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return usagef("cannot write the %s to %s: there is no directory %s", document, path, filepath.Dir(path))
+	}
+	return nil
+}
+
+// write draws the document into its file, which is written anew if it is there, or on stdout. With --json, stdout gets the
+// object in any case.
+func (o *outputFlags) write(a *app, object any, draw func(to page.Out) error) error {
+	if o.format == formatJSON {
+		draw = func(to page.Out) error { return view.WriteJSON(to.Writer, object) }
+	}
+	if o.file != "" {
+		var text bytes.Buffer
+		if err := draw(page.Out{Writer: &text}); err != nil {
+			return err
+		}
+		path := a.file(o.file)
+		if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the %s: %w", o.document, err)
+		}
+		a.note("Wrote %s.", a.pretty(path))
+	}
+	switch {
+	case a.json:
+		return a.printJSON(object)
+	case o.file == "":
+		return draw(a.on(a.Stdout))
+	}
+	return nil
 }

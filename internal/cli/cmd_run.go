@@ -2,19 +2,26 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 type runOptions struct {
@@ -209,4 +216,298 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, err
 	}
 	return &boulder.Fork{BoulderID: detail.Boulder.ID, SubTaskID: t.ID}, nil
+}
+
+// runFlags are those of run, loop and resume, as far as a command has them.
+type runFlags struct {
+	yes, approveReplans, detach, blockers bool
+	budget                                budgetFlag
+}
+
+func (o *runFlags) register(a *app, cmd *cobra.Command) {
+	a.attachFlag(cmd)
+	cmd.Flags().Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
+		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", o.budget.Set)
+	blockersFlag(cmd, &o.blockers)
+	a.lockFlag(cmd)
+}
+
+func (o *runFlags) registerDetach(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
+		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
+}
+
+func (o *runFlags) registerAsking(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+}
+
+func (a *app) attachFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+}
+
+func (a *app) lockFlag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&a.lockTimeout, "lock-timeout", 0,
+		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
+}
+
+func (a *app) connectToRun(ctx context.Context, o *runFlags) error {
+	a.warnOfSwitch(o.blockers)
+	return a.connect(ctx)
+}
+
+// run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
+// may ask the user; st is nil where it is handed over.
+func (a *app) run(
+	ctx context.Context, o *runFlags, req *project.Request, complete func(st *project.State) error,
+) error {
+	if o.detach {
+		if o.approveReplans {
+			return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
+		}
+		if err := complete(nil); err != nil {
+			return err
+		}
+		return a.detach(ctx, *req)
+	}
+	st, err := a.Hold(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer st.Release()
+	if err := complete(st); err != nil {
+		return err
+	}
+	return a.execute(ctx, st, *req)
+}
+
+// execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request) error {
+	a.Warm() // boots while the model plans
+	if reason := a.NoDiffs(); reason != "" {
+		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
+	}
+	end, err := a.newEnding(st.DB)
+	if err != nil {
+		return err
+	}
+	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Load), "")
+	defer shown.Close()
+	a.view = shown
+	ctx, giveBack := a.interrupts.stopInTwo(ctx, func() {
+		shown.Stopping()
+		st.Stop()
+	})
+	defer giveBack()
+	err = end.follow(ctx, st.Run(ctx, req), func(string) *view.Run { return shown })
+	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
+		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
+			view.NewReceipt(detail, time.Now()).Print(a.on(a.Stderr))
+		}
+	}
+	return end.told(end.conclude(ctx, err), err)
+}
+
+// follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
+func (e *ending) follow(
+	ctx context.Context, events iter.Seq2[boulder.Event, error], show func(id string) *view.Run,
+) error {
+	var shown *view.Run
+	for event, err := range events {
+		if err != nil {
+			return e.howToContinue(err)
+		}
+		if shown == nil {
+			shown = show(event.BoulderID)
+			defer shown.Close()
+		}
+		event.Body = secret.Each(event.Body, e.secrets) // what an error quotes; most was cleaned where it came from
+		e.take(ctx, event)
+		shown.Event(event)
+	}
+	if e.complete != nil && !e.complete.AllCompleted {
+		detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is called a run
+		return notCompleted(&detail.Boulder)
+	}
+	return nil
+}
+
+// howToContinue adds to the error that ended a run how to go on, and the flag that it takes.
+func (e *ending) howToContinue(err error) error {
+	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
+		errors.Is(err, orchestrator.ErrCancelled)
+	if e.id == "" || over {
+		return err
+	}
+	detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is told without
+	flag := ""
+	if used, ok := errors.AsType[*orchestrator.BudgetError](err); ok {
+		flag = " --budget tokens=… (or what it needs more of)"
+		if used.SubTaskID != "" {
+			flag = strings.Replace(flag, "tokens", used.SubTaskID+":tokens", 1)
+		}
+	} else if errors.Is(err, orchestrator.ErrLoopLimit) && detail.Boulder.Loop != nil {
+		flag = fmt.Sprintf(" --max-iterations %d", 2*detail.Boulder.Loop.Iterations)
+	}
+	how := goOnWith(awaiting(detail))
+	return fmt.Errorf("%w\nNothing is lost. %s%smanager resume %s%s", err, strings.ToUpper(how[:1]), how[1:], e.id, flag)
+}
+
+type resumeOptions struct {
+	runFlags
+	iterations int
+}
+
+func (a *app) newResumeCmd() *cobra.Command {
+	var o resumeOptions
+	cmd := &cobra.Command{
+		Use:        "resume [flags] [BOULDER]",
+		Short:      "Continue a boulder after a crash, an interrupt or a pause",
+		SuggestFor: []string{"continue"},
+		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
+sessions that were at work are found and followed, and a prompt that was sent is not sent twice. If another process runs
+it and it is paused there, that process goes on.
+
+A budget that was used up needs a larger one, and a loop that had all its turns --max-iterations: what was spent stays
+spent.`,
+		Example: `  manager resume
+  manager resume --budget cost=10 --budget toggle:tokens=500k`,
+		Args:              takes(0, 1, "one BOULDER"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
+	}
+	o.register(a, cmd)
+	o.registerAsking(cmd)
+	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
+	return cmd
+}
+
+func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
+	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
+		return err
+	}
+	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
+		return err
+	}
+	if !a.Exists() { // to hold the state would make it
+		return usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
+	}
+	var req project.Request
+	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
+		id, err := project.Unfinished(ctx, st.DB, newestOr(args))
+		if err != nil {
+			return err
+		}
+		detail, err := st.DB.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		ask := &approver{app: a, ask: !o.yes && a.interactive()}
+		req, err = o.request(detail)
+		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
+		return err
+	})
+}
+
+// resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
+// reports whether it did.
+func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
+	p, err := a.openAnyway()
+	if err != nil {
+		return false, err
+	}
+	there, err := p.Dial(ctx)
+	if err != nil {
+		return false, nil // nobody runs anything, or Hold says what is wrong with who does
+	}
+	defer there.Close()
+	var detail store.Detail
+	id, err := there.Find(ctx, ref)
+	if err == nil {
+		detail, err = there.Get(ctx, id)
+	}
+	atWork := slices.Contains(there.Holder.AtWork(), id)
+	switch {
+	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
+		return false, nil
+	case !atWork:
+		return true, a.resumeServed(ctx, o, there, detail)
+	}
+	if a.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
+		o.blockers || o.iterations != 0 {
+		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
+			" or end that process and resume it here", there.Holder.PID, id)
+	}
+	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)
+	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
+		return false, nil // that process has ended meanwhile, or goes on already
+	}
+	return true, err
+}
+
+// resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
+const resumeLook = time.Second
+
+// resumeServed hands a boulder to the server of the project.
+func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail store.Detail) error {
+	a.warnOfSwitch(o.blockers)
+	id := detail.Boulder.ID
+	if a.attach != "" || o.approveReplans {
+		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
+			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
+	}
+	if detail.Revision != nil && len(detail.SubTasks) == 0 && !o.yes {
+		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
+			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
+	}
+	req, err := o.request(detail)
+	if err != nil {
+		return err
+	}
+	if _, err := there.Submit(ctx, req); err != nil {
+		return err
+	}
+	for last := range project.Tries(ctx, serverLook, resumeLook) {
+		switch detail, err = there.Get(ctx, id); {
+		case err != nil:
+			return err
+		case detail.Boulder.Status == boulder.Paused:
+			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, detail.Boulder.Reason)
+		case last:
+			return a.detached(id, there.Holder.PID)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// request lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
+// a bound of turns for what is no loop.
+func (o *resumeOptions) request(detail store.Detail) (req project.Request, err error) {
+	b := detail.Boulder
+	if o.iterations < 0 || o.iterations > 0 && b.Loop == nil {
+		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, o.iterations)
+	}
+	if b.Budget != nil && o.budget.run != nil {
+		*o.budget.run = project.Overlay(*b.Budget, *o.budget.run)
+	}
+	if len(detail.SubTasks) > 0 {
+		var open []string // in the places of all
+		for _, t := range detail.SubTasks {
+			if t.Status.Terminal() {
+				t.ID = ""
+			}
+			open = append(open, t.ID)
+		}
+		if err := o.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
+			return req, err
+		}
+		for _, t := range detail.SubTasks {
+			if given, ok := o.budget.subTasks[t.ID]; ok && t.Budget != nil {
+				o.budget.subTasks[t.ID] = project.Overlay(*t.Budget, given)
+			}
+		}
+	}
+	return project.Request{
+		Resume: b.ID, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
+	}, nil
 }

@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -12,9 +17,12 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 type serveOptions struct {
@@ -121,4 +129,304 @@ func (a *app) followServed(ctx context.Context, st *project.State, events iter.S
 	if path := end.conclude(ctx, err); path != "" {
 		fmt.Fprintf(a.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), end.id, path)
 	}
+}
+
+const (
+	// servedUntilIdle is how long a server that `run --detach` started stays with nothing to do: long enough to hand
+	// over the next task without starting another one.
+	servedUntilIdle = "30s"
+	// serverStart is how long a server may take to be there. It begins with the database, not with OpenCode.
+	serverStart = 20 * time.Second
+	// serverLook is how often to look for it meanwhile.
+	serverLook = 50 * time.Millisecond
+	// serverLog is what a server in the background prints to, in the state directory.
+	serverLog = "serve.log"
+)
+
+// detach hands what is to be run to the server of the project, and starts one if nobody holds the state.
+func (a *app) detach(ctx context.Context, req project.Request) error {
+	if a.ledgerModel != "" {
+		req.LedgerModel = a.Ledger()
+	}
+	there, err := a.Dial(ctx)
+	switch {
+	case errors.Is(err, control.ErrNotServed):
+		if there, err = a.startServer(ctx); err != nil {
+			return fmt.Errorf("start a server: %w", err)
+		}
+	case err != nil:
+		return err
+	case there.Holder.Serves && a.attach != "":
+		return usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
+			"leave --attach out, or stop it", there.Holder.PID)
+	}
+	id, err := there.Submit(ctx, req)
+	switch {
+	case errors.Is(err, control.ErrNoSubmitter):
+		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
+	case err != nil:
+		return err
+	}
+	return a.detached(id, there.Holder.PID)
+}
+
+// detached says that a boulder runs in the background.
+func (a *app) detached(id string, pid int) error {
+	if a.json {
+		return a.printJSON(struct {
+			Type      string `json:"type"`
+			BoulderID string `json:"boulder_id"`
+			PID       int    `json:"pid"`
+		}{"detached", id, pid})
+	}
+	fmt.Fprintf(a.Stdout, "Boulder %[1]s runs in the background (process %[2]d).\nLook: manager status %[1]s"+
+		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid)
+	return nil
+}
+
+// startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
+// and waits until it is there. What it prints goes to a file.
+func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
+	if a.Executable == "" {
+		return nil, errors.New("the path of this program is not known")
+	}
+	dir, err := store.EnsureDir(a.Dir())
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	log, err := root.OpenFile(serverLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(a.Executable, a.serveArgs()...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = a.Environ, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	died := make(chan error, 1)
+	go func() { died <- cmd.Wait() }() // until this process ends; the server does not
+	says := func() string {
+		printed, _ := root.ReadFile(serverLog)
+		lines := strings.Split(strings.TrimSpace(string(printed[max(0, len(printed)-2000):])), "\n")
+		return strings.Join(lines[max(0, len(lines)-8):], "\n")
+	}
+	for last := range project.Tries(ctx, serverLook, serverStart) {
+		there, err := a.Dial(ctx)
+		if !errors.Is(err, control.ErrNotServed) {
+			return there, err
+		}
+		select {
+		case err := <-died:
+			return nil, fmt.Errorf("it ended before it could take a task: %w; it says:\n%s",
+				cmp.Or(err, errors.New("exit status 0")), says())
+		default:
+		}
+		if last {
+			return nil, fmt.Errorf("it did not answer within %s; it says:\n%s", serverStart, says())
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// serveArgs is the command line of the server: what this one was told about models, files and binaries.
+func (a *app) serveArgs() []string {
+	// A path that is relative to this working directory has to be good for another one; a bare name is looked up in PATH.
+	absolute := func(path string) string {
+		if !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
+			return path
+		}
+		abs, err := filepath.Abs(path)
+		return cmp.Or(abs, fmt.Sprint(err))
+	}
+	args := []string{"serve", "--until-idle", servedUntilIdle, "-C", a.Dir()}
+	for _, flag := range []struct{ name, value string }{
+		{"--attach", a.attach}, {"--model", a.model}, {"--ledger-model", a.ledgerModel},
+		{"--config", absolute(a.file(a.configFile))}, {"--opencode", absolute(a.opencodeBinary)},
+	} {
+		if flag.value != "" {
+			args = append(args, flag.name, flag.value)
+		}
+	}
+	return args
+}
+
+// What can be waited for.
+const (
+	waitDone    = "done"
+	waitBlocked = "blocked"
+)
+
+func (a *app) newWaitCmd() *cobra.Command {
+	w := waitReport{Type: "wait", Blocked: []string{}}
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait [flags] [BOULDER]",
+		Short: "Wait until a boulder is over or needs you",
+		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), whether a process
+runs it or one has still to come, and says how it is then.
+
+  --for done      until it is over
+  --for blocked   until a sub-task is blocked, or the boulder waits for a person
+
+Exit codes: 0 what was waited for has come, and with "done" every sub-task is completed · 1 the time is up, or with
+"blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed, or a gate is red · 4 waiting for
+"done": it is paused or waits for a person, so that it will not be done by itself · 130 it was cancelled, or Ctrl-C.`,
+		Example: `  manager wait && git push
+  manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
+		Args:              takes(0, 1, "one BOULDER"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runWait(cmd.Context(), &w, timeout, newestOr(args))
+		},
+	}
+	cmd.Flags().StringVar(&w.For, "for", waitDone, "`STATE` to wait for: done or blocked")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after `TIME`, as 30m; 0: never")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
+		[]cobra.Completion{waitDone, waitBlocked}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// errTimeUp ends a wait.
+var errTimeUp = errors.New("the time is up")
+
+func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration, ref string) error {
+	switch {
+	case w.For != waitDone && w.For != waitBlocked:
+		return usagef("--for takes done or blocked, not %q", w.For)
+	case timeout < 0:
+		return usagef("--timeout takes a time that is not below zero, not %s", timeout)
+	case timeout > 0:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeUp)
+		defer cancel()
+	}
+	err := a.wait(ctx, w, ref)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if errors.Is(err, errTimeUp) {
+		how := "nothing could be read"
+		if w.Status != "" {
+			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Status, w.Completed, w.Total)
+		}
+		err = fmt.Errorf("%w: after %s %s", errTimeUp, timeout, how)
+	}
+	switch {
+	case w.BoulderID == "" || errors.Is(err, errInterrupted):
+	case a.json:
+		err = errors.Join(a.printJSON(w), err)
+	case err == nil:
+		a.tell(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s", w.BoulderID,
+			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
+			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+".")))
+	}
+	return err
+}
+
+// waitReport is what `manager wait --json` prints at its end: one object. Fields are added in later versions, never
+// changed.
+type waitReport struct {
+	Type      string         `json:"type"` // wait
+	BoulderID string         `json:"boulder_id"`
+	For       string         `json:"for"`    // done | blocked
+	Status    boulder.Status `json:"status"` // when the wait ended
+	Reason    string         `json:"reason,omitempty"`
+	Completed int            `json:"completed"` // sub-tasks
+	Total     int            `json:"total"`     // sub-tasks of the plan, without superseded ones
+	Blocked   []string       `json:"blocked"`   // sub-tasks
+}
+
+// waitPoll is how long to wait before the next look.
+const waitPoll = 500 * time.Millisecond
+
+// wait looks until it has an answer: nil if what is waited for has come.
+func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
+	told := false
+	for range project.Tries(ctx, waitPoll, 0) {
+		arrived, err := a.lookOnce(ctx, w, ref)
+		switch {
+		case arrived:
+			return nil
+		case errors.Is(err, store.ErrHeld):
+			if !told && ctx.Err() == nil {
+				a.note("Another process holds the state and does not answer; waiting for it.")
+			}
+			told = true
+		case err != nil && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady):
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
+func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer closeReader()
+	holder := control.HolderOf(ctx, r)
+	if w.BoulderID == "" {
+		if ref, err = project.Meant(holder, ref); err == nil && ref == "" {
+			ref, _ = project.Unfinished(ctx, r, "") // else the newest
+		}
+		if err == nil {
+			w.BoulderID, err = project.Resolve(ctx, r, ref)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	d, err := r.Get(ctx, w.BoulderID)
+	if d.Boulder.ID == "" {
+		return false, err
+	}
+	return w.judge(d, holder) // what could not be read is not needed
+}
+
+// judge says whether what is waited for has come; the error says that it cannot come any more.
+func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
+	b := d.Boulder
+	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
+	r.Completed, r.Total = b.Tally.Completed, b.Tally.Planned
+	for _, t := range d.SubTasks {
+		if t.Status == boulder.SubTaskBlocked {
+			r.Blocked = append(r.Blocked, t.ID)
+		}
+	}
+	// A process that does not say yet what it runs may be about to go on with it, and one that has made a plan may be about
+	// to go ahead without asking.
+	stands := b.Status == boulder.Paused && (holder == nil || !holder.Beginning()) ||
+		b.Status == boulder.AwaitingApproval && !holder.Runs(b)
+	switch {
+	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
+		return true, nil
+	case r.For == waitBlocked && b.Status.Terminal():
+		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
+	case r.For == waitBlocked:
+		return false, nil
+	case b.Status == boulder.Completed:
+		return true, nil
+	case b.Status == boulder.Cancelled:
+		return false, fmt.Errorf("boulder %s: %w", b.ID, orchestrator.ErrCancelled)
+	case b.Status.Terminal():
+		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
+	case stands:
+		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
+			morning.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
+	}
+	return false, nil
+}
+
+// goOnWith says what to do before, and is followed by the command that goes on.
+func goOnWith(awaiting bool) string {
+	return text.If(awaiting, "answer with: "+view.ClarifyHint+"; then ") + "continue with: "
 }

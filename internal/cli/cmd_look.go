@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+// reader is what the looking commands read from: the database, or the process that holds it.
+type reader = project.Reader
+
+// read reads a boulder, and makes a report of it. With an error there is a report as well if at least the boulder's head
+// could be read.
+func read[T any](
+	ctx context.Context, a *app, ref string, report func(r reader, d store.Detail) (*T, error),
+) (*T, error) {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeReader() // before anything is printed: a pager must not keep a run from starting
+	d, err := project.Get(ctx, r, ref)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	made, reportErr := report(r, d)
+	return made, cmp.Or(err, reportErr)
+}
+
+// show prints a report that was read, and returns what could not be read.
+func show[T any, P interface {
+	*T
+	view.Report
+}](a *app, report P, readErr error) (err error) {
+	switch {
+	case report == nil:
+	case a.json:
+		err = a.printJSON(report)
+	default:
+		report.Print(a.on(a.Stdout))
+	}
+	return cmp.Or(err, readErr)
+}
+
+// on is a stream as views print on it.
+func (a *app) on(stream io.Writer) page.Out {
+	o := page.Out{Paint: page.Paint{On: a.color(stream)}, Writer: stream}
+	if f, ok := fileOf(stream); ok && terminal(f) {
+		o.File = f
+	}
+	return o
+}
+
+// console is where runs are shown.
+func (a *app) console() view.Console {
+	return view.Console{
+		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
+		TermType: a.Getenv("TERM"), Limits: a.limitsOf(nil),
+	}
+}
+
+// limitsOf are the limits that explain why something waits. A configuration that cannot be read was refused before.
+func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
+	if holder != nil && holder.Limits != nil {
+		return *holder.Limits
+	}
+	if p, err := a.open(); err == nil {
+		return p.Config().Limits
+	}
+	return schedule.DefaultLimits()
+}
+
+// printJSON writes one object on a line of stdout.
+func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
+
+// eventsOf are the events of a boulder, as far as they can be read. They are read in pages: each reading from the process
+// that holds the state is bounded in time.
+func eventsOf(ctx context.Context, r reader, id string) (all []boulder.Event, err error) {
+	const page = 2000
+	for after := uint64(0); ; after = all[len(all)-1].Seq {
+		events, err := r.Events(ctx, id, after, page)
+		all = append(all, events...)
+		if err != nil || len(events) < page {
+			return all, err
+		}
+	}
+}
+
+func (a *app) newStatusCmd() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:        "status [flags] [BOULDER]",
+		Short:      "Show how far a boulder is",
+		SuggestFor: []string{"ps", "st", "progress"},
+		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
+what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
+beginning or end of one.
+
+With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
+disturb it: what needs you on top, then what is at work and what waits.`,
+		Args:              takes(0, 1, "one BOULDER"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref := newestOr(args)
+			if follow {
+				followed, err := a.followStatus(cmd.Context(), ref)
+				if followed || err != nil {
+					return err
+				}
+			}
+			err := a.runStatus(cmd.Context(), ref)
+			if follow && err == nil {
+				a.note("No process runs it, so there is nothing to follow.")
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
+	return cmd
+}
+
+// followStatus shows a boulder that another process runs as that process would show it, unless none does.
+func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err error) {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer closeReader()
+	client, held := r.(*control.Client)
+	if !held {
+		return false, nil
+	}
+	d, err := project.Get(ctx, r, ref)
+	id, holder := d.Boulder.ID, control.HolderOf(ctx, r)
+	if err != nil || !holder.Runs(d.Boulder) {
+		return false, err
+	}
+	recent, err := recentOf(ctx, r, d)
+	if err != nil {
+		return false, err
+	}
+	raised, _ := a.recordsOfBlockers(ctx, id) // without them no time left is shown
+	load := func(ctx context.Context, id string) (*boulder.State, error) {
+		d, err := r.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return view.Restore(d)
+	}
+	p, err := view.ProgressOf(load, d, recent, raised)
+	if err != nil {
+		return false, err
+	}
+	c := a.console()
+	c.Limits = a.limitsOf(holder)
+	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
+	defer v.Close()
+	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
+		switch {
+		case ctx.Err() != nil:
+			return true, errInterrupted // that is how to leave it
+		case errors.Is(err, control.ErrNotServed): // the process has ended
+			v.Close()
+			return true, a.runStatus(ctx, id)
+		case err != nil:
+			return true, err
+		}
+		if v.Event(e); p.State.Boulder.Status.Terminal() {
+			break
+		}
+	}
+	return true, nil
+}
+
+func (a *app) runStatus(ctx context.Context, ref string) error {
+	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Status, error) { return a.readStatus(ctx, r, d) })
+	archived := errors.Is(err, store.ErrAllArchived)
+	if report == nil && (archived || ref == "" && errors.Is(err, boulder.ErrNotFound)) {
+		a.noteNothing(archived)
+		return nil
+	}
+	return show(a, report, err)
+}
+
+// noteNothing says that there is nothing to show, and how to begin.
+func (a *app) noteNothing(archived bool) {
+	switch {
+	case archived:
+		a.note("Everything that was run here is archived; see: manager list --archived")
+	case a.ownPlan() != "":
+		a.note("Nothing has been run here yet. There is a plan; run it with: manager run")
+	default:
+		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
+	}
+}
+
+// ownPlan is the project's own plan file, if it is there.
+func (a *app) ownPlan() string {
+	if p, err := a.openAnyway(); err == nil && exists(p.PlanPath()) {
+		return p.PlanPath()
+	}
+	return ""
+}
+
+// recentOf are the events that tell what the agents do right now.
+func recentOf(ctx context.Context, r reader, d store.Detail) ([]boulder.Event, error) {
+	return r.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, 200), 0)
+}
+
+// readStatus reads what status shows besides the boulder.
+func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view.Status, err error) {
+	b := &d.Boulder
+	var recent []boulder.Event
+	if !b.Status.Terminal() {
+		recent, err = recentOf(ctx, r, d)
+	}
+	var beside []store.Detail
+	holder, now := control.HolderOf(ctx, r), time.Now()
+	if holder != nil && slices.Contains(holder.Running, b.ID) {
+		for _, id := range holder.Running {
+			if other, err := r.Get(ctx, id); err == nil && id != b.ID { // one that cannot be read has a status of its own
+				beside = append(beside, other)
+			}
+		}
+	}
+	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), beside, now)
+	if s.Waiting != (view.WaitingBlockers{}) {
+		records, _ := a.recordsOfBlockers(ctx, b.ID) // without them it is told as the boulder knows it
+		s.Waiting = view.WaitingIn(d, records, now)
+	}
+	return s, err
+}
+
+func (a *app) newShowCmd() *cobra.Command {
+	why, receipt := "", false
+	cmd := &cobra.Command{
+		Use:        "show [flags] [BOULDER]",
+		Short:      "Show plan, attempts, sessions and verdicts of a boulder",
+		SuggestFor: []string{"why", "describe"},
+		Long: `Shows everything that is known about a boulder (default: the active one): the plan, and of each sub-task the
+attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a beginning or
+end of one.
+
+With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
+in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
+decision of the watch about that one.`,
+		Args:              takes(0, 1, "one BOULDER"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cmd.Flags().Changed("why") && receipt:
+				return usagef("--why and --receipt cannot be used together: --why is about one sub-task," +
+					" --receipt about the whole boulder")
+			case view.IsSession(why):
+				return a.runWhySession(cmd.Context(), why)
+			case cmd.Flags().Changed("why"):
+				err := a.runWhy(cmd.Context(), args, why)
+				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
+					return err
+				}
+				if id := a.watchedSession(cmd.Context(), why); id != "" {
+					return a.runWhySession(cmd.Context(), id)
+				}
+				return err
+			case receipt:
+				return a.runReceipt(cmd.Context(), args)
+			}
+			return a.runShow(cmd.Context(), args)
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
+	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
+	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(many, subTasksOf(nil))) // fails only for a flag that is not there
+	return cmd
+}
+
+// runWhy shows the chain of decisions of one sub-task.
+func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Why, error) {
+		t, err := findSubTask(d, subTask)
+		if err != nil {
+			return nil, err
+		}
+		turns, turnsErr := r.Turns(ctx, d.Boulder.ID, t.ID)
+		events, eventsErr := eventsOf(ctx, r, d.Boulder.ID)
+		holder := control.HolderOf(ctx, r)
+		why := view.NewWhy(d, *t, turns, events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now())
+		return why, errors.Join(turnsErr, eventsErr)
+	})
+	return show(a, report, err)
+}
+
+func (a *app) runShow(ctx context.Context, args []string) error {
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Show, error) {
+		turns, err := r.Turns(ctx, d.Boulder.ID, "")
+		return view.NewShow(d, turns), err
+	})
+	return show(a, report, err)
+}
+
+// runReceipt prints the receipt of a boulder.
+func (a *app) runReceipt(ctx context.Context, args []string) error {
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Receipt, error) {
+		receipt := view.NewReceipt(d, time.Now())
+		receipt.Running = control.HolderOf(ctx, r).Runs(d.Boulder)
+		return receipt, nil
+	})
+	return show(a, report, err)
+}
+
+func (a *app) newListCmd() *cobra.Command {
+	var archived bool
+	cmd := &cobra.Command{
+		Use:        "list [flags]",
+		Short:      "List the boulders of the project",
+		SuggestFor: []string{"ls", "boulders"},
+		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
+was begun or taken up last: it is the one that is meant where a command is given none.`,
+		Args:              takes(0, 0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
+	}
+	cmd.Flags().BoolVar(&archived, "archived", false, "those that are archived, and no others")
+	return cmd
+}
+
+func (a *app) runList(ctx context.Context, archived bool) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := r.Listing(ctx)
+	holder := control.HolderOf(ctx, r)
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	var shown []view.ListItem
+	for i := range all {
+		if all[i].ArchivedAt.IsZero() != archived {
+			shown = append(shown, view.NewListItem(&all[i], holder))
+		}
+	}
+	switch {
+	case a.json:
+		for i := range shown {
+			if err := a.printJSON(shown[i]); err != nil {
+				return err
+			}
+		}
+	case len(shown) > 0:
+		view.List(a.on(a.Stdout), shown, time.Now())
+	case err != nil:
+	case archived:
+		a.note("Nothing is archived here.")
+	default:
+		a.noteNothing(len(all) > 0)
+	}
+	return err
+}

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (a *app) newExportCmd() *cobra.Command {
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "export [flags] [BOULDER]",
+		Short: "Export a boulder as one JSON document",
+		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, for
+` + "`manager import`" + `. Transcripts and the files of briefs in .manager/runs are not part of it.`,
+		Example: `  manager export > boulder.json
+  manager export 01k3 -o boulder.json`,
+		Args:              takes(0, 1, "one BOULDER"),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a new `FILE` instead of stdout")
+	return cmd
+}
+
+// exportReport is what `manager export --json -o FILE` prints.
+type exportReport struct {
+	Type      string `json:"type"` // export
+	BoulderID string `json:"boulder_id"`
+	File      string `json:"file"`
+	SubTasks  int    `json:"sub_tasks"`
+	Events    int    `json:"events"`
+}
+
+func (a *app) runExport(ctx context.Context, output string, args []string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := project.Resolve(ctx, r, newestOr(args))
+	var x store.Export
+	if err == nil {
+		x, err = r.Export(ctx, id)
+	}
+	closeReader()
+	switch {
+	case err != nil:
+		return err
+	case output == "" && a.json:
+		return a.printJSON(&x)
+	case output == "":
+		return x.Write(a.Stdout)
+	}
+	s, err := x.State()
+	if err != nil {
+		return err
+	}
+	file := a.file(output)
+	if err := writeNew(file, false, x.Write); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(exportReport{"export", id, file, len(s.SubTasks), len(x.Events)})
+	}
+	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", id,
+		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
+	return nil
+}
+
+// writeNew writes an export to a file that is not there yet, or with force in its place: what is there may be the only copy
+// of something.
+func writeNew(file string, force bool, write func(io.Writer) error) error {
+	unless := os.O_EXCL
+	if force {
+		unless = os.O_TRUNC
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|unless, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("%s is there already, and is not overwritten: choose another name, or remove it first", file)
+	}
+	if err == nil {
+		if err = errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write the export: %w", err)
+	}
+	return nil
+}
+
+func (a *app) newImportCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import [flags] FILE|-",
+		Short: "Import a boulder",
+		Long: `Stores what ` + "`manager export`" + ` wrote, from a file or with - from stdin, in this project. A boulder that is not
+over becomes paused: ` + "`manager resume`" + ` continues it in fresh sessions, and runs its gates, which are shell
+commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
+		Example: `  manager import boulder.json
+  ssh host manager -C work export | manager import -`,
+		Args: takes(1, 1, "one FILE, or - for stdin"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runImport(cmd.Context(), args[0]) },
+	}
+}
+
+// importReport is what `manager import --json` prints.
+type importReport struct {
+	Type      string         `json:"type"` // import
+	BoulderID string         `json:"boulder_id"`
+	Status    boulder.Status `json:"status"`
+	Completed int            `json:"completed"` // sub-tasks
+	Total     int            `json:"total"`
+	Project   string         `json:"project"`         // that it belongs to now
+	From      string         `json:"from"`            // the root that it comes from
+	Gates     []string       `json:"gates,omitempty"` // commands that a resume will run
+}
+
+func (a *app) runImport(ctx context.Context, name string) error {
+	p, err := a.openAnyway()
+	if err != nil {
+		return err
+	}
+	source := a.Stdin
+	if name != "-" {
+		f, err := os.Open(a.file(name))
+		if err != nil {
+			return &project.UsageError{Err: err}
+		}
+		defer f.Close()
+		source = f
+	}
+	var s *boulder.State
+	var from string
+	x, err := store.ReadExport(source)
+	if err == nil {
+		s, from, err = p.Import(ctx, x)
+	}
+	switch {
+	case errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
+		return usagef("%s: %w", name, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	b := &s.Boulder
+	r := importReport{"import", b.ID, b.Status, b.Tally.Completed, b.Tally.Planned, b.Project, from, gatesToRun(s)}
+	if a.json {
+		return a.printJSON(r)
+	}
+	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", b.ID, b.Status, r.Completed, text.Plural(r.Total, "sub-task"))
+	if from != b.Project {
+		a.note("It comes from %s and belongs to %s now.", text.OneLine(from), b.Project)
+	}
+	for _, gate := range r.Gates {
+		a.note("A resume will run this gate: %s", text.OneLine(gate))
+	}
+	if !b.Status.Terminal() {
+		a.note("Continue with: manager resume %s", b.ID)
+	}
+	return nil
+}
+
+// gatesToRun are the commands that a resume will run.
+func gatesToRun(s *boulder.State) (gates []string) {
+	b := &s.Boulder
+	switch {
+	case b.Status.Terminal():
+	case len(s.SubTasks) == 0: // those that its plan will give to all of them
+		gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
+	default:
+		for _, t := range s.SubTasks {
+			if !t.Status.Terminal() {
+				gates = slices.Concat(gates, t.Gates, t.NoWorse, t.Lint)
+			}
+		}
+	}
+	slices.Sort(gates)
+	return slices.Compact(gates)
+}
+
+// versionInfo is what `manager version --json` prints.
+type versionInfo struct {
+	Type     string `json:"type"`    // version
+	Version  string `json:"version"` // of the module; (devel) for a build from a work tree without one
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built from a work tree with changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	OpenCode string `json:"opencode"` // the version that this one was tested with
+}
+
+func (a *app) newVersionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "version [flags]",
+		Short:             "Show the version",
+		Args:              takes(0, 0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(*cobra.Command, []string) error { return a.runVersion() },
+	}
+}
+
+func (a *app) runVersion() error {
+	build, _ := debug.ReadBuildInfo()
+	v := newVersionInfo(build)
+	if a.json {
+		return a.printJSON(v)
+	}
+	_, err := fmt.Fprint(a.Stdout, v)
+	return err
+}
+
+// newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
+func newVersionInfo(build *debug.BuildInfo) versionInfo {
+	v := versionInfo{
+		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		OpenCode: opencode.TestedVersion,
+	}
+	if build == nil {
+		return v
+	}
+	v.Version = cmp.Or(build.Main.Version, v.Version)
+	for _, s := range build.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// String is the version for people.
+func (v versionInfo) String() string {
+	commit := text.Prefixed(", commit ", project.Short(v.Commit)) + text.If(v.Modified, " with changes")
+	return fmt.Sprintf("manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
+}
+
+func (a *app) newMCPCmd() *cobra.Command {
+	return a.deskCmd(&cobra.Command{
+		Use:   "mcp [flags]",
+		Short: "Serve the blocker tool to agents over stdin and stdout",
+		Long: `An MCP server over standard input and output, for agents that manager does not run itself, with one tool, blocker; see
+` + "`manager blockers`" + `, which also says whether anything is recorded. What one client's agents report is one session,
+named after the client and the process id of this command. Runs and ` + "`manager watch`" + ` offer the tool by themselves.
+
+In the configuration of OpenCode, under a name other than manager, which is that of runs:
+
+  "mcp": {"night": {"type": "local", "command": ["manager", "mcp"]}}`,
+		Example: `  manager mcp -C ~/src/shop`,
+	}, func(ctx context.Context, d desk, _ []string) error {
+		if terminal(d.Stdin) {
+			d.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
+		}
+		return mcptool.New(mcptool.Config{Desk: d.Desk, Logger: d.logger()}).ServeStdio(ctx, d.Stdin, d.Stdout)
+	})
+}
