@@ -6,9 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/boltfile"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // The database, as buckets (name/) and keys. Values are JSON, with a line after it that is the checksum of the key and of
@@ -98,4 +106,71 @@ func decode(bucket []byte, name string, key, value []byte, v any) error {
 		return nil
 	}
 	return &CorruptError{Bucket: string(bucket), Key: name, Err: err}
+}
+
+// What is wrong with the file, see package boltfile.
+var (
+	ErrHeld     = boltfile.ErrHeld
+	ErrUnusable = boltfile.ErrUnusable
+	ErrFull     = boltfile.ErrFull
+	ErrMoved    = boltfile.ErrMoved
+)
+
+type (
+	// VersionError says that the file was written by another manager.
+	VersionError = boltfile.VersionError
+	// CorruptError names a record that cannot be read.
+	CorruptError = boltfile.CorruptError
+)
+
+var (
+	// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the remedy is to load it again.
+	ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
+	// ErrAllArchived is an [boulder.ErrNotFound] of [DB.Resolve]: no boulder is named and all are archived.
+	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
+		boulder.ErrNotFound)
+)
+
+// AmbiguousError is returned by [DB.Resolve] for a text that fits more than one boulder.
+type AmbiguousError struct {
+	Ref        string
+	Candidates []string // ids, the newest first
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q fits %d boulders, give more of the id: %s", e.Ref, len(e.Candidates),
+		strings.Join(e.Candidates, ", "))
+}
+
+const (
+	DirName  = ".manager"   // the directory of a project that holds manager's state
+	FileName = "manager.db" // the database in it
+)
+
+// EnsureDir makes the directory .manager in a project, for its owner only whatever the umask and kept out of git, and
+// returns its path. It may be called again. A symbolic link is refused: the project's files may come from
+// anybody, and must not choose where state is written.
+func EnsureDir(project string) (string, error) {
+	path := filepath.Join(project, DirName)
+	explain := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("state directory %s: %w (manager keeps its state in the project: make it writable, "+
+				"or choose another with -C)", path, boltfile.Explain(err))
+		}
+		return err
+	}
+	dir, err := statedir.Open(project, DirName)
+	if err != nil {
+		return "", explain(err)
+	}
+	dir.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		if err := os.Chmod(path, 0o700); err != nil {
+			return "", explain(err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(path, ".gitignore")); !errors.Is(err, fs.ErrNotExist) {
+		return path, explain(err) // what the user wrote into it stays
+	}
+	return path, explain(statedir.Write(project, []string{DirName}, ".gitignore", []byte("*\n")))
 }
