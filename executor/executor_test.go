@@ -73,6 +73,9 @@ rules:
 	}
 	// A call that is announced as it begins says no more when it ends, unless it failed; the end of an answer names none again.
 	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
+	if len(said) > 0 && said[0] == "the model answered" { // before OpenCode told of the list that it wrote
+		said = said[1:]
+	}
 	if want := []string{
 		"todo list", "write out.txt", "edit hello.txt", "bash: true", "read (failed)", "gate: test -f out.txt",
 		"gate: echo broken >&2; exit 3",
