@@ -153,7 +153,7 @@ func TestBaseline(t *testing.T) {
 // A gate that a replan took over is told as that of the sub-task that the user wrote it for.
 func TestGateOrigin(t *testing.T) {
 	t.Parallel()
-	b := Boulder{Gates: []string{"make lint"}}
+	b := Boulder{Settings: Settings{Gates: []string{"make lint"}}}
 	all := []SubTask{
 		{ID: "hard", Revision: 1, Status: SubTaskSuperseded, Gates: []string{"make", "make lint"}, NoWorse: []string{"make old"}},
 		{ID: "done", Revision: 1, Status: SubTaskCompleted, Gates: []string{"make mine"}},

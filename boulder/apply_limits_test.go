@@ -140,7 +140,7 @@ func TestBudgetSet(t *testing.T) {
 // TestNegativeBudgets: a record that could not be read back must not come to be.
 func TestNegativeBudgets(t *testing.T) {
 	t.Parallel()
-	refused(t, NewState(), Created{Boulder: Boulder{ID: "b1", Budget: &Budget{Time: -1}}})
+	refused(t, NewState(), Created{Boulder: Boulder{ID: "b1", Settings: Settings{Budget: &Budget{Time: -1}}}})
 	s := NewState()
 	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a", Budget: &Budget{Tokens: -1}}}}}
 	feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev})

@@ -207,10 +207,10 @@ func TestWanted(t *testing.T) {
 func TestReplannedGates(t *testing.T) {
 	t.Parallel()
 	for _, approved := range []bool{true, false} {
-		s := NewState()
+		s, config := NewState(), Settings{Gates: []string{"make lint", "make"}, NoWorse: []string{"make slow"}}
 		spec := Spec{ID: "a", Gates: []string{"make"}, NoWorse: []string{"make unit"}}
 		rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{spec}}}
-		feed(t, s, Created{Boulder: Boulder{ID: "b1", Gates: []string{"make lint", "make"}, NoWorse: []string{"make slow"}}},
+		feed(t, s, Created{Boulder: Boulder{ID: "b1", Settings: config}},
 			Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true})
 		ref := AttemptRef{"a", 1}
 		feed(t, s, toVerdict(ref)...)

@@ -49,29 +49,11 @@ type Boulder struct {
 	Reason   string `json:"reason,omitempty"`    // why it is in this status, for people
 	WaitsFor string `json:"waits_for,omitempty"` // the parked sub-task for which it is paused
 
-	Project  string `json:"project"`        // absolute path of the directory the sub-tasks work on
-	Base     string `json:"base,omitempty"` // commit of the project when the plan was made; empty outside git
-	Revision int    `json:"revision"`       // current plan revision, from 1; 0 while planning
+	Project  string `json:"project"`  // absolute path of the directory the sub-tasks work on
+	Revision int    `json:"revision"` // current plan revision, from 1; 0 while planning
 
-	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
-	PlanMode    PlanMode `json:"plan_mode,omitempty"`
-
-	AskReplans bool     `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
-	Diverted   bool     `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
-	Gates      []string `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
-	NoWorse    []string `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
-
-	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
-	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
-	DoneWhen []string `json:"done_when,omitempty"`
-	Checks   Checks   `json:"checks,omitzero"`
-	Loop     *Loop    `json:"loop,omitempty"`     // nil: it is no loop
-	Baseline []Gate   `json:"baseline,omitempty"` // the best runs of commands of no_worse, from before the first sub-task that has them
-
-	Model       string `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
-	LedgerModel string `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
-
-	Budget *Budget `json:"budget,omitempty"` // of the run; stored, so a resume does not refill it
+	Settings
+	Baseline []Gate `json:"baseline,omitempty"` // the best runs of commands of no_worse, from before the first sub-task that has them
 	// Worked is the wall clock of the run so far, nanoseconds: while it was running, and a process was at it.
 	Worked   time.Duration `json:"worked,omitempty"`
 	ClockAt  time.Time     `json:"clock_at,omitzero"`  // when Worked was last added to
@@ -100,6 +82,28 @@ type Boulder struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	Seq       uint64    `json:"seq"` // number of the last event
+}
+
+// Settings are what a boulder was asked to be done with. They are stored, so that a resume keeps to them.
+type Settings struct {
+	Base        string   `json:"base,omitempty"`        // commit of the project when the plan was made; empty outside git
+	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
+	PlanMode    PlanMode `json:"plan_mode,omitempty"`
+
+	AskReplans bool     `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
+	Diverted   bool     `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
+	Gates      []string `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
+	NoWorse    []string `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
+
+	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
+	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
+	DoneWhen []string `json:"done_when,omitempty"`
+	Checks   Checks   `json:"checks,omitzero"`
+	Loop     *Loop    `json:"loop,omitempty"` // nil: it is no loop
+
+	Model       string  `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
+	LedgerModel string  `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
+	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it
 }
 
 // LeftSession is a session that has to be stopped before anything else is run, see [SessionLeft].

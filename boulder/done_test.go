@@ -9,12 +9,11 @@ import (
 )
 
 // decomposeDone begins a boulder whose two sub-tasks say these things about when they are done.
-func decomposeDone(b Boulder, plan []string, first, second Spec) (*State, error) {
+func decomposeDone(settings Settings, plan []string, first, second Spec) (*State, error) {
 	s := NewState()
-	b.ID = "b1"
 	first.ID, second.ID = "first", "second"
 	rev := PlanRevision{Number: 1, Plan: Plan{DoneWhen: plan, SubTasks: []Spec{first, second}}}
-	for _, body := range []Body{Created{Boulder: b}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true}} {
+	for _, body := range []Body{Created{Boulder: Boulder{ID: "b1", Settings: settings}}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true}} {
 		if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: body}); err != nil {
 			return s, err
 		}
@@ -47,7 +46,7 @@ func TestDoneWhen(t *testing.T) {
 		},
 	} {
 		test.spec.DoneWhen = test.own
-		s, err := decomposeDone(Boulder{DoneWhen: test.run, Checks: checks}, test.plan, test.spec, Spec{DoneWhen: []string{"judge"}})
+		s, err := decomposeDone(Settings{DoneWhen: test.run, Checks: checks}, test.plan, test.spec, Spec{DoneWhen: []string{"judge"}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -65,18 +64,18 @@ func TestDoneWhen(t *testing.T) {
 func TestDoneWhenRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		boulder Boulder
-		words   []string
-		want    string
+		settings Settings
+		words    []string
+		want     string
 	}{
 		"tests without a command": {words: []string{"tests"}, want: "no command is known"},
 		"an unknown word":         {words: []string{"green"}, want: `"green"`},
-		"a loop without a turn":   {boulder: Boulder{Loop: &Loop{}}, want: "at least one iteration"},
+		"a loop without a turn":   {settings: Settings{Loop: &Loop{}}, want: "at least one iteration"},
 		"a loop with bounds below zero": {
-			boulder: Boulder{Loop: &Loop{Iterations: 1, Cooldown: -time.Second}}, want: "below zero",
+			settings: Settings{Loop: &Loop{Iterations: 1, Cooldown: -time.Second}}, want: "below zero",
 		},
 	} {
-		_, err := decomposeDone(test.boulder, nil, Spec{DoneWhen: test.words}, Spec{})
+		_, err := decomposeDone(test.settings, nil, Spec{DoneWhen: test.words}, Spec{})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -223,7 +223,7 @@ func TestNewsBeforeAPromptIsSent(t *testing.T) {
 		r.server.asks = once("a", soft)
 		o := r.orchestrator()
 		loop := &boulder.Loop{Iterations: 5, Failures: 5, Cooldown: time.Hour}
-		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a")), Loop: loop})
+		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a")), Settings: boulder.Settings{Loop: loop}})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if n := len(r.server.prompted(at("a", 1))); n != 2 {

@@ -35,7 +35,7 @@ func TestRunBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.server.turn = thousand
-			events, err := r.request(orchestrator.Request{Plan: chain, Budget: &test.budget})
+			events, err := r.request(orchestrator.Request{Plan: chain, Settings: boulder.Settings{Budget: &test.budget}})
 			if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), test.reason) {
 				t.Fatalf("the run ended with %v", err)
 			}
@@ -52,7 +52,7 @@ func TestRunBudget(t *testing.T) {
 			if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != test.prompts {
 				t.Errorf("a resume gave %v and %d prompts", err, r.server.sent())
 			}
-			r.completes(r.request(orchestrator.Request{Resume: "b1", Budget: &test.more}))
+			r.completes(r.request(orchestrator.Request{Resume: "b1", Settings: boulder.Settings{Budget: &test.more}}))
 			if r.server.sent() != 4 {
 				t.Errorf("%d prompts in all, want 4", r.server.sent())
 			}
@@ -90,7 +90,7 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 	})
 	plan := planOf(spec("a"))
 	_, err := r.request(orchestrator.Request{
-		Plan: plan, Budget: &boulder.Budget{Tokens: 500},
+		Plan: plan, Settings: boulder.Settings{Budget: &boulder.Budget{Tokens: 500}},
 	})
 	if !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatalf("the run ended with %v", err)
@@ -99,7 +99,7 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 		t.Fatalf("a resume forgot what the turn had used: %v", err)
 	}
 	r.completes(r.request(orchestrator.Request{Resume: "b1",
-		Budget: &boulder.Budget{Tokens: 5000},
+		Settings: boulder.Settings{Budget: &boulder.Budget{Tokens: 5000}},
 	}))
 	head, subTasks := r.store.load(t)
 	if subTasks["a"].Tries != 1 || head.Usage.Input != 710 {

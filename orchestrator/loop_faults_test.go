@@ -40,7 +40,7 @@ func TestFaultsOfALoop(t *testing.T) {
 					return agrees(ctx, req)
 				})
 				_, _ = r.request(orchestrator.Request{
-					Plan: planOf(spec("1")), Loop: &boulder.Loop{Iterations: 100, Failures: 5},
+					Plan: planOf(spec("1")), Settings: boulder.Settings{Loop: &boulder.Loop{Iterations: 100, Failures: 5}},
 				})
 				_, subTasks := r.store.load(t)
 				if got := subTasks["1"]; got.Status != tc.want || got.Attempts != 1 {
@@ -65,7 +65,7 @@ func TestPauseOfALoopOutlivesTheProcess(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var until time.Time
 		for e, err := range r.orchestrator().Run(ctx, orchestrator.Request{
-			Plan: planOf(spec("1")), Loop: &boulder.Loop{Iterations: 100, Failures: 5, Cooldown: time.Minute},
+			Plan: planOf(spec("1")), Settings: boulder.Settings{Loop: &boulder.Loop{Iterations: 100, Failures: 5, Cooldown: time.Minute}},
 		}) {
 			if c, ok := e.Body.(boulder.Continuation); err == nil && ok && !c.NotBefore.IsZero() {
 				until = c.NotBefore

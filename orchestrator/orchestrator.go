@@ -116,29 +116,17 @@ type Request struct {
 	// ApproveReplan, and, where it is not empty, LedgerModel, Diverted, Iterations, Budget and SubTaskBudgets, from now on.
 	Resume string
 
-	Task        string
-	Constraints []string
-	Mode        boulder.PlanMode
+	Task string
 	// Plan is run exactly as it is written.
 	Plan *boulder.Plan
 	// Fork runs the plan of another boulder of this project again, from a sub-task on: that one, what depends on it and
 	// what was not completed is done anew; the rest is taken over with its outputs. The files of the project stay as they
-	// are. Task, Constraints, Mode and Plan do not count then; DoneWhen, Checks and Loop are those of the original, as is a
+	// are. Task, Constraints, PlanMode and Plan do not count then; DoneWhen, Checks and Loop are those of the original, as is a
 	// Model that is empty. An error wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
 	Fork *boulder.Fork
 
-	// These are recorded, and mean what they do in [boulder.Boulder].
-	Base           string
-	Gates, NoWorse []string
-	DoneWhen       []string
-	Checks         boulder.Checks
-	Loop           *boulder.Loop
-	Budget         *boulder.Budget
-	AskReplans     bool
-	Diverted       bool
-	Model          string
-	LedgerModel    string
-	Iterations     int // of a loop that is resumed: its bound
+	boulder.Settings     // recorded as they are
+	Iterations       int // of a loop that is resumed: its bound
 
 	// SubTaskBudgets replaces those that the plan gives to sub-tasks, by id. A run whose plan has no such sub-task ends
 	// before it begins. A sub-task that was parked because its budget was used up goes on if the new one leaves something.

@@ -65,7 +65,7 @@ func TestApprove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.cfg.Planner = plans(gated())
-			req := orchestrator.Request{Task: "the task", Base: "abc"}
+			req := orchestrator.Request{Task: "the task", Settings: boulder.Settings{Base: "abc"}}
 			if a := test.answer; a != nil {
 				req.Approve = func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 					if a.edit != nil {
@@ -269,7 +269,7 @@ func TestPlanFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			events, err := r.request(orchestrator.Request{
-				Plan: test.plan, GatesApproved: true, Model: "p/m",
+				Plan: test.plan, GatesApproved: true, Settings: boulder.Settings{Model: "p/m"},
 			})
 			r.completes(events, err)
 			d := events[2].Body.(boulder.Decomposed)

@@ -116,7 +116,11 @@ var errRunOver = errors.New("the run is over")
 
 // begin creates the boulder, with its sub-tasks if it has a plan already.
 func (r *run) begin() error {
-	head, given := r.head(), Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
+	head := boulder.Boulder{ID: r.o.cfg.NewID(), Task: r.req.Task, Project: r.o.cfg.Project, Settings: r.req.Settings}
+	given := Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
+	if given.Plan != nil {
+		head.Task = given.Plan.Task
+	}
 	var results map[string]boulder.Inherited
 	if r.req.Fork != nil {
 		var err error
@@ -136,20 +140,6 @@ func (r *run) begin() error {
 		return err
 	}
 	return r.adopt(given, results)
-}
-
-// head is the head record of the request.
-func (r *run) head() boulder.Boulder {
-	req, task := r.req, r.req.Task
-	if req.Plan != nil {
-		task = req.Plan.Task
-	}
-	return boulder.Boulder{
-		ID: r.o.cfg.NewID(), Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model,
-		LedgerModel: req.LedgerModel, Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
-		Gates: req.Gates, NoWorse: req.NoWorse, AskReplans: req.AskReplans, Diverted: req.Diverted,
-		DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
-	}
 }
 
 // resume takes a stored boulder up where it was, with the budgets that it may have got.

@@ -78,7 +78,7 @@ func TestRateLimitIsOverAfterSleep(t *testing.T) {
 			l.sleep(8 * time.Hour)
 		}()
 		r.completes(r.request(orchestrator.Request{
-			Plan: planOf(spec("a")), Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
+			Plan: planOf(spec("a")), Settings: boulder.Settings{Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)}},
 		}))
 		if waited := time.Since(began); waited > 3*time.Minute {
 			t.Errorf("it waited for %s, of which the machine was awake", waited)

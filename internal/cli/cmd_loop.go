@@ -77,8 +77,9 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	loop := a.Config().Loop
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
 	req := project.Request{
-		Plan: plan, GatesApproved: true, Base: a.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
-		Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
+		Plan: plan, GatesApproved: true, SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
+			Base: a.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers, Budget: o.budget.run,
+		},
 	}
 	return a.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
 		if req.Model, err = a.CheckModels(ctx, plan); err == nil && !a.json {

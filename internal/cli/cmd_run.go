@@ -71,10 +71,9 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
 		return err
 	}
-	req := project.Request{
-		Base: a.Base(), Model: a.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
-		DoneWhen: o.doneWhen, Diverted: o.blockers,
-	}
+	req := project.Request{SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
+		Base: a.Base(), Model: a.model, Budget: o.budget.run, DoneWhen: o.doneWhen, Diverted: o.blockers,
+	}}
 	var path string
 	var err error
 	if o.fork != "" {
@@ -126,7 +125,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		return "", err
 	}
 	made := o.request(a, task)
-	req.Task, req.Constraints, req.Mode = made.Task, made.Constraints, made.Mode
+	req.Task, req.Constraints, req.PlanMode = made.Task, made.Constraints, made.Mode
 	switch {
 	case o.list:
 		req.Plan, err = o.makePlan(ctx, a, made)
@@ -508,6 +507,7 @@ func (o *resumeOptions) request(detail store.Detail) (req project.Request, err e
 		}
 	}
 	return project.Request{
-		Resume: b.ID, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
+		Resume: b.ID, SubTaskBudgets: o.budget.subTasks, Iterations: o.iterations,
+		Settings: boulder.Settings{Budget: o.budget.run, Diverted: o.blockers},
 	}, nil
 }

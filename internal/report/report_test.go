@@ -46,9 +46,9 @@ func inputOf(say func(string) string) report.Input {
 		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the zone of its reader
 		Boulder: boulder.Boulder{
 			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
-			Base: "0123456789abcdef", Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
-			Tally:  boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3},
-			Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
+			Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
+			Settings: boulder.Settings{Base: "0123456789abcdef", Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}},
+			Tally:    boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
 			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
 		},
 		SubTasks: []boulder.SubTask{
@@ -154,7 +154,7 @@ func TestNext(t *testing.T) {
 		want string
 	}{
 		"completed": {
-			report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Base: "0123456789abcdef"}, SubTasks: one("completed")},
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Settings: boulder.Settings{Base: "0123456789abcdef"}}, SubTasks: one("completed")},
 			"git diff 0123456789ab",
 		},
 		"completed outside git": {report.Input{Boulder: boulder.Boulder{Status: boulder.Completed}}, ""},
@@ -177,13 +177,16 @@ func TestNext(t *testing.T) {
 		"every budget": {
 			report.Input{Boulder: boulder.Boulder{
 				Status: boulder.Paused, Attempts: 3, Worked: time.Hour, Usage: boulder.Usage{Input: 10, Calls: 5, Cost: 1.25},
-				Budget: &boulder.Budget{Tokens: 10, Calls: 5, Cost: 1.25, Attempts: 3, Time: boulder.Duration(time.Hour)},
+				Settings: boulder.Settings{Budget: &boulder.Budget{
+					Tokens: 10, Calls: 5, Cost: 1.25, Attempts: 3, Time: boulder.Duration(time.Hour),
+				}},
 			}},
 			"manager resume id --budget tokens=20 --budget cost=2.5 --budget time=2h0m0s --budget attempts=6 --budget calls=10",
 		},
 		"unknown price": {
 			report.Input{Boulder: boulder.Boulder{
-				Status: boulder.Paused, Usage: boulder.Usage{Unpriced: 2}, Budget: &boulder.Budget{Cost: 3, Tokens: 100},
+				Status: boulder.Paused, Usage: boulder.Usage{Unpriced: 2},
+				Settings: boulder.Settings{Budget: &boulder.Budget{Cost: 3, Tokens: 100}},
 			}},
 			"manager resume id --budget cost=3",
 		},

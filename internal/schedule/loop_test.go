@@ -25,7 +25,7 @@ type loopRun struct {
 func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
 	r := &loopRun{t: t, s: boulder.NewState(), now: epoch}
 	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{DoneWhen: doneWhen, SubTasks: []boulder.Spec{{ID: "1"}}}}
-	r.apply(boulder.Created{Boulder: boulder.Boulder{ID: "b1", LedgerModel: ledgerModel, Loop: &l}})
+	r.apply(boulder.Created{Boulder: boulder.Boulder{ID: "b1", Settings: boulder.Settings{LedgerModel: ledgerModel, Loop: &l}}})
 	r.apply(boulder.Planned{Plan: rev})
 	r.apply(boulder.Decomposed{Plan: rev, GatesApproved: true})
 	return r

@@ -323,8 +323,10 @@ func (p *process) strike() {
 
 func (sc *scenario) request(p *process) orchestrator.Request {
 	req := orchestrator.Request{
-		Task: sc.plan.Task, Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger,
-		GatesApproved: !sc.planned, AskReplans: sc.asked, // of a plan that is made, a crash would forget it
+		Task: sc.plan.Task, GatesApproved: !sc.planned, // of a plan that is made, a crash would forget it
+		Settings: boulder.Settings{
+			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger, AskReplans: sc.asked,
+		},
 	}
 	if sc.asked {
 		req.ApproveReplan = p.approveReplan

@@ -31,8 +31,8 @@ func New(t testing.TB, id string) *Boulder {
 	t.Helper()
 	s := &Boulder{T: t, ID: id, State: boulder.NewState(), Now: Began}
 	s.Apply(boulder.Created{Boulder: boulder.Boulder{
-		ID: id, Task: "Add dark mode\nwith a toggle in the settings", Project: "/project", Base: "0123456789abcdef",
-		Model: "test/small", LedgerModel: "test/judge",
+		ID: id, Task: "Add dark mode\nwith a toggle in the settings", Project: "/project",
+		Settings: boulder.Settings{Base: "0123456789abcdef", Model: "test/small", LedgerModel: "test/judge"},
 	}})
 	planning := boulder.Usage{Input: 900, Output: 100, Calls: 1, Cost: 0.01}
 	s.Apply(boulder.UsageReport{Source: "plan", Model: "test/judge", Usage: planning})
