@@ -77,7 +77,7 @@ func TestPauseOfALoopOutlivesTheProcess(t *testing.T) {
 			t.Fatal("there was no pause")
 		}
 		var next time.Time
-		for e, err := range r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{}) {
+		for e, err := range r.orchestrator().Run(t.Context(), orchestrator.Request{Resume: "b1"}) {
 			if _, ok := e.Body.(boulder.TurnSent); err == nil && ok && next.IsZero() {
 				next = e.Time
 			}

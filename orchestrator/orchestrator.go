@@ -112,7 +112,7 @@ func New(cfg Config) (*Orchestrator, error) {
 // Request is what to run: with Resume a boulder to continue, else a new one. Of that either Plan is given, or Fork, or the
 // Planner makes a plan from Task. As JSON it is handed to another process, which has nobody to ask.
 type Request struct {
-	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault. Then what counts is Approve,
+	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault: what is finished is not done again. Then what counts is Approve,
 	// ApproveReplan, and, where it is not empty, LedgerModel, Diverted, Iterations, Budget and SubTaskBudgets, from now on.
 	Resume string
 
@@ -134,7 +134,7 @@ type Request struct {
 	// Approve is shown a plan that the Planner made. Defaults to going ahead, with its gates as GatesApproved says.
 	Approve Approve `json:"-"`
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
-	// after a crash before the plan is adopted, [Orchestrator.Resume] without an Approve does not run them.
+	// after a crash before the plan is adopted, a Resume without an Approve does not run them.
 	GatesApproved bool
 	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates that nobody approved do not run.
 	ApproveReplan ApproveReplan `json:"-"`
@@ -225,12 +225,6 @@ func (o *Orchestrator) Plan(
 // same as cancelling ctx. When the loop ends, however it does, all work has ended.
 func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) { newRun(ctx, o, req, yield).drive() }
-}
-
-// Resume is Run with [Request].Resume. Finished sub-tasks are not done again.
-func (o *Orchestrator) Resume(ctx context.Context, boulderID string, req Request) iter.Seq2[boulder.Event, error] {
-	req.Resume = boulderID
-	return o.Run(ctx, req)
 }
 
 // Stop asks all runs of this Orchestrator to end at the next boundary: no new turn is started, those that run may end,

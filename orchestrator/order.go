@@ -86,7 +86,7 @@ func commitEvents(ctx context.Context, store Store, s *boulder.State) error {
 }
 
 // StopLeft stops the sessions that orders left behind while nothing ran the boulder, see [boulder.SessionLeft], and returns
-// when that is on disk. [Orchestrator.Resume] does it by itself; call it for boulders that are over before anything is run
+// when that is on disk. A resume does it by itself; call it for boulders that are over before anything is run
 // in the same project.
 func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
 	s, err := o.cfg.Store.Load(ctx, boulderID)

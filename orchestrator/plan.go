@@ -86,8 +86,7 @@ func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
 	}
-	plan := r.state.Revision.Plan.Clone()
-	return r.adopt(Approval{Plan: &plan, Gates: r.req.GatesApproved}, nil)
+	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)
 }
 
 // propose makes a plan the first revision, which nobody has agreed to yet.
@@ -169,7 +168,7 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 // runnable is the plan of the original with the gates that might run there: those may in the fork, and nobody is asked
 // about others.
 func runnable(from *boulder.State) boulder.Plan {
-	plan := from.Revision.Plan.Clone()
+	plan := from.Revision.Plan // nobody else has what was loaded
 	sealed := plan.Seal != nil && !plan.Edited()
 	for i := range plan.SubTasks {
 		s := &plan.SubTasks[i]

@@ -103,10 +103,10 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 // replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.
 func (r *run) replanned(n boulder.Replacement, gates bool) boulder.Body {
 	b, old := r.state.Boulder, r.state.Revision
-	plan := old.Plan.Clone()
+	plan := old.Plan
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
-	plan.SubTasks = slices.DeleteFunc(plan.SubTasks, func(s boulder.Spec) bool { return replaced(s.ID) })
-	plan.SubTasks = append(plan.SubTasks, n.SubTasks...)
+	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
+	plan.SubTasks = append(kept, n.SubTasks...)
 	now := r.now()
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()

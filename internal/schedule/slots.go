@@ -100,11 +100,6 @@ func (c *slots) yields(model string, since time.Time, others []Share) bool {
 	return after.full(model) != ""
 }
 
-// Room reports whether there is a slot for an attempt with the model besides what is held.
-func Room(l Limits, model string, held ...Share) bool {
-	return slotsOf(nil, l, time.Time{}, held...).full(model) == ""
-}
-
 // dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
 // slot, the one whose first attempt is more urgent, or has waited longer, goes first. Boulders that share the limits have
 // their turn by the age of their tickets. It waits for a model to cool down only if a budget allows to go on then.
@@ -189,7 +184,7 @@ func Hold(
 		if _, has := slots[ref]; has {
 			continue
 		}
-		if Room(l, model, all...) {
+		if slotsOf(nil, l, now, all...).full(model) == "" { // nothing cools down for what has begun
 			slots[ref] = model
 			share.Held[model]++
 		} else if !halting {

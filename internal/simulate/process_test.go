@@ -236,12 +236,12 @@ func (p *process) live(budgets orchestrator.Request) (err error) {
 	}()
 	p.deliver()
 	p.begin()
-	seq := p.orch.Resume(p.ctx, boulderID, budgets)
-	if p.w.disk.Boulder.ID == "" {
-		seq = p.orch.Run(p.ctx, p.w.sc.request(p))
+	req := p.w.sc.request(p)
+	if p.w.disk.Boulder.ID != "" {
+		req, req.Resume = budgets, boulderID
 	}
 	events := 0
-	for e, problem := range seq {
+	for e, problem := range p.orch.Run(p.ctx, req) {
 		if problem != nil {
 			err = problem
 			continue
