@@ -73,6 +73,22 @@ func NewHistory() *State {
 	return s
 }
 
+// Turns are those of a sub-task, or with "" of all, by a log from its beginning on. Where an event is missing they end.
+func Turns(events []Event, subTaskID string) (turns []Turn) {
+	s := NewHistory()
+	for _, e := range events {
+		if s.Replay(e) != nil {
+			break
+		}
+	}
+	for _, t := range s.Turns {
+		if subTaskID == "" || t.SubTaskID == subTaskID {
+			turns = append(turns, *t)
+		}
+	}
+	return turns
+}
+
 // Restore builds the state from a snapshot, whose records become its own. The error names the record that does not fit.
 func Restore(snap Snapshot) (*State, error) {
 	s := NewState()

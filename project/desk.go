@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,11 +186,16 @@ func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
 	if ref != "" {
 		return Resolve(ctx, db, ref)
 	}
-	id, err := db.NewestUnfinished(ctx)
-	if errors.Is(err, boulder.ErrNotFound) {
-		err = usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
+	all, err := db.Listing(ctx)
+	left := slices.DeleteFunc(all, func(i store.Item) bool { return i.Status.Terminal() })
+	active := slices.IndexFunc(left, func(i store.Item) bool { return i.Active })
+	switch {
+	case len(left) > 0:
+		return left[max(active, 0)].BoulderID, nil
+	case err != nil:
+		return "", err
 	}
-	return id, err
+	return "", usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
 }
 
 // Tries begins a try at once, and further ones after a pause each, until ctx ends. last is the one with which patience

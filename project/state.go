@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -195,14 +196,36 @@ func Get(ctx context.Context, r Reader, ref string) (store.Detail, error) {
 	return r.Get(ctx, id)
 }
 
-// Resolve finds the boulder that a person means. One that is not there, or not the only one, is their mistake.
+// Resolve finds the boulder that a person means: by its id, or by a beginning or an end that no other id has. With "" it is
+// the active one, or if there is none, or it is archived, the newest one that is not archived. One that is not there, or not
+// the only one, is their mistake: a [UsageError].
 func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
-	id, err := r.Resolve(ctx, ref)
-	_, ambiguous := errors.AsType[*store.AmbiguousError](err)
-	if ambiguous || errors.Is(err, boulder.ErrNotFound) {
-		return "", &UsageError{Err: err}
+	all, err := r.Listing(ctx)
+	var found []string // the newest first
+	for _, i := range all {
+		switch {
+		case ref == "" && !i.ArchivedAt.IsZero():
+		case i.BoulderID == ref, ref == "" && i.Active:
+			return i.BoulderID, nil
+		case strings.HasPrefix(i.BoulderID, ref), strings.HasSuffix(i.BoulderID, ref):
+			found = append(found, i.BoulderID)
+		}
 	}
-	return id, err
+	switch {
+	case ref == "" && err != nil: // what cannot be read may be the active one
+		return "", err
+	case len(found) == 1, ref == "" && len(found) > 0:
+		return found[0], nil
+	case len(found) > 1:
+		return "", usagef("%q fits %d boulders, give more of the id: %s", ref, len(found), strings.Join(found, ", "))
+	case len(all) == 0 && err == nil:
+		err = ErrNothing
+	case ref == "":
+		err = ErrAllArchived
+	default:
+		err = errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
+	}
+	return "", &UsageError{Err: err}
 }
 
 // nothing is the state of a project in which nothing was run.
@@ -210,24 +233,19 @@ type nothing struct{}
 
 func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
 
-func (nothing) Export(context.Context, string) (store.Export, error) {
-	return store.Export{}, ErrNothing
-}
-
-func (nothing) NewestUnfinished(context.Context) (string, error) { return "", ErrNothing }
-
 func (nothing) Get(context.Context, string) (store.Detail, error) { return store.Detail{}, ErrNothing }
-
-func (nothing) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, ErrNothing }
 
 func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
 	return nil, ErrNothing
 }
 
-func (nothing) Resolve(context.Context, string) (string, error) { return "", ErrNothing }
-
-// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
-var ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
+var (
+	// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
+	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
+	// ErrAllArchived is in that of [Resolve] where no boulder is named and all are archived.
+	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
+		boulder.ErrNotFound)
+)
 
 // Exists reports whether anything was ever run in the project.
 func (p *Project) Exists() bool { return exists(p.database()) }

@@ -26,19 +26,11 @@ type Export struct {
 	Events  []boulder.Logged `json:"events"` // by number, from 1
 }
 
-// Export returns a boulder with everything that happened to it. Errors wrap [boulder.ErrNotFound], or name what cannot be
-// read as a [CorruptError]: half a boulder is not exported.
-func (db *DB) Export(ctx context.Context, boulderID string) (Export, error) {
-	events, err := db.Events(ctx, boulderID, 0, 0)
-	if err == nil {
-		_, err = db.Load(ctx, boulderID) // which misses an event that is not there
-	}
-	if err != nil {
-		return Export{}, fmt.Errorf("export: %w", err)
-	}
+// NewExport makes the document of a whole log.
+func NewExport(events []boulder.Event) Export {
 	x := Export{Version: exportVersion}
 	x.add(events)
-	return x, nil
+	return x
 }
 
 func (x *Export) add(events []boulder.Event) {
@@ -132,7 +124,7 @@ func badExport(format string, args ...any) error {
 // ErrExists is returned by [DB.Import] for a boulder whose id is taken.
 var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
 
-// Import stores a boulder as it is in an export, in one transaction; [DB.Export] then gives the same again. Errors wrap
+// Import stores a boulder as it is in an export, in one transaction. Errors wrap
 // [ErrExists], or [ErrBadExport] with what is wrong.
 func (db *DB) Import(ctx context.Context, x Export) error {
 	s, err := x.State()

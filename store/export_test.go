@@ -31,10 +31,11 @@ func drawWorld(rt *rapid.T, db *DB, id string) *world {
 
 func exported(t tb, db *DB, id string) string {
 	t.Helper()
-	x, err := db.Export(context.Background(), id)
+	events, err := db.Events(context.Background(), id, 0, 0)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
+	x := NewExport(events)
 	var b bytes.Buffer
 	if err := x.Write(&b); err != nil {
 		t.Fatalf("%v", err)

@@ -98,23 +98,6 @@ func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
 	return d, err
 }
 
-// Turns returns the turns of all attempts of a sub-task, or with "" of all sub-tasks, in the order they began: prompts,
-// evidence and verdicts. Errors are those of [DB.Get]; a sub-task without turns, or that is not there, has none. The whole
-// log is read for it.
-func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []boulder.Turn, err error) {
-	err = db.view(ctx, "turns of sub-task "+subTaskID, func(tx *bolt.Tx) error {
-		s := boulder.NewHistory()
-		err := replay(tx, boulderID, s)
-		for _, t := range s.Turns {
-			if subTaskID == "" || t.SubTaskID == subTaskID {
-				turns = append(turns, *t)
-			}
-		}
-		return err
-	})
-	return turns, err
-}
-
 // Events returns those of a boulder after number afterSeq, in order, at most limit; 0 is all. Errors are those of [DB.Get].
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,

@@ -40,7 +40,8 @@ func TestRedact(t *testing.T) {
 	w.must(t, boulder.StatusChanged{Status: boulder.Paused, Reason: said})
 	w.commit(t, db)
 
-	turns, err := db.Turns(t.Context(), "id", "a")
+	events, err := db.Events(t.Context(), "id", 0, 0)
+	turns := boulder.Turns(events, "a")
 	if err != nil || len(turns) != 1 || turns[0].Evidence == nil {
 		t.Fatalf("%+v, %v", turns, err)
 	}

@@ -10,11 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/boltfile"
 	"github.com/bouldermgr/manager/internal/statedir"
 )
@@ -123,24 +121,8 @@ type (
 	CorruptError = boltfile.CorruptError
 )
 
-var (
-	// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the remedy is to load it again.
-	ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
-	// ErrAllArchived is an [boulder.ErrNotFound] of [DB.Resolve]: no boulder is named and all are archived.
-	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
-		boulder.ErrNotFound)
-)
-
-// AmbiguousError is returned by [DB.Resolve] for a text that fits more than one boulder.
-type AmbiguousError struct {
-	Ref        string
-	Candidates []string // ids, the newest first
-}
-
-func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("%q fits %d boulders, give more of the id: %s", e.Ref, len(e.Candidates),
-		strings.Join(e.Candidates, ", "))
-}
+// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the remedy is to load it again.
+var ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
 
 const (
 	DirName  = ".manager"   // the directory of a project that holds manager's state

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/boltfile"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Options of [Open]. The zero value is ready to use.
@@ -63,10 +64,9 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 	if id == "" || strings.Contains(id, "\x00") || len(events) == 0 {
 		return errors.New("the boulder has no id, or there is nothing to commit")
 	}
-	item, err := db.itemOf(&s.Boulder)
-	if err != nil {
-		return err
-	}
+	item := shown(&s.Boulder)
+	// Secrets are taken out before the request is cut: of a half of one nobody knows what it is.
+	item.Task = text.Cut(string(db.file.Clean([]byte(s.Boulder.Task))), maxListed)
 	return db.file.Update(ctx, func(tx *bolt.Tx) (err error) {
 		e := entryOf(tx, id)
 		log := tx.Bucket(bucketLog)

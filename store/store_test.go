@@ -48,9 +48,6 @@ func TestListIsNewestFirst(t *testing.T) {
 	if got := strings.Join(ids, " "); got != "a c z y" {
 		t.Errorf("listed %s", got)
 	}
-	if id, err := db.NewestUnfinished(t.Context()); id != "a" || err != nil {
-		t.Errorf("newest unfinished is %q, %v", id, err)
-	}
 	if all[2].Status != boulder.Cancelled {
 		t.Errorf("z is %s", all[2].Status)
 	}
@@ -96,7 +93,8 @@ func TestGetAndTurns(t *testing.T) {
 		t.Errorf("got %+v with %+v", d.Boulder, d.Revision)
 	}
 
-	turns, err := db.Turns(t.Context(), "id", "b")
+	events, err := db.Events(t.Context(), "id", 0, 0)
+	turns := boulder.Turns(events, "b")
 	if err != nil || len(turns) != 299 {
 		t.Fatalf("%d turns, %v", len(turns), err)
 	}
@@ -105,8 +103,8 @@ func TestGetAndTurns(t *testing.T) {
 			t.Fatalf("turn %d is %+v", i, turn)
 		}
 	}
-	if turns, err := db.Turns(t.Context(), "id", "nobody"); len(turns) != 0 || err != nil {
-		t.Errorf("%d turns of nobody, %v", len(turns), err)
+	if turns := boulder.Turns(events, "nobody"); len(turns) != 0 {
+		t.Errorf("%d turns of nobody", len(turns))
 	}
 }
 
@@ -147,39 +145,14 @@ func TestNotFound(t *testing.T) {
 	ctx := t.Context()
 	_, loadErr := db.Load(ctx, "x")
 	_, getErr := db.Get(ctx, "x")
-	_, turnsErr := db.Turns(ctx, "x", "y")
 	_, eventsErr := db.Events(ctx, "x", 0, 0)
-	_, resolveErr := db.Resolve(ctx, "x")
-	_, newestErr := db.Resolve(ctx, "")
-	_, unfinishedErr := db.NewestUnfinished(ctx)
-	for i, err := range []error{loadErr, getErr, turnsErr, eventsErr, resolveErr, newestErr, unfinishedErr} {
+	for i, err := range []error{loadErr, getErr, eventsErr} {
 		if !errors.Is(err, boulder.ErrNotFound) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
 	if all, err := db.Listing(ctx); len(all) != 0 || err != nil {
 		t.Errorf("listed %v, %v", all, err)
-	}
-}
-
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	db := openTemp(t)
-	for i, id := range []string{"01aax", "01aay", "01bbx", "01", "x01"} {
-		newWorld(t, id, epoch.Add(time.Duration(i)*time.Hour)).commit(t, db)
-	}
-	for ref, want := range map[string]string{
-		"": "x01", "01aax": "01aax", "01b": "01bbx", "ay": "01aay", "01": "01", "x0": "x01", "bb": "", "01aaxx": "",
-	} {
-		id, err := db.Resolve(t.Context(), ref)
-		if id != want || (want == "") != errors.Is(err, boulder.ErrNotFound) {
-			t.Errorf("%q is %q, %v", ref, id, err)
-		}
-	}
-	_, err := db.Resolve(t.Context(), "x")
-	ambiguous, ok := errors.AsType[*AmbiguousError](err)
-	if !ok || strings.Join(ambiguous.Candidates, " ") != "x01 01bbx 01aax" || ambiguous.Ref != "x" {
-		t.Errorf("x: %v", err)
 	}
 }
 
@@ -290,8 +263,8 @@ func TestReadersShareTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer reader.Close()
-		if id, err := reader.Resolve(t.Context(), ""); id != "id" || err != nil {
-			t.Errorf("read %q, %v", id, err)
+		if all, err := reader.Listing(t.Context()); len(all) != 1 || err != nil {
+			t.Errorf("read %v, %v", all, err)
 		}
 		w.must(t, boulder.StatusChanged{Status: boulder.Paused})
 		if err := reader.Commit(t.Context(), w.State, w.TakeEvents()); err == nil {

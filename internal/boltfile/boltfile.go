@@ -37,7 +37,7 @@ type Options struct {
 	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
 	ReadOnly bool
 	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
-	// type. Keys of records are ids and not given to it. Defaults to storing records as they are.
+	// type. It is given texts as well. Keys of records are ids and not given to it. Defaults to storing records as they are.
 	Redact func(record []byte) []byte
 	Logger *slog.Logger // defaults to none
 }
@@ -289,7 +289,7 @@ func (t Tree) check(tx *bolt.Tx) error {
 // Path of the file, absolute.
 func (db *DB) Path() string { return db.path }
 
-// Clean takes secrets out of JSON.
+// Clean takes secrets out of JSON, or of a text.
 func (db *DB) Clean(text []byte) []byte {
 	if db.opts.Redact == nil || text == nil {
 		return text

@@ -115,11 +115,10 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 	if l.id == "" {
 		return err
 	}
-	if l.subTask != "" {
-		turns, turnsErr := r.Turns(ctx, l.id, l.subTask)
-		err = errors.Join(err, turnsErr, l.readTranscripts(turns, d.Boulder.Project))
-	}
 	events, eventsErr := eventsOf(ctx, r, l.id)
+	if l.subTask != "" {
+		err = errors.Join(err, l.readTranscripts(boulder.Turns(events, l.subTask), d.Boulder.Project))
+	}
 	for _, e := range events {
 		l.add(e)
 	}

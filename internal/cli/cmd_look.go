@@ -188,7 +188,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
 	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Status, error) { return a.readStatus(ctx, r, d) })
-	archived := errors.Is(err, store.ErrAllArchived)
+	archived := errors.Is(err, project.ErrAllArchived)
 	if report == nil && (archived || ref == "" && errors.Is(err, boulder.ErrNotFound)) {
 		a.noteNothing(archived)
 		return nil
@@ -295,19 +295,17 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 		if err != nil {
 			return nil, err
 		}
-		turns, turnsErr := r.Turns(ctx, d.Boulder.ID, t.ID)
-		events, eventsErr := eventsOf(ctx, r, d.Boulder.ID)
+		events, err := eventsOf(ctx, r, d.Boulder.ID)
 		holder := control.HolderOf(ctx, r)
-		why := view.NewWhy(d, *t, turns, events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now())
-		return why, errors.Join(turnsErr, eventsErr)
+		return view.NewWhy(d, *t, boulder.Turns(events, t.ID), events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
 	})
 	return show(a, report, err)
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
 	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Show, error) {
-		turns, err := r.Turns(ctx, d.Boulder.ID, "")
-		return view.NewShow(d, turns), err
+		events, err := eventsOf(ctx, r, d.Boulder.ID)
+		return view.NewShow(d, boulder.Turns(events, "")), err
 	})
 	return show(a, report, err)
 }

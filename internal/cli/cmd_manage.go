@@ -53,12 +53,14 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 	if err != nil {
 		return err
 	}
-	id, err := project.Resolve(ctx, r, newestOr(args))
-	var x store.Export
-	if err == nil {
-		x, err = r.Export(ctx, id)
+	d, err := project.Get(ctx, r, newestOr(args))
+	id := d.Boulder.ID
+	var events []boulder.Event
+	if err == nil { // half a boulder is not exported
+		events, err = eventsOf(ctx, r, id)
 	}
 	closeReader()
+	x := store.NewExport(events)
 	switch {
 	case err != nil:
 		return err

@@ -329,7 +329,7 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 		o.SubTaskID = t.ID
 		return d, nil
 	}
-	if other, resolveErr := r.Resolve(ctx, o.SubTaskID); resolveErr == nil && o.Do == boulder.OrderCancel {
+	if other, resolveErr := project.Resolve(ctx, r, o.SubTaskID); resolveErr == nil && o.Do == boulder.OrderCancel {
 		err = usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
 	return d, err

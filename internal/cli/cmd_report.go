@@ -71,8 +71,8 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 		Running: control.HolderOf(ctx, r).Runs(d.Boulder), Now: now.Round(0),
 	}
 	id := d.Boulder.ID
-	turns, err := r.Turns(ctx, id, "")
-	for _, turn := range turns { // the newest that tells how its sub-task stands
+	events, err := eventsOf(ctx, r, id)
+	for _, turn := range boulder.Turns(events, "") { // the newest that tells how its sub-task stands
 		if turn.Evidence != nil || turn.Verdict != nil {
 			in.Turns[turn.SubTaskID] = turn
 		}

@@ -27,11 +27,7 @@ import (
 type Source interface {
 	Listing(ctx context.Context) ([]store.Item, error)
 	Get(ctx context.Context, boulderID string) (store.Detail, error)
-	Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error)
 	Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error)
-	Export(ctx context.Context, boulderID string) (store.Export, error)
-	Resolve(ctx context.Context, ref string) (string, error)
-	NewestUnfinished(ctx context.Context) (string, error)
 }
 
 // Steerer carries out what people say.
@@ -117,11 +113,10 @@ var (
 	errNoAnswer      = errors.New("no answer in time: the process that holds the state is very busy or hangs")
 )
 
-// wireError is an error of the other process: its words, and what errors.Is and errors.As find in it.
+// wireError is an error of the other process: its words, and what errors.Is finds in it.
 type wireError struct {
-	Message   string                `json:"message"`
-	Is        []string              `json:"is,omitempty"` // keys of sentinels
-	Ambiguous *store.AmbiguousError `json:"ambiguous,omitempty"`
+	Message string   `json:"message"`
+	Is      []string `json:"is,omitempty"` // keys of sentinels
 }
 
 var sentinels = map[string]error{
@@ -140,7 +135,6 @@ func onWire(err error) *wireError {
 			w.Is = append(w.Is, name)
 		}
 	}
-	w.Ambiguous, _ = errors.AsType[*store.AmbiguousError](err)
 	return w
 }
 
@@ -151,9 +145,6 @@ func (w *wireError) Unwrap() (causes []error) {
 		if sentinel, known := sentinels[name]; known {
 			causes = append(causes, sentinel)
 		}
-	}
-	if w.Ambiguous != nil {
-		causes = append(causes, w.Ambiguous)
 	}
 	return causes
 }

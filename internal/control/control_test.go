@@ -30,15 +30,12 @@ func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
 		"list":        func(s Source) (any, error) { return s.Listing(t.Context()) },
 		"get":         func(s Source) (any, error) { return s.Get(t.Context(), "01 a/b?&%") },
 		"get nothing": func(s Source) (any, error) { return s.Get(t.Context(), "none") },
-		"turns":       func(s Source) (any, error) { return s.Turns(t.Context(), "01 a/b?&%", "../x") },
-		"no turns":    func(s Source) (any, error) { return s.Turns(t.Context(), "01 a/b?&%", "") },
 		"events":      func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 2, 2) },
-		"all events":  func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 0, 0) },
-		"no events":   func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 1<<64-1, 0) },
-		"newest":      func(s Source) (any, error) { return s.Resolve(t.Context(), "") },
-		"suffix":      func(s Source) (any, error) { return s.Resolve(t.Context(), "?&%") },
-		"ambiguous":   func(s Source) (any, error) { return s.Resolve(t.Context(), "0") },
-		"unfinished":  func(s Source) (any, error) { return s.NewestUnfinished(t.Context()) },
+		"all events": func(s Source) (any, error) {
+			events, err := s.Events(t.Context(), "01 a/b?&%", 0, 0)
+			return store.NewExport(events), err // with what is for the log alone
+		},
+		"no events": func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 1<<64-1, 0) },
 	} {
 		want, wantErr := ask(db)
 		got, gotErr := ask(client)
@@ -49,10 +46,6 @@ func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
 			errors.Is(wantErr, boulder.ErrNotFound) != errors.Is(gotErr, boulder.ErrNotFound) {
 			t.Errorf("%s: database says %v, client %v", name, wantErr, gotErr)
 		}
-	}
-	_, err = client.Resolve(t.Context(), "0")
-	if a, ok := errors.AsType[*store.AmbiguousError](err); !ok || len(a.Candidates) != 2 || a.Ref != "0" {
-		t.Errorf("%v", err)
 	}
 }
 
@@ -170,13 +163,13 @@ func TestCallsTimeOut(t *testing.T) {
 	source := &fake{block: make(chan struct{})}
 	_, c := serve(t, source)
 	c.timeout = 20 * time.Millisecond
-	if id, err := c.Resolve(t.Context(), "x"); !errors.Is(err, errNoAnswer) {
-		t.Errorf("%q, %v", id, err)
+	if _, err := c.Listing(t.Context()); !errors.Is(err, errNoAnswer) {
+		t.Errorf("%v", err)
 	}
 	c.timeout = callTimeout
 	close(source.block)
-	if id, err := c.Resolve(t.Context(), "x"); id != "x" || err != nil {
-		t.Errorf("afterwards: %q, %v", id, err)
+	if all, err := c.Listing(t.Context()); len(all) != 1 || err != nil {
+		t.Errorf("afterwards: %v, %v", all, err)
 	}
 }
 
@@ -185,7 +178,7 @@ type fake struct {
 	mu     sync.Mutex
 	events []boulder.Event
 	looked chan struct{} // gets a value after each look at the log, if there is room
-	block  chan struct{} // Resolve returns when it is closed
+	block  chan struct{} // Listing returns when it is closed
 }
 
 func (f *fake) add(activity string) {
@@ -206,19 +199,15 @@ func (f *fake) Events(_ context.Context, _ string, after uint64, _ int) ([]bould
 	return f.events[min(after, uint64(len(f.events))):], nil
 }
 
-func (f *fake) Resolve(ctx context.Context, ref string) (string, error) {
+func (f *fake) Listing(ctx context.Context) ([]store.Item, error) {
 	select {
 	case <-f.block:
-		return ref, nil
+		return make([]store.Item, 1), nil
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
-func (f *fake) Listing(context.Context) ([]store.Item, error)                 { return nil, nil }
-func (f *fake) Export(context.Context, string) (store.Export, error)          { return store.Export{}, nil }
-func (f *fake) NewestUnfinished(context.Context) (string, error)              { return "", nil }
-func (f *fake) Get(context.Context, string) (d store.Detail, err error)       { return d, nil }
-func (f *fake) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, nil }
+func (f *fake) Get(context.Context, string) (d store.Detail, err error) { return d, nil }
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -19,11 +19,10 @@ import (
 
 const (
 	// version is that of the protocol: a server of another one does nothing.
-	version = 3
+	version = 4
 	// callTimeout bounds a call, the connecting included.
 	callTimeout = 10 * time.Second
-	// longWait is how long an export may take besides, and an order: it has to be decided, and to be on disk, while the
-	// holder is at work.
+	// longWait is how long an order may take besides: it has to be decided, and to be on disk, while the holder is at work.
 	longWait = 20 * time.Second
 	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
 	orderPatience = 20 * time.Second
@@ -36,8 +35,7 @@ const (
 type request struct {
 	Version    int                   `json:"version"`
 	Do         string                `json:"do"`
-	ID         string                `json:"id,omitempty"` // of a boulder, or what a user calls it
-	SubTask    string                `json:"sub_task,omitempty"`
+	ID         string                `json:"id,omitempty"` // of a boulder
 	After      uint64                `json:"after,omitempty"`
 	Limit      int                   `json:"limit,omitempty"`
 	Wait       time.Duration         `json:"wait,omitempty"` // for events
@@ -76,34 +74,14 @@ func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
 	return ask[[]store.Item](ctx, c, request{Do: "listing"}, 0)
 }
 
-// Export is that of [Source].
-func (c *Client) Export(ctx context.Context, boulderID string) (store.Export, error) {
-	return ask[store.Export](ctx, c, request{Do: "export", ID: boulderID}, longWait)
-}
-
 // Get is that of [Source].
 func (c *Client) Get(ctx context.Context, boulderID string) (store.Detail, error) {
 	return ask[store.Detail](ctx, c, request{Do: "get", ID: boulderID}, 0)
 }
 
-// Turns is that of [Source].
-func (c *Client) Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error) {
-	return ask[[]boulder.Turn](ctx, c, request{Do: "turns", ID: boulderID, SubTask: subTaskID}, 0)
-}
-
 // Events is that of [Source].
 func (c *Client) Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error) {
 	return ask[[]boulder.Event](ctx, c, request{Do: "events", ID: boulderID, After: afterSeq, Limit: limit}, 0)
-}
-
-// Resolve is that of [Source].
-func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
-	return ask[string](ctx, c, request{Do: "resolve", ID: ref}, 0)
-}
-
-// NewestUnfinished is that of [Source].
-func (c *Client) NewestUnfinished(ctx context.Context) (string, error) {
-	return ask[string](ctx, c, request{Do: "unfinished"}, 0)
 }
 
 // Order has the holder carry an order out, and returns when that is on disk. Besides those of [Steerer], errors wrap
@@ -169,9 +147,8 @@ type Server struct {
 	news    chan struct{} // closed when events have come, and made anew
 }
 
-// Serve puts a socket at path and answers on it until [Server.Close], after which no order touches the state. The directory
-// must exist. A socket that a dead process left is replaced; while a living one serves it, the error wraps [unixsock.ErrServed].
-// Requests that wait end when ctx does.
+// Serve puts a socket at path, as [unixsock.Serve] does, and answers on it until [Server.Close], after which no order
+// touches the state. Requests that wait end when ctx does.
 func Serve(ctx context.Context, path string, holder Holder, source Source, logger *slog.Logger) (*Server, error) {
 	s := &Server{source: source, holder: holder, news: make(chan struct{})}
 	var err error
@@ -248,22 +225,15 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 		return s.source.Listing(ctx)
 	case r.Do == "get":
 		return s.source.Get(ctx, r.ID)
-	case r.Do == "turns":
-		return s.source.Turns(ctx, r.ID, r.SubTask)
 	case r.Do == "events":
 		return s.events(ctx, r)
-	case r.Do == "export":
-		return s.source.Export(ctx, r.ID)
-	case r.Do == "resolve":
-		return s.source.Resolve(ctx, r.ID)
-	case r.Do == "unfinished":
-		return s.source.NewestUnfinished(ctx)
 	}
 	return nil, errNotUnderstood
 }
 
-// events answers at once if there are events, and otherwise waits for as long as the request allows.
-func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error) {
+// events answers at once if there are events, and otherwise waits for as long as the request allows. They are as the log has
+// them: a reader may need more of them than is public.
+func (s *Server) events(ctx context.Context, r request) (logged []boulder.Logged, err error) {
 	timeout := time.NewTimer(min(r.Wait, followWait))
 	defer timeout.Stop()
 	for {
@@ -271,16 +241,19 @@ func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error)
 		news := s.news // before looking, so that nothing is missed in between
 		s.mu.Unlock()
 		events, err := s.source.Events(ctx, r.ID, r.After, r.Limit)
+		for _, e := range events {
+			logged = append(logged, boulder.Logged{Event: e})
+		}
 		if len(events) > 0 || err != nil || r.Wait <= 0 {
-			return events, err
+			return logged, err
 		}
 		select {
 		case <-news:
+			continue
 		case <-timeout.C:
-			return events, nil
 		case <-ctx.Done(): // the server closes
-			return events, nil
 		}
+		return nil, nil
 	}
 }
 

@@ -37,8 +37,9 @@ type Server struct {
 	work     sync.WaitGroup
 }
 
-// Serve puts a socket at path, for its owner only whatever the umask, in the place of one that nobody serves, and answers on
-// it until [Server.Close]. While another process serves it, the error wraps [ErrServed].
+// Serve puts a socket at path, for its owner only whatever the umask, and answers on it until [Server.Close]. The directory
+// is one that only the owner can enter, and the caller holds the lock of the state beside the socket: one that is there
+// already is what a dead process left, and is replaced.
 //
 // answer gets each request, or why it cannot be read, on a goroutine of its own; what it returns is sent as JSON. ctx ends
 // when that of Serve does, or with Close; patient lasts two seconds longer, for what should come to its end. Neither ends

@@ -3,6 +3,7 @@ package unixsock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,65 +13,35 @@ import (
 	"syscall"
 )
 
-var (
-	// ErrNotServed is returned when no process serves a socket, or the one that did is gone.
-	ErrNotServed = errors.New("no process serves this project")
-	// ErrServed is returned by [Serve] while another process serves the socket.
-	ErrServed = errors.New("another process serves this project")
-)
+// ErrNotServed is returned when no process serves a socket, or the one that did is gone.
+var ErrNotServed = errors.New("no process serves this project")
 
 // maxSocketPath is what fits into a socket address everywhere: macOS has 104 bytes with a zero at the end, Linux 108.
 const maxSocketPath = 103
 
-// listen puts a socket at path. It is made in a directory that only the owner can enter, and moved when its mode is right
-// and it accepts: at no time can another user connect, and nobody who finds it has to wonder whether its owner is dead or
-// not yet ready.
-func listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, nil, err
-	case info.Mode().Type() != fs.ModeSocket:
+// listen puts a socket at path. One that is there was left by a process that died: see [Serve].
+func listen(ctx context.Context, path string) (l net.Listener, file fs.FileInfo, err error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, nil, errors.New("it is not a socket: move it away")
-	default:
-		c, err := dial(ctx, path)
-		if err == nil {
-			return nil, nil, errors.Join(ErrServed, c.Close())
-		}
-		if !errors.Is(err, ErrNotServed) {
-			return nil, nil, err
-		}
 	}
-	private, err := os.MkdirTemp(filepath.Dir(path), ".sock-")
-	if err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	defer func() { _ = os.RemoveAll(private) }()
-	if err := os.Chmod(private, 0o700); err != nil { // a umask may have taken the owner's rights
-		return nil, nil, err
-	}
-	socket := filepath.Join(private, "s")
-	var l net.Listener
-	err = withShortPath(socket, func(short string) error {
+	err = withShortPath(path, func(short string) error {
 		l, err = new(net.ListenConfig).Listen(ctx, "unix", short)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // it is moved, and another one may have taken its place by then
-	err = os.Chmod(socket, 0o600)
-	if err == nil {
-		err = os.Rename(socket, path)
-	}
-	if err == nil {
-		info, err = os.Lstat(path)
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // another one may have taken its place by then
+	if err = os.Chmod(path, 0o600); err == nil {
+		file, err = os.Lstat(path)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
-	return l, info, nil
+	return l, file, nil
 }
 
 // dial connects. Without a socket, or with one that nobody listens on, the error wraps [ErrNotServed].
@@ -96,17 +67,10 @@ func withShortPath(path string, use func(short string) error) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp("", "manager-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	if err := os.Chmod(tmp, 0o700); err != nil { // a umask may have taken the owner's rights
-		return err
-	}
-	link := filepath.Join(tmp, "d")
+	link := filepath.Join(os.TempDir(), "manager-"+rand.Text())
 	if err := os.Symlink(dir, link); err != nil {
 		return err
 	}
+	defer func() { _ = os.Remove(link) }()
 	return use(filepath.Join(link, filepath.Base(path)))
 }
