@@ -29,6 +29,22 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
+// takeAsUsed has the commands below one take what their line of use says, unless they say more themselves: one BOULDER, or
+// nothing.
+func (a *app) takeAsUsed(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		a.takeAsUsed(c)
+		_, names, _ := strings.Cut(strings.Replace(c.Use, " [flags]", "", 1), " ")
+		switch {
+		case c.Args != nil:
+		case names == "":
+			c.Args, c.ValidArgsFunction = takes(0, 0, "no arguments"), cobra.NoFileCompletions
+		case names == "[BOULDER]":
+			c.Args, c.ValidArgsFunction = takes(0, 1, "one BOULDER"), a.completion(1, boulders)
+		}
+	}
+}
+
 // newestOr is the boulder that the arguments name; empty is the newest.
 func newestOr(args []string) string {
 	if len(args) == 0 {

@@ -163,6 +163,7 @@ number: 2 is the one shown as [2/3].`,
 	group("Unattended", a.newBlockersCmd(), a.newServeCmd(), a.newWaitCmd(), a.newWatchCmd())
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
 		a.newMCPCmd(), a.newVersionCmd())
+	a.takeAsUsed(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd

@@ -109,9 +109,6 @@ type desk struct {
 
 // deskCmd fills in what the commands about blockers share.
 func (a *app) deskCmd(cmd *cobra.Command, run func(ctx context.Context, d desk, args []string) error) *cobra.Command {
-	if cmd.Args == nil {
-		cmd.Args, cmd.ValidArgsFunction = takes(0, 0, "no arguments"), cobra.NoFileCompletions
-	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		d, err := a.desk()
 		if err != nil {

@@ -42,7 +42,6 @@ when it is started the next time.
 The file is .opencode/command/blockers.md of the project; it leads back to this directory: keep it out of git. With
 --global it is in OpenCode's own configuration, and works on the directory in which OpenCode was started. A file of that
 name that is not of this command, or was changed by hand, is left alone.`,
-		Args: takes(0, 0, "no arguments"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return a.runSlashFile(install, global) },
 	}
 	if !install {

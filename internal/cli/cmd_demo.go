@@ -29,7 +29,6 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
 sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
-		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")

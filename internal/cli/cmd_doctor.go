@@ -31,9 +31,7 @@ func (a *app) newDoctorCmd() *cobra.Command {
 		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
 model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
 anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.`,
-		Args:              takes(0, 0, "no arguments"),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
 	}
 }
 

@@ -112,8 +112,6 @@ beginning or end of one.
 
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := newestOr(args)
 			if follow {
@@ -258,8 +256,6 @@ end of one.
 With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
 in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
 decision of the watch about that one.`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case cmd.Flags().Changed("why") && receipt:
@@ -328,9 +324,7 @@ func (a *app) newListCmd() *cobra.Command {
 		SuggestFor: []string{"ls", "boulders"},
 		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
 was begun or taken up last: it is the one that is meant where a command is given none.`,
-		Args:              takes(0, 0, "no arguments"),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
 	}
 	cmd.Flags().BoolVar(&archived, "archived", false, "those that are archived, and no others")
 	return cmd

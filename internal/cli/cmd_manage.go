@@ -31,9 +31,7 @@ func (a *app) newExportCmd() *cobra.Command {
 ` + "`manager import`" + `. Transcripts and the files of briefs in .manager/runs are not part of it.`,
 		Example: `  manager export > boulder.json
   manager export 01k3 -o boulder.json`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	return cmd
@@ -208,11 +206,9 @@ type versionInfo struct {
 
 func (a *app) newVersionCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "version [flags]",
-		Short:             "Show the version",
-		Args:              takes(0, 0, "no arguments"),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(*cobra.Command, []string) error { return a.runVersion() },
+		Use:   "version [flags]",
+		Short: "Show the version",
+		RunE:  func(*cobra.Command, []string) error { return a.runVersion() },
 	}
 }
 

@@ -27,8 +27,6 @@ func (a *app) newPauseCmd() *cobra.Command {
 		Long: `Nothing new starts. The turns that are at work go on to their end; with --now they are stopped, and taken up again
 later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
 that process.`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), newestOr(args), o, nil)
 		},

@@ -43,8 +43,6 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		Example: `  manager report
   manager report -o report.md
   manager report 01k3 --format markdown | less`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			made, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*morning.Report, error) {

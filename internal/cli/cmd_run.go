@@ -371,9 +371,7 @@ A budget that was used up needs a larger one, and a loop that had all its turns 
 spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
 	o.register(a, cmd)
 	o.registerAsking(cmd)

@@ -280,8 +280,6 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 "done": it is paused or waits for a person, so that it will not be done by itself · 130 it was cancelled, or Ctrl-C.`,
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
-		Args:              takes(0, 1, "one BOULDER"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runWait(cmd.Context(), &w, timeout, newestOr(args))
 		},

@@ -57,7 +57,6 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
   manager watch --status
   manager watch stop                     every session; with an id, that one
   manager show --why ses_…               all decisions about one session`,
-		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.status && (o.Once || o.DryRun || o.continuous):
