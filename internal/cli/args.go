@@ -94,7 +94,10 @@ const many = 1000 // arguments, or of a flag, which may stand behind any of them
 // completion offers to the shell what is found, up to so many arguments.
 func (a *app) completion(most int, find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		r, closeReader, err := a.openReader(cmd.Context())
+		if _ = a.open(); a.Project == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		r, closeReader, err := a.Read(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -173,13 +176,4 @@ func fileOf(stream any) (*os.File, bool) {
 	}
 	f, ok := stream.(*os.File)
 	return f, ok
-}
-
-// withoutSecrets is a text of the user as it is stored and sent to model providers. That something was taken out is told.
-func (a *app) withoutSecrets(what, text string) string {
-	p, err := a.openAnyway()
-	if err != nil {
-		return a.secrets.Text(text)
-	}
-	return p.Clean(what, text)[0]
 }

@@ -66,7 +66,7 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 			Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
 		}
 	}
-	a, _, _ := testApp()
+	a, _, _ := testApp(t, t.TempDir())
 	got := ""
 	for _, b := range a.placed(t.Context(), []boulder.Blocker{
 		{ID: "B1", Status: boulder.BlockerSkipped}, {ID: "B2", Status: boulder.BlockerPending},
@@ -84,8 +84,7 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 func TestWarnOfSwitch(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
-	a, _, stderr := testApp()
-	a.dir = project
+	a, _, stderr := testApp(t, project)
 	off, on := false, true
 	for _, test := range []struct {
 		to    *bool
@@ -123,9 +122,8 @@ func TestEndedNamesClarify(t *testing.T) {
 func TestWarnOfUnwritten(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	a, _, stderr := testApp()
-	d := openProject(t, a, project)
-	if d.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
+	a, _, stderr := testApp(t, project)
+	if a.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
 		t.Errorf("it warns of nothing: %s", stderr)
 	}
 	list := filepath.Join(project, blockers.DefaultFile)
@@ -139,7 +137,7 @@ func TestWarnOfUnwritten(t *testing.T) {
 	if _, err := deskOfProject(t, project).Settle(t.Context(), "B1", skip); err != nil {
 		t.Fatal(err)
 	}
-	d.warnOfUnwritten(t.Context())
+	a.warnOfUnwritten(t.Context())
 	got := stderr.String()
 	if !strings.Contains(got, "in blockers.md yet: "+list+" is not a regular file") || strings.Count(got, "\n") != 1 ||
 		strings.Contains(got, blockers.FileName) {

@@ -224,8 +224,8 @@ func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string)
 // deliver hands answers over as a run does before it begins.
 func deliver(t *testing.T, dir string, db *store.DB) {
 	t.Helper()
-	a, _, _ := testApp()
-	openProject(t, a, dir).Deliver(t.Context(), db, sampleID)
+	a, _, _ := testApp(t, dir)
+	a.Deliver(t.Context(), db, sampleID)
 }
 
 // An answer to what is over is refused, and nothing is stored; skipping it takes it off the list.

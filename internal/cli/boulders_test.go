@@ -73,12 +73,11 @@ func TestUnreadableBoulderHarmsNoOther(t *testing.T) {
 		return errors.Join(log.Put(newest, []byte(`{}`)), tx.Bucket([]byte("snapshots")).Delete([]byte("01k00001")))
 	})
 	expect(t, project, exitError, []string{"show", "01k00001"}, "in log")
-	a, _, _ := testApp()
-	d := openProject(t, a, project)
-	if err := d.Connect(t.Context()); err != nil {
+	a, _, _ := testApp(t, project)
+	if err := a.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := d.Hold(t.Context(), false)
+	st, err := a.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

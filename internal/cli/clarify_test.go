@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,8 +18,7 @@ import (
 // the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
 func walk(t *testing.T, project, order string, then func(n int), typed ...string) (screen string) {
 	t.Helper()
-	var out bytes.Buffer
-	a := &app{Env: Env{Stdout: io.Discard, Stderr: &out, Stdin: strings.NewReader("")}, dir: project}
+	a, _, out := testApp(t, project)
 	d, err := a.desk()
 	if err != nil {
 		t.Fatal(err)

@@ -55,11 +55,11 @@ type app struct {
 	Env
 	interrupts       interrupts
 	secrets          *secret.Redactor // nil: known by their form only
-	*project.Project                  // that the command works in; nil before [app.open]
-	openErr          error
-	view             *view.Run      // of the run; nil before it begins
-	typed            *bufio.Scanner // what the user types; nil: nobody was asked yet
-	nextLine         chan string    // not nil: a line is being read; closed: there is none
+	*project.Project                  // that the command works in
+	openErr          error            // what is wrong with its configuration
+	view             *view.Run        // of the run; nil before it begins
+	typed            *bufio.Scanner   // what the user types; nil: nobody was asked yet
+	nextLine         chan string      // not nil: a line is being read; closed: there is none
 
 	json, quiet, noColor, verbose bool
 	dir                           string
@@ -119,10 +119,16 @@ number: 2 is the one shown as [2/3].`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: noSuchCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
+				return nil
+			}
 			if path := a.file(a.configFile); path != "" && !exists(path) {
 				return usagef("--config: there is no file %s", path)
 			}
-			a.sweep(cmd)
+			if err := a.open(); a.Project == nil {
+				return err
+			}
+			a.sweep()
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -171,15 +177,8 @@ number: 2 is the one shown as [2/3].`,
 
 // sweep ends what a manager left behind in this project that was killed, before the command itself begins. It is no
 // reason to refuse the command if that fails.
-func (a *app) sweep(cmd *cobra.Command) {
-	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while a person types
-		return
-	}
-	root, err := a.project()
-	if err != nil {
-		return // whoever works there is told
-	}
-	swept, err := orphan.Sweep(filepath.Join(root, store.DirName))
+func (a *app) sweep() {
+	swept, err := orphan.Sweep(filepath.Join(a.Dir(), store.DirName))
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "manager: %v\n", err)
 	}
@@ -319,47 +318,26 @@ func (a *app) options() project.Options {
 	}
 }
 
-// open opens the project, once. With an error there is a project as well if only its configuration is not in order.
-func (a *app) open() (*project.Project, error) {
+// open opens the project, once. With an error there is a project as well if only its configuration is not in order: to look
+// and to give orders it need not be.
+func (a *app) open() error {
 	if a.Project == nil {
 		a.Project, a.openErr = project.Open(a.dir, a.options())
 	}
-	return a.Project, a.openErr
-}
-
-// openAnyway opens the project to look and to give orders: its configuration need not be in order for that.
-func (a *app) openAnyway() (*project.Project, error) {
-	p, err := a.open()
-	if p != nil {
-		err = nil
-	}
-	return p, err
+	return a.openErr
 }
 
 // connect opens the project for commands that plan or run.
 func (a *app) connect(ctx context.Context) error {
-	p, err := a.open()
-	if err != nil {
-		return err
+	if a.openErr != nil {
+		return a.openErr
 	}
-	if !sameFile(cmp.Or(a.dir, "."), p.Dir()) {
-		a.note("Working in the project above: %s", p.Dir())
+	if !sameFile(cmp.Or(a.dir, "."), a.Dir()) {
+		a.note("Working in the project above: %s", a.Dir())
 	}
-	a.interrupts.onHurry(p.Kill)
-	return p.Connect(ctx)
+	a.interrupts.onHurry(a.Kill)
+	return a.Connect(ctx)
 }
-
-// openReader opens the project's state for reading.
-func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err error) {
-	p, err := a.openAnyway()
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.Read(ctx)
-}
-
-// project returns the absolute directory of the project.
-func (a *app) project() (string, error) { return project.Find(a.dir) }
 
 // exists reports whether a path can be looked at.
 func exists(path string) bool {

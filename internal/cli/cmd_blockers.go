@@ -120,11 +120,10 @@ func (a *app) deskCmd(cmd *cobra.Command, run func(ctx context.Context, d desk, 
 }
 
 func (a *app) desk() (desk, error) {
-	p, err := a.open()
-	if err != nil {
-		return desk{}, err
+	if a.openErr != nil {
+		return desk{}, a.openErr
 	}
-	d, err := p.Blockers()
+	d, err := a.Blockers()
 	return desk{a, d}, err
 }
 
@@ -179,7 +178,7 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	report, _ := a.askWatch(ctx, watch.Request{})
-	if r, closeReader, err := a.openReader(ctx); err == nil {
+	if r, closeReader, err := a.Read(ctx); err == nil {
 		defer closeReader()
 		if holder := control.HolderOf(ctx, r); holder != nil {
 			ids = slices.DeleteFunc(holder.AtWork(), func(id string) bool {
@@ -210,7 +209,7 @@ func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).H
 // read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
 func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Blocker {
 	now, items, details := time.Now(), make([]morning.Blocker, len(all)), map[string]*store.Detail{}
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err == nil {
 		defer closeReader()
 	}
@@ -375,15 +374,15 @@ func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
 func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (all []cobra.Completion, _ cobra.ShellCompDirective) {
-		if d, err := a.desk(); err == nil && len(args) == 0 {
-			found, _ := d.List(cmd.Context(), blockers.Filter{Status: status}) // those that can be read
-			for _, b := range d.placed(cmd.Context(), found) {
+	return a.completion(1, func(ctx context.Context, _ reader, _ []string) (all []cobra.Completion) {
+		if d, err := a.desk(); err == nil {
+			found, _ := d.List(ctx, blockers.Filter{Status: status}) // those that can be read
+			for _, b := range d.placed(ctx, found) {
 				all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 			}
 		}
-		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+		return all
+	})
 }
 
 func (d desk) export(ctx context.Context, o *blockerOptions) error {

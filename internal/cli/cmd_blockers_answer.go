@@ -97,7 +97,7 @@ func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 	case !skip && item.Over != "":
 		return nil, errors.New(tooLate(&item))
 	}
-	s.Answer = d.withoutSecrets("The answer", s.Answer)
+	s.Answer = d.Clean("The answer", s.Answer)[0]
 	report, err := d.app.Answer(ctx, d.Desk, id, s)
 	switch {
 	case err != nil && report != nil:

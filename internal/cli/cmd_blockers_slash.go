@@ -59,13 +59,13 @@ type slashChange struct {
 }
 
 func (a *app) runSlashFile(install, global bool) error {
-	root, err := a.project()
-	base, below, program := root, ".opencode", ""
+	var err error
+	root, base, below, program := a.Dir(), a.Dir(), ".opencode", ""
 	if global {
 		if base = project.ConfigHome(a.Getenv); base == "" {
 			return usagef("neither HOME nor XDG_CONFIG_HOME is set, so that OpenCode's configuration cannot be found")
 		}
-		root, base, below, err = "", filepath.Join(base, "opencode"), "", nil
+		root, base, below = "", filepath.Join(base, "opencode"), ""
 		if install {
 			err = os.MkdirAll(base, 0o755)
 		}

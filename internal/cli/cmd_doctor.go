@@ -36,11 +36,7 @@ anything, and prints names of keys, never their values. Exit code 1 if something
 }
 
 func (a *app) runDoctor(ctx context.Context) error {
-	p, configErr := a.open()
-	if p == nil {
-		return configErr
-	}
-	report := (&doctor{app: a, configErr: configErr}).look(ctx)
+	report := (&doctor{app: a}).look(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -53,9 +49,8 @@ func (a *app) runDoctor(ctx context.Context) error {
 // doctor is what the checks look at. Some use what those before them have found.
 type doctor struct {
 	*app
-	configErr error
-	dir       *opencode.Directory // nil: OpenCode does not run
-	key       map[string]string   // the variable that the key of a provider is taken from
+	dir *opencode.Directory // nil: OpenCode does not run
+	key map[string]string   // the variable that the key of a provider is taken from
 }
 
 // look makes all checks. Each gives what it found and what to do about it: with an error, something is in the way of a run;
@@ -85,8 +80,8 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 }
 
 func (d *doctor) config(context.Context) (detail, do string, err error) {
-	if d.configErr != nil {
-		return "", "correct the file; the keys are described in docs/cli.md", d.configErr
+	if d.openErr != nil {
+		return "", "correct the file; the keys are described in docs/cli.md", d.openErr
 	}
 	var files []string
 	for _, path := range d.ConfigPaths() {
@@ -139,7 +134,7 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 }
 
 func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
-	r, closeReader, err := d.openReader(ctx)
+	r, closeReader, err := d.Read(ctx)
 	switch {
 	case errors.Is(err, store.ErrHeld):
 		return "", "wait a moment, or find that process and end it", err

@@ -49,7 +49,7 @@ With --json the events are printed as they are stored, all of them; lines of tra
 }
 
 func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error)
 
 // rest prints what the process that ended wrote last.
 func (l *logs) rest(ctx context.Context) error {
-	r, closeReader, err := l.app.openReader(ctx)
+	r, closeReader, err := l.app.Read(ctx)
 	if err != nil {
 		return err
 	}

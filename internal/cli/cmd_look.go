@@ -28,7 +28,7 @@ type reader = project.Reader
 func read[T any](
 	ctx context.Context, a *app, ref string, report func(r reader, d store.Detail) (*T, error),
 ) (*T, error) {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +73,12 @@ func (a *app) console() view.Console {
 	}
 }
 
-// limitsOf are the limits that explain why something waits. A configuration that cannot be read was refused before.
+// limitsOf are the limits that explain why something waits.
 func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
 	if holder != nil && holder.Limits != nil {
 		return *holder.Limits
 	}
-	if p, err := a.open(); err == nil {
-		return p.Config().Limits
-	}
-	return schedule.DefaultLimits()
+	return a.Config().Limits
 }
 
 // printJSON writes one object on a line of stdout.
@@ -133,7 +130,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 
 // followStatus shows a boulder that another process runs as that process would show it, unless none does.
 func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err error) {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -208,8 +205,8 @@ func (a *app) noteNothing(archived bool) {
 
 // ownPlan is the project's own plan file, if it is there.
 func (a *app) ownPlan() string {
-	if p, err := a.openAnyway(); err == nil && exists(p.PlanPath()) {
-		return p.PlanPath()
+	if exists(a.PlanPath()) {
+		return a.PlanPath()
 	}
 	return ""
 }
@@ -331,7 +328,7 @@ was begun or taken up last: it is the one that is meant where a command is given
 }
 
 func (a *app) runList(ctx context.Context, archived bool) error {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ type exportReport struct {
 }
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,10 +132,6 @@ type importReport struct {
 }
 
 func (a *app) runImport(ctx context.Context, name string) error {
-	p, err := a.openAnyway()
-	if err != nil {
-		return err
-	}
 	source := a.Stdin
 	if name != "-" {
 		f, err := os.Open(a.file(name))
@@ -149,7 +145,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	var from string
 	x, err := store.ReadExport(source)
 	if err == nil {
-		s, from, err = p.Import(ctx, x)
+		s, from, err = a.Import(ctx, x)
 	}
 	switch {
 	case errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):

@@ -100,7 +100,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest goes on
 // confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while the user thinks.
 func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
 	var d store.Detail
-	err := a.atDesk(ctx, func(there *project.Desk) (err error) {
+	err := a.Steer(ctx, func(there *project.Desk) (err error) {
 		d, err = toSteer(ctx, there, ref, &o)
 		return err
 	})
@@ -134,7 +134,7 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 			if err != nil {
 				return err
 			}
-			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.withoutSecrets("The note", said)}
+			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.Clean("The note", said)[0]}
 			return a.steer(cmd.Context(), ref, order, func(d store.Detail) error {
 				if len(args) < 2 || subTask != "" {
 					return nil
@@ -205,7 +205,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 		args = []string{""}
 	}
 	var done []archiveReport
-	err := a.atDesk(ctx, func(d *project.Desk) error {
+	err := a.Steer(ctx, func(d *project.Desk) error {
 		done = nil
 		for _, arg := range args { // nothing is done if one of them cannot be meant
 			found, err := project.Get(ctx, d, arg)
@@ -248,22 +248,13 @@ func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
-// atDesk calls do with whoever takes orders. It may be called again, if that process ends meanwhile.
-func (a *app) atDesk(ctx context.Context, do func(*project.Desk) error) error {
-	p, err := a.openAnyway()
-	if err != nil {
-		return err
-	}
-	return p.Steer(ctx, do)
-}
-
 // steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
 func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(store.Detail) error) error {
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
 	var report *view.Order
-	err := a.atDesk(ctx, func(d *project.Desk) error {
+	err := a.Steer(ctx, func(d *project.Desk) error {
 		before, err := toSteer(ctx, d, ref, &o)
 		if err == nil && check != nil {
 			err = check(before)

@@ -86,11 +86,7 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 
 // recordsOfBlockers are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
 func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Blocker, error) {
-	p, err := a.openAnyway()
-	if err != nil {
-		return nil, err
-	}
-	desk, err := p.Blockers()
+	desk, err := a.Blockers()
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +158,10 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 	if !exists(path) {
 		return nil, usagef("there is no plan file %s", path)
 	}
-	p, err := a.open()
-	if err != nil {
-		return nil, err
+	if a.openErr != nil {
+		return nil, a.openErr
 	}
-	plan, err := p.ReadPlan(path)
+	plan, err := a.ReadPlan(path)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -409,11 +409,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 // resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
 // reports whether it did.
 func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
-	p, err := a.openAnyway()
-	if err != nil {
-		return false, err
-	}
-	there, err := p.Dial(ctx)
+	there, err := a.Dial(ctx)
 	if err != nil {
 		return false, nil // nobody runs anything, or Hold says what is wrong with who does
 	}

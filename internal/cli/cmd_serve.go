@@ -8,7 +8,6 @@ import (
 	"iter"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -59,11 +58,7 @@ second one aborts the turns.`,
 
 // stopServing does what Ctrl-C does where the server runs.
 func (a *app) stopServing(ctx context.Context) error {
-	p, err := a.openAnyway()
-	if err != nil {
-		return err
-	}
-	there, err := p.Dial(ctx)
+	there, err := a.Dial(ctx)
 	if errors.Is(err, control.ErrNotServed) {
 		err = usagef("no server runs here")
 	}
@@ -204,7 +199,16 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(a.Executable, a.serveArgs()...)
+	args := []string{"serve", "--until-idle", servedUntilIdle}
+	for _, flag := range []struct{ name, value string }{ // it works in the same directory, so paths mean the same there
+		{"-C", a.dir}, {"--attach", a.attach}, {"--model", a.model}, {"--ledger-model", a.ledgerModel},
+		{"--config", a.configFile}, {"--opencode", a.opencodeBinary},
+	} {
+		if flag.value != "" {
+			args = append(args, flag.name, flag.value)
+		}
+	}
+	cmd := exec.Command(a.Executable, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = a.Environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -233,28 +237,6 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 		}
 	}
 	return nil, context.Cause(ctx)
-}
-
-// serveArgs is the command line of the server: what this one was told about models, files and binaries.
-func (a *app) serveArgs() []string {
-	// A path that is relative to this working directory has to be good for another one; a bare name is looked up in PATH.
-	absolute := func(path string) string {
-		if !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
-			return path
-		}
-		abs, err := filepath.Abs(path)
-		return cmp.Or(abs, fmt.Sprint(err))
-	}
-	args := []string{"serve", "--until-idle", servedUntilIdle, "-C", a.Dir()}
-	for _, flag := range []struct{ name, value string }{
-		{"--attach", a.attach}, {"--model", a.model}, {"--ledger-model", a.ledgerModel},
-		{"--config", absolute(a.file(a.configFile))}, {"--opencode", absolute(a.opencodeBinary)},
-	} {
-		if flag.value != "" {
-			args = append(args, flag.name, flag.value)
-		}
-	}
-	return args
 }
 
 // What can be waited for.
@@ -366,7 +348,7 @@ func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 
 // lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
 func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
-	r, closeReader, err := a.openReader(ctx)
+	r, closeReader, err := a.Read(ctx)
 	if err != nil {
 		return false, err
 	}

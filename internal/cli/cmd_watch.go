@@ -112,8 +112,8 @@ counts at once if a watch runs.`,
 
 // runWatch watches until it is interrupted, or once.
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
-	if _, err := a.open(); err != nil {
-		return err
+	if a.openErr != nil {
+		return a.openErr
 	}
 	c := a.Config()
 	c.Blockers.Enabled = c.Blockers.Enabled || o.blockers
@@ -233,8 +233,8 @@ func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName
 
 // askWatch has the process that watches answer; if there is none, the file. With an error the report has what could be read.
 func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
-	if _, err := a.open(); err != nil {
-		return report, err
+	if a.openErr != nil {
+		return report, a.openErr
 	}
 	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, unixsock.ErrNotServed) {
 		return report, err

@@ -45,32 +45,13 @@ func TestDoctorKeepsKeys(t *testing.T) {
 	}, []string{"secret"}, text)
 }
 
-// configFile is a configuration file with this text.
-func configFile(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	writeFile(t, path, text)
-	return path
-}
-
-// openProject is a project that a command line with these flags works in.
-func openProject(t *testing.T, a *app, dir string) *app {
-	t.Helper()
-	a.dir, a.Project = dir, nil
-	p, err := a.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return a
-}
-
 // doctorText is what doctor says of the ledgers with a configuration and an environment.
 func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
-	a, stdout, _ := testApp(environ...)
-	a.configFile, a.opencodeBinary = configFile(t, configuration), "nosuch"
-	(&doctor{app: openProject(t, a, t.TempDir())}).look(t.Context()).Print(a.on(a.Stdout))
+	project := t.TempDir()
+	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), configuration)
+	a, stdout, _ := testApp(t, project, append(environ, "MANAGER_OPENCODE=nosuch")...)
+	(&doctor{app: a}).look(t.Context()).Print(a.on(a.Stdout))
 	return stdout.String()
 }
 

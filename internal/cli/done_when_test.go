@@ -60,9 +60,9 @@ func TestCriteriaOfALoop(t *testing.T) {
 		for file, text := range test.files {
 			writeFile(t, filepath.Join(project, file), text)
 		}
-		a, _, stderr := testApp("PATH=/nowhere:" + bin)
-		a.configFile = configFile(t, test.config)
-		done, err := openProject(t, a, project).loopDone(test.flag)
+		writeFile(t, filepath.Join(project, ".manager", "config.yaml"), test.config)
+		a, _, stderr := testApp(t, project, "PATH=/nowhere:"+bin)
+		done, err := a.loopDone(test.flag)
 		if (err == nil) != (test.want != "") || err == nil && strings.Join(done.Words, " ") != test.want {
 			t.Errorf("%s: %v, %v", name, done.Words, err)
 		}

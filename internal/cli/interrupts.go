@@ -52,7 +52,13 @@ func (i *interrupts) watch(signals <-chan os.Signal, fallback func()) {
 				i.n++
 				i.handler(i.n)
 				if i.n == 2 {
-					time.AfterFunc(hurryAfter, i.rush)
+					time.AfterFunc(hurryAfter, func() {
+						i.mu.Lock()
+						defer i.mu.Unlock()
+						if i.kill != nil {
+							i.kill()
+						}
+					})
 				}
 			}
 			i.mu.Unlock()
@@ -65,14 +71,6 @@ func (i *interrupts) onHurry(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kill = kill
-}
-
-func (i *interrupts) rush() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.kill != nil {
-		i.kill()
-	}
 }
 
 // take makes handler responsible from now on; it is called with 1 for the first signal, and must not block. The

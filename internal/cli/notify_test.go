@@ -138,8 +138,8 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	s.Finish()
 	project := s.store()
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), config)
-	a, _, stderr := testApp("PATH=" + os.Getenv("PATH"))
-	e, err := openProject(t, a, project).newEnding(openState(t, project))
+	a, _, stderr := testApp(t, project, "PATH="+os.Getenv("PATH"))
+	e, err := a.newEnding(openState(t, project))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,12 +128,18 @@ func checkHarmless(t *testing.T, s string) {
 	}
 }
 
-// testApp is an app that writes into buffers.
-func testApp(environ ...string) (a *app, stdout, stderr *bytes.Buffer) {
+// testApp is an app that works in a project and writes into buffers.
+func testApp(t *testing.T, project string, environ ...string) (a *app, stdout, stderr *bytes.Buffer) {
+	t.Helper()
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	secrets := secret.New(environ)
 	out, errs := guarded{stream: stdout, secrets: secrets}, guarded{stream: stderr, secrets: secrets}
-	return &app{Env: Env{Stdout: out, Stderr: errs, Environ: environ}, secrets: secrets}, stdout, stderr
+	a = &app{Env: Env{Stdout: out, Stderr: errs, Environ: environ}, secrets: secrets, dir: project}
+	if err := a.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a, stdout, stderr
 }
 
 // What differs from run to run and from place to place.

@@ -44,9 +44,9 @@ func TestGuardedStream(t *testing.T) {
 // A key in a task or a plan is taken out before anything is made of it, and the person is told what to do.
 func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
-	a, _, stderr := testApp("MY_API_KEY=planted.value.9")
 	project := t.TempDir()
-	clean := openProject(t, a, t.TempDir()).Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
+	a, _, stderr := testApp(t, project, "MY_API_KEY=planted.value.9")
+	clean := a.Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
 	if strings.Join(clean, "|") != "deploy with [redacted]|use [redacted]|be nice" {
 		t.Errorf("%q", clean)
 	}
@@ -56,7 +56,7 @@ func TestSecretInRequest(t *testing.T) {
 		}
 	}
 	stderr.Reset()
-	if clean := openProject(t, a, t.TempDir()).Clean("The task", "nothing"); clean[0] != "nothing" || stderr.Len() > 0 {
+	if clean := a.Clean("The task", "nothing"); clean[0] != "nothing" || stderr.Len() > 0 {
 		t.Errorf("%q, %s", clean, stderr)
 	}
 
@@ -66,7 +66,7 @@ func TestSecretInRequest(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := openProject(t, a, project).ReadPlan(path)
+	plan, err := a.ReadPlan(path)
 	if err != nil || plan.Task != "use [redacted]" || plan.SubTasks[0].Description != "it is [redacted]" ||
 		!strings.Contains(stderr.String(), "holds a GitHub token and the value of MY_API_KEY. It reads [redacted]") {
 		t.Errorf("%+v, %v, %s", plan, err, stderr)
@@ -76,8 +76,8 @@ func TestSecretInRequest(t *testing.T) {
 // What is run or is a name cannot do without its text: it is refused, and the refusal does not repeat it.
 func TestSecretInCommandIsRefused(t *testing.T) {
 	t.Parallel()
-	a, _, _ := testApp()
 	project := t.TempDir()
+	a, _, _ := testApp(t, project)
 	path := filepath.Join(project, "plan.yaml")
 	for _, field := range []string{
 		"gates: ['curl -H \"PRIVATE-TOKEN: KEY\" example.org']",
@@ -87,7 +87,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := openProject(t, a, project).ReadPlan(path)
+		_, err := a.ReadPlan(path)
 		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "a GitHub token") ||
 			strings.Contains(err.Error(), plantedKey) {
 			t.Errorf("%s: %v", field, err)
@@ -95,7 +95,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "no_worse: ['true', deploy "+plantedKey+"]\n")
 	a.Project = nil
-	_, err := a.open()
+	err := a.open()
 	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
 		t.Errorf("%v", err)
 	}
@@ -105,14 +105,17 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 func TestNetsAreHungUp(t *testing.T) {
 	t.Parallel()
 	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"no-such-" + plantedKey}, `"no-such-[redacted]"`}})
-	a, _, _ := testApp()
 	project := t.TempDir()
-	a.Args = []string{"run", plantedKey}
-	d := openProject(t, a, project)
-	if err := d.Connect(t.Context()); err != nil {
+	a, _, _ := testApp(t, project)
+	a.Args, a.Project = []string{"run", plantedKey}, nil
+	err := a.open()
+	if err == nil {
+		err = a.Connect(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := d.Hold(t.Context(), false)
+	st, err := a.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

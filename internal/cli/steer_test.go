@@ -205,8 +205,7 @@ func TestCancelAsks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{"yes\n": "", "what?\nno\n": "nothing was cancelled", "": "nothing was cancelled"} {
 		project := interrupted(t)
-		a, _, _ := testApp()
-		a.dir = project
+		a, _, _ := testApp(t, project)
 		look := &lookingReader{Reader: strings.NewReader(answer), t: t, project: project}
 		a.Stdin = look
 		id, err := a.confirm(t.Context(), "", boulder.Order{Do: boulder.OrderCancel})

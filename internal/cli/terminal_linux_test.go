@@ -60,7 +60,7 @@ func TestStatusFollow(t *testing.T) {
 func TestPlanningIsSeen(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
-	a, _, _ := testApp("TERM=xterm")
+	a, _, _ := testApp(t, t.TempDir(), "TERM=xterm")
 	a.Stderr = p.slave
 	done := a.planning("openai/thinker")
 	p.shows("Planning with openai/thinker")
