@@ -73,17 +73,6 @@ func TestCancelRetrySkip(t *testing.T) {
 	}
 }
 
-// TestRetryInHand: a person's retry of what is at work is not a used-up try.
-func TestRetryInHand(t *testing.T) {
-	t.Parallel()
-	s := chainOf(t)
-	ref := AttemptRef{"a", 1}
-	feed(t, s, Starting{AttemptRef: ref}, Retry{AttemptRef: ref, Status: AttemptCancelled, Next: 2, Uncounted: true})
-	if st := s.SubTask("a"); st.Tries != 0 || st.Lost != 0 || st.Attempts != 2 {
-		t.Errorf("a retry by hand counted: %+v", st)
-	}
-}
-
 // TestInherited: a fork begins with what the original completed, and queues the rest.
 func TestInherited(t *testing.T) {
 	t.Parallel()

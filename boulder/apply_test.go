@@ -46,28 +46,6 @@ func diamond() Plan {
 	}}
 }
 
-func TestRelease(t *testing.T) {
-	t.Parallel()
-	s := started(t, diamond())
-	ready := func() string {
-		var ids []string
-		for _, o := range s.Queues()[""] {
-			ids = append(ids, o.SubTask.ID)
-		}
-		return strings.Join(ids, " ")
-	}
-	if got := ready(); got != "a e" {
-		t.Fatalf("at first %q are ready, want a and e", got)
-	}
-	for _, step := range []struct{ done, ready string }{{"a", "e b c"}, {"b", "e c"}, {"c", "e d"}, {"d", "e"}} {
-		ref := AttemptRef{step.done, 1}
-		feed(t, s, append(toVerdict(ref), completed(ref))...)
-		if got := ready(); got != step.ready {
-			t.Errorf("after %s, %q are ready, want %q", step.done, got, step.ready)
-		}
-	}
-}
-
 func TestBlock(t *testing.T) {
 	t.Parallel()
 	s := started(t, diamond())
@@ -102,7 +80,10 @@ func TestTries(t *testing.T) {
 	}{
 		"completed": {append(toVerdict(one), completed(one)), 1},
 		"retried":   {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptFailed, Next: 2}), 1},
-		"lost":      {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptLost, Uncounted: true, Next: 2}), 0},
+		"retried by a person": {
+			append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptCancelled, Uncounted: true, Next: 2}), 0,
+		},
+		"lost": {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptLost, Uncounted: true, Next: 2}), 0},
 		"lost for good": {append(toVerdict(one), SubTaskDone{
 			AttemptRef: one, Status: SubTaskFailed, AttemptStatus: AttemptLost,
 		}), 0},
@@ -138,29 +119,6 @@ func TestTroubleIsForgotten(t *testing.T) {
 	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1})
 	if a := s.Open("a").Attempt; a.Troubles != 0 || a.Reason != "" || !a.NotBefore.IsZero() {
 		t.Errorf("faults outlive the turn: %+v", a)
-	}
-}
-
-func TestGatesNeedApproval(t *testing.T) {
-	t.Parallel()
-	for _, approved := range []bool{true, false} {
-		s := NewState()
-		rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a", Gates: []string{"make"}}}}}
-		feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: approved})
-		st := s.SubTask("a")
-		if (len(st.Gates) == 1) != approved || (len(st.GateHints) == 1) == approved {
-			t.Errorf("approved=%v: gates %q, hints %q", approved, st.Gates, st.GateHints)
-		}
-	}
-}
-
-func TestModelOfASubTask(t *testing.T) {
-	t.Parallel()
-	s := NewState()
-	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "own", Model: "p/own"}, {ID: "other"}}}}
-	feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev}, Decomposed{Plan: rev, Model: "p/run"})
-	if own, other := s.SubTask("own").Model, s.SubTask("other").Model; own != "p/own" || other != "p/run" {
-		t.Errorf("models %q and %q", own, other)
 	}
 }
 

@@ -126,36 +126,6 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 	feed(t, s, Unparked{SubTaskID: "a"})
 }
 
-// TestReopenedWhileAwaiting: a retry of a parked sub-task begins without the answer, which its next prompt gets.
-func TestReopenedWhileAwaiting(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
-	ref := AttemptRef{"a", 1}
-	feed(t, s, executing(ref)...)
-	feed(t, s, asked(ref, "B1", true), Parked{AttemptRef: ref, Reason: "an answer"}, Reopened{SubTaskID: "a"})
-	feed(t, s, executing(AttemptRef{"a", 2})...)
-	begun := s.Open("a").Turn.Seq
-	feed(t, s, answer("a", "B1", "yes"))
-	if a := s.SubTask("a"); len(a.SettledSince(begun)) != 1 || s.Open("a").Attempt.Attempt != 2 {
-		t.Errorf("%+v", *a)
-	}
-}
-
-// TestAnsweredBeforeItIsReported: a person was faster than the report.
-func TestAnsweredBeforeItIsReported(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
-	ref := AttemptRef{"a", 1}
-	feed(t, s, executing(ref)...)
-	b := asked(ref, "B1", true)
-	b.Blocker.Status, b.Blocker.Answer = BlockerAnswered, "that one"
-	feed(t, s, b)
-	a := s.SubTask("a")
-	if news := a.SettledSince(s.Open("a").Turn.Seq); len(a.AwaitedBy(1)) != 0 || len(news) != 1 || news[0].Answer != "that one" {
-		t.Errorf("%+v", a.Blockers)
-	}
-}
-
 // TestKeptBlockersAreShort: a sub-task's record is written again with every step.
 func TestKeptBlockersAreShort(t *testing.T) {
 	t.Parallel()

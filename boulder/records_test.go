@@ -122,22 +122,6 @@ func TestDiffEmpty(t *testing.T) {
 	}
 }
 
-func TestEvidence(t *testing.T) {
-	t.Parallel()
-	e := Evidence{
-		Gates: []Gate{
-			{Command: "ok"}, {Command: "red", ExitCode: 1}, {Command: "slow", TimedOut: true}, {Command: "no", ExitCode: -1},
-		},
-		Todos: []Todo{{"a", "pending"}, {"b", "in_progress"}, {"c", "completed"}, {"d", "cancelled"}, {"e", "blocked"}},
-	}
-	if red := e.Red(); len(red) != 3 || red[0].Command != "red" || red[1].Command != "slow" || red[2].Command != "no" {
-		t.Errorf("red gates: %+v", red)
-	}
-	if open := e.OpenTodos(); len(open) != 2 || open[0].Content != "a" || open[1].Content != "b" {
-		t.Errorf("open todos: %+v", open)
-	}
-}
-
 func TestUsageAdd(t *testing.T) {
 	t.Parallel()
 	a := Usage{1, 2, 3, 4, 5, 6, 7.5, 8}

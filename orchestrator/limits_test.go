@@ -18,48 +18,6 @@ func thousand(context.Context, boulder.Job) (boulder.Evidence, error) {
 	}, nil
 }
 
-// TestRunBudget: at the limit no further prompt goes out, the run waits for a person, and a resume does not refill it.
-func TestRunBudget(t *testing.T) {
-	t.Parallel()
-	chain := planOf(spec("a"), spec("b", "a"), spec("c", "b"), spec("d", "c"))
-	for name, test := range map[string]struct {
-		budget, more boulder.Budget
-		reason       string
-		prompts      int
-	}{
-		"tokens":   {boulder.Budget{Tokens: 2000}, boulder.Budget{Tokens: 9000}, "2000 tokens", 2},
-		"cost":     {boulder.Budget{Cost: 1.5}, boulder.Budget{Cost: 9}, "$1.50", 3},
-		"calls":    {boulder.Budget{Calls: 5}, boulder.Budget{Calls: 99}, "5 model calls", 2},
-		"attempts": {boulder.Budget{Attempts: 3}, boulder.Budget{Attempts: 99}, "3 attempts", 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.server.turn = thousand
-			events, err := r.request(orchestrator.Request{Plan: chain, Settings: boulder.Settings{Budget: &test.budget}})
-			if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), test.reason) {
-				t.Fatalf("the run ended with %v", err)
-			}
-			warned := 0
-			for _, e := range events {
-				if _, ok := e.Body.(boulder.BudgetWarning); ok {
-					warned++
-				}
-			}
-			head, _ := r.store.load(t)
-			if warned != 1 || head.Status != boulder.Paused || r.server.sent() != test.prompts {
-				t.Errorf("%d warnings, %s, %d prompts, want %d", warned, head.Status, r.server.sent(), test.prompts)
-			}
-			if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != test.prompts {
-				t.Errorf("a resume gave %v and %d prompts", err, r.server.sent())
-			}
-			r.completes(r.request(orchestrator.Request{Resume: "b1", Settings: boulder.Settings{Budget: &test.more}}))
-			if r.server.sent() != 4 {
-				t.Errorf("%d prompts in all, want 4", r.server.sent())
-			}
-		})
-	}
-}
-
 // TestBudgetEndsRunningTurn: what a running turn is seen to use counts at once. It is ended, not lost: with a larger
 // budget it goes on.
 func TestBudgetEndsRunningTurn(t *testing.T) {

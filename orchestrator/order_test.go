@@ -116,7 +116,7 @@ func TestOrderPauseNow(t *testing.T) {
 		_, r, err := ordered(t, planOf(spec("a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
 			obey(t, o, boulder.Order{Do: boulder.OrderPause})
 			obey(t, o, boulder.Order{Do: boulder.OrderPause, Now: true})
-			if h.job(at("a", 1)).Recovered || len(r.server.running) > 0 {
+			if h.job(at("a", 1)).Recovered || r.server.running > 0 {
 				t.Errorf("a is still at work after pause --now")
 			}
 			<-time.After(time.Hour)
@@ -204,45 +204,6 @@ func TestOrderSubTask(t *testing.T) {
 		if err != nil || head.Status != boulder.Completed || subTasks["a"].Status != boulder.SubTaskSkipped ||
 			subTasks["c"].Tries != 1 || subTasks["c"].Attempts != 2 || subTasks["d"].Status != boulder.SubTaskCompleted {
 			t.Errorf("%v: boulder %s, %v", err, head.Status, subTasks)
-		}
-	})
-}
-
-// TestOrderNote: a note is in the next prompt of whom it concerns, and before the judge.
-func TestOrderNote(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var judged []string
-		r, h := newRig(t), newHeld()
-		r.server.turn = h.turn
-		r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-			judged = append(judged, fmt.Sprint(req.SubTask.ID, req.Notes))
-			if req.SubTask.ID == "a" && req.Turn.Number == 1 {
-				return boulder.Verdict{ContinuationPrompt: "go on", IsProgress: true}, boulder.Usage{}, nil
-			}
-			return agrees(ctx, req)
-		})
-		o := r.orchestrator()
-		over := r.begin(o, orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"))})
-		synctest.Wait()
-		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "keep the old icon"})
-		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "only for b", SubTaskID: "b"})
-		close(h.at(at("a", 1)))
-		close(h.at(at("b", 1)))
-		if err := <-over; err != nil {
-			t.Fatal(err)
-		}
-		again, b := h.job(at("a", 1)), h.job(at("b", 1))
-		if again.Turn.Number != 2 || !strings.Contains(again.Turn.Prompt, "keep the old icon") ||
-			strings.Contains(again.Turn.Prompt, "only for b") {
-			t.Errorf("the continuation of a:\n%s", again.Turn.Prompt)
-		}
-		if !strings.Contains(b.Turn.Prompt, "keep the old icon") || !strings.Contains(b.Turn.Prompt, "only for b") {
-			t.Errorf("the brief of b:\n%s", b.Turn.Prompt)
-		}
-		want := []string{"a[keep the old icon]", "a[keep the old icon]", "b[keep the old icon only for b]"}
-		if !slices.Equal(judged, want) {
-			t.Errorf("the judge was told %q", judged)
 		}
 	})
 }

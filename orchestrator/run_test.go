@@ -127,31 +127,14 @@ func TestContinueRetryFail(t *testing.T) {
 	if got := r.server.sent(); got != 3*2+1 {
 		t.Errorf("%d prompts, want 3 attempts of 2 turns and one of 1", got)
 	}
-	if got := len(r.server.sessions); got != 3+1 {
-		t.Errorf("%d sessions, want one for each attempt", got)
+	if got := len(r.server.briefs); got != 3+1 {
+		t.Errorf("%d attempts", got)
 	}
 	for _, e := range events { // people read --json with tools that expect a list where one is documented
 		line := string(mustEncode(e))
 		if strings.Contains(line, `"remaining":null`) || strings.Contains(line, `"depends_on":null`) {
 			t.Errorf("null instead of a list: %s", line)
 		}
-	}
-}
-
-func TestLostSession(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-		if job.Attempt.AttemptRef.Attempt == 1 {
-			return boulder.Evidence{}, boulder.ErrSessionLost
-		}
-		return boulder.Evidence{}, nil
-	}
-	r.completes(r.run(planOf(spec("a"))))
-	_, subTasks := r.store.load(t)
-	if a := subTasks["a"]; a.Attempts != 2 || a.Tries != 1 || len(a.Failures) != 0 {
-		t.Errorf("%d attempts, %d tries, digests %q: a lost session is no try and no failure",
-			a.Attempts, a.Tries, a.Failures)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestLoopBodyLeaves(t *testing.T) {
 			_, _ = r.run(planOf(spec("a")))
 		})
 		consumer.Wait()
-		r.server.check(t) // reports turns that are still at work
+		r.server.ended(t) // reports turns that are still at work
 		if r.server.calls != 1 {
 			t.Errorf("%s: %d turns were at work, want 1", name, r.server.calls)
 		}

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -327,24 +326,4 @@ func TestNoSkipDuringAReplan(t *testing.T) {
 		t.Errorf("got %s: %+v", kinds, got)
 	}
 	applyAll(t, s, epoch, got)
-}
-
-// TestJudgeStops: when nobody can judge, the work that is there is not thrown away: the run stops, to be resumed.
-func TestJudgeStops(t *testing.T) {
-	t.Parallel()
-	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b"}}...)
-	feed(t, s, epoch, running("b")...)
-	feed(t, s, epoch, judged("a", done)[:4]...)
-	for range 3 {
-		feed(t, s, epoch, boulder.Trouble{AttemptRef: ref("a", 1), Reason: "no usable answer", NotBefore: epoch})
-	}
-	got := Compute(s, DefaultLimits(), epoch)
-	why := `"a" could not be judged, 3 times in a row: no usable answer`
-	if stop, ok := got[len(got)-1].(Stop); !ok || stop.Budget || !strings.Contains(stop.Reason, why) {
-		t.Fatalf("got %+v", got)
-	}
-	feed(t, s, epoch, boulder.TakenUp{})
-	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "run, judge" {
-		t.Errorf("after a resume, got %s", kinds)
-	}
 }

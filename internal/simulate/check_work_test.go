@@ -28,6 +28,9 @@ func (w *world) checkRun(c *call) {
 	if cool := w.disk.Boulder.Cooldowns[model]; c.job.Turn.MessageID == "" && c.now().Before(cool.Until) {
 		w.violate("waits are waited out", "%v runs at %s, and %s cools down until %s", ref, c.now(), model, cool.Until)
 	}
+	if (c.job.Resume != "") != (c.job.Recovered || c.job.Turn.MessageID != "") || c.job.Alone == nil || c.job.Project == "" {
+		w.violate("a job says what it takes to run it", "%+v", c.job)
+	}
 	mine := func(s *session) bool { return s.ref == ref }
 	if !c.job.Recovered && c.job.Attempt.SessionID == "" && w.find(mine) != nil {
 		w.violate("sessions are adopted by their tag", "%v runs and is not told that it may have a session", ref)
