@@ -42,7 +42,7 @@ func (m *model) Complete(ctx context.Context, req *providers.Request) (*provider
 	if r.err != nil {
 		return nil, r.err
 	}
-	return &providers.Response{Text: r.text, Stop: providers.StopEnd, Usage: r.usage}, nil
+	return &providers.Response{Text: r.text, Usage: r.usage}, nil
 }
 
 func says(texts ...string) *model {

@@ -18,10 +18,9 @@ import (
 // provider told, is in the error's Usage. When ctx was cancelled the kind is [KindCanceled]; when a deadline of ctx
 // passed it is [KindNetwork], because the adapter cannot tell the deadline of one attempt from that of the whole work.
 //
-// With a Schema the provider is asked to constrain its answer as well as it can. That is help, not a promise: callers
-// validate, best through [Structured]. An answer to a request with a Schema that was cut by the output limit is an
-// error of [KindTruncated]; without one it is a Response that stopped with [StopLength]. A refusal is
-// [KindContentFilter].
+// The provider is asked to constrain its answer to the Schema as well as it can. That is help, not a promise: callers
+// validate, best through [Structured]. An answer that was cut by the output limit is an error of [KindTruncated], a
+// refusal of [KindContentFilter].
 type Completer interface {
 	Complete(ctx context.Context, req *Request) (*Response, error)
 }
@@ -33,19 +32,13 @@ type Request struct {
 	Model    string
 	System   string    // the instruction that stands above the conversation. Empty: none.
 	Messages []Message // the conversation, oldest first, ending with a user message. Texts are not empty.
-	// Schema is a JSON Schema of the wanted answer; nil asks for plain text. Vendors agree only on this much: the root
-	// is an object, every property is in "required", optional ones are anyOf with null, additionalProperties is false,
+	// Schema is a JSON Schema of the wanted answer; required. Vendors agree only on this much: the root is an object, every property is in "required", optional ones are anyOf with null, additionalProperties is false,
 	// no bounds and no patterns. It is sent byte for byte: the order of properties steers generation, so put the reason
 	// before the verdict.
 	Schema json.RawMessage
 	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
 	SchemaName      string
 	MaxOutputTokens int // limits the answer, reasoning included. Zero: the provider's own limit.
-	// Temperature is a wish: adapters drop it for models that refuse it, as reasoning models do. Nil: the provider's
-	// default.
-	Temperature *float64
-	// Effort is the provider's own word for how much to reason ("low", "medium", "high"). Empty: its default.
-	Effort string
 }
 
 // Role says who speaks in a [Message].
@@ -66,22 +59,10 @@ type Message struct {
 // Response is a whole answer.
 type Response struct {
 	Text     string // the answer without the model's reasoning, where the provider keeps them apart
-	Stop     Stop   // says why the model stopped
 	Provider string // the name under which the adapter was opened, as in [ModelRef]
 	// Model is the model that answered, as the provider reports it: often a dated version of the one that was asked.
-	Model     string
-	RequestID string // the provider's name for the call, for support requests. Empty: not told.
+	Model string
 	// Usage is what the call cost. A call that was billed at a price the provider did not tell is Unpriced; Calls are not
 	// counted here.
 	Usage boulder.Usage
 }
-
-// Stop says why a model stopped.
-type Stop string
-
-// A filtered answer is no Response but an [Error] of [KindContentFilter].
-const (
-	StopEnd    Stop = "end"    // the model finished
-	StopLength Stop = "length" // the output limit was reached, the text is cut
-	StopOther  Stop = "other"  // the provider gave another reason or none. Treat the text as whole and check it.
-)

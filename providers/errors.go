@@ -46,10 +46,9 @@ type Error struct {
 	// KeyEnv is the environment variable that the key came from; named to the person when the key is the trouble.
 	KeyEnv string
 	// Status is the HTTP status, or the one that an error inside a 200 answer claims. Zero: there was no answer.
-	Status    int
-	Code      string // the provider's own word for the error ("insufficient_quota"). Empty: none.
-	Message   string // the provider's text, without secrets, at most 600 characters
-	RequestID string // the provider's name for the call. Empty: not told.
+	Status  int
+	Code    string // the provider's own word for the error ("insufficient_quota"). Empty: none.
+	Message string // the provider's text, without secrets, at most 600 characters
 	// RetryAfter is how long the provider asked to wait, counted from the answer. Zero: it did not say.
 	RetryAfter time.Duration
 	Usage      boulder.Usage // what the failed attempt cost, as far as the provider told
@@ -138,7 +137,6 @@ func Classify(status int, code, said string, header http.Header, err error) *Err
 		Status:     status,
 		Code:       text.Cut(Redact(code), 100),
 		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
-		RequestID:  RequestID(header),
 		RetryAfter: retryafter.Of(header, time.Now()),
 		Err:        err,
 	}
@@ -190,12 +188,6 @@ func kindOf(status int, code, text string, err error) Kind {
 	default:
 		return KindBadRequest
 	}
-}
-
-// RequestID is the provider's name for a call, from the headers of its answer.
-func RequestID(header http.Header) string {
-	id := cmp.Or(header.Get("X-Request-Id"), header.Get("Request-Id"), header.Get("X-Goog-Request-Id"))
-	return text.Cut(Redact(id), 100)
 }
 
 const redacted = secret.Redacted

@@ -21,8 +21,8 @@ const (
 	maxQuoted   = 8000 // bounds how much of a bad answer is shown to the model again, in characters
 )
 
-// Structured asks c until it has an answer that decodes into a T and passes check. T is a struct or a map: the root of the
-// answer is a JSON object. check judges a decoded answer and may complete it; its error is shown to the model word for
+// Structured asks c until it has an answer that decodes into a T and passes check. T is a struct of strings, booleans,
+// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is shown to the model word for
 // word, so it says what is wrong and what would be right. It is called once for each candidate; nil: anything that decodes
 // is good. used is told what each call cost, failed ones included.
 //
@@ -37,6 +37,8 @@ func Structured[T any](
 	asked.Messages = slices.Clone(req.Messages)
 	widened := false
 	for repair := 1; ; repair++ {
+		var problem *Error
+		wish, said := "", ""
 		resp, err := c.Complete(ctx, &asked)
 		if err != nil {
 			failure := asError(err)
@@ -44,36 +46,32 @@ func Structured[T any](
 			if failure.Kind != KindTruncated {
 				return value, failure
 			}
-			// A cut answer is one, however the Completer reports it; the text may be lost then.
-			resp = &Response{
-				Stop: StopLength, Provider: failure.Provider, Model: failure.Model, RequestID: failure.RequestID,
+			problem = &Error{
+				Kind: KindTruncated, Provider: failure.Provider, Model: failure.Model,
+				Err: errors.New("the answer was cut at the output limit before it was complete"),
+			}
+			wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
+				"that follows the schema, brief texts, and nothing else."
+			if !widened {
+				// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+				asked.MaxOutputTokens *= 2
+				widened = true
 			}
 		} else {
 			used(resp.Usage)
-		}
-		problem := &Error{
-			Kind: KindTruncated, Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID,
-			Err: errors.New("the answer was cut at the output limit before it was complete"),
-		}
-		wish := "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
-			"that follows the schema, brief texts, and nothing else."
-		if resp.Stop != StopLength {
 			if value, err = Decode(resp.Text, check); err == nil {
 				return value, nil
 			}
-			problem.Kind, problem.Err = KindMalformedOutput, err
+			problem = &Error{Kind: KindMalformedOutput, Provider: resp.Provider, Model: resp.Model, Err: err}
 			wish = "Your last answer cannot be used: " + err.Error() +
 				"\nAnswer again with one complete JSON object that follows the schema, and nothing else."
-		} else if !widened {
-			// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
-			asked.MaxOutputTokens *= 2
-			widened = true
+			said = text.Excerpt(resp.Text, maxQuoted, text.Start)
 		}
 		problem.Message = text.Cut(Redact(problem.Err.Error()), maxMessage)
 		if repair > repairs {
 			return value, problem
 		}
-		said := cmp.Or(text.Excerpt(resp.Text, maxQuoted, text.Start), "(no text)") // providers refuse an empty turn
+		said = cmp.Or(said, "(no text)") // providers refuse an empty turn
 		asked.Messages = append(asked.Messages, Message{RoleAssistant, said}, Message{RoleUser, wish})
 		if !pause(ctx, repairPause*time.Duration(repair)) {
 			return value, canceled(ctx, problem)
@@ -125,13 +123,11 @@ func jsonType(t reflect.Type) string {
 		return "true or false"
 	case reflect.String:
 		return "a string"
-	case reflect.Slice, reflect.Array:
+	case reflect.Slice:
 		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
 	case reflect.Pointer:
 		return jsonType(t.Elem())
 	default:
-		return "a number"
+		return "an object"
 	}
 }

@@ -41,9 +41,6 @@ const sealHeader = `# The seal says what this plan was made for. By it, your edi
 func Format(plan *boulder.Plan) ([]byte, error) {
 	p := new(plan.Clone())
 	fill(p)
-	if wrong := problems(p); len(wrong) > 0 {
-		return nil, errors.New("write the plan: " + wrong[0])
-	}
 	data, err := document(p)
 	if err != nil {
 		return nil, fmt.Errorf("write the plan: %w", err)

@@ -39,7 +39,7 @@ func (m *model) Complete(_ context.Context, req *providers.Request) (*providers.
 		return nil, answer
 	default:
 		return &providers.Response{
-			Text: answer.(string), Stop: providers.StopEnd, Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5},
+			Text: answer.(string), Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5},
 		}, nil
 	}
 }

@@ -324,28 +324,18 @@ func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io
 	return session, in, ended
 }
 
-// A client over standard input and output is one session, and the end of the input is the end.
+// A client over standard input and output is one session. It stops when it is told to, although nobody ends the input; the
+// end of the input is in TestMCP of internal/cli.
 func TestServeStdio(t *testing.T) {
 	t.Parallel()
-	desk := newDesk(t, nil)
-	session, _, ended := pipes(t.Context(), t, New(Config{Desk: desk}))
+	desk, stop := newDesk(t, nil), errors.New("told to stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	session, in, ended := pipes(ctx, t, New(Config{Desk: desk}))
 	tells(t, session, soft, Registered, false)
 	tells(t, session, `{}`, "… question is missing", true)
 	if b := recorded(t, desk, 1)[0]; b.SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
 		t.Errorf("recorded: %+v", b)
 	}
-	session.Close() // closes the input
-	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
-// It stops when it is told to, although nobody ends the input.
-func TestServeStdioStops(t *testing.T) {
-	t.Parallel()
-	stop := errors.New("told to stop")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	session, in, ended := pipes(ctx, t, New(Config{Desk: newDesk(t, nil)}))
 	cancel(stop)
 	if err := <-ended; !errors.Is(err, stop) {
 		t.Errorf("it ended with %v", err)

@@ -71,31 +71,21 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 // The parts of a request that not every model or endpoint takes.
 const (
 	// structured: the answer is constrained to the schema by output_config. Newer than many imitations of the API.
-	structured  = "output_config.format"
-	forcedTool  = "tool_choice"          // the answer is the argument of a tool that must be called. Excludes thinking.
-	effort      = "output_config.effort" // models before Opus 4.5, and the small ones, have none
-	temperature = "temperature"          // models since Opus 4.7 refuse every value
-	roomy       = "max_tokens"           // an output limit of [defaultMaxTokens]. The oldest models allow less.
+	structured = "output_config.format"
+	forcedTool = "tool_choice" // the answer is the argument of a tool that must be called. Excludes thinking.
+	roomy      = "max_tokens"  // an output limit of [defaultMaxTokens]. The oldest models allow less.
 )
 
 var features = []adapter.Feature{
 	{
-		Name: temperature, Words: []string{"temperature"},
-		Wanted: func(req *providers.Request, _ adapter.Features) bool { return req.Temperature != nil },
-	},
-	{
 		Name: roomy, Words: []string{"max_tokens"},
 		Wanted: func(req *providers.Request, _ adapter.Features) bool { return req.MaxOutputTokens == 0 },
 	},
-	{Name: structured, Wanted: adapter.Structured, Words: []string{
-		"output_config.format", "output_format", "output format", "json_schema", "structured output", "output_config: ",
+	{Name: structured, Wanted: adapter.Always, Words: []string{
+		"output_config", "output_format", "output format", "json_schema", "structured output",
 	}},
-	{Name: effort, Wanted: adapter.Effort, Words: []string{"effort", "output_config"}},
-	{Name: structured, Words: []string{"output_config"}},
 	{
 		Name: forcedTool, Words: []string{"tool", "strict"},
-		Wanted: func(req *providers.Request, use adapter.Features) bool {
-			return req.Schema != nil && !use.Has(structured)
-		},
+		Wanted: func(_ *providers.Request, use adapter.Features) bool { return !use.Has(structured) },
 	},
 }

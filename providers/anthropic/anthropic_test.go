@@ -63,8 +63,6 @@ var api = adaptertest.API{
 		}
 		add("schema", adaptertest.Has("output_config", "format")(asked))
 		add("tool", asked["tools"] != nil)
-		add("effort", adaptertest.Has("output_config", "effort")(asked))
-		add("temperature", asked["temperature"] != nil)
 		add("room", asked["max_tokens"] == 16000.0)
 		add("prompted", strings.Contains(fmt.Sprint(asked["system"]), "JSON Schema"))
 		return strings.Join(features, " ")
@@ -74,45 +72,33 @@ var api = adaptertest.API{
 // The texts are those of the API and its imitations.
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
-	const everything = "schema effort temperature room"
+	const everything = "schema room"
 	req := *adaptertest.Ask()
-	req.Schema, req.Effort, req.Temperature = json.RawMessage(`{"type":"object"}`), "low", new(0.0)
 	adaptertest.StepsDown(t, open, api, req, map[string]adaptertest.StepDown{
 		"takes all": {Sent: []string{everything, everything}},
 		"no structured output": {
 			Rules: []adaptertest.Rule{
 				adaptertest.Refusing("output_config.format: Extra inputs are not permitted", "output_config", "format"),
 			},
-			Sent: []string{everything, "tool effort temperature room", "tool effort temperature room"},
+			Sent: []string{everything, "tool room", "tool room"},
 		},
 		"nothing but text": {
 			Rules: []adaptertest.Rule{
 				adaptertest.Refusing("'m' does not support output format", "output_config", "format"),
 				adaptertest.Refusing("tools: Extra inputs are not permitted", "tools"),
 			},
-			Sent: []string{everything, "tool effort temperature room", "effort temperature room prompted",
-				"effort temperature room prompted"},
+			Sent: []string{everything, "tool room", "room prompted", "room prompted"},
 		},
 		"no output_config at all": {
 			Rules: []adaptertest.Rule{adaptertest.Refusing("output_config: Extra inputs are not permitted", "output_config")},
-			Sent:  []string{everything, "tool effort temperature room", "tool temperature room", "tool temperature room"},
-		},
-		"no temperature": {
-			Rules: []adaptertest.Rule{adaptertest.Refusing("`temperature` is deprecated for this model.", "temperature")},
-			Sent:  []string{everything, "schema effort room", "schema effort room"},
-		},
-		"no effort": {
-			Rules: []adaptertest.Rule{
-				adaptertest.Refusing("This model does not support the effort parameter.", "output_config", "effort"),
-			},
-			Sent: []string{everything, "schema temperature room", "schema temperature room"},
+			Sent:  []string{everything, "tool room", "tool room"},
 		},
 		"small answers": {
 			Rules: []adaptertest.Rule{{
 				Refuses: func(asked map[string]any) bool { return asked["max_tokens"].(float64) > 8192 },
 				Text:    "max_tokens: 16000 > 8192, which is the maximum allowed number of output tokens for m",
 			}},
-			Sent: []string{everything, "schema effort temperature", "schema effort temperature"},
+			Sent: []string{everything, "schema", "schema"},
 		},
 	})
 }
@@ -141,8 +127,8 @@ func TestSchemaAndToolVerbatim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Text != `{"reason":"r","done":true}` || resp.Stop != providers.StopEnd {
-		t.Errorf("got %q, stop %s", resp.Text, resp.Stop)
+	if resp.Text != `{"reason":"r","done":true}` {
+		t.Errorf("got %q", resp.Text)
 	}
 	for i, want := range []string{
 		`"output_config":{"format":{"type":"json_schema","schema":` + schema + `}}`,
@@ -213,15 +199,10 @@ func TestErrorForms(t *testing.T) {
 
 func TestStopReasons(t *testing.T) {
 	t.Parallel()
-	const filtered, full = providers.KindContentFilter, providers.KindContextLength
 	ends := map[string]adaptertest.End{
-		"end_turn":                      {Stop: providers.StopEnd},
-		"stop_sequence":                 {Stop: providers.StopEnd},
-		"pause_turn":                    {Stop: providers.StopOther},
-		"from_tomorrow":                 {Stop: providers.StopOther},
-		"max_tokens":                    {Structured: providers.KindTruncated, Stop: providers.StopLength},
-		"refusal":                       {Plain: filtered, Structured: filtered},
-		"model_context_window_exceeded": {Plain: full, Structured: full},
+		"end_turn": {}, "stop_sequence": {}, "pause_turn": {}, "from_tomorrow": {},
+		"max_tokens": {Kind: providers.KindTruncated}, "refusal": {Kind: providers.KindContentFilter},
+		"model_context_window_exceeded": {Kind: providers.KindContextLength},
 	}
 	for reason, end := range ends {
 		end.Body = says(reason, `{"type":"text","text":"{"}`)

@@ -46,31 +46,17 @@ func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
 		}
 		out.Tools = []sdk.ToolUnionParam{{OfTool: &tool}}
 		out.ToolChoice.OfTool = &sdk.ToolChoiceToolParam{Name: tool.Name, DisableParallelToolUse: param.NewOpt(true)}
-	case req.Schema != nil && !use.Has(structured):
+	case use.Has(structured):
+		type format struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		}
+		out.OutputConfig = param.Override[sdk.OutputConfigParam](map[string]format{"format": {"json_schema", req.Schema}})
+	default:
 		system = adapter.Prompted(req)
 	}
 	if system != "" {
 		out.System = []sdk.TextBlockParam{{Text: system}}
-	}
-	type format struct {
-		Type   string          `json:"type"`
-		Schema json.RawMessage `json:"schema"`
-	}
-	var config struct {
-		Effort string  `json:"effort,omitempty"`
-		Format *format `json:"format,omitempty"`
-	}
-	if use.Has(effort) {
-		config.Effort = req.Effort
-	}
-	if use.Has(structured) {
-		config.Format = &format{"json_schema", req.Schema}
-	}
-	if use.Has(effort) || use.Has(structured) {
-		out.OutputConfig = param.Override[sdk.OutputConfigParam](config)
-	}
-	if use.Has(temperature) {
-		out.Temperature = param.NewOpt(*req.Temperature)
 	}
 	return out
 }
@@ -81,7 +67,7 @@ func reply(message *sdk.Message) adapter.Reply {
 		return adapter.Reply{Missing: "message"}
 	}
 	out := adapter.Reply{Response: providers.Response{
-		Text: text(message), Stop: providers.StopOther, Model: message.Model,
+		Text: text(message), Model: message.Model,
 		Usage: boulder.Usage{ // Anthropic counts what was read from and written to a cache beside the input
 			Input: message.Usage.InputTokens + message.Usage.CacheReadInputTokens +
 				message.Usage.CacheCreationInputTokens,
@@ -92,10 +78,8 @@ func reply(message *sdk.Message) adapter.Reply {
 		},
 	}}
 	switch message.StopReason {
-	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonToolUse:
-		out.Stop = providers.StopEnd
 	case sdk.StopReasonMaxTokens:
-		out.Stop = providers.StopLength
+		out.Refused = providers.KindTruncated
 	case sdk.StopReasonRefusal:
 		out.Refused, out.Why = providers.KindContentFilter, cmp.Or(out.Text, "stop_reason refusal")
 	case sdk.StopReasonModelContextWindowExceeded:

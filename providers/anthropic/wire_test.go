@@ -14,7 +14,7 @@ var wire = providerstest.Protocol{
 	Asks: func(r *http.Request) bool {
 		return r.Method == http.MethodPost && r.URL.Path == "/v1/messages" && r.Header.Get("Anthropic-Version") != ""
 	},
-	Decode: decode, RequestID: "Request-Id", Answer: message, Fail: fail,
+	Decode: decode, Answer: message, Fail: fail,
 }.Wire
 
 func decode(r *http.Request) (providerstest.Seen, error) {
@@ -52,7 +52,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 
 func message(model string, reply providerstest.Reply) []byte {
 	text, _ := json.Marshal(reply.Text)
-	stop := map[providers.Stop]string{providers.StopEnd: "end_turn", providers.StopLength: "max_tokens"}[reply.Stop]
+	stop := map[bool]string{false: "end_turn", true: "max_tokens"}[reply.Cut]
 	u := reply.Usage
 	return fmt.Appendf(nil, `{"id":"msg_1","type":"message","role":"assistant","model":%q,
 		"content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":%s}],

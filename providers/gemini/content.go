@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,20 +32,11 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 		AutomaticContinuation: new(false), // one request for each attempt
 	}
 	system := req.System
-	if req.Schema != nil && !use.Has(structured) {
+	if !use.Has(structured) {
 		system = adapter.Prompted(req)
 	}
 	if system != "" {
 		out.SystemInstruction = &genai.Content{Parts: []*genai.Part{{Text: system}}}
-	}
-	if req.Temperature != nil {
-		out.Temperature = new(float32(*req.Temperature))
-	}
-	if use.Has(thinking) { // a number is a budget of tokens and anything else a level
-		out.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevel(strings.ToUpper(req.Effort))}
-		if budget, err := strconv.ParseInt(req.Effort, 10, 32); err == nil {
-			out.ThinkingConfig = &genai.ThinkingConfig{ThinkingBudget: new(int32(budget))}
-		}
 	}
 	if use.Has(jsonMode) {
 		out.ResponseMIMEType = "application/json"
@@ -68,9 +58,7 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 }
 
 func reply(resp *genai.GenerateContentResponse) adapter.Reply {
-	out := adapter.Reply{Response: providers.Response{
-		Stop: providers.StopOther, Model: resp.ModelVersion, RequestID: resp.ResponseID,
-	}}
+	out := adapter.Reply{Response: providers.Response{Model: resp.ModelVersion}}
 	if u := resp.UsageMetadata; u != nil { // thoughts are counted beside the answer; both are billed as output
 		out.Usage = boulder.Usage{
 			Input:     int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
@@ -94,10 +82,8 @@ func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,
 		genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII:
 		return filtered("answer", string(reason), candidate.FinishMessage)
-	case genai.FinishReasonStop:
-		out.Stop = providers.StopEnd
 	case genai.FinishReasonMaxTokens, genai.FinishReasonContinuation: // the server wants to be asked for the rest
-		out.Stop = providers.StopLength
+		out.Refused = providers.KindTruncated
 	}
 	if candidate.Content == nil {
 		return out

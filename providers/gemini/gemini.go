@@ -82,13 +82,10 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 const (
 	structured = "responseJsonSchema" // the answer is constrained to the schema
 	jsonMode   = "responseMimeType"   // the answer is some JSON object. Gemma has not even that.
-	// thinking: how much to reason. Gemini 3 takes words, 2.5 a number of tokens, older ones neither.
-	thinking = "thinkingConfig"
 )
 
 var features = []adapter.Feature{
-	{Name: thinking, Wanted: adapter.Effort, Words: []string{"thinking"}},
-	{Name: jsonMode, Wanted: adapter.Structured, Words: []string{
+	{Name: jsonMode, Wanted: adapter.Always, Words: []string{
 		"json mode", "responsemimetype", "response_mime_type", "response mime type",
 	}},
 	{

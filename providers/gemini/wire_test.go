@@ -61,14 +61,14 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 
 func answer(model string, reply providerstest.Reply) []byte {
 	text, _ := json.Marshal(reply.Text)
-	stop := map[providers.Stop]string{providers.StopEnd: "STOP", providers.StopLength: "MAX_TOKENS"}[reply.Stop]
+	stop := map[bool]string{false: "STOP", true: "MAX_TOKENS"}[reply.Cut]
 	u := reply.Usage
 	return fmt.Appendf(nil, `{"candidates":[{"content":{"role":"model","parts":[
 		{"text":"Let me think.","thought":true},{"text":%s,"thoughtSignature":"c2ln"}]},"finishReason":%q,"index":0}],
-		"modelVersion":%q,"responseId":%q,
+		"modelVersion":%q,
 		"usageMetadata":{"promptTokenCount":%d,"toolUsePromptTokenCount":1,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,
 		"thoughtsTokenCount":%d,"totalTokenCount":%d}}`,
-		text, stop, model+"-001", reply.RequestID, u.Input-1, u.CacheRead, u.Output-u.Reasoning, u.Reasoning, u.Tokens())
+		text, stop, model+"-001", u.Input-1, u.CacheRead, u.Output-u.Reasoning, u.Reasoning, u.Tokens())
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {

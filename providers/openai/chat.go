@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"unicode"
 
@@ -16,10 +15,10 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// body translates a request. go-openai refuses some parameters for models whose names look like reasoning models of
-// OpenAI, also on other vendors' endpoints; its own validator is asked which, and those are left out or renamed.
+// body translates a request. go-openai refuses max_tokens for models whose names look like reasoning models of OpenAI,
+// also on other vendors' endpoints; its own validator is asked for which.
 func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCompletionRequest {
-	body := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.Effort}
+	body := sdk.ChatCompletionRequest{Model: req.Model}
 	system := req.System
 	switch {
 	case use.Has(string(JSONSchema)):
@@ -33,7 +32,7 @@ func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCom
 	case use.Has(string(JSONObject)):
 		body.ResponseFormat = &sdk.ChatCompletionResponseFormat{Type: sdk.ChatCompletionResponseFormatTypeJSONObject}
 		fallthrough
-	case req.Schema != nil:
+	default:
 		system = adapter.Prompted(req)
 	}
 	if system != "" {
@@ -47,17 +46,8 @@ func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCom
 	} else {
 		body.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // the only one that older servers know
 	}
-	if req.Temperature != nil { // omitempty would drop a wanted zero
-		body.Temperature = cmp.Or(float32(*req.Temperature), math.SmallestNonzeroFloat32)
-	}
-
-	validator := sdk.NewReasoningValidator()
-	if errors.Is(validator.Validate(body), sdk.ErrReasoningModelMaxTokensDeprecated) {
+	if errors.Is(sdk.NewReasoningValidator().Validate(body), sdk.ErrReasoningModelMaxTokensDeprecated) {
 		body.MaxCompletionTokens, body.MaxTokens = body.MaxTokens, 0 //nolint:staticcheck // as above
-	}
-	if err := validator.Validate(body); errors.Is(err, sdk.ErrReasoningModelLimitationsOther) ||
-		errors.Is(err, sdk.ErrReasoningSamplingUnsupported) {
-		body.Temperature = 0
 	}
 	return body
 }
@@ -68,19 +58,16 @@ func reply(sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse) ad
 	}
 	choice := resp.Choices[0]
 	out := adapter.Reply{Response: providers.Response{
-		Text: choice.Message.Content, Stop: providers.StopOther, Model: resp.Model, Usage: usage(resp.Usage),
+		Text: choice.Message.Content, Model: resp.Model, Usage: usage(resp.Usage),
 	}}
-	switch choice.FinishReason {
-	case sdk.FinishReasonStop:
-		out.Stop = providers.StopEnd
-	case sdk.FinishReasonLength:
-		out.Stop = providers.StopLength
-	}
-	if cut := promptCut(sent, out.Usage); cut != "" {
+	switch cut := promptCut(sent, out.Usage); {
+	case cut != "":
 		out.Refused, out.Why = providers.KindContextLength, cut
-	} else if choice.Message.Refusal != "" || choice.FinishReason == sdk.FinishReasonContentFilter {
+	case choice.Message.Refusal != "" || choice.FinishReason == sdk.FinishReasonContentFilter:
 		out.Refused = providers.KindContentFilter
 		out.Why = cmp.Or(choice.Message.Refusal, "finish_reason content_filter")
+	case choice.FinishReason == sdk.FinishReasonLength:
+		out.Refused = providers.KindTruncated
 	}
 	return out
 }

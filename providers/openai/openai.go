@@ -76,11 +76,11 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 func (e Endpoint) features() []adapter.Feature {
 	words := []string{"response_format", "json_schema", "json_object"}
 	return []adapter.Feature{
-		{Name: string(JSONSchema), Words: words, Wanted: func(req *providers.Request, _ adapter.Features) bool {
-			return req.Schema != nil && cmp.Or(e.Structured, JSONSchema) == JSONSchema
+		{Name: string(JSONSchema), Words: words, Wanted: func(*providers.Request, adapter.Features) bool {
+			return cmp.Or(e.Structured, JSONSchema) == JSONSchema
 		}},
-		{Name: string(JSONObject), Words: words, Wanted: func(req *providers.Request, use adapter.Features) bool {
-			return req.Schema != nil && e.Structured != Prompted && !use.Has(string(JSONSchema))
+		{Name: string(JSONObject), Words: words, Wanted: func(_ *providers.Request, use adapter.Features) bool {
+			return e.Structured != Prompted && !use.Has(string(JSONSchema))
 		}},
 	}
 }

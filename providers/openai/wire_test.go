@@ -15,7 +15,7 @@ var wire = providerstest.Protocol{
 	Asks: func(r *http.Request) bool {
 		return r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions"
 	},
-	Decode: decode, RequestID: "X-Request-Id", Answer: completion, Fail: fail,
+	Decode: decode, Answer: completion, Fail: fail,
 }.Wire
 
 func decode(r *http.Request) (providerstest.Seen, error) {
@@ -54,7 +54,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 
 func completion(model string, reply providerstest.Reply) []byte {
 	text, _ := json.Marshal(reply.Text)
-	finish := map[providers.Stop]string{providers.StopEnd: "stop", providers.StopLength: "length"}[reply.Stop]
+	finish := map[bool]string{false: "stop", true: "length"}[reply.Cut]
 	u := reply.Usage
 	return fmt.Appendf(nil, `{"id":"c-1","object":"chat.completion","created":1,"model":%q,
 		"choices":[{"index":0,"message":{"role":"assistant","content":%s,"refusal":null},"finish_reason":%q}],

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		Wire:     wire,
 		// The scripted model tells of no tokens but these; what becomes of others, TestUsage sees.
 		Lacks: []providerstest.Feature{
-			providerstest.RequestIDs, providerstest.OutputLimit, providerstest.CachedTokens, providerstest.ReasoningTokens,
+			providerstest.OutputLimit, providerstest.CachedTokens, providerstest.ReasoningTokens,
 		},
 		Open: func(t testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
 			t.Helper()
@@ -104,21 +104,18 @@ func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 		} else {
 			said.Text = reply.Text
 		}
-		if reply.Stop == providers.StopLength {
+		if reply.Cut {
 			said.Finish = "length"
 		}
 		return said
 	})
 }
 
-// ownSystem takes away what OpenCode adds: the agent's prompt and the environment before, the order to use the tool
-// after.
+// ownSystem is the last line: what OpenCode adds stands before it (the agent's prompt, the environment, the order to use
+// the tool).
 func ownSystem(text string) string {
-	if _, after, ok := strings.Cut(text, "</env>"); ok {
-		text = after
-	}
-	text, _, _ = strings.Cut(text, "IMPORTANT: The user has requested structured output")
-	return strings.TrimSpace(text)
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndex(text, "\n")+1:]
 }
 
 var speaker = regexp.MustCompile(`(?m)^\[(user|assistant)\]\n`)

@@ -38,13 +38,13 @@ func AgentConfig() map[string]any {
 // Completer implements providers.Completer on an OpenCode server. Host and Directory are required.
 //
 // OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where
-// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort
-// have no effect: OpenCode has its own settings for them.
+// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens
+// has no effect: OpenCode has a setting of its own for it.
 type Completer struct {
 	Host      *opencode.Host
 	Directory string // absolute; OpenCode reads its configuration from there
 	// Model is asked when a request names none; one that a request names is a model of its provider. Zero: the one that
-	// the user's configuration names, else OpenCode's choice; a request then names provider/model.
+	// the user's configuration names, else OpenCode's choice.
 	Model opencode.ModelRef
 	// Agent answers. It is used only if the server knows it; else the default agent answers, with all tools denied.
 	Agent   string
@@ -55,45 +55,28 @@ var _ providers.Completer = (*Completer)(nil)
 
 // Complete asks in a session of its own, which is deleted afterwards.
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
-	model, failure := c.named(req.Model)
-	if failure != nil {
-		return nil, failure
-	}
+	model := c.Model
+	model.ModelID = cmp.Or(req.Model, model.ModelID)
 	conn, err := c.Host.Connect(ctx)
 	if err != nil {
 		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
 	}
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.Directory), model, req)
-	stop, failure := outcome(ctx, answer.Info, err, len(req.Schema) > 0)
-	if failure != nil {
-		return nil, about(model, spent, failure)
+	turn, isTurn := errors.AsType[*opencode.TurnError](err)
+	switch prose := isTurn && turn.Name == opencode.StructuredOutput; { // the caller has to look at it, and to repair
+	case err != nil && !prose:
+		return nil, about(model, spent, failed(ctx, err, false))
+	case answer.Info.Finish == opencode.FinishLength:
+		return nil, about(model, spent, &providers.Error{Kind: providers.KindTruncated})
 	}
 	resp := &providers.Response{
-		Text: answer.Text(), Stop: stop, Usage: spent,
+		Text: answer.Text(), Usage: spent,
 		Provider: answer.Info.Model.ProviderID, Model: answer.Info.Model.ModelID,
 	}
-	if len(req.Schema) > 0 && json.Valid(answer.Info.Structured) {
+	if json.Valid(answer.Info.Structured) {
 		resp.Text = string(answer.Info.Structured)
 	}
 	return resp, nil
-}
-
-// named is the model to ask; zero leaves the choice to OpenCode.
-func (c *Completer) named(name string) (opencode.ModelRef, *providers.Error) {
-	if name == "" {
-		return c.Model, nil
-	}
-	if provider := c.Model.ProviderID; provider != "" {
-		return opencode.ModelRef{ProviderID: provider, ModelID: name}, nil
-	}
-	provider, model, _ := strings.Cut(name, "/")
-	if provider == "" || model == "" {
-		return opencode.ModelRef{}, &providers.Error{
-			Kind: providers.KindBadRequest, Provider: unnamedProvider, Model: name,
-			Message: "a model is named as provider/model here, see `opencode models`",
-		}
-	}
-	return opencode.ModelRef{ProviderID: provider, ModelID: model}, nil
 }
 
 // ask puts the question under watch. What it spent holds whatever came of it.
@@ -116,25 +99,6 @@ func (c *Completer) ask(
 	}
 	w.end()
 	return answer, w.spent(answer.Info), w.explain(err)
-}
-
-// outcome says why the model stopped, or how the question failed.
-func outcome(
-	ctx context.Context, a opencode.MessageInfo, err error, structured bool,
-) (providers.Stop, *providers.Error) {
-	turn, isTurn := errors.AsType[*opencode.TurnError](err)
-	prose := isTurn && turn.Name == opencode.StructuredOutput // the caller has to look at the text, and to repair
-	switch {
-	case err != nil && !prose:
-		return "", failed(ctx, err, false)
-	case a.Finish == opencode.FinishLength && structured:
-		return "", &providers.Error{Kind: providers.KindTruncated}
-	case a.Finish == opencode.FinishLength:
-		return providers.StopLength, nil
-	case a.Finish == opencode.FinishStop, a.Finish == opencode.FinishToolCalls:
-		return providers.StopEnd, nil
-	}
-	return providers.StopOther, nil
 }
 
 // flatten makes one text of a conversation: a session of its own has no earlier answers.

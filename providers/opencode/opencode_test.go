@@ -70,7 +70,6 @@ func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 		"nothing named":              {want: scriptmodel.ModelAgent},
 		"configured":                 {configured: scripted(scriptmodel.ModelAgent2), want: scriptmodel.ModelAgent2},
 		"asked of the same provider": {scripted(scriptmodel.ModelAgent2), scriptmodel.ModelLedger, scriptmodel.ModelLedger},
-		"asked in OpenCode's words":  {asked: "scripted/ledger", want: scriptmodel.ModelLedger},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,14 +104,6 @@ func TestUnknownModel(t *testing.T) {
 		}
 	}
 	s.noSessions()
-
-	cfg.Model = opencode.ModelRef{}
-	req := s.question()
-	req.Model = "gpt-4o"
-	if failure := fails(t, cfg, req); failure.Kind != providers.KindBadRequest ||
-		!strings.Contains(failure.Error(), "provider/model") {
-		t.Errorf("a model without a provider: %v", failure)
-	}
 }
 
 func TestUnpricedModel(t *testing.T) {

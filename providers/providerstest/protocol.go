@@ -13,8 +13,6 @@ type Protocol struct {
 	Asks func(*http.Request) bool
 	// Decode reads a request. The server answers an error with 400.
 	Decode func(*http.Request) (Seen, error)
-	// RequestID is the header with [Reply.RequestID]. Empty: there is none.
-	RequestID string
 	// Answer renders a success of the model, in JSON.
 	Answer func(model string, reply Reply) []byte
 	// Fail renders the faults other than [FaultCut] and [FaultMalformed].
@@ -34,9 +32,6 @@ func (p Protocol) Wire(respond func(Seen) Reply) http.Handler {
 			return
 		}
 		reply := respond(seen)
-		if p.RequestID != "" {
-			w.Header().Set(p.RequestID, reply.RequestID)
-		}
 		w.Header().Set("Content-Type", "application/json")
 		switch reply.Fault {
 		case FaultNone:

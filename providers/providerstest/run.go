@@ -30,7 +30,6 @@ const schema = `{"type":"object","properties":{"zebra":{"type":"string"},"apple"
 func Run(t *testing.T, a Adapter) {
 	t.Run("success", a.success)
 	t.Run("usage", a.usage)
-	t.Run("structured", a.structured)
 	t.Run("prose is passed on", a.prose)
 	t.Run("length", a.length)
 	t.Run("errors", a.errors)
@@ -61,6 +60,7 @@ func question() *providers.Request {
 		Model:           "some-model",
 		System:          "You are a judge.",
 		MaxOutputTokens: 777,
+		Schema:          json.RawMessage(schema),
 		Messages: []providers.Message{
 			{Role: providers.RoleUser, Text: "Is it done?"},
 			{Role: providers.RoleAssistant, Text: "Nearly."},
@@ -70,7 +70,7 @@ func question() *providers.Request {
 }
 
 func answer(text string) Reply {
-	return Reply{Text: text, Stop: providers.StopEnd, Usage: boulder.Usage{Input: 20, Output: 5}}
+	return Reply{Text: text, Usage: boulder.Usage{Input: 20, Output: 5}}
 }
 
 func (a Adapter) success(t *testing.T) {
@@ -78,25 +78,26 @@ func (a Adapter) success(t *testing.T) {
 	var seen Seen
 	c := a.serve(t, func(s Seen) Reply {
 		seen = s
-		reply := answer("Yes, all of it.")
-		reply.RequestID = "req-42"
-		return reply
+		return answer(`{"zebra":"yes","apple":"all of it"}`)
 	})
 	req := question()
 	resp, err := c.Complete(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Text != "Yes, all of it." || resp.Stop != providers.StopEnd {
-		t.Errorf("got %q, stop %q", resp.Text, resp.Stop)
+	var got map[string]string
+	if err := json.Unmarshal([]byte(resp.Text), &got); err != nil || got["apple"] != "all of it" {
+		t.Errorf("answer %q: %v", resp.Text, err)
+	}
+	// The order of properties steers generation, so a re-encoded schema with sorted keys is a defect.
+	zebra, apple := strings.Index(string(seen.Schema), `"zebra"`), strings.Index(string(seen.Schema), `"apple"`)
+	if zebra < 0 || apple < zebra {
+		t.Errorf("schema on the wire: %s", seen.Schema)
 	}
 	if resp.Provider != a.Provider || resp.Model == "" {
 		t.Errorf("answered by %q/%q", resp.Provider, resp.Model)
 	}
-	if a.has(RequestIDs) && resp.RequestID != "req-42" {
-		t.Errorf("request id %q", resp.RequestID)
-	}
-	want := Seen{Key: seen.Key, Model: req.Model, System: req.System, Messages: req.Messages}
+	want := Seen{Key: seen.Key, Model: req.Model, System: req.System, Messages: req.Messages, Schema: seen.Schema}
 	if a.has(KeyHeader) {
 		want.Key = secret
 	}
@@ -136,37 +137,11 @@ func (a Adapter) usage(t *testing.T) {
 	}
 }
 
-func (a Adapter) structured(t *testing.T) {
-	t.Parallel()
-	var seen Seen
-	c := a.serve(t, func(s Seen) Reply {
-		seen = s
-		return answer(`{"zebra":"z","apple":"a"}`)
-	})
-	req := question()
-	req.Schema = json.RawMessage(schema)
-	resp, err := c.Complete(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]string
-	if err := json.Unmarshal([]byte(resp.Text), &got); err != nil || got["apple"] != "a" {
-		t.Errorf("answer %q: %v", resp.Text, err)
-	}
-	// The order of properties steers generation, so a re-encoded schema with sorted keys is a defect.
-	zebra, apple := strings.Index(string(seen.Schema), `"zebra"`), strings.Index(string(seen.Schema), `"apple"`)
-	if zebra < 0 || apple < zebra {
-		t.Errorf("schema on the wire: %s", seen.Schema)
-	}
-}
-
 // prose: whether an answer follows the schema is for the caller to find out, and to repair.
 func (a Adapter) prose(t *testing.T) {
 	t.Parallel()
 	c := a.serve(t, func(Seen) Reply { return answer("I would rather not use JSON.") })
-	req := question()
-	req.Schema = json.RawMessage(schema)
-	resp, err := c.Complete(t.Context(), req)
+	resp, err := c.Complete(t.Context(), question())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,18 +154,12 @@ func (a Adapter) length(t *testing.T) {
 	t.Parallel()
 	c := a.serve(t, func(Seen) Reply {
 		reply := answer("It all began")
-		reply.Stop = providers.StopLength
+		reply.Cut = true
 		return reply
 	})
-	resp, err := c.Complete(t.Context(), question())
-	if err != nil || resp.Stop != providers.StopLength || resp.Text != "It all began" {
-		t.Errorf("plain text: %+v, %v", resp, err)
-	}
-	req := question()
-	req.Schema = json.RawMessage(schema)
-	failure := adaptertest.Fails(t, c, req)
+	failure := adaptertest.Fails(t, c, question())
 	if failure.Kind != providers.KindTruncated {
-		t.Errorf("structured: kind %s: %v", failure.Kind, failure)
+		t.Errorf("kind %s: %v", failure.Kind, failure)
 	}
 	if failure.Usage.Output != 5 {
 		t.Errorf("a cut answer is billed, got usage %v", failure.Usage)

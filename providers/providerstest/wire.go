@@ -33,7 +33,6 @@ type Feature string
 // The features that [Adapter.Lacks] can name.
 const (
 	KeyHeader       Feature = "sends the key"
-	RequestIDs      Feature = "tells a request id"
 	RetryAfter      Feature = "tells when to come back"
 	OutputLimit     Feature = "limits the answer"
 	CachedTokens    Feature = "tells cached tokens"
@@ -52,10 +51,9 @@ type Seen struct {
 
 // Reply is what the server shall answer. With a Fault the other fields say how to fail, without one how to succeed.
 type Reply struct {
-	Text      string
-	Stop      providers.Stop
-	Usage     boulder.Usage
-	RequestID string
+	Text  string
+	Cut   bool // at the output limit
+	Usage boulder.Usage
 
 	Fault      Fault
 	RetryAfter time.Duration

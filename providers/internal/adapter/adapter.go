@@ -27,8 +27,7 @@ type Options struct {
 // Feature is a part of a request that not every model takes, and that the request can do without.
 type Feature struct {
 	Name string // of the API's parameter
-	// Wanted reports whether a request wants it beside those of the features before it that it uses. Nil: there are only
-	// more words here for another one.
+	// Wanted reports whether a request wants it beside those of the features before it that it uses.
 	Wanted func(req *providers.Request, use Features) bool
 	// Words name it in refusals, in small letters. There are no codes for it.
 	Words []string
@@ -40,11 +39,8 @@ type Features []string
 // Has reports whether the request uses one.
 func (f Features) Has(one string) bool { return slices.Contains(f, one) }
 
-// Structured is for features that every request with a schema wants.
-func Structured(req *providers.Request, _ Features) bool { return req.Schema != nil }
-
-// Effort is for features that a request wants which says how much to reason.
-func Effort(req *providers.Request, _ Features) bool { return req.Effort != "" }
+// Always is for features that every request wants.
+func Always(*providers.Request, Features) bool { return true }
 
 // Reply is an answer with status 200, which need not be a success.
 type Reply struct {
@@ -79,7 +75,7 @@ func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*provid
 	for {
 		var use Features
 		for _, f := range a.Features {
-			if _, refused := a.refused.Load(refusal{req.Model, f.Name}); !refused && f.Wanted != nil && f.Wanted(req, use) {
+			if _, refused := a.refused.Load(refusal{req.Model, f.Name}); !refused && f.Wanted(req, use) {
 				use = append(use, f.Name)
 			}
 		}
@@ -110,9 +106,6 @@ func (a *Adapter) attempt(
 	if reply.Usage.Tokens() > 0 { // the vendors tell no prices
 		reply.Usage.Unpriced = 1
 	}
-	if reply.Refused == "" && reply.Stop == providers.StopLength && req.Schema != nil {
-		reply.Refused = providers.KindTruncated
-	}
 	if reply.Refused != "" {
 		failure := providers.Classify(answer.Status, "", a.Key.Scrub(reply.Why), answer.Header, nil)
 		failure.Kind, failure.Usage = reply.Refused, reply.Usage
@@ -120,7 +113,6 @@ func (a *Adapter) attempt(
 	}
 	resp := reply.Response
 	resp.Provider, resp.Model = a.Provider, cmp.Or(resp.Model, req.Model)
-	resp.RequestID = cmp.Or(providers.RequestID(answer.Header), resp.RequestID)
 	return &resp, nil
 }
 

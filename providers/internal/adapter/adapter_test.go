@@ -52,8 +52,8 @@ func TestWhatIsARefusal(t *testing.T) {
 			Provider: "p",
 			Parse:    func([]byte) Said { return Said{Text: tt.text} },
 			Features: []Feature{
-				{Name: "tool", Words: []string{"tools"}},
-				{Name: "effort", Wanted: Effort, Words: []string{"effort"}},
+				{Name: "tool", Words: []string{"tools"}, Wanted: func(*providers.Request, Features) bool { return false }},
+				{Name: "effort", Wanted: Always, Words: []string{"effort"}},
 			},
 			Call: func(ctx context.Context, _ *providers.Request, _ Features) (Reply, error) {
 				calls++
@@ -62,7 +62,7 @@ func TestWhatIsARefusal(t *testing.T) {
 				}))
 			},
 		}
-		_, err := a.Complete(t.Context(), &providers.Request{Model: "m", Effort: "low"})
+		_, err := a.Complete(t.Context(), &providers.Request{Model: "m"})
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Message != tt.text || calls != tt.calls {
 			t.Errorf("%s: %d calls, want %d: %v", name, calls, tt.calls, err)
 		}

@@ -4,6 +4,7 @@
 package adaptertest
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -58,6 +59,7 @@ func Ask() *providers.Request {
 	return &providers.Request{
 		Model:    "m",
 		Messages: []providers.Message{{Role: providers.RoleUser, Text: "Is it done?"}},
+		Schema:   json.RawMessage(`{"type":"object"}`),
 	}
 }
 

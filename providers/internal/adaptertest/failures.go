@@ -2,7 +2,6 @@ package adaptertest
 
 import (
 	"cmp"
-	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -71,10 +70,7 @@ func (f ErrorForm) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // End is an answer that came and was billed with ten tokens, and what the adapter has to make of it.
 type End struct {
 	Body string
-	// Plain and Structured are the kinds of the errors, without and with a schema. Empty: it is an answer.
-	Plain, Structured providers.Kind
-	// Stop is that of the answer.
-	Stop providers.Stop
+	Kind providers.Kind // of the error. Empty: it is an answer.
 }
 
 // Ends runs a test for each end.
@@ -83,23 +79,13 @@ func Ends(t *testing.T, open Open, ends map[string]End) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := At(t, open, JSON(end.Body))
-			for _, question := range []struct {
-				schema json.RawMessage
-				want   providers.Kind
-			}{
-				{nil, end.Plain},
-				{json.RawMessage(`{"type":"object"}`), end.Structured},
-			} {
-				req := Ask()
-				req.Schema = question.schema
-				if question.want != "" {
-					failure := Fails(t, c, req)
-					if failure.Kind != question.want || failure.Usage.Tokens() != 10 {
-						t.Errorf("schema %s: kind %s, usage %v: %v", req.Schema, failure.Kind, failure.Usage, failure)
-					}
-				} else if resp, err := c.Complete(t.Context(), req); err != nil || resp.Stop != end.Stop {
-					t.Errorf("schema %s: got %+v, %v", req.Schema, resp, err)
+			if end.Kind != "" {
+				failure := Fails(t, c, Ask())
+				if failure.Kind != end.Kind || failure.Usage.Tokens() != 10 {
+					t.Errorf("kind %s, usage %v: %v", failure.Kind, failure.Usage, failure)
 				}
+			} else if resp, err := c.Complete(t.Context(), Ask()); err != nil {
+				t.Errorf("got %+v, %v", resp, err)
 			}
 		})
 	}

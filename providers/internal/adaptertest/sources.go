@@ -54,7 +54,9 @@ func ByDefault(
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := c.Complete(t.Context(), &providers.Request{Messages: Ask().Messages})
+	req := Ask()
+	req.Model = ""
+	resp, err := c.Complete(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
