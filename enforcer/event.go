@@ -60,10 +60,7 @@ type (
 	}
 
 	// NotSent is that the continuation Pending was refused, or began no turn and is not to be found: it failed.
-	NotSent struct {
-		At  time.Time
-		Why string
-	}
+	NotSent struct{ At time.Time }
 
 	// Replaced is that the work goes on in the session By; give that one the track from before this event.
 	Replaced struct {

@@ -76,7 +76,7 @@ func someEvent(t *rapid.T, now time.Time) Event {
 	case 7:
 		return Compacted{now}
 	case 8:
-		return NotSent{At: now, Why: "refused"}
+		return NotSent{now}
 	case 9:
 		return TakenUp{now}
 	case 10:

@@ -49,16 +49,11 @@ func (t *turn) policy(a opencode.Request) boulder.Ruling {
 
 // answerAsks answers what is due in the tree, and says when to look again; zero: when something is asked.
 func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
-	pending := t.tree.Pending()
+	again, looked, err := t.asks.Answer(ctx)
+	if !looked {
+		return again, nil
+	}
 	now := t.cfg.Now()
-	if at := t.asks.Next(pending, now); at.IsZero() || now.Before(at) {
-		return at, nil
-	}
-	found, err := t.asks.Round(ctx, pending)
-	now = t.cfg.Now()
-	for _, a := range found {
-		t.tree.Ask(a, now)
-	}
 	t.seen.LastEvent, t.seen.Looked = now, false
 	if since := t.seen.waits; !since.IsZero() { // to wait for the user is no work, and no silence
 		t.seen.Began = t.seen.Began.Add(max(0, now.Sub(since)))
@@ -67,7 +62,7 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	if t.asks.Waits() {
 		t.seen.waits = now
 	}
-	return t.asks.Next(t.tree.Pending(), now), fault(err)
+	return again, fault(err)
 }
 
 // about is what a record of an ask says of its circumstances.
@@ -87,59 +82,15 @@ func (t *turn) about(a opencode.Request) string {
 // answers to those that it knows.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	err := t.offerTool(ctx) // the diverter may have been off when the turn began
-	recorded := func(r *session.Ruled) bool { return r.Failed == nil && r.Ruling.BlockerID != "" }
-	if err == nil && slices.ContainsFunc(ruled, recorded) {
+	if err == nil && slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Ruling.BlockerID != "" }) {
 		err = t.reportRaised(ctx, false)
 	}
 	for _, r := range ruled {
 		if err == nil {
-			err = t.announce(r)
+			err = t.say(boulder.SubTaskProgress{Activity: r.Says, Notice: r.Notice})
 		}
 	}
 	return err
-}
-
-func (t *turn) announce(r *session.Ruled) error {
-	done, what := "refused ", text.Short(t.cfg.Redact.Text(r.String()), 250)
-	if r.SessionID != t.job.Attempt.SessionID {
-		what += " (sub-agent)"
-	}
-	allowed := r.Ruling.Reply == boulder.ReplyAllowed
-	switch {
-	case r.Permission == "" && allowed:
-		done = "answered "
-	case r.Permission == "":
-		done = "nobody answers "
-	case allowed:
-		done = "allowed "
-	}
-	says := boulder.SubTaskProgress{Activity: done + what, Notice: true}
-	switch id := r.Ruling.BlockerID; {
-	case r.Failed != nil:
-		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.Failed)
-		says.Activity += ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200)
-	case r.Waits():
-		says.Activity = "waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")"
-	case id != "" && allowed:
-		says.Activity += ", as a person said to " + id
-	case id != "":
-		says.Activity += ", taken down as " + id
-	case allowed:
-		says.Notice = false // as the policy has it
-	}
-	return t.say(says)
-}
-
-// clock is a time as a person reads it who looks at it now.
-func clock(at, now time.Time) string {
-	at, now = at.Local(), now.Local()
-	switch {
-	case at.Sub(now) < 2*time.Minute:
-		return at.Format(time.TimeOnly)
-	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
-		return at.Format("15:04")
-	}
-	return at.Format("Jan 2 15:04")
 }
 
 // Withdraw takes the blocker tool back from the servers it was offered to. Call it when no turn runs any more.
@@ -152,12 +103,12 @@ func (t *turn) offerTool(ctx context.Context) error {
 		return nil
 	}
 	for _, id := range t.tree.Sessions() {
-		path := t.directoryOf(id).Path()
-		if t.seen.offered[path] {
+		dir := t.tree.In(t.dir, id)
+		if t.seen.offered[dir.Path()] {
 			continue
 		}
-		t.seen.offered[path] = true
-		err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path))
+		t.seen.offered[dir.Path()] = true
+		err := t.tool.Offer(ctx, t.cfg.Diverter, dir)
 		if err == nil {
 			continue
 		}
@@ -171,34 +122,11 @@ func (t *turn) offerTool(ctx context.Context) error {
 	return nil
 }
 
-// directoryOf is the server's view of the directory in which a session of the tree works.
-func (t *turn) directoryOf(sessionID string) *opencode.Directory {
-	if path := t.tree.Member(sessionID).Directory; path != "" && path != t.cfg.Project {
-		return t.conn.Client.In(path)
-	}
-	return t.dir
-}
-
 // blockerPart tells the diverter which session calls the blocker tool, and the orchestrator what came of it.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
-	if t.cfg.Diverter == nil || p.Tool == nil || p.Tool.Tool != t.cfg.Diverter.ToolName() ||
-		p.Tool.State == opencode.ToolPending {
-		return nil
-	}
-	input := p.Tool.Input
-	if p.Cut { // a call is recognised by its arguments, and events cut long texts
-		m, err := t.directoryOf(p.SessionID).Message(ctx, p.SessionID, p.MessageID)
-		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
-			return fault(err)
-		}
-		if c := session.CallOf(m, p.Tool.CallID); c != nil {
-			input = c.Input
-		}
-	}
-	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
-	t.cfg.Diverter.Called(boulder.BlockerCall{BlockerScope: t.asks.Scope, CallID: p.ID, Input: input})
-	if p.Tool.State == opencode.ToolRunning {
-		return nil
+	ended, err := t.asks.Called(ctx, p)
+	if err != nil || !ended {
+		return fault(err)
 	}
 	return t.reportRaised(ctx, false)
 }
@@ -215,7 +143,7 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 	}
 	const newest = 2
 	for _, id := range t.tree.Sessions() {
-		messages, err := t.directoryOf(id).Messages(ctx, id, newest)
+		messages, err := t.tree.In(t.dir, id).Messages(ctx, id, newest)
 		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 			return fault(err)
 		}

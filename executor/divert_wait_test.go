@@ -236,11 +236,13 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	tu.tree = session.NewTurn("ses", enforcer.DefaultRules(), nil)
 	tu.seen.Began, tu.seen.LastEvent, tu.seen.Busy = now, now, true
 	tu.asks.Tell = func(context.Context, []*session.Ruled) error { return nil }
-	tu.asks.In = func(string) *opencode.Directory { return nil }
-	tu.tree.Take(opencode.Event{
-		SessionID: "ses", Payload: opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
-	}, now)
-	tu.tree.Ask(opencode.Request{ID: "p", SessionID: "ses", Permission: "bash"}, now)
+	tu.asks.Tree = tu.tree.Tree
+	for _, p := range []opencode.Payload{
+		opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
+		opencode.Asked{Request: opencode.Request{ID: "p", SessionID: "ses", Permission: "bash"}},
+	} {
+		tu.tree.Take(opencode.Event{SessionID: "ses", Payload: p}, now)
+	}
 	for ; now.Before(at(8 * time.Hour)); now = now.Add(time.Minute) {
 		if _, err := tu.answerAsks(t.Context()); err != nil {
 			t.Fatal(err)
@@ -263,17 +265,5 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	tu.seen.LastEvent = now
 	if d := enforcer.Decide(tu.asSeen(), *e.cfg.Rules, now); d.Rule != boulder.RuleBudget {
 		t.Errorf("after 20 minutes of work: %+v", d)
-	}
-}
-
-func TestDeadlineAsPeopleReadIt(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 23, 50, 0, 0, time.Local)
-	for want, until := range map[string]time.Duration{
-		"23:51:00": time.Minute, "23:59": 9 * time.Minute, "Mar 2 00:10": 20 * time.Minute,
-	} {
-		if got := clock(now.Add(until), now); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

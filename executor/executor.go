@@ -104,8 +104,8 @@ func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *tu
 		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string]bool{},
 	}}
 	t.asks = &session.StandIn{
-		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,
-		Log: e.cfg.Logger,
+		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, Redact: e.cfg.Redact.Text,
+		Now: e.cfg.Now, Log: e.cfg.Logger,
 		Scope: boulder.BlockerScope{
 			BoulderID: job.BoulderID, SubTaskID: job.Attempt.SubTaskID, Attempt: job.Attempt.Attempt,
 			SessionID: job.Attempt.SessionID, Diverted: job.Diverted,
@@ -152,8 +152,8 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	t.sub.Follow(t.job.Attempt.SessionID)
-	t.asks.Scope.SessionID = t.job.Attempt.SessionID
 	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, t.job.Turn.Nudges)
+	t.asks.Scope.SessionID, t.asks.Tree, t.asks.Dir = t.job.Attempt.SessionID, t.tree.Tree, t.dir
 	if err := t.offerTool(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}

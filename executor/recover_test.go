@@ -209,7 +209,7 @@ func TestStatusesThatAreLate(t *testing.T) {
 	e := bare(Config{Now: tick, After: time.After, Rules: &enforcer.Rules{ProviderRetries: -1}})
 	tu := e.newTurn(boulder.Job{}, nil)
 	tu.tree, tu.sub = session.NewTurn("ses_1", enforcer.Rules{}, nil), sub
-	tu.conn, tu.dir = opencode.Connection{Client: client}, client.In(t.TempDir())
+	tu.conn, tu.dir, tu.asks.Tree = opencode.Connection{Client: client}, client.In(t.TempDir()), tu.tree.Tree
 	tu.job.Recovered, tu.job.Attempt.SessionID, tu.job.Turn.MessageID = true, "ses_1", "msg_1"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for the failure
 	defer cancel()

@@ -75,7 +75,7 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	if d.Session == t.job.Attempt.SessionID {
 		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
 	}
-	return fault(t.directoryOf(d.Session).Prompt(ctx, d.Session, p))
+	return fault(t.tree.In(t.dir, d.Session).Prompt(ctx, d.Session, p))
 }
 
 func nudgeText(d enforcer.Decision) string {

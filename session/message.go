@@ -128,8 +128,8 @@ func ToolCalls(m opencode.Message) (all []boulder.ToolCall) {
 	return all
 }
 
-// CallOf is a tool call of a message; nil: there is none of that id.
-func CallOf(m opencode.Message, callID string) *opencode.ToolCall {
+// callOf is a tool call of a message; nil: there is none of that id.
+func callOf(m opencode.Message, callID string) *opencode.ToolCall {
 	for _, p := range m.Parts {
 		if p.Tool != nil && p.Tool.CallID == callID {
 			return p.Tool

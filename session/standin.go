@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -57,15 +58,16 @@ type Diverter interface {
 	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)
 }
 
-// StandIn answers in the user's stead what the tree of a session asks: [StandIn.Next] says when, [StandIn.Round] does it. It
-// is not for concurrent use.
+// StandIn answers in the user's stead what the tree of a session asks. It is not for concurrent use.
 type StandIn struct {
-	Diverter Diverter // nil: none
+	Tree     *Tree
+	Dir      *opencode.Directory // the main session's
+	Diverter Diverter            // nil: none
 	Scope    boulder.BlockerScope
-	Policy   func(opencode.Request) boulder.Ruling      // where not diverted; nil, or without a reply: the user is asked
-	About    func(opencode.Request) string              // in which circumstances something is asked; nil: nothing
-	Tell     func(context.Context, []*Ruled) error      // before anything is replied; its error ends the round
-	In       func(sessionID string) *opencode.Directory // in which a session of the tree works
+	Policy   func(opencode.Request) boulder.Ruling // where not diverted; nil, or without a reply: the user is asked
+	About    func(opencode.Request) string         // in which circumstances something is asked; nil: nothing
+	Tell     func(context.Context, []*Ruled) error // before anything is replied; its error ends the round
+	Redact   func(string) string
 	Now      func() time.Time
 	Log      *slog.Logger
 
@@ -77,8 +79,10 @@ type StandIn struct {
 type Ruled struct {
 	opencode.Request
 	Ruling boulder.Ruling // Reply is empty where nothing was decided yet
-	Failed error          // why there is no record
+	Says   string         // what becomes of it, in words for people
+	Notice bool           // who does not look at every step should see them
 
+	failed  error // why there is no record
 	blocker boulder.Blocker
 	told    boulder.AskReply // the ruling of which [StandIn.Tell] knows
 	done    bool             // it was replied to, or nobody waits for that
@@ -114,8 +118,23 @@ func among(asks []opencode.Request, id string) bool {
 	return slices.ContainsFunc(asks, func(a opencode.Request) bool { return a.ID == id })
 }
 
-// Next is when there is something to do about what is asked, perhaps long since; zero: not before that changes.
-func (s *StandIn) Next(pending []opencode.Request, now time.Time) (at time.Time) {
+// Answer does what is due about what the tree asks, if anything is, and says when to look again; zero: when something is
+// asked. An error is of Tell, of the server, or ctx's.
+func (s *StandIn) Answer(ctx context.Context) (again time.Time, looked bool, err error) {
+	pending, now := s.Tree.Pending(), s.Now()
+	if at := s.next(pending, now); at.IsZero() || now.Before(at) {
+		return at, false, nil
+	}
+	found, err := s.round(ctx, pending)
+	now = s.Now()
+	for _, a := range found {
+		s.Tree.Take(opencode.Event{SessionID: a.SessionID, Payload: opencode.Asked{Request: a}}, now)
+	}
+	return s.next(s.Tree.Pending(), now), true, err
+}
+
+// next is when there is something to do about what is asked, perhaps long since; zero: not before that changes.
+func (s *StandIn) next(pending []opencode.Request, now time.Time) (at time.Time) {
 	if slices.ContainsFunc(pending, func(a opencode.Request) bool { return s.find(a.ID) == nil }) {
 		return now
 	}
@@ -134,9 +153,9 @@ func (s *StandIn) Next(pending []opencode.Request, now time.Time) (at time.Time)
 	return at
 }
 
-// Round has ruled on what is new, looks again at what waits, and replies to what is due. An ask of which no event told
-// yet is found: its tree should hear of it. An error is of Tell, of the server, or ctx's.
-func (s *StandIn) Round(ctx context.Context, pending []opencode.Request) (found []opencode.Request, err error) {
+// round has ruled on what is new, looks again at what waits, and replies to what is due. An ask of which no event told
+// yet is found.
+func (s *StandIn) round(ctx context.Context, pending []opencode.Request) (found []opencode.Request, err error) {
 	s.looked = s.Now()
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
 		settled := !among(pending, r.ID) // by another client of the server, or by an abort
@@ -196,7 +215,7 @@ func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []opencode.R
 		if r.Permission == "" || r.Ruling.Reply == boulder.ReplyAllowed {
 			continue
 		}
-		listed, err := s.In(r.SessionID).Requests(ctx)
+		listed, err := s.Tree.In(s.Dir, r.SessionID).Requests(ctx)
 		if err != nil {
 			s.Log.Warn("what else is asked is not known", "error", err)
 			return found
@@ -219,11 +238,11 @@ func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode
 	if r.Tool == nil {
 		return call, true, nil
 	}
-	m, err := s.In(r.SessionID).Message(ctx, r.SessionID, r.Tool.MessageID)
+	m, err := s.Tree.In(s.Dir, r.SessionID).Message(ctx, r.SessionID, r.Tool.MessageID)
 	if errors.Is(err, opencode.ErrNotFound) {
 		return call, false, nil
 	}
-	if c := CallOf(m, r.Tool.CallID); c != nil {
+	if c := callOf(m, r.Tool.CallID); c != nil {
 		return *c, !c.State.Ended(), err
 	}
 	return call, err == nil, err
@@ -251,6 +270,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	for _, r := range s.asks {
 		if r.told != r.Ruling.Reply {
 			r.told = r.Ruling.Reply
+			s.word(r)
 			news = append(news, r)
 		}
 	}
@@ -258,6 +278,48 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 		return nil
 	}
 	return s.Tell(ctx, news)
+}
+
+// word says what becomes of an ask.
+func (s *StandIn) word(r *Ruled) {
+	done, what, allowed := "refused ", text.Short(s.Redact(r.String()), 250), r.Ruling.Reply == boulder.ReplyAllowed
+	if r.SessionID != s.Scope.SessionID {
+		what += " (sub-agent)"
+	}
+	switch {
+	case r.Permission == "" && allowed:
+		done = "answered "
+	case r.Permission == "":
+		done = "nobody answers "
+	case allowed:
+		done = "allowed "
+	}
+	r.Says, r.Notice = done+what, true
+	switch id := r.Ruling.BlockerID; {
+	case r.failed != nil:
+		s.Log.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.failed)
+		r.Says += ", which could not be taken down: " + text.Short(s.Redact(r.failed.Error()), 200)
+	case r.Waits():
+		r.Says = "waits for a person until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
+	case id != "" && allowed:
+		r.Says += ", as a person said to " + id
+	case id != "":
+		r.Says += ", taken down as " + id
+	default:
+		r.Notice = !allowed // as the policy has it
+	}
+}
+
+// clock is a time as a person reads it who looks at it now.
+func clock(at, now time.Time) string {
+	at, now = at.Local(), now.Local()
+	switch {
+	case at.Sub(now) < 2*time.Minute:
+		return at.Format(time.TimeOnly)
+	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return at.Format("15:04")
+	}
+	return at.Format("Jan 2 15:04")
 }
 
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
@@ -318,12 +380,12 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 	if s.About != nil {
 		b.Context = s.About(r.Request)
 	}
-	r.Ruling, r.Failed = s.Diverter.Divert(ctx, *b)
-	if r.Failed == nil {
+	r.Ruling, r.failed = s.Diverter.Divert(ctx, *b)
+	if r.failed == nil {
 		return
 	}
-	if errors.Is(r.Failed, context.DeadlineExceeded) {
-		r.Failed = fmt.Errorf("it took more than %s: %w", rulingTimeout, r.Failed)
+	if errors.Is(r.failed, context.DeadlineExceeded) {
+		r.failed = fmt.Errorf("it took more than %s: %w", rulingTimeout, r.failed)
 	}
 	r.Ruling = boulder.Ruling{Reply: boulder.ReplyDiverted}
 	if IsDoomLoop(r.Request) {
@@ -343,7 +405,7 @@ func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 		ruling.BlockerID = r.Ruling.BlockerID
 		r.Ruling = ruling
 	case s.looked.After(r.Ruling.Until.Add(overdue)):
-		r.Failed, r.Ruling.Reply, r.Ruling.Message = err, boulder.ReplyDiverted, ""
+		r.failed, r.Ruling.Reply, r.Ruling.Message = err, boulder.ReplyDiverted, ""
 	case err == nil:
 		r.Ruling.Until = ruling.Until
 	default: // another process may have the database; the user has time left
@@ -359,7 +421,7 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, ReplyTimeout)
 	defer cancel()
-	dir, err := s.In(r.SessionID), error(nil)
+	dir, err := s.Tree.In(s.Dir, r.SessionID), error(nil)
 	switch {
 	case r.Permission == "":
 		err = dir.AnswerQuestion(limited, r.ID, slices.Repeat([][]string{{message}}, max(1, len(r.Questions))))
@@ -379,6 +441,26 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 		s.Gone(ctx, r.Ruling.BlockerID) // nobody reads the refusal
 	}
 	return nil
+}
+
+// Called tells the diverter which session makes a call of the tool that reports blockers; ended: such a call has.
+func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err error) {
+	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != s.Diverter.ToolName() || p.Tool.State == opencode.ToolPending {
+		return false, nil
+	}
+	input := p.Tool.Input
+	if p.Cut { // a call is recognised by its arguments, and events cut long texts
+		m, err := s.Tree.In(s.Dir, p.SessionID).Message(ctx, p.SessionID, p.MessageID)
+		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+			return false, err
+		}
+		if c := callOf(m, p.Tool.CallID); c != nil {
+			input = c.Input
+		}
+	}
+	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
+	s.Diverter.Called(boulder.BlockerCall{BlockerScope: s.Scope, CallID: p.ID, Input: input})
+	return p.Tool.State.Ended(), nil
 }
 
 // Gone marks a blocker that nobody waits for; none for an empty id. It is best effort: it is about what people read.

@@ -1,9 +1,14 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +54,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// ruler is a diverter that has everything wait, and then says the same for ever.
+// ruler is a diverter that has everything wait but a plain no, and then says the same for ever.
 type ruler struct {
 	Diverter
 	until time.Time
@@ -58,9 +63,13 @@ type ruler struct {
 	gone  []string
 }
 
-func (*ruler) On(boulder.BlockerScope) bool { return true }
-func (*ruler) ToolName() string             { return "manager_blocker" }
-func (r *ruler) Divert(context.Context, boulder.Blocker) (boulder.Ruling, error) {
+func (*ruler) On(boulder.BlockerScope) bool       { return true }
+func (*ruler) ToolName() string                   { return "manager_blocker" }
+func (*ruler) Instruction(boulder.Blocker) string { return "Move on" }
+func (r *ruler) Divert(_ context.Context, b boulder.Blocker) (boulder.Ruling, error) {
+	if slices.Contains(b.Ask.Patterns, "no") {
+		return boulder.Ruling{BlockerID: "B2", Reply: boulder.ReplyDiverted}, nil
+	}
 	return boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: r.until}, nil
 }
 func (r *ruler) Ruling(context.Context, string) (boulder.Ruling, error) { return r.then, r.err }
@@ -76,15 +85,14 @@ func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencod
 	t.Helper()
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r.until, asks = now.Add(time.Hour), []opencode.Request{ask("s", "p", "bash")}
-	s = &StandIn{Diverter: r, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}
-	s.In = func(string) *opencode.Directory { return nil }
+	s = &StandIn{Diverter: r, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler), Redact: strings.TrimSpace}
 	s.Tell = func(_ context.Context, ruled []*Ruled) error {
 		if len(ruled) != 1 || !ruled[0].Waits() {
 			return errNoReply
 		}
 		return nil
 	}
-	if _, err := s.Round(t.Context(), asks); err != nil || !s.Waits() || !s.Awaits("B1") {
+	if _, err := s.round(t.Context(), asks); err != nil || !s.Waits() || !s.Awaits("B1") {
 		t.Fatalf("%v; waits: %v", err, s.Waits())
 	}
 	return s, now, asks
@@ -101,11 +109,11 @@ func TestWaitThatNobodyEnds(t *testing.T) {
 		s, now, asks := waiting(t, r)
 		r.then.Until = r.until
 		*now = r.until
-		if _, err := s.Round(t.Context(), asks); err != nil || !s.Waits() {
+		if _, err := s.round(t.Context(), asks); err != nil || !s.Waits() {
 			t.Errorf("%s: it is over at its time: %v", name, err)
 		}
 		*now = r.until.Add(overdue + time.Second)
-		if _, err := s.Round(t.Context(), asks); !errors.Is(err, errNoReply) || s.Waits() {
+		if _, err := s.round(t.Context(), asks); !errors.Is(err, errNoReply) || s.Waits() {
 			t.Errorf("%s: it goes on: %v", name, err)
 		}
 		if got := s.asks[0].Ruling; got.Reply != boulder.ReplyDiverted || got.BlockerID != "B1" {
@@ -120,16 +128,83 @@ func TestNextRound(t *testing.T) {
 	t.Parallel()
 	r := &ruler{}
 	s, now, asks := waiting(t, r)
-	if got := s.Next(asks, *now); got != now.Add(time.Second) {
+	if got := s.next(asks, *now); got != now.Add(time.Second) {
 		t.Errorf("it looks after %s", got.Sub(*now))
 	}
-	if got := s.Next(append(asks, ask("s", "q", "")), *now); got != *now {
+	if got := s.next(append(asks, ask("s", "q", "")), *now); got != *now {
 		t.Errorf("another ask waits for %s", got.Sub(*now))
 	}
-	if got := s.Next(nil, *now); got != *now {
+	if got := s.next(nil, *now); got != *now {
 		t.Errorf("what is gone is noticed at %s", got)
 	}
-	if _, err := s.Round(t.Context(), nil); err != nil || len(r.gone) != 1 || !s.Next(nil, *now).IsZero() {
-		t.Errorf("%v; gone: %v, next %s", err, r.gone, s.Next(nil, *now))
+	if _, err := s.round(t.Context(), nil); err != nil || len(r.gone) != 1 || !s.next(nil, *now).IsZero() {
+		t.Errorf("%v; gone: %v, next %s", err, r.gone, s.next(nil, *now))
+	}
+}
+
+func TestDeadlineAsPeopleReadIt(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 23, 50, 0, 0, time.Local)
+	for want, until := range map[string]time.Duration{
+		"23:51:00": time.Minute, "23:59": 9 * time.Minute, "Mar 2 00:10": 20 * time.Minute,
+	} {
+		if got := clock(now.Add(until), now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Of two permissions that a session asks for at once one is refused and one is the user's to give, of which no event has
+// told: the refusal, which would sweep the other away, waits until that is given.
+func TestRefusalSweepsNothingAway(t *testing.T) {
+	t.Parallel()
+	both := func(one string) string {
+		return "[" + strings.ReplaceAll(one, "$", "no") + "," + strings.ReplaceAll(one, "$", "perhaps") + "]"
+	}
+	bodies := map[string]string{
+		"/global/health": `{"healthy":true,"version":"1.18.33"}`, "/question": `[]`,
+		"/permission": both(`{"id":"$","sessionID":"s","permission":"bash","patterns":["$"],
+			"tool":{"messageID":"m","callID":"$"}}`),
+		"/session/s/message/m": `{"info":{"id":"m"},"parts":` +
+			both(`{"id":"$","type":"tool","tool":"bash","callID":"$","state":{"status":"running"}}`) + "}",
+	}
+	var replied []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			replied = append(replied, r.URL.Path)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, cmp.Or(bodies[r.URL.Path], "true"))
+	}))
+	t.Cleanup(server.Close)
+	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	r, now := &ruler{until: began.Add(time.Hour)}, began
+	s := &StandIn{
+		Tree: NewTree("s", Cursor{}), Dir: client.In("/p"), Diverter: r, Now: func() time.Time { return now },
+		Tell:   func(context.Context, []*Ruled) error { return nil },
+		Redact: strings.TrimSpace, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, p := range []opencode.Payload{
+		opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
+		opencode.Asked{Request: opencode.Request{
+			ID: "no", SessionID: "s", Permission: "bash", Patterns: []string{"no"}, Tool: &opencode.ToolRef{MessageID: "m", CallID: "no"},
+		}},
+	} {
+		s.Tree.Take(opencode.Event{SessionID: "s", Payload: p}, now)
+	}
+	if _, _, err := s.Answer(t.Context()); err != nil || !s.Waits() || len(replied) != 0 {
+		t.Fatalf("waits: %v, replied to %q, %v", s.Waits(), replied, err)
+	}
+	r.then, now = boulder.Ruling{Reply: boulder.ReplyAllowed}, now.Add(time.Minute)
+	_, _, err = s.Answer(t.Context())
+	if want := []string{"/permission/perhaps/reply", "/permission/no/reply"}; err != nil || !slices.Equal(replied, want) {
+		t.Errorf("replied to %q, want %q; %v", replied, want, err)
+	}
+	if len(r.gone) != 0 {
+		t.Errorf("swept away: %q", r.gone)
 	}
 }

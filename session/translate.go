@@ -71,11 +71,6 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	return nil
 }
 
-// Ask takes in something that is asked, of which no event told.
-func (t *Tree) Ask(a opencode.Request, at time.Time) {
-	t.Take(opencode.Event{SessionID: a.SessionID, Payload: opencode.Asked{Request: a}}, at)
-}
-
 // Join takes in what is told of a session: a sub-agent's becomes one of the tree.
 func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	s.Rules = nil

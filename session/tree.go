@@ -96,6 +96,14 @@ func (t *Tree) Member(sessionID string) opencode.Session {
 	return opencode.Session{}
 }
 
+// In is the directory in which a session of the tree works, by the server's view of the main session's.
+func (t *Tree) In(dir *opencode.Directory, sessionID string) *opencode.Directory {
+	if path := t.Member(sessionID).Directory; path != "" {
+		return dir.Client().In(path)
+	}
+	return dir
+}
+
 // Session is the main session as the server last told it.
 func (t *Tree) Session() opencode.Session { return t.members[t.root].session }
 

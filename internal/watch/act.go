@@ -106,7 +106,7 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 		w.failed(err) // whether it arrived is found out when the server is there again
 	default:
 		w.log.Warn("OpenCode refused a continuation", "session", s.rec.SessionID, "error", err)
-		w.apply(s, enforcer.NotSent{At: time.Now(), Why: err.Error()})
+		w.apply(s, enforcer.NotSent{At: time.Now()})
 	}
 }
 
@@ -114,10 +114,8 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 // the arbiter would not ask; ended, neither. So it never arrived, or began no turn.
 func (w *Watch) look(ctx context.Context, s *watched) {
 	switch i := s.rec.Intent; {
-	case i == nil || i.MessageID != s.rec.Track.Pending:
-		w.apply(s, enforcer.NotSent{At: time.Now(), Why: "its text is not stored"})
-	case s.resent >= maxResent:
-		w.apply(s, enforcer.NotSent{At: time.Now(), Why: fmt.Sprintf("it was sent %d times and began no turn", s.resent+1)})
+	case i == nil || i.MessageID != s.rec.Track.Pending, s.resent >= maxResent:
+		w.apply(s, enforcer.NotSent{At: time.Now()})
 	default:
 		s.resent++
 		w.send(ctx, s)
@@ -186,8 +184,9 @@ const maxFindings = 10
 
 // check looks at the costly criteria, until it has the answer or the session shows life.
 func (w *Watch) check(ctx context.Context, s *watched) {
-	ctx, s.end = context.WithCancel(ctx)
-	end, newest, id, request := s.end, s.rec.Track.Turn, s.rec.SessionID, s.rec.Request
+	checking, end := context.WithCancel(ctx)
+	s.end = end
+	newest, id, request := s.rec.Track.Turn, s.rec.SessionID, s.rec.Request
 	_, reached := s.tree.Reached()
 	e := &boulder.Evidence{FinalMessage: reached.Answer, Todos: reached.Todos}
 	var turn []string
@@ -201,16 +200,22 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 			c.unmet = append(c.unmet, fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
 		}
 	}
-	w.background(ctx, func() func() {
-		c.fault = w.verify(ctx, &c, request, e, id, turn)
-		return func() {
-			ended := ctx.Err() != nil
+	w.inFlight++
+	w.work.Go(func() {
+		c.fault = w.verify(checking, &c, request, e, id, turn)
+		done := func() {
+			w.inFlight--
+			ended := checking.Err() != nil
 			end()
 			if ended || s.rec.Track.Turn != newest {
 				return
 			}
 			s.end, s.checks = nil, &c
 			w.apply(s, enforcer.Verified{At: time.Now(), Green: c.green})
+		}
+		select {
+		case w.posts <- done:
+		case <-ctx.Done():
 		}
 	})
 }

@@ -2,8 +2,8 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -47,11 +47,31 @@ func (w *Watch) withdraw(ctx context.Context) {
 
 // away is what stands in for the user in one session.
 type away struct {
-	standIn  *session.StandIn  // of the goroutine that answers, while answers is set
-	answers  bool              // what is asked is being answered
+	*session.StandIn
+
 	on       bool              // the session is diverted
 	blockers []boulder.Blocker // of the session and its sub-agents
 	looked   time.Time         // when these two were read last
+}
+
+// standIn is one for a session that is taken up.
+func (w *Watch) standIn(s *watched) *session.StandIn {
+	return &session.StandIn{
+		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},
+		Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
+		Tell: func(_ context.Context, ruled []*session.Ruled) error {
+			for _, r := range ruled {
+				says := strings.ToUpper(r.Says[:1]) + r.Says[1:]
+				if r.Waits() {
+					says += ". Answer with: manager blockers answer " + r.Ruling.BlockerID + " …"
+				}
+				if r.Notice {
+					w.cfg.Note(says)
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // diverts reports whether there is somebody who could stand in for the user in a session.
@@ -59,93 +79,33 @@ func (w *Watch) diverts(s *watched) bool {
 	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
 }
 
-// divert has what a session asks answered, as far as that is due, in the background.
-func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
-	x := &s.away
-	if !w.diverts(s) || x.answers {
+// divert answers what a session asks, as far as that is due.
+func (w *Watch) divert(ctx context.Context, s *watched) {
+	if !w.diverts(s) {
 		return
 	}
-	if x.standIn == nil {
-		x.standIn = &session.StandIn{
-			Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID}, Now: time.Now, Log: w.log,
-		}
+	again, looked, err := s.away.Answer(ctx)
+	s.due = earlier(s.due, again)
+	if looked {
+		s.away.looked = time.Time{}
+		s.wake()
 	}
-	pending := s.tree.Pending()
-	at := x.standIn.Next(pending, now)
-	if at.IsZero() {
-		return
+	if err != nil {
+		w.failed(err)
 	}
-	if now.Before(at) {
-		s.due = earlier(s.due, at)
-		return
-	}
-	dirs := map[string]*opencode.Directory{}
-	for _, id := range s.tree.Sessions() {
-		dirs[id] = w.dir
-		if path := s.tree.Member(id).Directory; path != "" {
-			dirs[id] = w.client.In(path)
-		}
-	}
-	var notes []string
-	x.standIn.In = func(id string) *opencode.Directory { return dirs[id] }
-	x.standIn.Tell = func(_ context.Context, ruled []*session.Ruled) error {
-		for _, r := range ruled {
-			notes = append(notes, w.noteOf(r))
-		}
-		return nil
-	}
-	x.answers = true
-	w.background(ctx, func() func() {
-		found, err := x.standIn.Round(ctx, pending)
-		return func() {
-			x.answers, x.looked = false, time.Time{}
-			s.wake()
-			for _, a := range found {
-				s.tree.Ask(a, time.Now())
-			}
-			if err != nil {
-				w.failed(err)
-			}
-			for _, note := range notes {
-				if note != "" {
-					w.cfg.Note(note)
-				}
-			}
-		}
-	})
 }
 
-// noteOf says in a sentence what becomes of an ask; nothing, if the policy allows it.
-func (w *Watch) noteOf(r *session.Ruled) string {
-	what, id := text.Short(w.cfg.Redact(r.String()), 200), r.Ruling.BlockerID
-	switch {
-	case r.Failed != nil:
-		w.log.Warn("a blocker could not be taken down", "session", r.SessionID, "ask", what, "error", r.Failed)
-		return ""
-	case id == "":
-		return ""
-	case r.Waits():
-		return fmt.Sprintf("%s waits for you until %s: manager blockers answer %s …", what,
-			r.Ruling.Until.Local().Format(time.TimeOnly), id)
-	case r.Ruling.Reply == boulder.ReplyAllowed:
-		return fmt.Sprintf("%s is answered, as %s.", what, id)
-	}
-	return fmt.Sprintf("%s was refused, and is taken down as %s.", what, id)
-}
-
-// called tells the diverter of a call of the tool that reports blockers.
-func (w *Watch) called(s *watched, e opencode.Event) {
+// called takes in a call of the tool that reports blockers.
+func (w *Watch) called(ctx context.Context, s *watched, e opencode.Event) {
 	p, ok := e.Payload.(opencode.PartUpdated)
-	if !ok || !w.diverts(s) || p.Part.Tool == nil || p.Part.Tool.Tool != w.cfg.Diverter.ToolName() {
+	if !ok || !w.diverts(s) {
 		return
 	}
-	switch p.Part.Tool.State {
-	case opencode.ToolRunning:
-		w.cfg.Diverter.Called(boulder.BlockerCall{
-			BlockerScope: boulder.BlockerScope{SessionID: s.rec.SessionID}, CallID: p.Part.ID, // of any session of the tree
-			Input: p.Part.Tool.Input,
-		})
-	case opencode.ToolCompleted, opencode.ToolError:
+	ended, err := s.away.Called(ctx, p.Part)
+	if err != nil {
+		w.failed(err)
+	}
+	if ended {
 		s.away.looked = time.Time{}
 	}
 }

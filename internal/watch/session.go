@@ -57,7 +57,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 		events := s.tree.Take(e, time.Now())
 		if had || s.tree.Has(e.SessionID) {
 			known = true
-			w.called(s, e)
+			w.called(ctx, s, e)
 		}
 		if len(events) > 0 {
 			s.fresh, s.notOwned = false, w.notOwned(s)
@@ -205,7 +205,7 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 	default:
 		w.do(ctx, s, d)
 	}
-	w.divert(ctx, s, now)
+	w.divert(ctx, s)
 }
 
 // do stores what was decided, and does it.
@@ -333,6 +333,7 @@ func (w *Watch) take(info, main opencode.Session) {
 	s.rec.Title = text.Short(info.Title, 200)
 	s.tree, s.main = session.NewTree(info.ID, s.rec.Cursor), main
 	s.tree.Join(info, time.Now())
+	s.away.StandIn = w.standIn(s)
 	s.notOwned = w.notOwned(s)
 	s.wake()
 }

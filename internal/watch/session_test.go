@@ -419,7 +419,7 @@ func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}
 		reached <- struct{}{}
 		<-r.Context().Done()
 		return true
-	}, nil)
+	})
 }
 
 // A crash between the decision and the sending: the same message is sent once, and the count goes on.

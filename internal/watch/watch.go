@@ -3,9 +3,9 @@
 // countdown on the screen, one prompt, or nothing.
 //
 // What is known of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]. One
-// goroutine owns both and talks to OpenCode ([Watch.Run]); session.go is the way of an event through it. Only what may
-// take long, checks and the answering of asks, runs beside it and hands back what came of it. Every decision that
-// something is done about is on disk before it is done.
+// goroutine owns both and talks to OpenCode ([Watch.Run]); session.go is the way of an event through it. Only the checks,
+// which may take long, run beside it and hand back what came of them. Every decision that something is done about is on
+// disk before it is done.
 package watch
 
 import (
@@ -89,7 +89,7 @@ type Watch struct {
 	offered  bool                // the server was told of the blocker tool, since it is online
 	sessions map[string]*watched // those that are watched now, and those of which a record is left
 	strange  map[string]bool     // sessions that were looked up, and are none of ours
-	inFlight int                 // what runs in the background
+	inFlight int                 // checks that run
 	entries  []Entry             // to be stored
 	fatal    error
 }
@@ -223,18 +223,6 @@ func (w *Watch) failed(err error) {
 	default:
 		w.log.Warn("could not read OpenCode's state", "error", err)
 	}
-}
-
-// background has a function run in the background, and what it gives back on the loop goroutine.
-func (w *Watch) background(ctx context.Context, work func() (then func())) {
-	w.inFlight++
-	w.work.Go(func() {
-		then := work()
-		select {
-		case w.posts <- func() { w.inFlight--; then() }:
-		case <-ctx.Done():
-		}
-	})
 }
 
 // watched are the sessions that are watched now.
