@@ -206,7 +206,11 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return !t.seen.Busy && t.sawEnd(), nil // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
-		return false, t.answered(p.Message)
+		// The agent's answer or a sub-agent's is reported at once: a budget is kept by what is reported, and a sub-agent can
+		// make many calls within one of its parent's.
+		if t.tree.Has(p.Message.SessionID) && t.count(p.Message) {
+			return false, t.used("the model answered")
+		}
 	case opencode.PartUpdated:
 		return false, t.tell(e.SessionID, told)
 	case opencode.TodosUpdated:

@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// line is one line of a transcript: what was said or done, in order.
-type line struct {
+// Line is one line of a transcript: what was said or done, in order.
+type Line struct {
 	Time   time.Time       `json:"time"`
 	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
 	Text   string          `json:"text,omitempty"`
@@ -30,10 +30,10 @@ type line struct {
 // toolOutputKept bounds one tool's output in a transcript, in characters.
 const toolOutputKept = 64 << 10
 
-func linesOf(m opencode.Message) []line {
-	var lines []line
+func linesOf(m opencode.Message) []Line {
+	var lines []Line
 	for _, p := range m.Parts {
-		l := line{Time: m.Info.Created, Text: p.Text}
+		l := Line{Time: m.Info.Created, Text: p.Text}
 		switch {
 		case p.Tool != nil:
 			l.Type, l.Tool, l.CallID, l.State = "tool", p.Tool.Tool, p.Tool.CallID, string(p.Tool.State)
@@ -51,7 +51,7 @@ func linesOf(m opencode.Message) []line {
 		lines = append(lines, l)
 	}
 	if m.Info.Role == opencode.RoleAssistant && (m.Info.Finish != "" || m.Info.Error != nil) {
-		end := line{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish}
+		end := Line{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish}
 		if e := m.Info.Error; e != nil {
 			end.Error = e.Name + ": " + e.Message
 		}

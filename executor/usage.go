@@ -13,16 +13,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// answered takes in an answer of a model, the agent's or a sub-agent's, that is complete. It is reported at once: a budget
-// is kept by what is reported, and a sub-agent can make many calls within one of its parent's.
-func (t *turn) answered(m opencode.MessageInfo) error {
-	if t.tree.Has(m.SessionID) && t.count(m) {
-		return t.used("the model answered")
-	}
-	return nil
-}
-
-// count adds what an answer used, once.
+// count adds what an answer that is complete used, once.
 func (t *turn) count(m opencode.MessageInfo) bool {
 	if m.Role != opencode.RoleAssistant || m.Completed.IsZero() || t.seen.counted[m.ID] {
 		return false

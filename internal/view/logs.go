@@ -8,9 +8,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -158,17 +158,9 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
-// TranscriptLine is one line of a transcript file; package executor writes and documents them.
+// TranscriptLine is one line of a transcript file.
 type TranscriptLine struct {
-	Time   time.Time       `json:"time"`
-	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
-	Text   string          `json:"text"`
-	Tool   string          `json:"tool"`
-	State  string          `json:"state"`
-	Input  json.RawMessage `json:"input"`
-	Output string          `json:"output"`
-	Finish string          `json:"finish"`
-	Error  string          `json:"error"`
+	executor.Line
 
 	Raw json.RawMessage `json:"-"` // as it is in the file
 }
