@@ -43,20 +43,9 @@ func (w *Watch) intend(s *watched, d enforcer.Decision, now time.Time) (messageI
 
 // prompt is what the agent is told.
 func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
-	t := s.rec.Track
-	u := prompts.Unfinished{Compacted: t.Compacted, Promise: w.needs(boulder.DonePromise)}
+	t, u := s.rec.Track, w.unfinished(s)
+	u.Compacted = t.Compacted
 	u.Broken, _, _ = s.tree.Broken()
-	u.Answers, _ = s.answers()
-	if w.needs(boulder.DoneTodos) {
-		u.Items = enforcer.OpenItems(t, s.tree.Todos)
-	}
-	if u.Promise && !t.Promised {
-		u.Unmet = append(u.Unmet, "the promise, which is asked for below, was not given")
-	}
-	if s.checks != nil {
-		u.Unmet = append(u.Unmet, s.checks.unmet...)
-		u.Gates = s.checks.red
-	}
 	if t.Same > 1 && !t.Acted {
 		u.Idle = t.Same
 	}
@@ -165,18 +154,6 @@ type checks struct {
 	red   []boulder.Gate // commands that failed
 	green []string
 	fault error // why something was not checked
-}
-
-// missing is all of it in one line each, for the arbiter.
-func (c *checks) missing() []string {
-	lines := slices.Clone(c.unmet)
-	for _, g := range c.red {
-		lines = append(lines, fmt.Sprintf("`%s` fails", g.Command))
-	}
-	if c.fault != nil {
-		lines = append(lines, "it could not be checked: "+c.fault.Error())
-	}
-	return lines
 }
 
 // maxFindings is how many errors of language servers an agent is told at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/prompts"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -135,21 +136,20 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	sit := s.tree.Situation(now)
 	sit.Owned, sit.NotOwned = s.notOwned == "", s.notOwned
 	sit.Asks = append(sit.Asks, s.awaited()...)
-	if w.needs(boulder.DoneTodos) {
-		for _, item := range enforcer.OpenItems(s.rec.Track, s.tree.Todos) {
-			sit.Unmet = append(sit.Unmet, w.cfg.Redact(item))
-		}
+	u := w.unfinished(s)
+	for _, missing := range slices.Concat(u.Items, u.Unmet) {
+		sit.Unmet = append(sit.Unmet, w.cfg.Redact(missing))
 	}
-	if w.needs(boulder.DonePromise) && !s.rec.Track.Promised {
-		sit.Unmet = append(sit.Unmet, "the promise "+boulder.Promise+" was not given")
+	for _, g := range u.Gates {
+		sit.Unmet = append(sit.Unmet, fmt.Sprintf("`%s` fails", g.Command))
 	}
-	sit.Checked = s.checks != nil || !w.needs(boulder.DoneTests, boulder.DoneJudge, boulder.DoneDiagnostics)
-	if s.checks != nil {
-		sit.Unmet = append(sit.Unmet, s.checks.missing()...)
+	if s.checks != nil && s.checks.fault != nil {
+		sit.Unmet = append(sit.Unmet, "it could not be checked: "+s.checks.fault.Error())
 	}
-	if answers, _ := s.answers(); len(answers) > 0 {
+	if len(u.Answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")
 	}
+	sit.Checked = s.checks != nil || !w.needs(boulder.DoneTests, boulder.DoneJudge, boulder.DoneDiagnostics)
 	if b := w.cfg.Budget; b != nil {
 		tokens, cost := s.tree.Spent()
 		tokens, cost = tokens-s.rec.Spent.Tokens, cost-s.rec.Spent.Cost
@@ -164,6 +164,21 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 		}
 	}
 	return sit
+}
+
+// unfinished is what is known to be missing in a session.
+func (w *Watch) unfinished(s *watched) (u prompts.Unfinished) {
+	if w.needs(boulder.DoneTodos) {
+		u.Items = enforcer.OpenItems(s.rec.Track, s.tree.Todos)
+	}
+	if u.Promise = w.needs(boulder.DonePromise); u.Promise && !s.rec.Track.Promised {
+		u.Unmet = append(u.Unmet, "the promise "+boulder.Promise+" was not given")
+	}
+	if s.checks != nil {
+		u.Unmet, u.Gates = append(u.Unmet, s.checks.unmet...), s.checks.red
+	}
+	u.Answers, _ = s.answers()
+	return u
 }
 
 // needs reports whether one of these criteria counts.
