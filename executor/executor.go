@@ -100,7 +100,7 @@ type turn struct {
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
-	t := &turn{Executor: e, job: job, report: e.reporting(report), model: modelRef(job.Attempt.Model), seen: observation{
+	t := &turn{Executor: e, job: job, report: e.reporting(report), model: opencode.Model(job.Attempt.Model), seen: observation{
 		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string]bool{},
 	}}
 	t.asks = &session.StandIn{

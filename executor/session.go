@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
@@ -183,9 +182,4 @@ func (t *turn) prompt(ctx context.Context) error {
 // tagged is a text that is known to be the manager's.
 func (t *turn) tagged(text string) []opencode.TextPart {
 	return []opencode.TextPart{{Text: text, Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag}}}
-}
-
-func modelRef(s string) opencode.ModelRef {
-	provider, model, _ := strings.Cut(s, "/")
-	return opencode.ModelRef{ProviderID: provider, ModelID: model}
 }

@@ -206,7 +206,7 @@ func TestAnswersArePricedByTheirModel(t *testing.T) {
 	take("ses_two", opencode.SessionCreated{Session: opencode.Session{ID: "ses_two", ParentID: "ses_one"}})
 	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
 		take("ses_"+m, opencode.MessageUpdated{Message: opencode.MessageInfo{
-			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: modelRef("p/" + m),
+			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: opencode.Model("p/" + m),
 			Completed: time.Now(), Tokens: opencode.Tokens{Input: 10, Output: 1},
 		}})
 	}

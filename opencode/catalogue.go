@@ -3,7 +3,6 @@ package opencode
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -34,10 +33,9 @@ func (d *Directory) Catalogue(ctx context.Context) (Catalogue, error) {
 
 // DefaultModel gives the model that the user's configuration names, or none: then the server chooses, by what was
 // used last and what is connected.
-func (d *Directory) DefaultModel(ctx context.Context) (ModelRef, error) {
+func (d *Directory) DefaultModel(ctx context.Context) (string, error) {
 	config, err := get[struct{ Model string }](ctx, d, "get configuration", "/config", nil)
-	provider, model, _ := strings.Cut(config.Model, "/")
-	return ModelRef{ProviderID: provider, ModelID: model}, err
+	return config.Model, err
 }
 
 // Agents lists the names of the agents that are defined in the directory.

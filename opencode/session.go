@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,12 @@ import (
 type ModelRef struct {
 	ProviderID string `json:"providerID"`
 	ModelID    string `json:"modelID"`
+}
+
+// Model reads "provider/model".
+func Model(name string) ModelRef {
+	provider, model, _ := strings.Cut(name, "/")
+	return ModelRef{ProviderID: provider, ModelID: model}
 }
 
 // IsZero reports whether no model is named; the server then uses its default.

@@ -330,7 +330,7 @@ func TestCatalogue(t *testing.T) {
 	if !catalogue.Has(agentModel) || catalogue.Has(opencode.ModelRef{ProviderID: "scripted", ModelID: "none"}) {
 		t.Errorf("the models are %+v", catalogue)
 	}
-	if got, err := s.dir.DefaultModel(s.ctx); err != nil || got != agentModel {
+	if got, err := s.dir.DefaultModel(s.ctx); err != nil || got != agentModel.String() {
 		t.Errorf("the default model is %v, %v", got, err)
 	}
 	agents, err := s.dir.Agents(s.ctx)

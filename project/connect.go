@@ -75,8 +75,7 @@ func (p *Project) OpenLedger() error {
 	}
 	p.ledger = ref.String()
 	p.completer = cleanCompleter{providers.WithPrices(&ocprovider.Completer{
-		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent,
-		Model: opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model},
+		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(p.ledger),
 	}, ref, p.cfg.Prices), p.secrets}
 	return nil
 }

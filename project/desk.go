@@ -120,7 +120,7 @@ const (
 // can start meanwhile if none goes on.
 func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
 	if !p.Exists() {
-		return &UsageError{Err: ErrNothing}
+		return ErrNothing
 	}
 	ended := 0
 	for last := range Tries(ctx, step, beginWait) {

@@ -40,7 +40,15 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	if err := checkAgents(ctx, dir, plan); err != nil {
 		return "", err
 	}
-	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
+	from := "--model or the configuration"
+	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
+	if fallback == "" && slices.ContainsFunc(plan.SubTasks, unnamed) {
+		from = "OpenCode's configuration"
+		if fallback, err = dir.DefaultModel(ctx); err != nil {
+			return "", fmt.Errorf("ask OpenCode for its model: %w", err)
+		}
+	}
+	wanted := map[string]string{fallback: from, plan.Model: "the plan's model"}
 	for _, s := range plan.SubTasks {
 		if _, ok := wanted[s.Model]; !ok {
 			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
@@ -55,22 +63,11 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 		if err != nil {
 			return "", usagef("%s: %w", who, err)
 		}
-		if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
-			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, Offered(catalogue, ref.Provider))
+		if !catalogue.Has(opencode.Model(name)) {
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
 		}
 	}
-	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
-	if fallback != "" || !slices.ContainsFunc(plan.SubTasks, unnamed) {
-		return fallback, nil
-	}
-	ref, err := dir.DefaultModel(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask OpenCode for its model: %w", err)
-	}
-	if ref.IsZero() {
-		return "", nil
-	}
-	return ref.String(), nil
+	return fallback, nil
 }
 
 // checkAgents refuses a plan that names an agent OpenCode does not have.
@@ -94,8 +91,8 @@ func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Pla
 	return nil
 }
 
-// Offered says what could have been meant.
-func Offered(c opencode.Catalogue, provider string) string {
+// offered says what could have been meant.
+func offered(c opencode.Catalogue, provider string) string {
 	var connected []string
 	for _, p := range c.Providers {
 		if p.ID == provider {

@@ -19,7 +19,7 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 		p.host = opencode.NewHost(p.startServer)
 		return nil
 	}
-	client, err := p.Attach(ctx, p.opts.Attach, 0)
+	client, err := p.attach(ctx, p.opts.Attach, 0)
 	if err != nil {
 		return err
 	}
@@ -27,8 +27,8 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 	return nil
 }
 
-// Attach connects to an OpenCode server that runs. timeout bounds each call; 0 is the client's default.
-func (p *Project) Attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
+// attach connects to an OpenCode server that runs. timeout bounds each call; 0 is the client's default.
+func (p *Project) attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
 		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
 		CallTimeout: timeout,

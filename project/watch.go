@@ -4,36 +4,44 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
-	"github.com/bouldermgr/manager/session"
 )
 
-// Diverter stands in for the user in watched sessions while they are away. It ends with the project.
-func (p *Project) Diverter() (session.Diverter, error) {
-	d, err := p.newDiverter()
-	p.diverter = d
-	return d, err
-}
+// watchCall bounds a call of a watch to OpenCode. Meanwhile it takes no orders.
+const watchCall = 10 * time.Second
 
-// RunCommand runs a command of a criterion as the gates of a run are run.
-func (p *Project) RunCommand(ctx context.Context, command string) boulder.Gate {
+// Watch fills in what a watch of the sessions at an OpenCode server needs of the project: it diverts, runs and judges as a
+// run does. It ends with the project.
+func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) error {
 	env, err := p.environ()
 	if err != nil {
-		p.log.Warn("what a killed manager leaves behind will not be found", "error", err)
-		env = p.opts.Environ
+		return err
 	}
-	timeout := cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
-	return executor.RunCommand(ctx, p.dir, env, command, timeout, p.secrets.Text)
+	if p.diverter, err = p.newDiverter(); err != nil {
+		return err
+	}
+	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
+	c.Attach = func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, address, watchCall) }
+	c.Run = func(ctx context.Context, command string) boulder.Gate {
+		return executor.RunCommand(ctx, p.dir, env, command, cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout), c.Redact)
+	}
+	if slices.Contains(c.DoneWhen, boulder.DoneJudge) {
+		c.Judge, err = p.sessionJudge(ctx, address)
+	}
+	return err
 }
 
-// SessionJudge prepares the judge of sessions at an OpenCode server: it asks the Progress Ledger about one as it would about
+// sessionJudge prepares the judge of sessions at an OpenCode server: it asks the Progress Ledger about one as it would about
 // a sub-task that has the user's request for content, and gives what is missing; nothing: the work is complete. It may be
 // asked from any goroutine. A server that is not there yet is no fault: the watch waits for it.
-func (p *Project) SessionJudge(ctx context.Context, address string) (
+func (p *Project) sessionJudge(ctx context.Context, address string) (
 	ask func(ctx context.Context, request string, e *boulder.Evidence) (missing []string, err error), err error,
 ) {
 	opts := p.opts

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/orphan"
@@ -288,8 +289,9 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld
-	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, orchestrator.ErrUnstartable),
-		errors.Is(err, orchestrator.ErrNoFork):
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, boulder.ErrNotFound),
+		errors.Is(err, blockers.ErrNoAnswer), errors.Is(err, taskledger.ErrNoList),
+		errors.Is(err, orchestrator.ErrUnstartable), errors.Is(err, orchestrator.ErrNoFork):
 		return exitUsage
 	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting

@@ -215,7 +215,7 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Block
 	}
 	for i, b := range all {
 		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
-		if err == nil && b.BoulderID != "" && !b.Status.Settled() {
+		if err == nil && b.BoulderID != "" {
 			d, asked := details[b.BoulderID]
 			if !asked {
 				if of, err := r.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {

@@ -57,11 +57,7 @@ and to say so.`,
 }
 
 func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) error {
-	item, err := d.find(ctx, id)
-	if err != nil {
-		return err
-	}
-	report, err := d.settle(ctx, item.ID, s)
+	report, err := d.settle(ctx, id, s)
 	switch {
 	case report == nil:
 	case d.json:
@@ -75,36 +71,30 @@ func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) erro
 // settle stores an answer to a blocker, and hands it to its boulder. It refuses what can only be a slip. With an error there
 // is a report as well if the answer is stored.
 func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
-	b, err := d.Get(ctx, id)
+	item, err := d.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	open := b
-	open.Status = boulder.BlockerPending // or nothing is found out about it
-	item := d.placed(ctx, []boulder.Blocker{open})[0]
-	skip := s.Status == boulder.BlockerSkipped
+	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
-		said := text.JoinedBy(": ", fmt.Sprintf("%s is %s already, since %s", id, b.Status, view.Stamp(b.SettledAt)),
+		said := text.JoinedBy(": ", fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt)),
 			text.If(b.Allowed, "allowed"), text.OneLine(b.Answer))
 		return nil, errors.New(text.JoinedBy("; say more with: manager note --sub-task ", said,
 			text.If(item.Over == "" && b.SubTaskID != "", b.SubTaskID+` "…"`)))
-	case allowable(&b) && !s.Allowed && affirms(s.Answer):
+	case allowable(b) && !s.Allowed && affirms(s.Answer):
 		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
 			" (/allow in clarify), or say more", s.Answer)
 	case !skip && !s.Allowed && s.Answer == "":
-		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", id)
+		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", b.ID)
 	case !skip && item.Over != "":
 		return nil, errors.New(tooLate(&item))
 	}
 	s.Answer = d.Clean("The answer", s.Answer)[0]
-	report, err := d.app.Answer(ctx, d.Desk, id, s)
-	switch {
-	case err != nil && report != nil:
+	report, err := d.app.Answer(ctx, d.Desk, b.ID, s)
+	if err != nil && report != nil {
 		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
 			err, b.BoulderID)
-	case errors.Is(err, blockers.ErrNoAnswer):
-		err = &project.UsageError{Err: err}
 	}
 	return report, err
 }

@@ -211,7 +211,6 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
 	// What sub-tasks use that name none.
 	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
-	provider, model, _ := strings.Cut(chosen, "/")
 	switch {
 	case models == 0:
 		return "", login, errors.New("OpenCode has no model")
@@ -222,9 +221,6 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 			" free model", login, nil
 	case chosen == "":
 		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
-	case !catalogue.Has(opencode.ModelRef{ProviderID: provider, ModelID: model}):
-		return "", "choose another; " + project.Offered(catalogue, provider),
-			fmt.Errorf("OpenCode's configuration names %s, which OpenCode does not offer", chosen)
 	}
 	from := "--model or the configuration"
 	if named, _ := d.Model(); named == "" {

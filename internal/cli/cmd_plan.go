@@ -249,10 +249,7 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	} else {
 		plan, usage, err = a.Plan(ctx, req)
 	}
-	switch {
-	case errors.Is(err, taskledger.ErrNoList):
-		return nil, &project.UsageError{Err: err}
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	if plan.Seal != nil {

@@ -27,9 +27,6 @@ import (
 // defaultServer is where OpenCode listens if it is not told a port and nobody else does.
 const defaultServer = "http://127.0.0.1:4096"
 
-// watchCall bounds a call of a watch to OpenCode. Meanwhile it takes no orders.
-const watchCall = 10 * time.Second
-
 type watchOptions struct {
 	watch.Config
 	attach                       string
@@ -121,21 +118,11 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 		return err
 	}
 	address := cmp.Or(o.attach, c.Watch.Attach, defaultServer)
-	o.Attach = func(ctx context.Context) (*opencode.Client, error) { return a.Attach(ctx, address, watchCall) }
-	o.Project, o.Run, o.Show = a.Dir(), a.RunCommand, a.showDecisions(o)
-	o.Redact, o.Logger = a.secrets.Text, a.logger()
+	o.Show = a.showDecisions(o)
 	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
 	o.Policy.MaxIterations = cmp.Or(o.iterations, o.Policy.MaxIterations)
-	if o.Diverter, err = a.Diverter(); err != nil {
-		return err
-	}
-	if slices.Contains(o.DoneWhen, boulder.DoneJudge) {
-		if o.Judge, err = a.SessionJudge(ctx, address); err != nil {
-			return err
-		}
-	}
 	if o.DryRun {
 		report, err := a.askWatch(ctx, watch.Request{})
 		if err != nil {
@@ -150,6 +137,9 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 		if o.Records, err = o.Store.Records(); err != nil {
 			o.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
 		}
+	}
+	if err := a.Watch(ctx, &o.Config, address); err != nil {
+		return err
 	}
 	w := watch.New(o.Config)
 	if !o.DryRun {
