@@ -274,32 +274,15 @@ func ConfigHome(getenv func(string) string) string {
 	return home
 }
 
-// Notifier is who tells; nil if nobody is to be told.
+// Notifier is who tells, if the configuration names a way.
 func (p *Project) Notifier() (*notify.Notifier, error) {
 	c := p.cfg.Notify
-	address, err := c.Address(p.getenv)
+	webhook, err := c.Address(p.getenv)
 	if err != nil {
 		return nil, &UsageError{Err: err}
 	}
-	if len(c.Command) == 0 && address == "" || c.On != nil && len(c.On) == 0 {
-		return nil, nil
-	}
-	p.learnWebhook(address)
 	env, err := p.environ()
-	if err != nil {
-		return nil, err
-	}
 	return &notify.Notifier{
-		Command: c.Command, Dir: p.dir, Env: env, Webhook: address, Timeout: c.Timeout, Logger: p.log,
-	}, nil
-}
-
-// learnWebhook makes an address a secret: it is the only key to what it leads to.
-func (p *Project) learnWebhook(address string) {
-	u, err := notify.ParseWebhook(address)
-	if err != nil {
-		return
-	}
-	password, _ := u.User.Password()
-	p.secrets.Add("the webhook's address", address, u.RequestURI(), password)
+		Command: c.Command, Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
+	}, err
 }

@@ -13,7 +13,10 @@ import (
 // learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
 func (p *Project) learnSecrets() error {
 	c := p.cfg
-	p.learnWebhook(c.Notify.Webhook)
+	if u, err := c.Notify.Address(p.getenv); err == nil && u != nil { // it is the only key to what it leads to
+		password, _ := u.User.Password()
+		p.secrets.Add("the webhook's address", u.String(), u.RequestURI(), password)
+	}
 	for _, e := range c.Endpoints {
 		if e.KeyEnv != "" {
 			p.secrets.Add("the value of "+e.KeyEnv, p.getenv(e.KeyEnv))

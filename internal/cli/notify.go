@@ -24,7 +24,7 @@ import (
 type ending struct {
 	*app
 	db       reader
-	notifier *notify.Notifier // nil: nobody is to be told
+	notifier *notify.Notifier
 
 	id           string
 	complete     *boulder.TaskComplete // nil: it did not come to an end
@@ -139,7 +139,7 @@ func (e *ending) told(path string, runErr error) error {
 }
 
 func (e *ending) wants(what notify.Event) bool {
-	return what != "" && e.notifier != nil && e.Config().Notify.Wants(what)
+	return what != "" && e.Config().Notify.Wants(what)
 }
 
 // eventOf is what there is to tell about the end of a run; empty if the user ended it, who knows.

@@ -90,13 +90,13 @@ func TestNotifyConfig(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"HOOK": "https://hook", "BAD": "S3CR3T"}
 	for text, want := range map[string]string{
-		"notify: {command: [notify-send, manager]}":  `[notify-send manager] "" finished blocked failed budget`,
-		`notify: {command: "say done | sh"}`:         `[sh -c say done | sh] "" finished blocked failed budget`,
-		"notify: {webhook: https://example.com/x}":   `[] "https://example.com/x" finished blocked failed budget`,
-		"notify: {webhook: $HOOK, on: [failed]}":     `[] "https://hook" failed`,
-		`notify: {webhook: "${HOOK}", on: [failed]}`: `[] "https://hook" failed`,
-		"notify: {command: x, on: []}":               `[sh -c x] ""`,
-		"notify: {command:}":                         `[] "" finished blocked failed budget`,
+		"notify: {command: [notify-send, manager]}":  `[notify-send manager] <nil> finished blocked failed budget`,
+		`notify: {command: "say done | sh"}`:         `[sh -c say done | sh] <nil> finished blocked failed budget`,
+		"notify: {webhook: https://example.com/x}":   `[] https://example.com/x finished blocked failed budget`,
+		"notify: {webhook: $HOOK, on: [failed]}":     `[] https://hook failed`,
+		`notify: {webhook: "${HOOK}", on: [failed]}`: `[] https://hook failed`,
+		"notify: {command: x, on: []}":               `[sh -c x] <nil>`,
+		"notify: {command:}":                         `[] <nil> finished blocked failed budget`,
 		"notify: {webhook: $NONE}":                   "notify.webhook is $NONE, and that is not set: set it, or take the webhook out of the configuration",
 		"notify: {webhook: $BAD}":                    "notify.webhook is $BAD: the webhook must be an http or https address, like https://example.com/hook",
 	} {
@@ -105,7 +105,7 @@ func TestNotifyConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		address, err := c.Notify.Address(func(name string) string { return env[name] })
-		got := fmt.Sprintf("%v %q", []string(c.Notify.Command), address)
+		got := fmt.Sprintf("%v %v", c.Notify.Command, address)
 		for _, e := range notify.Events() {
 			if c.Notify.Wants(e) {
 				got += " " + string(e)

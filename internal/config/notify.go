@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type Notify struct {
 	// Webhook is an address, or the variable of the environment that has it. Defaults to none.
 	Webhook string `yaml:"webhook"`
 	// On are the events that are told: finished, blocked, failed, budget. Defaults to all of them.
-	On []string `yaml:"on"`
+	On []notify.Event `yaml:"on"`
 	// Timeout bounds a notification. Defaults to [notify.DefaultTimeout].
 	Timeout time.Duration `yaml:"timeout"`
 }
@@ -59,37 +60,39 @@ func (c *Notify) check(file *yamlfile.File) {
 		file.Report("notify.command", "notify.command begins with nothing", "its first word is the program")
 	}
 	for i, on := range c.On {
-		if !slices.Contains(notify.Events(), notify.Event(on)) {
+		if !slices.Contains(notify.Events(), on) {
 			file.Report(fmt.Sprintf("notify.on[%d]", i), fmt.Sprintf("notify.on has %q", on),
 				"use finished, blocked, failed or budget")
 		}
 	}
-	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {
-		if _, err := notify.ParseWebhook(c.Webhook); err != nil {
-			file.Report("notify.webhook", "notify.webhook: "+err.Error(), "")
+	if !wholeVariable().MatchString(c.Webhook) {
+		if _, err := c.Address(nil); err != nil {
+			file.Report("notify.webhook", err.Error(), "")
 		}
 	}
 }
 
 // Wants reports whether an event is to be told.
 func (c *Notify) Wants(e notify.Event) bool {
-	return c.On == nil || slices.Contains(c.On, string(e))
+	return c.On == nil || slices.Contains(c.On, e)
 }
 
-// Address is the webhook's, from the environment if the configuration names a variable; empty: there is none.
-func (c *Notify) Address(getenv func(string) string) (string, error) {
-	names := wholeVariable().FindStringSubmatch(c.Webhook)
-	if names == nil {
-		return c.Webhook, nil
+// Address is the webhook's, from the environment if the configuration names a variable; nil: there is none.
+func (c *Notify) Address(getenv func(string) string) (*url.URL, error) {
+	address, key := c.Webhook, "notify.webhook"
+	if names := wholeVariable().FindStringSubmatch(address); names != nil {
+		name := names[1] + names[2]
+		key += " is $" + name
+		if address = getenv(name); address == "" {
+			return nil, fmt.Errorf("%s, and that is not set: set it, or take the webhook out of the configuration", key)
+		}
 	}
-	name := names[1] + names[2]
-	address := getenv(name)
 	if address == "" {
-		return "", fmt.Errorf("notify.webhook is $%s, and that is not set: set it, or take the webhook out of the configuration",
-			name)
+		return nil, nil
 	}
-	if _, err := notify.ParseWebhook(address); err != nil {
-		return "", fmt.Errorf("notify.webhook is $%s: %w", name, err)
+	u, err := notify.ParseWebhook(address)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", key, err)
 	}
-	return address, nil
+	return u, err
 }

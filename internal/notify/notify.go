@@ -60,7 +60,7 @@ type Message struct {
 	Report   string `json:"report,omitempty"` // path of the report, relative to the project
 }
 
-// Notifier tells by Command, by Webhook, or by both.
+// Notifier tells by Command, by Webhook, by both, or without either nobody.
 type Notifier struct {
 	// Command is a program with its arguments. It gets the message on standard input and in variables of its environment:
 	// MANAGER_EVENT, MANAGER_BOULDER_ID, MANAGER_STATUS, MANAGER_TITLE, MANAGER_EXIT_CODE (empty while the run goes on)
@@ -69,9 +69,9 @@ type Notifier struct {
 	Dir     string   // of the command
 	Env     []string // of the command, besides
 
-	// Webhook is an address that [ParseWebhook] takes. It gets the message in a POST request. It may hold a secret: it is in
+	// Webhook is an address that [ParseWebhook] gave. It gets the message in a POST request. It may hold a secret: it is in
 	// no error and no log, but for its host.
-	Webhook string
+	Webhook *url.URL
 	// RetryWait is the pause before a request that failed is sent once more. Defaults to 1 s.
 	RetryWait time.Duration
 
@@ -111,7 +111,7 @@ func (n *Notifier) Send(ctx context.Context, m Message) error {
 	if len(n.Command) > 0 {
 		both.Go(func() { byCommand = n.run(ctx, m, body) })
 	}
-	if n.Webhook != "" {
+	if n.Webhook != nil {
 		both.Go(func() { byWebhook = n.post(ctx, body) })
 	}
 	both.Wait()
@@ -176,28 +176,24 @@ const redirectsFollowed = 3
 
 // post sends the message, and once more if nobody answered or the server was in trouble.
 func (n *Notifier) post(ctx context.Context, body []byte) error {
-	hook, err := ParseWebhook(n.Webhook)
-	if err != nil {
-		return err
-	}
 	again, err := n.postOnce(ctx, body)
 	if again {
 		select {
 		case <-time.After(cmp.Or(n.RetryWait, time.Second)):
 			_, err = n.postOnce(ctx, body)
 		case <-ctx.Done(): // what went wrong says more than that there is no time left
-			return fmt.Errorf("the webhook at %s failed: %w", hook.Host, err)
+			return fmt.Errorf("the webhook at %s failed: %w", n.Webhook.Host, err)
 		}
 	}
 	if err != nil {
-		return n.failed(ctx, "webhook at "+hook.Host, err)
+		return n.failed(ctx, "webhook at "+n.Webhook.Host, err)
 	}
 	return nil
 }
 
 // postOnce reports besides the error whether it may pass.
 func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.Webhook, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.Webhook.String(), bytes.NewReader(body))
 	if err != nil {
 		return false, errors.New("the request cannot be made") // the cause shows the address
 	}

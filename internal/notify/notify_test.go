@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +162,15 @@ func recorder(t *testing.T, answer http.HandlerFunc) (address string, bodies fun
 
 const token = "/hook/T0P-S3CR3T"
 
+func hook(t *testing.T, server string) *url.URL {
+	t.Helper()
+	u, err := notify.ParseWebhook(server + token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -195,7 +205,7 @@ func TestWebhook(t *testing.T) {
 		}, 4, "there are more than 3"},
 	} {
 		address, bodies := recorder(t, test.answer)
-		err := notifier(t, notify.Notifier{Webhook: address + token}).Send(t.Context(), message())
+		err := notifier(t, notify.Notifier{Webhook: hook(t, address)}).Send(t.Context(), message())
 		sent := bodies()
 		if len(sent) != test.sent {
 			t.Errorf("%s: sent %d times, want %d: %v", name, len(sent), test.sent, sent)
@@ -229,7 +239,7 @@ func TestWebhookToAnotherHost(t *testing.T) {
 	address, _ := recorder(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other+"/stolen", http.StatusTemporaryRedirect)
 	})
-	err := notifier(t, notify.Notifier{Webhook: address + token}).Send(t.Context(), message())
+	err := notifier(t, notify.Notifier{Webhook: hook(t, address)}).Send(t.Context(), message())
 	if err == nil || !strings.Contains(err.Error(), "it leads to "+other) {
 		t.Errorf("%v", err)
 	}
@@ -247,7 +257,7 @@ func TestWebhookThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	n := notifier(t, notify.Notifier{Webhook: "http://" + listener.Addr().String() + token, Timeout: 50 * time.Millisecond})
+	n := notifier(t, notify.Notifier{Webhook: hook(t, "http://"+listener.Addr().String()), Timeout: 50 * time.Millisecond})
 	err = n.Send(t.Context(), message())
 	if err == nil || !strings.Contains(err.Error(), "it did not end within 50ms (notify.timeout)") {
 		t.Errorf("%v", err)
@@ -264,7 +274,7 @@ func TestCancelled(t *testing.T) {
 		cancel(cause)
 		<-r.Context().Done()
 	})
-	if err := notifier(t, notify.Notifier{Webhook: address}).Send(ctx, message()); !errors.Is(err, cause) {
+	if err := notifier(t, notify.Notifier{Webhook: hook(t, address)}).Send(ctx, message()); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
 }
@@ -273,7 +283,7 @@ func TestCancelled(t *testing.T) {
 func TestBothWays(t *testing.T) {
 	t.Parallel()
 	address, bodies := recorder(t, func(http.ResponseWriter, *http.Request) {})
-	err := notifier(t, notify.Notifier{Webhook: address, Command: []string{"/nosuch/notifier"}}).
+	err := notifier(t, notify.Notifier{Webhook: hook(t, address), Command: []string{"/nosuch/notifier"}}).
 		Send(t.Context(), message())
 	if err == nil || len(bodies()) != 1 {
 		t.Errorf("%v", err)
