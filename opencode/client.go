@@ -55,14 +55,17 @@ type Client struct {
 }
 
 // Attach connects to the server at the given address and checks that it answers. The error matches [ErrBadAddress],
-// [ErrUnavailable] or [ErrUnauthorized], or is a [*VersionError] if an OpenCode 2 answers; see also [Client.Check].
+// [ErrUnavailable] or [ErrUnauthorized], or is a [*VersionError] if it cannot be used.
 // The caller closes the client; the server goes on.
 func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, error) {
 	c, err := newClient(address, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if c.version, err = c.identify(ctx); err != nil {
+	if c.version, err = c.identify(ctx); err == nil {
+		err = c.check(ctx)
+	}
+	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("attach to %s: %w", c.base.Redacted(), err)
 	}

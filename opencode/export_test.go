@@ -5,14 +5,16 @@ import "testing"
 // Through is a client that reaches the server at another address, such as a proxy's.
 func (s *Server) Through(t *testing.T, address string) *Client {
 	t.Helper()
-	cfg := s.client.cfg
-	c, err := Attach(t.Context(), address, cfg)
+	c, err := Attach(t.Context(), address, s.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	return c
 }
+
+// Config is how the server's own client reaches it.
+func (s *Server) Config() AttachConfig { return s.client.cfg }
 
 // URL is the server's address, without credentials.
 func (c *Client) URL() string { return c.base.String() }

@@ -80,8 +80,8 @@ func (e *ExitError) Error() string {
 }
 
 // Start starts a server and waits until it answers. ctx bounds the start only; the server runs until [Server.Stop].
-// The error matches [ErrNoBinary] or [ErrStartTimeout], is an [*ExitError] if the process ended, or ctx's; nothing is
-// left running then.
+// The error matches [ErrNoBinary] or [ErrStartTimeout], is an [*ExitError] if the process ended, a [*VersionError] if it
+// cannot be used, or ctx's; nothing is left running then.
 func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, defaultStopGrace)
@@ -172,6 +172,9 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 			if err = context.Cause(ctx); s.output.String() != "" {
 				err = fmt.Errorf("%w; its last output:\n%s", err, s.output.String())
 			}
+		}
+		if err == nil {
+			err = s.client.check(ctx)
 		}
 		if err != nil && s.client != nil {
 			s.client.Close()

@@ -58,7 +58,7 @@ func (e *VersionError) Error() string {
 }
 
 // CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]: one before
-// the tested minor version, or of another major one. A later minor version is for [Client.Check] to judge.
+// the tested minor version, or of another major one. A later minor version is for Client.check to judge.
 func CheckVersion(version string) error {
 	major, minor := generation(version)
 	_, tested := generation(TestedVersion)
@@ -83,9 +83,9 @@ var needed = []string{
 
 var pathParameter = text.Regexp(`\{[^}]*\}`)
 
-// Check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that
+// check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that
 // was not tested by the calls that the server says it knows.
-func (c *Client) Check(ctx context.Context) error {
+func (c *Client) check(ctx context.Context) error {
 	if err := CheckVersion(c.version); err != nil {
 		return err
 	}

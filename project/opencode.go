@@ -44,10 +44,6 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	case err != nil:
 		return nil, fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 	}
-	if err := client.Check(ctx); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("attach: %w", err)
-	}
 	return client, nil
 }
 
@@ -56,26 +52,16 @@ func (p *Project) Binary() string {
 	return cmp.Or(p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode, "opencode")
 }
 
-// startServer starts a server of our own and refuses one that cannot be used.
+// startServer starts a server of our own.
 func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 	env, err := p.environ()
 	if err != nil {
 		return nil, err
 	}
-	s, err := opencode.Start(ctx, opencode.ServerConfig{
+	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log,
 		ConfigContent: withOwnConfig(p.getenv("OPENCODE_CONFIG_CONTENT")),
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Client().Check(ctx); err != nil {
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		s.Stop(stopCtx)
-		return nil, err
-	}
-	return s, nil
 }
 
 // withOwnConfig adds the ledgers' agent, and that a refused permission does not end a turn, to the configuration that
