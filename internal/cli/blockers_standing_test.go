@@ -25,8 +25,23 @@ func TestWaitingEverywhere(t *testing.T) {
 		{nil, map[string][]string{
 			"blockers":      {"2 hard blockers wait for an answer · 2 choices can still be changed · blockers.md", "B1", "B2"},
 			"blockers list": {"B1", "B4", "choices that can still be changed:\nB2", "B3", "!obsolete"},
-			"status":        {"1 hard blocker waits for an answer · 2 choices can still be changed: manager"},
-			"report":        {"answer what is waited for: 1 question", "look at 2 choices"},
+			"status": {
+				"1 hard blocker waits for an answer · 2 choices can still be changed: manager blockers clarify\n",
+				"Answer first, then continue with: manager resume " + sampleID,
+			},
+			"status --json": {
+				`"waiting_blockers":{"hard":1,"asks":0,"soft":2}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
+			},
+			"show": {
+				"  blocker: B1 (hard): Which key signs the theme?\n",
+				"  blocker: B2 (soft): Variables or classes?; chosen for now: CSS variables\n",
+			},
+			"show --why theme": {"hard blocker B1 (security)", "answer with: manager blockers clarify; no process runs it"},
+			"report":           {"answer what is waited for: 1 question", "look at 2 choices"},
+		}},
+		{[]string{"pause"}, map[string][]string{
+			"wait":               {"answer with: manager blockers clarify; then continue with: manager resume " + sampleID},
+			"wait --for blocked": {`Blocked: "theme"`},
 		}},
 		{[]string{"skip", "theme"}, map[string][]string{
 			"blockers": {
@@ -51,7 +66,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			expect(t, project, exitOK, step.do)
 		}
 		for line, all := range step.says {
-			expect(t, project, exitOK, strings.Fields(line), all...)
+			expect(t, project, map[string]int{"wait": exitWaiting}[line], strings.Fields(line), all...)
 		}
 	}
 }

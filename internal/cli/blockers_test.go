@@ -290,3 +290,34 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	expect(t, project, exitOK, status, "blockers on  by --blockers of what is at work: "+sampleID)
 	expect(t, project, exitOK, []string{"blockers", "off"}, "blockers off  by `manager blockers off`")
 }
+
+// No answer is left on the way when -o fails, and nothing that is there is written over.
+func TestBlockersExportToAFile(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	file := project + "/night.md"
+	for _, test := range []answerCase{
+		{[]string{"-o", "night.md"}, exitOK, "Exported 4 blockers to"},
+		{[]string{"-o", "night.md"}, exitUsage, "night.md is there already, and is not overwritten"},
+		{[]string{"-o", "night.md", "--force", "--hard"}, exitOK, "Exported 2 blockers to"},
+		{[]string{"-o", ".manager"}, exitUsage, "is there already"},
+		{[]string{"-o", "none/night.md"}, exitError, "no such file"},
+		{[]string{"-o", "data.jsonl"}, exitOK, "Exported 4 blockers to"},
+		{[]string{"-o", "data.md", "--json"}, exitOK, ""},
+		{[]string{"--force"}, exitUsage, "--force is for the file of -o"},
+	} {
+		expect(t, project, test.code, append([]string{"blockers", "export"}, test.args...), test.says)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(text), "# Blockers\n\n2 blockers, 2 of them without an answer.") {
+		t.Errorf("%v: %s", err, text)
+	}
+	for name, begins := range map[string]string{"data.jsonl": `{"type":"blocker-record","id":"B1",`, "data.md": "# Blockers\n"} {
+		if text, err := os.ReadFile(filepath.Join(project, name)); err != nil || !strings.HasPrefix(string(text), begins) {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+	}
+	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // .manager, blockers.md, night.md and those two
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

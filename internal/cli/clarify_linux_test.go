@@ -69,19 +69,8 @@ func TestAnswerPrompt(t *testing.T) {
 	}
 }
 
-// A terminal that is closed ends the question.
+// A signal ends the question although nobody types, and gives the terminal back; one that is closed ends it as well.
 func TestAnswerPromptEnds(t *testing.T) {
-	t.Parallel()
-	p := openPTY(t)
-	answer := asking(t.Context(), t, p)
-	p.close()
-	if text, err := answer(); text != "" || !errors.Is(err, io.EOF) {
-		t.Errorf("got %q, %v", text, err)
-	}
-}
-
-// A signal ends the question although nobody types, and gives the terminal back.
-func TestAnswerPromptIsCancelled(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -92,5 +81,10 @@ func TestAnswerPromptIsCancelled(t *testing.T) {
 	}
 	if !p.sane() {
 		t.Error("the terminal is not as it was")
+	}
+	answer = asking(t.Context(), t, p)
+	p.close()
+	if text, err := answer(); text != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v", text, err)
 	}
 }

@@ -63,7 +63,7 @@ func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) erro
 	case d.json:
 		err = errors.Join(d.printJSON(report), err)
 	default:
-		d.tell(view.Settled(report, time.Now()))
+		d.app.on(d.Stdout).Say(view.Settled(report, time.Now()))
 	}
 	return err
 }

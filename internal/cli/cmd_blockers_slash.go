@@ -77,17 +77,18 @@ func (a *app) runSlashFile(install, global bool) error {
 		return err
 	}
 	done, err := changeSlashFile(base, below, program, root)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return a.printJSON(done)
 	}
+	return show(a, &done, nil)
+}
+
+// Print says what was done.
+func (done *slashChange) Print(o page.Out) {
 	says := map[string]string{
 		"unchanged": "%s is there already.", "removed": "Removed %s.", "absent": "There is no %s.",
 	}[done.Outcome]
-	a.tell(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers when it is started the next time."), done.File))
-	return nil
+	o.Say(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers when it is started the next time."), done.File))
 }
 
 // slashProgram is how a shell of OpenCode's finds this program: by its name where that leads to it, which then may be
@@ -300,7 +301,7 @@ func (d desk) clarifyByAgent(ctx context.Context) error {
 	}
 	waiting := view.WithoutMoot(d.placed(ctx, records))
 	if len(waiting) == 0 {
-		d.tell("Nothing waits for an answer.")
+		d.app.on(d.Stdout).Say("Nothing waits for an answer.")
 		return nil
 	}
 	program, err := d.slashProgram()

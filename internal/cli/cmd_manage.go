@@ -16,6 +16,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
@@ -210,17 +211,12 @@ func (a *app) newVersionCmd() *cobra.Command {
 
 func (a *app) runVersion() error {
 	build, _ := debug.ReadBuildInfo()
-	v := newVersionInfo(build)
-	if a.json {
-		return a.printJSON(v)
-	}
-	_, err := fmt.Fprint(a.Stdout, v)
-	return err
+	return show(a, newVersionInfo(build), nil)
 }
 
 // newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
-func newVersionInfo(build *debug.BuildInfo) versionInfo {
-	v := versionInfo{
+func newVersionInfo(build *debug.BuildInfo) *versionInfo {
+	v := &versionInfo{
 		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		OpenCode: opencode.TestedVersion,
 	}
@@ -239,10 +235,11 @@ func newVersionInfo(build *debug.BuildInfo) versionInfo {
 	return v
 }
 
-// String is the version for people.
-func (v versionInfo) String() string {
+// Print is the version for people.
+func (v *versionInfo) Print(o page.Out) {
 	commit := text.Prefixed(", commit ", project.Short(v.Commit)) + text.If(v.Modified, " with changes")
-	return fmt.Sprintf("manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
+	o.Say(fmt.Sprintf("manager %s (%s, %s%s)", v.Version, v.Go, v.Platform, commit))
+	o.Say("tested with OpenCode " + v.OpenCode)
 }
 
 func (a *app) newMCPCmd() *cobra.Command {

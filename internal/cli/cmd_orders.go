@@ -279,22 +279,7 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 		report = view.NewOrder(before, after, d.Holder, o)
 		return nil
 	})
-	switch {
-	case err != nil:
-	case a.json:
-		err = a.printJSON(report)
-	default:
-		a.tell(report.Text())
-	}
-	return err
-}
-
-// tell prints a sentence on stdout: broken between words on a terminal, and one line elsewhere.
-func (a *app) tell(s string) {
-	if terminal(a.Stdout) {
-		s = text.Wrap(s, a.on(a.Stdout).Width()-1)
-	}
-	fmt.Fprintln(a.Stdout, s)
+	return show(a, report, err)
 }
 
 // toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only

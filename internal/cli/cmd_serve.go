@@ -303,7 +303,7 @@ func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration,
 	case a.json:
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
-		a.tell(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s", w.BoulderID,
+		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s", w.BoulderID,
 			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+".")))
 	}

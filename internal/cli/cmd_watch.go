@@ -263,7 +263,7 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 		a.note("No session is known here.")
 	}
 	for _, id := range ids {
-		a.tell(fmt.Sprintf(map[watch.Order]string{
+		a.on(a.Stdout).Say(fmt.Sprintf(map[watch.Order]string{
 			watch.OrderStop:  "Session %s is stopped. Continue with: manager watch start %[1]s",
 			watch.OrderStart: "Session %s is watched.",
 		}[req.Order], id))

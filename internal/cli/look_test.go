@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 func TestLook(t *testing.T) {
@@ -216,7 +217,9 @@ func TestVersion(t *testing.T) {
 	v := newVersionInfo(build)
 	v.Go, v.Platform, v.OpenCode = "go1.26", "linux/amd64", "1.18.33"
 	want := "manager v1.2.3 (go1.26, linux/amd64, commit 0123456789 with changes)\ntested with OpenCode 1.18.33\n"
-	if diff := cmp.Diff(want, v.String()); diff != "" {
+	var shown strings.Builder
+	v.Print(page.Out{Writer: &shown})
+	if diff := cmp.Diff(want, shown.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if v := newVersionInfo(nil); v.Version != "(devel)" {

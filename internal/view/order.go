@@ -64,8 +64,10 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 	return r
 }
 
-// Text is the report for people, on one line.
-func (r *Order) Text() string {
+// Print is the report for people, in one sentence after the other.
+func (r *Order) Print(o page.Out) { o.Say(r.text()) }
+
+func (r *Order) text() string {
 	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, text.Prefixed(" ", leftText(r.Left))
 	line := ""
 	switch r.Do {
