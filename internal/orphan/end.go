@@ -20,7 +20,7 @@ const (
 // process is a running process of this user, as the system lists it.
 type process struct {
 	pid, parent, group, session int
-	start                       uint64 // as in [owner]
+	start                       uint64 // in the system's own units: tells a process from a later one with the id
 	mark                        string // its value of the variable; empty: it has none, or it cannot be read
 }
 
@@ -72,7 +72,7 @@ func kill(p process) bool {
 	defer func() { _ = handle.Release() }() // it fails only if it was released before
 	// The handle stands for one process, on Linux also after its end. If that is the listed one, it was so when its
 	// environment was read.
-	if now, err := identify(p.pid); err != nil || now.Start != p.start {
+	if now, err := stat(p.pid); err != nil || now.start != p.start {
 		return false
 	}
 	return handle.Signal(syscall.SIGKILL) == nil

@@ -1,7 +1,7 @@
 // Package orphan ends the processes that a dead manager left behind.
 //
-// A manager that starts anything first registers: it writes a record into its state directory, keeps it locked, and
-// gives everything that it starts a mark in the environment. When it ends in good order it ends what still carries
+// A manager that starts anything first registers: it makes a record in its state directory, an empty file, keeps it
+// locked, and gives everything that it starts a mark in the environment. When it ends in good order it ends what still carries
 // the mark. When it was killed, the next command in the same project finds a record without an owner, and does that
 // for it.
 //
@@ -17,10 +17,8 @@ package orphan
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,30 +34,18 @@ const (
 	DirName = "processes"
 	// Variable is the name of the mark in the environment.
 	Variable = "MANAGER_PROCESS"
-	// maxRecord bounds what is read of a file that may come from anybody, in bytes.
-	maxRecord = 4 << 10
 )
 
-// Registration is this process's promise to leave nothing behind: an open, locked record. Its methods may be called from
-// any goroutine.
+// Registration is this process's promise to leave nothing behind: an open, locked file. Its methods may be called from any
+// goroutine.
 //
 // The lock is what says that the owner lives: the kernel gives it up with the process, whatever ends it, and a process
-// id that was used again does not bring it back. The content says the same in another way, for file systems on which a
-// lock can get lost. Only if both agree is an owner taken for dead.
+// id that was used again does not bring it back. The database beside it stands on locks of the same kind.
 type Registration struct {
 	records *os.Root
 	mark    string // the name of the file
-	owner   owner
 	file    *os.File
 	release func() error
-}
-
-// owner is the content of a record. The zero owner is one that was torn: its process died while it registered, so
-// nothing was started under it.
-type owner struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // when it was started, in the system's own units: tells a process from a later one
-	Boot  string `json:"boot"`  // of the machine
 }
 
 // Register writes this process's record into a state directory, which must exist. Call it before anything is started
@@ -153,19 +139,16 @@ func isMark(name string) bool {
 // create makes the record of this process. A Sweep of another process may look at it before it is locked, and then
 // takes it away: in that case another one is made.
 func create(records *os.Root) (*Registration, error) {
-	self, err := identify(os.Getpid())
-	if err != nil {
-		return nil, err
-	}
 	for range 10 {
-		r := &Registration{records: records, mark: rand.Text(), owner: self}
+		r := &Registration{records: records, mark: rand.Text()}
+		var err error
 		if r.file, err = records.OpenFile(r.mark, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return nil, err
 		}
 		if !r.lock() {
 			continue
 		}
-		if err := errors.Join(json.NewEncoder(r.file).Encode(self), r.file.Chmod(0o600)); err != nil {
+		if err := r.file.Chmod(0o600); err != nil { // a umask may have taken the owner's rights
 			return nil, errors.Join(err, r.remove())
 		}
 		r.release = sync.OnceValue(func() error {
@@ -188,15 +171,6 @@ func takeOver(records *os.Root, mark string) *Registration {
 	if r.file, err = records.OpenFile(mark, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0); err != nil || !r.lock() {
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(r.file, maxRecord))
-	if json.Unmarshal(data, &r.owner) != nil || r.owner.PID <= 0 {
-		r.owner = owner{} // of a process that died while it wrote
-	}
-	now, ended := identify(r.owner.PID)
-	if err != nil || ended == nil && now == r.owner {
-		r.file.Close()
-		return nil
-	}
 	return r
 }
 
@@ -216,12 +190,9 @@ func (r *Registration) lock() bool {
 // finish ends everything that carries the mark and removes the record. If something is left, the record stays, and
 // anybody can take it over.
 func (r *Registration) finish() (ended int, err error) {
-	// What ran before the machine was started is gone.
-	if boot, err := bootID(); err != nil || r.owner.Boot == "" || r.owner.Boot == boot {
-		if ended, err = End(r.Env()); err != nil {
-			r.file.Close()
-			return ended, err
-		}
+	if ended, err = End(r.Env()); err != nil {
+		r.file.Close()
+		return ended, err
 	}
 	return ended, r.remove()
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -304,62 +303,22 @@ func list(t *testing.T, dir string) []string {
 	return names
 }
 
-// What a record says decides only whether its owner lives. The marked process goes or stays, a named one always stays.
+// A record without an owner ends what carries its mark, whatever is in it, and nothing that it names.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	named := victim(t, rand.Text()) // another manager's
-	alive, err := identify(named.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
+	dir, mark := t.TempDir(), rand.Text()
+	marked := victim(t, mark)
+	write(t, dir, mark, fmt.Sprintf(`{"pid":%d}`, named.Process.Pid))
+	if got := sweep(t, dir); got != (Swept{Managers: 1, Processes: 1}) || len(list(t, dir)) > 0 {
+		t.Errorf("%+v, left: %v", got, list(t, dir))
 	}
-	record := func(change func(*owner)) string {
-		o := alive
-		change(&o)
-		data, _ := json.Marshal(o)
-		return string(data)
+	if _, err := stat(marked.Process.Pid); err == nil {
+		t.Error("the marked process was not ended")
 	}
-	for name, test := range map[string]struct {
-		content string
-		ends    bool // the marked process
-		stays   bool // the record
-	}{
-		"of a live process, its lock lost": {content: record(func(*owner) {}), stays: true},
-		"of a process id used again":       {content: record(func(o *owner) { o.Start-- }), ends: true},
-		"of a process that ended":          {content: record(func(o *owner) { o.PID = 1 << 22 }), ends: true}, // too large
-		"of before the machine's start":    {content: record(func(o *owner) { o.Boot = "another" })},
-		"torn":                             {content: `{"pid": 12`, ends: true},
-		"empty":                            {content: "", ends: true},
-		"nonsense":                         {content: `{"pid": -1, "start": "x"}`, ends: true},
-		"huge":                             {content: strings.Repeat("x", 3*maxRecord), ends: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir, mark := t.TempDir(), rand.Text()
-			marked := victim(t, mark)
-			write(t, dir, mark, test.content)
-			want := Swept{Managers: 1}
-			if test.ends {
-				want.Processes = 1
-			}
-			if test.stays {
-				want = Swept{}
-			}
-			if got := sweep(t, dir); got != want {
-				t.Errorf("%+v, want %+v", got, want)
-			}
-			if _, err := identify(marked.Process.Pid); (err != nil) != test.ends {
-				t.Errorf("the marked process: %v", err)
-			}
-			if left := len(list(t, dir)) == 1; left != test.stays {
-				t.Errorf("the record is left: %v", left)
-			}
-		})
+	if _, err := stat(named.Process.Pid); err != nil {
+		t.Errorf("the process that the record names: %v", err)
 	}
-	t.Cleanup(func() { // after the parallel ones
-		if now, err := identify(named.Process.Pid); err != nil || now != alive {
-			t.Errorf("the process that records name: %v, %v", now, err)
-		}
-	})
 }
 
 // Entries that are no records of ours are left as they are, and end nothing.
@@ -403,7 +362,7 @@ func TestForeignEntries(t *testing.T) {
 	if _, err := os.Stat(outside); err != nil {
 		t.Error(err)
 	}
-	if _, err := identify(marked.Process.Pid); err != nil {
+	if _, err := stat(marked.Process.Pid); err != nil {
 		t.Errorf("a link named it, and it was ended: %v", err)
 	}
 }
@@ -431,7 +390,7 @@ func TestLinksInPlaceOfDirectories(t *testing.T) {
 	if _, err := Register(inside); err == nil || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("Register: %v", err)
 	}
-	if _, err := identify(marked.Process.Pid); err != nil {
+	if _, err := stat(marked.Process.Pid); err != nil {
 		t.Errorf("it was ended: %v", err)
 	}
 }

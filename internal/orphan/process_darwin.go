@@ -5,30 +5,22 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// bootID is another one after each start of the machine.
-var bootID = sync.OnceValues(func() (string, error) { return unix.Sysctl("kern.bootsessionuuid") })
-
 const zombie = 5 // SZOMB of sys/proc.h
 
-// identify says who has a process id now. The start is in microseconds since 1970.
-func identify(pid int) (owner, error) {
-	boot, err := bootID()
-	if err != nil {
-		return owner{}, err
-	}
+// stat says who has a process id now. The start is in microseconds since 1970.
+func stat(pid int) (process, error) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
-		return owner{}, err
+		return process{}, err
 	}
 	if int(info.Proc.P_pid) != pid || info.Proc.P_stat == zombie {
-		return owner{}, fmt.Errorf("process %d has ended", pid)
+		return process{}, fmt.Errorf("process %d has ended", pid)
 	}
-	return owner{PID: pid, Start: started(info), Boot: boot}, nil
+	return process{pid: pid, start: started(info)}, nil
 }
 
 func started(info *unix.KinfoProc) uint64 {

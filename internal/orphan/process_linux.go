@@ -7,24 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 )
-
-// bootID is another one after each start of the machine.
-var bootID = sync.OnceValues(func() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
-})
-
-// identify says who has a process id now. The start is in clock ticks since the machine was started.
-func identify(pid int) (owner, error) {
-	boot, err := bootID()
-	if err != nil {
-		return owner{}, err
-	}
-	p, err := stat(pid)
-	return owner{PID: pid, Start: p.start, Boot: boot}, err
-}
 
 // processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
 // has waited for do not.
@@ -61,7 +44,7 @@ func processes(variable string) ([]process, error) {
 
 var errEnded = errors.New("the process has ended")
 
-// stat reads /proc/PID/stat. Its second field is the program's name in brackets, which may hold anything.
+// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's name in brackets, which may hold anything.
 func stat(pid int) (process, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
