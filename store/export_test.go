@@ -5,29 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
 )
-
-// drawWorld is a boulder with some history, stored in portions.
-func drawWorld(rt *rapid.T, db *DB, id string) *world {
-	w := newWorld(rt, id, epoch, drawPlan(rt)...)
-	for range rapid.IntRange(1, 3).Draw(rt, "commits") {
-		for range rapid.IntRange(0, 25).Draw(rt, "events") {
-			step(rt, w)
-		}
-		w.commit(rt, db)
-	}
-	return w
-}
 
 func exported(t tb, db *DB, id string) string {
 	t.Helper()
@@ -52,58 +38,37 @@ func read(t tb, text string) Export {
 	return x
 }
 
-// Whatever has happened to a boulder: its export, imported elsewhere and exported again, is the same to the byte. It fails
-// if a record is left out, or if one is written under another's key.
-func TestExportIsComplete(t *testing.T) {
-	t.Parallel()
-	here, there := openTemp(t), openTemp(t)
-	n := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		n++
-		id := fmt.Sprintf("b%d", n)
-		w := drawWorld(rt, here, id)
-		text := exported(rt, here, id)
-		if err := there.Import(t.Context(), read(rt, text)); err != nil {
-			rt.Fatalf("%v", err)
-		}
-		if diff := cmp.Diff(text, exported(rt, there, id)); diff != "" {
-			rt.Fatalf("exported (-) and exported again (+):\n%s", diff)
-		}
-		if diff := cmp.Diff(picture(rt, w.State), picture(rt, restore(rt, there, id))); diff != "" {
-			rt.Fatalf("here (-) and there (+):\n%s", diff)
-		}
-		if err := there.Import(t.Context(), read(rt, text)); !errors.Is(err, ErrExists) {
-			rt.Fatalf("a second import: %v", err)
-		}
-	})
+// adopted is what a boulder becomes when it is imported in another project.
+func adopted(t tb, w *world) *boulder.State {
+	t.Helper()
+	x := NewExport(w.TakeEvents())
+	_, from, err := x.Adopt("/elsewhere", w.now.Add(time.Hour))
+	if err != nil || from != "/project" {
+		t.Fatalf("from %q, %v", from, err)
+	}
+	s, err := x.State()
+	if err != nil || s.Boulder.Project != "/elsewhere" {
+		t.Fatalf("in %+v, %v", s, err)
+	}
+	return s
 }
 
 // An adopted boulder can be imported; it is over as before, or it is paused with nothing at work, and the log says so.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	here, there := openTemp(t), openTemp(t)
-	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		n++
-		id := fmt.Sprintf("b%d", n)
-		w := drawWorld(rt, here, id)
+		w := newWorld(rt, "id", epoch, drawPlan(rt)...)
+		for range rapid.IntRange(0, 60).Draw(rt, "events") {
+			step(rt, w)
+		}
 		was := w.Boulder
 		if rapid.Bool().Draw(rt, "paused") {
 			w.must(rt, boulder.StatusChanged{Status: boulder.Paused, Reason: "a break"})
-			w.commit(rt, here)
 		}
-		x := read(rt, exported(rt, here, id))
-		_, from, err := x.Adopt("/elsewhere", w.now.Add(time.Hour))
-		if err != nil || from != "/project" {
-			rt.Fatalf("from %q, %v", from, err)
-		}
-		if err := there.Import(t.Context(), x); err != nil {
-			rt.Fatalf("%v", err)
-		}
-		s := restore(rt, there, id)
+		s := adopted(rt, w)
 		b := s.Boulder
-		if b.Status != boulder.Paused || len(s.Live()) > 0 || b.Project != "/elsewhere" {
-			rt.Fatalf("it is %s in %s with %d attempts at work", b.Status, b.Project, len(s.Live()))
+		if b.Status != boulder.Paused || len(s.Live()) > 0 {
+			rt.Fatalf("it is %s with %d attempts at work", b.Status, len(s.Live()))
 		}
 		if b.Worked > was.Worked+time.Minute || b.Usage.Tokens() < was.Usage.Tokens() {
 			rt.Fatalf("it worked for %s and used %+v; before it was %s and %+v", b.Worked, b.Usage, was.Worked, was.Usage)
@@ -121,49 +86,30 @@ func TestAdopt(t *testing.T) {
 // What waits for an answer is asked again where a boulder was imported: the blockers stayed where they came up.
 func TestAdoptAsksAgain(t *testing.T) {
 	t.Parallel()
-	for name, parked := range map[string]bool{"at work": false, "parked": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			here, there := openTemp(t), openTemp(t)
-			w := newWorld(t, "id", epoch, spec("a"))
-			w.start(t, ref("a", 1))
-			w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
-				ID: "B1", Question: "Which database?", Hard: true, Status: boulder.BlockerPending,
-			}})
-			if parked {
-				w.must(t, boulder.Parked{AttemptRef: ref("a", 1), Reason: "waits"})
-			}
-			w.commit(t, here)
-			x := read(t, exported(t, here, "id"))
-			if _, _, err := x.Adopt("/elsewhere", epoch.Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-			if err := there.Import(t.Context(), x); err != nil {
-				t.Fatal(err)
-			}
-			s := restore(t, there, "id")
-			a, o := s.SubTask("a"), s.Open("a")
-			if a.Parked || o == nil || o.Attempt.Attempt != 2 || len(a.AwaitedBy(2)) > 0 || a.Tries > 0 {
-				t.Fatalf("%+v, %+v", *a, o)
-			}
-		})
+	for _, parked := range []bool{false, true} {
+		w := newWorld(t, "id", epoch, spec("a"))
+		w.start(t, ref("a", 1))
+		w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
+			ID: "B1", Question: "Which database?", Hard: true, Status: boulder.BlockerPending,
+		}})
+		if parked {
+			w.must(t, boulder.Parked{AttemptRef: ref("a", 1), Reason: "waits"})
+		}
+		s := adopted(t, w)
+		a, o := s.SubTask("a"), s.Open("a")
+		if a.Parked || o == nil || o.Attempt.Attempt != 2 || len(a.AwaitedBy(2)) > 0 || a.Tries > 0 {
+			t.Errorf("parked %v: %+v, %+v", parked, *a, o)
+		}
 	}
 }
 
 func TestAdoptLeavesTheEndAlone(t *testing.T) {
 	t.Parallel()
-	db := openTemp(t)
 	w := newWorld(t, "id", epoch)
 	w.must(t, boulder.StatusChanged{Status: boulder.Cancelled})
 	w.must(t, boulder.Archived{Archived: true})
-	w.commit(t, db)
-	x := read(t, exported(t, db, "id"))
-	s, _, err := x.Adopt("/elsewhere", epoch)
-	if err != nil || len(x.Events) != 3 || s.Boulder.Status != boulder.Cancelled || s.Boulder.Project != "/elsewhere" {
-		t.Fatalf("%d events, %+v, %v", len(x.Events), s, err)
-	}
-	if again, err := x.State(); err != nil || again.Boulder.Project != "/elsewhere" {
-		t.Errorf("the log says %+v, %v", again, err)
+	if b := adopted(t, w).Boulder; b.Seq != 3 || b.Status != boulder.Cancelled {
+		t.Errorf("%+v", b)
 	}
 }
 

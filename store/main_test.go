@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -44,10 +43,6 @@ func play(role, project string) error {
 	db, err := Open(filepath.Join(dir, FileName), Options{})
 	if err != nil {
 		return err
-	}
-	if role == "hold" {
-		fmt.Println("held")
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	}
 	_, err = db.Listing(context.Background())
 	if err == nil {

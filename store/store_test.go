@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -53,106 +52,65 @@ func TestListIsNewestFirst(t *testing.T) {
 	}
 }
 
-func TestGetAndTurns(t *testing.T) {
+// Sub-tasks come in plan order, attempts too and by number, turns as they began, and events in pages.
+func TestReads(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	// Plan order is neither alphabetical nor that of the attempts; "b" begins the id of another.
 	w := newWorld(t, "id", epoch, spec("z"), spec("b"), spec("b-2"), spec("a", "z"))
-	w.start(t, ref("b", 1))
-	w.must(t, boulder.Retry{AttemptRef: ref("b", 1), Status: boulder.AttemptLost, Next: 2})
-	w.commit(t, db)
-	for n := 2; n < 300; n++ { // past one byte: numbers must sort as numbers
-		w.start(t, ref("b", n))
-		w.must(t, boulder.Retry{AttemptRef: ref("b", n), Status: boulder.AttemptLost, Next: n + 1})
+	const n = 300 // past one byte: numbers must sort as numbers, and the log takes several pages
+	for attempt := 1; attempt < n; attempt++ {
+		w.start(t, ref("b", attempt))
+		w.must(t, boulder.Retry{AttemptRef: ref("b", attempt), Status: boulder.AttemptLost, Next: attempt + 1})
 	}
 	w.start(t, ref("b-2", 1))
 	w.commit(t, db)
-
 	d, err := db.Get(t.Context(), "id")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || d.Boulder.Seq != w.Boulder.Seq || d.Revision == nil || d.Revision.Number != 2 {
+		t.Fatalf("got %+v with %+v, %v", d.Boulder, d.Revision, err)
 	}
-	var subTasks, attempts []string
+	var got []string
 	for _, s := range d.SubTasks {
-		subTasks = append(subTasks, s.ID)
+		got = append(got, s.ID)
 	}
 	for _, a := range d.Attempts {
-		attempts = append(attempts, fmt.Sprintf("%s/%d", a.SubTaskID, a.Attempt))
+		got = append(got, fmt.Sprintf("%s/%d", a.SubTaskID, a.Attempt))
 	}
-	if got := strings.Join(subTasks, " "); got != "z b b-2 a" {
-		t.Errorf("sub-tasks are %s", got)
+	want := []string{"z", "b", "b-2", "a", "z/1"}
+	for attempt := 1; attempt <= n; attempt++ {
+		want = append(want, fmt.Sprintf("b/%d", attempt))
 	}
-	want := []string{"z/1"}
-	for n := 1; n <= 300; n++ {
-		want = append(want, fmt.Sprintf("b/%d", n))
-	}
-	if want = append(want, "b-2/1"); !slices.Equal(attempts, want) {
-		t.Errorf("attempts are %v", attempts)
-	}
-	if d.Boulder.Seq != w.Boulder.Seq || d.Revision == nil || d.Revision.Number != 2 {
-		t.Errorf("got %+v with %+v", d.Boulder, d.Revision)
+	if want = append(want, "b-2/1"); !slices.Equal(got, want) {
+		t.Errorf("sub-tasks and attempts are %v", got)
 	}
 
-	events, err := db.Events(t.Context(), "id", 0, 0)
-	turns := boulder.Turns(events, "b")
-	if err != nil || len(turns) != 299 {
-		t.Fatalf("%d turns, %v", len(turns), err)
+	all, err := db.Events(t.Context(), "id", 0, 0)
+	turns := boulder.Turns(all, "b")
+	if len(turns) != n-1 || uint64(len(all)) != w.Boulder.Seq || err != nil {
+		t.Fatalf("%d turns, %d events, %v", len(turns), len(all), err)
 	}
 	for i, turn := range turns {
 		if turn.SubTaskID != "b" || turn.Attempt != i+1 || turn.Prompt != "brief of b" {
 			t.Fatalf("turn %d is %+v", i, turn)
 		}
 	}
-	if turns := boulder.Turns(events, "nobody"); len(turns) != 0 {
-		t.Errorf("%d turns of nobody", len(turns))
-	}
-}
-
-func TestEventsPage(t *testing.T) {
-	t.Parallel()
-	db := openTemp(t)
-	w := newWorld(t, "id", epoch, spec("only"))
-	w.start(t, ref("only", 1))
-	for range 400 { // 406 in all: sequence numbers take two bytes, and the log several pages
-		w.must(t, boulder.SubTaskProgress{AttemptRef: ref("only", 1), Activity: "edit"})
-	}
-	w.commit(t, db)
-	for _, tc := range []struct {
-		after       uint64
-		limit       int
-		first, last uint64 // 0: none
-	}{
-		{0, 0, 1, 406}, {0, 3, 1, 3}, {254, 3, 255, 257}, {405, 10, 406, 406}, {406, 0, 0, 0}, {1 << 40, 0, 0, 0},
-		{1<<64 - 1, 0, 0, 0},
+	last := w.Boulder.Seq
+	for _, tc := range []struct{ after, limit, first, last uint64 }{
+		{0, 3, 1, 3}, {254, 3, 255, 257}, {last - 1, 10, last, last}, {last, 0, 1, 0}, {1<<64 - 1, 0, 1, 0},
 	} {
-		events, err := db.Events(t.Context(), "id", tc.after, tc.limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var first, last uint64
-		if len(events) > 0 {
-			first, last = events[0].Seq, events[len(events)-1].Seq
-		}
-		if first != tc.first || last != tc.last || (last > 0 && uint64(len(events)) != last-first+1) {
-			t.Errorf("after %d, limit %d: %d events, %d to %d", tc.after, tc.limit, len(events), first, last)
+		events, err := db.Events(t.Context(), "id", tc.after, int(tc.limit))
+		want := all[tc.first-1 : max(tc.last, tc.first-1)]
+		if !slices.EqualFunc(want, events, func(a, b boulder.Event) bool { return a.Seq == b.Seq }) || err != nil {
+			t.Errorf("after %d, limit %d: %d events, %v", tc.after, tc.limit, len(events), err)
 		}
 	}
-}
-
-func TestNotFound(t *testing.T) {
-	t.Parallel()
-	db := openTemp(t)
-	ctx := t.Context()
-	_, loadErr := db.Load(ctx, "x")
-	_, getErr := db.Get(ctx, "x")
-	_, eventsErr := db.Events(ctx, "x", 0, 0)
+	_, loadErr := db.Load(t.Context(), "x")
+	_, getErr := db.Get(t.Context(), "x")
+	_, eventsErr := db.Events(t.Context(), "x", 0, 0)
 	for i, err := range []error{loadErr, getErr, eventsErr} {
 		if !errors.Is(err, boulder.ErrNotFound) {
-			t.Errorf("call %d: %v", i, err)
+			t.Errorf("call %d of what is not there: %v", i, err)
 		}
-	}
-	if all, err := db.Listing(ctx); len(all) != 0 || err != nil {
-		t.Errorf("listed %v, %v", all, err)
 	}
 }
 
@@ -271,43 +229,6 @@ func TestReadersShareTheFile(t *testing.T) {
 			t.Error("a read-only handle wrote")
 		}
 		w.must(t, boulder.StatusChanged{Status: boulder.Planning})
-	}
-}
-
-func TestHeldByAnotherProcess(t *testing.T) {
-	t.Parallel()
-	project := t.TempDir()
-	cmd := otherProcess(t, "hold", project)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
-		t.Fatalf("the other process says %q, %v", line, err)
-	}
-	path := filepath.Join(project, DirName, FileName)
-	if _, err := Open(path, Options{}); !errors.Is(err, ErrHeld) {
-		t.Errorf("while it runs: %v", err)
-	}
-	// A waiting Open gets the file as soon as the other process is gone, even if it did not close it.
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = stdin.Close()
-	_ = cmd.Wait()
-	db, err := Open(path, Options{Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

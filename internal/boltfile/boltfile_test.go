@@ -48,7 +48,13 @@ func TestMade(t *testing.T) {
 			t.Errorf("%+v: %v", refused, err)
 		}
 	}
-	if err := db.Close(); err != nil {
+	closed := make(chan error, 1)
+	go func() { closed <- db.Close() }()
+	waited, err := Open(path, things, Options{Timeout: time.Minute}) // which gets the file as soon as it is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-closed, waited.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
