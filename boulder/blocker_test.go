@@ -21,12 +21,7 @@ func answer(subTask, id, text string) BlockerSettled {
 }
 
 // executing brings an attempt to work.
-func executing(ref AttemptRef) []Body {
-	return []Body{
-		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
-		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
-	}
-}
+func executing(ref AttemptRef) []Body { return toVerdict(ref)[:3] }
 
 // TestBlockerParks: a sub-task that waits for an answer is queued again by the last one that it waits for, and by nothing
 // else.

@@ -54,16 +54,11 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"), Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 		NewFacts: r.state.Boulder.NewFacts, News: r.news(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}
-	others := r.state.Completed(maxListed + len(o.SubTask.DependsOn))
-	in.Dependencies = make([]*boulder.SubTask, 0, len(o.SubTask.DependsOn))
-	in.Finished = make([]*boulder.SubTask, 0, len(others))
-	needed := make(map[string]bool, len(o.SubTask.DependsOn)) // a join can need all others
 	for _, id := range o.SubTask.DependsOn {
-		needed[id] = true
 		in.Dependencies = append(in.Dependencies, r.state.SubTask(id))
 	}
-	for _, t := range slices.Backward(others) {
-		if !needed[t.ID] {
+	for _, t := range slices.Backward(r.state.Completed(maxListed + len(o.SubTask.DependsOn))) {
+		if !slices.Contains(in.Dependencies, t) {
 			in.Finished = append(in.Finished, t)
 		}
 	}

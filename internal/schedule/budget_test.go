@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
 // feed applies events at a time; all must fit.
-func feed(t *testing.T, s *boulder.State, now time.Time, bodies ...boulder.Body) {
+func feed(t rapid.TB, s *boulder.State, now time.Time, bodies ...boulder.Body) {
 	t.Helper()
 	for _, b := range bodies {
 		b = policed(s, now, b)

@@ -23,20 +23,11 @@ type loopRun struct {
 }
 
 func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
-	r := &loopRun{t: t, s: boulder.NewState(), now: epoch}
-	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{DoneWhen: doneWhen, SubTasks: []boulder.Spec{{ID: "1"}}}}
-	r.apply(boulder.Created{Boulder: boulder.Boulder{ID: "b1", Settings: boulder.Settings{LedgerModel: ledgerModel, Loop: &l}}})
-	r.apply(boulder.Planned{Plan: rev})
-	r.apply(boulder.Decomposed{Plan: rev, GatesApproved: true})
-	return r
+	head := boulder.Boulder{Settings: boulder.Settings{Loop: &l}}
+	return &loopRun{t: t, now: epoch, s: begunWith(t, head, boulder.Spec{ID: "1", DoneWhen: doneWhen})}
 }
 
-func (r *loopRun) apply(b boulder.Body) {
-	b = policed(r.s, r.now, b)
-	if _, err := r.s.Apply(boulder.Event{Time: r.now, BoulderID: "b1", Body: b}); err != nil {
-		r.t.Fatal(err)
-	}
-}
+func (r *loopRun) apply(b boulder.Body) { feed(r.t, r.s, r.now, b) }
 
 // turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
 func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
@@ -64,9 +55,6 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 	}
 	if boulder.TypeOf(next) != "" {
 		r.apply(next)
-	}
-	if err := r.s.Check(); err != nil {
-		r.t.Fatal(err)
 	}
 	return next
 }

@@ -22,7 +22,7 @@ func begun(t *testing.T, specs ...boulder.Spec) *boulder.State {
 	return begunWith(t, boulder.Boulder{}, specs...)
 }
 
-func begunWith(t *testing.T, head boulder.Boulder, specs ...boulder.Spec) *boulder.State {
+func begunWith(t rapid.TB, head boulder.Boulder, specs ...boulder.Spec) *boulder.State {
 	t.Helper()
 	s := boulder.NewState()
 	head.ID, head.LedgerModel = "b1", ledgerModel

@@ -110,7 +110,6 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	w.noteRetried(e.Body)
 	switch b := e.Body.(type) {
 	case boulder.Starting:
-		w.checkDependencies(b.SubTaskID)
 		w.checkLimits(e, b.SubTaskID)
 		t := w.disk.SubTask(b.SubTaskID)
 		if most := w.tries(t); t.Tries >= most {
@@ -131,20 +130,6 @@ func (w *world) tries(t *boulder.SubTask) int {
 		return t.Budget.Attempts
 	}
 	return w.sc.limits.Attempts
-}
-
-// checkDependencies: no sub-task runs before what it depends on is completed or skipped.
-func (w *world) checkDependencies(id string) {
-	t := w.disk.SubTask(id)
-	if t == nil {
-		w.violate("dependencies come first", "%q is at work and not in the plan", id)
-		return
-	}
-	for _, on := range t.DependsOn {
-		if d := w.disk.SubTask(on); d.Status != boulder.SubTaskCompleted && d.Status != boulder.SubTaskSkipped {
-			w.violate("dependencies come first", "%s is at work, and %s is %s", id, on, d.Status)
-		}
-	}
 }
 
 // atWork are the models of the attempts that hold a slot.

@@ -20,7 +20,6 @@ func (w *world) checkRun(c *call) {
 		w.violate("intent before effect", "turn %d of %v runs, of which the disk knows nothing", c.job.Turn.Number, ref)
 		return
 	}
-	w.checkDependencies(ref.SubTaskID)
 	w.checkFull(c.now())
 	if d := c.now(); d.Before(o.Attempt.NotBefore) {
 		w.violate("waits are waited out", "%v runs at %s, and not before %s", ref, d, o.Attempt.NotBefore)
