@@ -102,26 +102,6 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestDiffEmpty(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		diff  Diff
-		empty bool
-	}{
-		"nothing changed":      {Diff{}, true},
-		"own change":           {Diff{Files: []FileChange{{Path: "f", Own: true}}}, false},
-		"another's change":     {Diff{Files: []FileChange{{Path: "f"}}}, true},
-		"both":                 {Diff{Files: []FileChange{{Path: "f"}, {Path: "g", Own: true}}}, false},
-		"nobody could look":    {Diff{Unavailable: "not a git repository"}, false},
-		"a mode change counts": {Diff{Files: []FileChange{{Path: "f", Added: 0, Removed: 0, Own: true}}}, false},
-	}
-	for name, test := range tests {
-		if got := test.diff.Empty(); got != test.empty {
-			t.Errorf("%s: empty is %v", name, got)
-		}
-	}
-}
-
 func TestUsageAdd(t *testing.T) {
 	t.Parallel()
 	a := Usage{1, 2, 3, 4, 5, 6, 7.5, 8}

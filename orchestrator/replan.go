@@ -106,7 +106,7 @@ func (r *run) replanned(n boulder.Replacement, gates bool) boulder.Body {
 	plan := old.Plan
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
-	plan.SubTasks = append(kept, n.SubTasks...)
+	plan.SubTasks = slices.Concat(kept, n.SubTasks)
 	now := r.now()
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()

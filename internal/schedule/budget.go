@@ -106,7 +106,7 @@ func usedUp(all []dimension) string {
 
 func unpriced(limit boulder.Budget, calls int64) string {
 	of := text.Plural(int(calls), "model call")
-	return fmt.Sprintf("budget of %s, but the cost of %s is not known", dollars(limit.Cost), of)
+	return fmt.Sprintf("budget of %s, but the cost of %s is not known", text.Money(limit.Cost), of)
 }
 
 // take reserves what the turn that an action begins will probably use, so that the next action is measured with it.
@@ -132,7 +132,7 @@ func (b *budget) take(a Action) {
 func dimensions(limit boulder.Budget, used, reserved boulder.Usage, worked time.Duration) []dimension {
 	all := []dimension{
 		{"tokens", float64(used.Tokens()), float64(limit.Tokens), float64(reserved.Tokens()), count("token")},
-		{"cost", used.Cost, limit.Cost, reserved.Cost, dollars},
+		{"cost", used.Cost, limit.Cost, reserved.Cost, text.Money},
 		{"calls", float64(used.Calls), float64(limit.Calls), float64(reserved.Calls), count("model call")},
 		{"time", worked.Seconds(), time.Duration(limit.Time).Seconds(), 0, func(s float64) string {
 			return time.Duration(s * float64(time.Second)).Round(time.Second).String()
@@ -144,8 +144,6 @@ func dimensions(limit boulder.Budget, used, reserved boulder.Usage, worked time.
 func count(what string) func(float64) string {
 	return func(n float64) string { return text.Plural(int(n), what) }
 }
-
-func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 
 // forbids says why an action's prompt must not be sent; empty if it may. What has begun, a used-up budget ends as a whole.
 func (b *budget) forbids(a Action) string {
