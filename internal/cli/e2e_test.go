@@ -46,34 +46,6 @@ func direct(env []string, model *scriptmodel.Server, key string) []string {
 	return append(env[:len(env):len(env)], "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+model.URL())
 }
 
-// A plan may have any number of sub-tasks: 40 real sessions, some side by side and some after each other.
-func TestManySubTasks(t *testing.T) {
-	t.Parallel()
-	const n, chains = 40, 20
-	var plan strings.Builder
-	plan.WriteString("task: Many small things\nsub_tasks:\n")
-	for i := range n {
-		fmt.Fprintf(&plan, "  - {id: t%d, description: Do thing %d", i, i)
-		if i >= chains {
-			fmt.Fprintf(&plan, ", depends_on: [t%d]", i-chains)
-		}
-		plan.WriteString("}\n")
-	}
-	w := directWorld(t, instant, nil)
-	writeFile(t, filepath.Join(w.dir, "plan.yaml"), plan.String())
-	writeFile(t, filepath.Join(w.dir, "config.yaml"), "limits: {per_model: 20}\n")
-	stdout, _ := w.run(0, "run", "plan.yaml", "--config", "config.yaml", "--quiet", w.attached())
-	if !strings.HasPrefix(stdout, "40 of 40 sub-tasks completed") {
-		t.Errorf("%.2000s", stdout)
-	}
-	if agents := asked(w.model, scriptmodel.KindAgent); agents != n {
-		t.Errorf("%d prompts for %d sub-tasks", agents, n)
-	}
-	if stdout, _ := w.run(0, "status", "--json"); strings.Count(stdout, `"id":"t`) != n {
-		t.Errorf("status: %d sub-tasks", strings.Count(stdout, `"id":"t`))
-	}
-}
-
 // A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it.
 func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()

@@ -13,15 +13,15 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 )
 
-// transcriptSample stores the sample in a project of its own, with transcripts of its sub-task toggle.
-func transcriptSample(t *testing.T, play func(*sample), transcript string) (project string) {
+// transcriptSample stores the sample in a project of its own, with the transcript of its sub-task toggle.
+func transcriptSample(t *testing.T) (project string) {
 	t.Helper()
 	s := newSample(t)
 	project = t.TempDir()
 	s.State.Boulder.Project = project
-	play(s)
+	playNudged(s)
 	s.storeIn(project)
-	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), transcript)
+	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), longTranscript())
 	return project
 }
 
@@ -58,7 +58,7 @@ func longTranscript() string {
 	add(14, map[string]any{"type": "prompt", "text": "do something else"})
 	add(15, map[string]any{"type": "end", "error": "APIError: gone"})
 	add(15, map[string]any{"type": "new", "text": "of a later version"})
-	return strings.Join(lines, "\n") + "\n"
+	return strings.Join(lines, "\n") + "\nnot JSON\n"
 }
 
 func playNudged(s *sample) {
@@ -77,15 +77,19 @@ func playNudged(s *sample) {
 
 func TestLogsTellASession(t *testing.T) {
 	t.Parallel()
-	project := transcriptSample(t, playNudged, longTranscript())
+	project := transcriptSample(t)
 	checkLooks(t, project, map[string][]string{"logs_session.txt": {"logs", sampleID, "toggle"}})
 	expect(t, project, exitOK, []string{"logs", sampleID, "toggle", "--verbose"}, "line 1\n", "this is in the transcript")
+	stdout, _ := expect(t, project, exitOK, []string{"logs", sampleID, "toggle", "--json"})
+	if n := strings.Count(stdout, `"type":"transcript"`); n != strings.Count(longTranscript(), "\n")-1 {
+		t.Errorf("%d lines of the transcript were printed:\n%s", n, stdout)
+	}
 }
 
 // Ctrl-C is how to leave `logs -f`: it is told as nothing but that.
 func TestFollowEndsByInterrupt(t *testing.T) {
 	t.Parallel()
-	project := transcriptSample(t, playNudged, longTranscript())
+	project := transcriptSample(t)
 	holdAs(t, project, control.Holder{PID: 42})
 	signals := make(chan os.Signal, 1)
 	defer close(signals)

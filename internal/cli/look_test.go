@@ -54,8 +54,6 @@ func TestLookRefuses(t *testing.T) {
 		{[]string{"list", "a"}, "takes no arguments"},
 		{[]string{"status", "--nosuch"}, "unknown flag"},
 		{[]string{"report", "nosuch"}, `no such boulder: "nosuch"`},
-		{[]string{"report", "a", "b"}, `takes one BOULDER, not "a b"`},
-		{[]string{"report", "--format", "html"}, `there is no format "html": use one of text, markdown, json`},
 		{[]string{"report", "--json", "--format", "text"}, "--json and --format contradict each other"},
 	})
 }
@@ -157,24 +155,6 @@ func follow(env Env) (printed *bufio.Scanner, done chan int) {
 	return bufio.NewScanner(out), done
 }
 
-const sampleTranscript = `{"time":"2026-03-04T10:00:10Z","type":"prompt","text":"# Sub-task\nDo it."}
-{"time":"2026-03-04T10:00:11Z","type":"tool","tool":"edit","call_id":"c1","state":"completed","input":{"filePath":"settings.go"},"output":"ok"}
-
-not JSON
-{"time":"2026-03-04T10:00:12Z","type":"text","text":"It is \u001b[31mdone."}
-{"time":"2026-03-04T10:00:12Z","type":"end","finish":"stop"}
-`
-
-func TestLogsWithTranscript(t *testing.T) {
-	t.Parallel()
-	project := transcriptSample(t, func(s *sample) { s.Play() }, sampleTranscript)
-	checkLooks(t, project, map[string][]string{"logs_transcript.txt": {"logs", sampleID, "toggle", "--verbose"}})
-	stdout, _, _ := command(project, "logs", sampleID, "toggle", "--json")
-	if n := strings.Count(stdout, `"type":"transcript"`); n != 4 {
-		t.Errorf("%d lines of the transcript were printed, want 4:\n%s", n, stdout)
-	}
-}
-
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -189,13 +169,14 @@ func writeFile(t *testing.T, path, text string) {
 func TestTranscriptPaths(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
-	writeFile(t, filepath.Join(project, "secret.jsonl"), sampleTranscript)
-	writeFile(t, filepath.Join(project, runsDir, "b", "s", "1.jsonl"), sampleTranscript)
+	const transcript = `{"type":"text","text":"It is done."}`
+	writeFile(t, filepath.Join(project, "secret.jsonl"), transcript)
+	writeFile(t, filepath.Join(project, runsDir, "b", "s", "1.jsonl"), transcript)
 	if err := os.Symlink("../../../../secret.jsonl", filepath.Join(project, runsDir, "b", "s", "2.jsonl")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{
-		runsDir + "/b/s/1.jsonl": 4, runsDir + "/b/../b/s/1.jsonl": 4, runsDir + "/b/s/3.jsonl": 0, // gone: no error
+		runsDir + "/b/s/1.jsonl": 1, runsDir + "/b/../b/s/1.jsonl": 1, runsDir + "/b/s/3.jsonl": 0, // gone: no error
 		runsDir + "/b/s/2.jsonl": -1, runsDir + "/../../secret.jsonl": -1, "secret.jsonl": -1, "": -1,
 		filepath.Join(project, "secret.jsonl"): -1, runsDir: -1,
 	} {

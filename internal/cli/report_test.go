@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,22 +9,16 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 )
 
-// reportSample is the sample with a choice that an agent made where it could not ask. It returns the project.
-func reportSample(t *testing.T) string {
-	t.Helper()
+func TestReport(t *testing.T) {
+	t.Parallel()
 	s := newSample(t)
 	s.Play()
-	s.Apply(boulder.BlockerRaised{
+	s.Apply(boulder.BlockerRaised{ // a choice that an agent made where it could not ask
 		AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, Blocker: boulder.Blocker{
 			ID: "B1", Question: "Which \x1b[31mgreen?\n# Not a heading", ChosenOption: "#00ff00", Status: boulder.BlockerPending,
 		},
 	})
-	return s.store()
-}
-
-func TestReport(t *testing.T) {
-	t.Parallel()
-	project := reportSample(t)
+	project := s.store()
 	checkLooks(t, project, map[string][]string{
 		"report.txt": {"report"}, "report.md": {"report", "01k3", "--format", "markdown"},
 	})
@@ -38,20 +30,6 @@ func TestReport(t *testing.T) {
 			made.BoulderID != sampleID || made.MadeAt.IsZero() ||
 			len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {
 			t.Errorf("%v: %s", err, stdout)
-		}
-	}
-}
-
-func TestReportIntoAFile(t *testing.T) {
-	t.Parallel()
-	project := reportSample(t)
-	for name, begins := range map[string]string{
-		"r.md": "# Boulder ", "r.json": `{"type":"report"`, "r.txt": "Boulder ", "r": "Boulder ",
-	} {
-		stdout, _ := expect(t, project, exitOK, []string{"report", "-o", name}, "Wrote ")
-		got, err := os.ReadFile(filepath.Join(project, name))
-		if err != nil || stdout != "" || !strings.HasPrefix(string(got), begins) {
-			t.Errorf("%s begins with %.40q, %v; stdout %q", name, got, err, stdout)
 		}
 	}
 }

@@ -72,14 +72,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func usage(ts *testscript.TestScript, line string, good bool) {
-	if !good {
-		ts.Fatalf("usage: %s", line)
-	}
-}
-
-func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, "model FILE", !neg && len(args) == 1)
+func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
 	script, err := scriptmodel.LoadScript(ts.MkAbs(args[0]))
 	ts.Check(err)
 	server, err := scriptmodel.Start(script.Reply)
@@ -94,8 +87,7 @@ func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
 // modelKey finds the script's model among its values.
 type modelKey struct{}
 
-func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, "requests N", !neg && len(args) == 1)
+func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	requests := (*ts.Value(modelKey{}).(**scriptmodel.Server)).Requests()
@@ -109,16 +101,14 @@ func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // scriptServe is a server that a person runs, who attaches to it; it has a password. Other scripts use it, too.
-func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, "serve", !neg && len(args) == 0)
+func scriptServe(ts *testscript.TestScript, _ bool, _ []string) {
 	address, err := shared.lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)
 	ts.Setenv("SERVER_URL", address)
 	ts.Setenv("OPENCODE_SERVER_PASSWORD", sharedPassword)
 }
 
-func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, "repo", !neg && len(args) == 0)
+func scriptRepo(ts *testscript.TestScript, _ bool, _ []string) {
 	for _, line := range []string{
 		"init --quiet --initial-branch=main", "config user.name Test", "config user.email test@example.com",
 		"config commit.gpgsign false", "add --all", "commit --quiet --allow-empty --message Start",
@@ -127,8 +117,7 @@ func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, "exit CODE COMMAND [ARG …]", !neg && len(args) >= 2)
+func scriptExit(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	code := 0
