@@ -45,14 +45,6 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 	}
 }
 
-// newestOr is the boulder that the arguments name; empty is the newest.
-func newestOr(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // subTaskNumber is what views call a sub-task: [2/3], or its number alone.
 var subTaskNumber = text.Regexp(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
@@ -121,7 +113,7 @@ func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion
 // subTasksOf offers the sub-tasks of a boulder: of the one that a flag names, or without one the arguments.
 func subTasksOf(flag *string) offers {
 	return func(ctx context.Context, r reader, args []string) (all []cobra.Completion) {
-		ref := newestOr(args)
+		ref := cmp.Or(args...)
 		if flag != nil {
 			ref = *flag
 		}

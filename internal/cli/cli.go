@@ -310,21 +310,16 @@ func message(err error) string {
 	return text
 }
 
-// options are those of every project that the command line opens.
-func (a *app) options() project.Options {
-	return project.Options{
-		Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary, Environ: a.Environ,
-		Attach: a.attach, LockTimeout: a.lockTimeout,
-		Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
-		Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
-	}
-}
-
 // open opens the project, once. With an error there is a project as well if only its configuration is not in order: to look
 // and to give orders it need not be.
 func (a *app) open() error {
 	if a.Project == nil {
-		a.Project, a.openErr = project.Open(a.dir, a.options())
+		a.Project, a.openErr = project.Open(a.dir, project.Options{
+			Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary,
+			Environ: a.Environ, Attach: a.attach, LockTimeout: a.lockTimeout,
+			Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
+			Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
+		})
 	}
 	return a.openErr
 }

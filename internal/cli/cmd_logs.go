@@ -128,7 +128,7 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 // find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,
 // and so is a number. With an error there is a boulder as well if its head could be read and the sub-task is there.
 func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
-	ref := newestOr(args)
+	ref := cmp.Or(args...)
 	d, err := project.Get(ctx, r, ref)
 	if _, number := subTaskPlace(ref); len(args) == 1 && (number || errors.Is(err, boulder.ErrNotFound)) {
 		newest, newestErr := project.Get(ctx, r, "")

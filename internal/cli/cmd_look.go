@@ -69,7 +69,7 @@ func (a *app) on(stream io.Writer) page.Out {
 func (a *app) console() view.Console {
 	return view.Console{
 		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
-		TermType: a.Getenv("TERM"), Limits: a.limitsOf(nil),
+		TermType: a.Getenv("TERM"), Limits: a.Config().Limits,
 	}
 }
 
@@ -110,7 +110,7 @@ beginning or end of one.
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref := newestOr(args)
+			ref := cmp.Or(args...)
 			if follow {
 				followed, err := a.followStatus(cmd.Context(), ref)
 				if followed || err != nil {
@@ -196,19 +196,11 @@ func (a *app) noteNothing(archived bool) {
 	switch {
 	case archived:
 		a.note("Everything that was run here is archived; see: manager list --archived")
-	case a.ownPlan() != "":
+	case exists(a.PlanPath()):
 		a.note("Nothing has been run here yet. There is a plan; run it with: manager run")
 	default:
 		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
 	}
-}
-
-// ownPlan is the project's own plan file, if it is there.
-func (a *app) ownPlan() string {
-	if exists(a.PlanPath()) {
-		return a.PlanPath()
-	}
-	return ""
 }
 
 // recentOf are the events that tell what the agents do right now.
@@ -283,7 +275,7 @@ decision of the watch about that one.`,
 
 // runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Why, error) {
+	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Why, error) {
 		t, err := findSubTask(d, subTask)
 		if err != nil {
 			return nil, err
@@ -296,7 +288,7 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
-	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Show, error) {
+	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Show, error) {
 		events, err := eventsOf(ctx, r, d.Boulder.ID)
 		return view.NewShow(d, boulder.Turns(events, "")), err
 	})
@@ -305,7 +297,7 @@ func (a *app) runShow(ctx context.Context, args []string) error {
 
 // runReceipt prints the receipt of a boulder.
 func (a *app) runReceipt(ctx context.Context, args []string) error {
-	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Receipt, error) {
+	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Receipt, error) {
 		receipt := view.NewReceipt(d, time.Now())
 		receipt.Running = control.HolderOf(ctx, r).Runs(d.Boulder)
 		return receipt, nil

@@ -52,7 +52,7 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 	if err != nil {
 		return err
 	}
-	d, err := project.Get(ctx, r, newestOr(args))
+	d, err := project.Get(ctx, r, cmp.Or(args...))
 	id := d.Boulder.ID
 	var events []boulder.Event
 	if err == nil { // half a boulder is not exported

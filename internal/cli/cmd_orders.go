@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func (a *app) newPauseCmd() *cobra.Command {
 later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
 that process.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), newestOr(args), o, nil)
+			return a.steer(cmd.Context(), cmp.Or(args...), o, nil)
 		},
 	}
 	cmd.Flags().BoolVar(&o.Now, "now", false, "stop the turns that are at work")
@@ -83,7 +84,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest goes on
 		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
 		ValidArgsFunction: a.completion(1, subTasksOf(&ref)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: newestOr(args)}
+			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: cmp.Or(args...)}
 			if o.SubTaskID == "" && !yes && a.interactive() {
 				if ref, err = a.confirm(cmd.Context(), ref, o); err != nil {
 					return err

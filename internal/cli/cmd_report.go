@@ -45,7 +45,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
   manager report 01k3 --format markdown | less`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			made, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*morning.Report, error) {
+			made, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*morning.Report, error) {
 				return a.makeReport(ctx, r, d, time.Now())
 			})
 			if made == nil {
@@ -125,7 +125,7 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 		Args:              takes(0, 1, "one BOULDER or plan file"),
 		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := a.readGraph(cmd.Context(), newestOr(args), all)
+			report, err := a.readGraph(cmd.Context(), cmp.Or(args...), all)
 			if report == nil {
 				return err
 			}
@@ -150,8 +150,8 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 		report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
 			return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), all), nil
 		})
-		path = a.ownPlan()
-		if ref != "" || path == "" || !errors.Is(err, boulder.ErrNotFound) {
+		path = a.PlanPath()
+		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
 			return report, err
 		}
 	}

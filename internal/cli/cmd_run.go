@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -380,7 +381,7 @@ spent.`,
 }
 
 func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
-	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
+	if sent, err := a.resumeThere(ctx, o, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
 	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
@@ -391,7 +392,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	}
 	var req project.Request
 	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
-		id, err := project.Unfinished(ctx, st.DB, newestOr(args))
+		id, err := project.Unfinished(ctx, st.DB, cmp.Or(args...))
 		if err != nil {
 			return err
 		}

@@ -263,7 +263,7 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runWait(cmd.Context(), &w, timeout, newestOr(args))
+			return a.runWait(cmd.Context(), &w, timeout, cmp.Or(args...))
 		},
 	}
 	cmd.Flags().StringVar(&w.For, "for", waitDone, "`STATE` to wait for: done or blocked")
