@@ -262,9 +262,18 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				return a.runReceipt(cmd.Context(), args)
+				report, err := read(cmd.Context(), a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Receipt, error) {
+					receipt := view.NewReceipt(d, time.Now())
+					receipt.Running = control.HolderOf(cmd.Context(), r).Runs(d.Boulder)
+					return receipt, nil
+				})
+				return show(a, report, err)
 			}
-			return a.runShow(cmd.Context(), args)
+			report, err := read(cmd.Context(), a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Show, error) {
+				events, err := eventsOf(cmd.Context(), r, d.Boulder.ID)
+				return view.NewShow(d, boulder.Turns(events, "")), err
+			})
+			return show(a, report, err)
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
@@ -283,24 +292,6 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 		events, err := eventsOf(ctx, r, d.Boulder.ID)
 		holder := control.HolderOf(ctx, r)
 		return view.NewWhy(d, *t, boulder.Turns(events, t.ID), events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
-	})
-	return show(a, report, err)
-}
-
-func (a *app) runShow(ctx context.Context, args []string) error {
-	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Show, error) {
-		events, err := eventsOf(ctx, r, d.Boulder.ID)
-		return view.NewShow(d, boulder.Turns(events, "")), err
-	})
-	return show(a, report, err)
-}
-
-// runReceipt prints the receipt of a boulder.
-func (a *app) runReceipt(ctx context.Context, args []string) error {
-	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Receipt, error) {
-		receipt := view.NewReceipt(d, time.Now())
-		receipt.Running = control.HolderOf(ctx, r).Runs(d.Boulder)
-		return receipt, nil
 	})
 	return show(a, report, err)
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,37 +190,5 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	w.run(0, "run", "plan.yaml", attach)
 	if n := asked(w.model, scriptmodel.KindStructured); n != 1 || judges.Load() != 1 {
 		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, judges.Load()-1)
-	}
-}
-
-// An OpenCode of another version is refused before it is given work, whether it was started or attached to.
-func TestWrongVersionOfOpenCode(t *testing.T) {
-	t.Parallel()
-	var other atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/global/health" && r.URL.Path != "/global/dispose" {
-			other.Add(1)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"healthy":true,"version":"2.0.1"}`)
-	}))
-	defer server.Close()
-	dir := octest.Repo(t, map[string]string{
-		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
-		"opencode":  "#!/bin/sh\necho 'opencode server listening on " + server.URL + "'\nexec tail -f /dev/null\n",
-	})
-	if err := os.Chmod(filepath.Join(dir, "opencode"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	env := testEnv(t, "http://127.0.0.1:1/v1")
-	for _, args := range [][]string{
-		{"run", "plan.yaml", "--opencode", "./opencode"},
-		{"run", "plan.yaml", "--attach", server.URL},
-	} {
-		code, stdout, stderr := run(t, dir, env, args...)
-		if code != 1 || stdout != "" || !strings.Contains(stderr, "OpenCode 2.0.1 has another API") ||
-			!strings.Contains(stderr, "npm install --prefix ~/opencode-1 opencode-ai@1.18.33") || other.Load() != 0 {
-			t.Errorf("manager %q: exit code %d, %d other calls\n%s%s", args, code, other.Load(), stdout, stderr)
-		}
 	}
 }
