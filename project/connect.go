@@ -59,7 +59,7 @@ func (p *Project) OpenLedger() error {
 		return err
 	}
 	if ref.IsZero() {
-		ref, _ = registry.Default()
+		ref = registry.Default()
 	}
 	if p.direct = registry.Has(ref.Provider); p.direct {
 		p.ledger = ref.String()

@@ -76,14 +76,14 @@ func (r *Registry) Names() []string {
 }
 
 // Default gives the ledger model to use when the user named none: the default of the first available provider that
-// has one.
-func (r *Registry) Default() (ModelRef, bool) {
+// has one; zero if none has.
+func (r *Registry) Default() (ref ModelRef) {
 	for _, source := range r.sources {
 		if _, _, available := r.key(source); available && source.DefaultModel != "" {
-			return ModelRef{Provider: source.Name, Model: source.DefaultModel}, true
+			return ModelRef{Provider: source.Name, Model: source.DefaultModel}
 		}
 	}
-	return ModelRef{}, false
+	return ref
 }
 
 // Completer opens a model's provider. Requests without a model go to ref.Model. What may pass is tried again by the

@@ -57,12 +57,12 @@ func TestRegistryAvailability(t *testing.T) {
 				t.Errorf("%s: Has(%s) is %t", name, provider, got)
 			}
 		}
-		if ref, ok := r.Default(); !ok || ref.String() != tt.preferred {
+		if ref := r.Default(); ref.String() != tt.preferred {
 			t.Errorf("%s: default %s, want %s", name, ref, tt.preferred)
 		}
 	}
 	r := newRegistry(t, nil, keyed("free", ""), keyed("keyed", "", "A_KEY", "B_KEY"))
-	if ref, ok := r.Default(); ok {
+	if ref := r.Default(); !ref.IsZero() {
 		t.Errorf("default without one: %s", ref)
 	}
 	for provider, says := range map[string][]string{

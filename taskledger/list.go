@@ -42,7 +42,7 @@ func FromList(req boulder.PlanRequest, now time.Time) (*boulder.Plan, error) {
 	for i := range p.SubTasks[1:] {
 		p.SubTasks[i+1].DependsOn = []string{p.SubTasks[i].ID}
 	}
-	return Seal(p, "", boulder.OriginList, "", now), nil
+	return Seal(p, boulder.OriginList, "", now), nil
 }
 
 const maxGoal = 200

@@ -92,7 +92,8 @@ func TestRoundTripProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plan := randomPlan(t)
 		if !rapid.Bool().Draw(t, "sealed") {
-			plan = taskledger.Seal(plan, "abc123", boulder.OriginModel, "p/m", time.Unix(1_700_000_000, 5))
+			plan = taskledger.Seal(plan, boulder.OriginModel, "p/m", time.Unix(1_700_000_000, 5))
+			plan.Seal.Base = "abc123"
 		}
 		data, err := taskledger.Format(plan)
 		if err != nil {

@@ -42,7 +42,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
 	}
 	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task) {
-		return Seal(single(req), "", boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
+		return Seal(single(req), boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
 	}
 	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
 	var plan *boulder.Plan
@@ -55,7 +55,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
-		return Seal(single(req), "", boulder.OriginFallback, p.Model, time.Now()), spent, nil
+		return Seal(single(req), boulder.OriginFallback, p.Model, time.Now()), spent, nil
 	case err != nil:
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
@@ -64,7 +64,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	if said.direct(req.Mode) {
 		origin = boulder.OriginDirect
 	}
-	return Seal(plan, "", origin, p.Model, time.Now()), spent, nil
+	return Seal(plan, origin, p.Model, time.Now()), spent, nil
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
@@ -126,14 +126,14 @@ func IsSimple(task string) bool {
 var severalSteps = text.Regexp(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
 	`|,[^,]+,|,[^,]+\s(and|or)\s|\b(then|after that|afterwards|finally|step \d)\b`)
 
-// Seal gives a copy of a plan with a seal: base is the commit that it was made on (empty outside git), model the ledger
-// model that made it (empty if none was asked), now the time. In the copy, what may be left out is filled in, so that
-// it has the hash that [Parse] will find.
-func Seal(plan *boulder.Plan, base string, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
+// Seal gives a copy of a plan with a seal that lacks only the base commit: model is the ledger model that made it (empty if
+// none was asked), now the time. In the copy, what may be left out is filled in, so that it has the hash that [Parse] will
+// find.
+func Seal(plan *boulder.Plan, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
 	p := new(plan.Clone())
 	fill(p)
 	p.Seal = &boulder.Seal{
-		Base: base, Hash: p.Hash(), Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second),
+		Hash: p.Hash(), Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second),
 	}
 	return p
 }

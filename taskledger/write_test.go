@@ -108,7 +108,8 @@ func TestFormatGolden(t *testing.T) {
 				},
 			},
 		},
-	}, "0123abc", boulder.OriginModel, "openai/gpt", time.Unix(1_700_000_000, 0))
+	}, boulder.OriginModel, "openai/gpt", time.Unix(1_700_000_000, 0))
+	p.Seal.Base = "0123abc"
 	got, err := taskledger.Format(p)
 	if err != nil {
 		t.Fatal(err)

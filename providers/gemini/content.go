@@ -45,12 +45,7 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 		// The SDK's own field would decode the schema and sort its properties, and their order is the one in which
 		// current models answer.
 		out.HTTPOptions = &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
-			generation, ok := body["generationConfig"].(map[string]any)
-			if !ok {
-				generation = make(map[string]any)
-				body["generationConfig"] = generation
-			}
-			generation["responseJsonSchema"] = req.Schema
+			body["generationConfig"].(map[string]any)["responseJsonSchema"] = req.Schema // beside the MIME type
 			return body
 		}}
 	}

@@ -300,7 +300,7 @@ func TestSourcesFromEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ref, _ := r.Default(); !slices.Equal(r.Names(), tt.names) || ref.String() != tt.preferred {
+		if ref := r.Default(); !slices.Equal(r.Names(), tt.names) || ref.String() != tt.preferred {
 			t.Errorf("%s: %v are available, the default is %q", name, r.Names(), ref)
 		}
 	}

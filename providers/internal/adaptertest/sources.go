@@ -46,8 +46,8 @@ func ByDefault(
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, ok := r.Default()
-	if !ok || ref.String() != want {
+	ref := r.Default()
+	if ref.String() != want {
 		t.Errorf("default %s, want %s", ref, want)
 	}
 	c, err := r.Completer(ref)
