@@ -271,6 +271,9 @@ decision of the watch about that one.`,
 			}
 			report, err := read(cmd.Context(), a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Show, error) {
 				events, err := eventsOf(cmd.Context(), r, d.Boulder.ID)
+				if control.HolderOf(cmd.Context(), r).Has(d.Boulder.ID) {
+					d.Boulder.Left = nil // it stops them now
+				}
 				return view.NewShow(d, boulder.Turns(events, "")), err
 			})
 			return show(a, report, err)

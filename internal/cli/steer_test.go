@@ -106,6 +106,30 @@ func TestPauseAndResumeThere(t *testing.T) {
 	}
 }
 
+// A process that runs a boulder stops its agents itself, and there is nothing to continue when an order ends the boulder.
+func TestOrderThatEndsTheBoulderThere(t *testing.T) {
+	t.Parallel()
+	const left, over = "may still be at work", " Boulder " + sampleID + " is over: cancelled.\n"
+	alone := interrupted(t)
+	expect(t, alone, exitOK, []string{"cancel", "-y"}, left)
+	expect(t, alone, exitOK, []string{"status"}, left)
+	for line, says := range map[string]string{"cancel -y": "Cancelled boulder", "cancel icons": over} {
+		project := interrupted(t)
+		db, server := hold(t, project, false)
+		server.SetSteerer(ender{db})
+		expect(t, project, exitOK, strings.Fields(line), says, "!"+left, "!manager resume")
+		expect(t, project, exitOK, []string{"status"}, "!"+left)
+		expect(t, project, exitOK, []string{"show"}, "!"+left)
+	}
+}
+
+// ender ends the boulder with every order.
+type ender struct{ db *store.DB }
+
+func (e ender) Order(ctx context.Context, id string, _ boulder.Order) error {
+	return orchestrator.Obey(ctx, e.db, id, boulder.Order{Do: boulder.OrderCancel}, time.Now())
+}
+
 // resumer takes orders and does nothing: what a resume comes to needs a process that runs something.
 type resumer struct{ orders []boulder.Order }
 

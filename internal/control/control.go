@@ -92,8 +92,11 @@ func (h *Holder) AtWork() []string {
 func (h *Holder) Beginning() bool { return h == nil || !h.Serves && h.BoulderID == "" }
 
 // Runs reports whether a boulder is at work. A process that does not say yet what it runs may be at any.
-func (h *Holder) Runs(b boulder.Boulder) bool {
-	return h != nil && !b.Status.Terminal() && (h.Beginning() || slices.Contains(h.AtWork(), b.ID))
+func (h *Holder) Runs(b boulder.Boulder) bool { return !b.Status.Terminal() && h.Has(b.ID) }
+
+// Has is Runs for a boulder that may be over: the process still stops its agents then.
+func (h *Holder) Has(id string) bool {
+	return h != nil && (h.Beginning() || slices.Contains(h.AtWork(), id))
 }
 
 var (

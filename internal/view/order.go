@@ -40,7 +40,7 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
 		Freed: []string{}, Left: b.Left, tally: b.Tally,
 	}
-	if holder.Runs(b) {
+	if holder.Has(b.ID) {
 		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, a := range after.Attempts {
 			if a.Status.Live() && (o.Now || !stopped(b.Status == boulder.Paused, &a)) {
@@ -100,6 +100,8 @@ func (r *Order) text() string {
 	}
 	line += left
 	switch { // what has to be done for the order to have an effect
+	case r.Status.Terminal():
+		line += fmt.Sprintf(" Boulder %s is over: %s.", r.BoulderID, r.Status)
 	case r.RunBy == nil:
 		line += " No process runs the boulder; continue with: " + resume
 	case r.Status == boulder.Paused:

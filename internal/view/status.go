@@ -59,8 +59,11 @@ func NewStatus(
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Usage: b.Usage, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, now: now,
 	}
+	if holder.Has(b.ID) {
+		s.Left = nil // it stops them now
+	}
 	if holder.Runs(b) {
-		s.RunBy, s.Left = holder, nil // it stops them now
+		s.RunBy = holder
 	} else {
 		recent = nil // what an agent did when its run ended is not what it does
 	}
