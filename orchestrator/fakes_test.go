@@ -2,7 +2,6 @@ package orchestrator_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,17 +17,14 @@ import (
 // Every run of every test waits for what it started.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memStore keeps the logs of boulders as a real store does: as JSON.
+// memStore keeps the events of all boulders, as they came.
 type memStore struct {
 	mu      sync.Mutex
-	logs    map[string][][]byte
-	events  []boulder.Event // of the log, as they came
+	events  []boulder.Event
 	commits int
 	// fault is asked before and after the write of each commit, numbered from 1.
 	fault func(commit int, written bool) error
 }
-
-func newStore() *memStore { return &memStore{logs: map[string][][]byte{}} }
 
 func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.Event) error {
 	s.mu.Lock()
@@ -39,9 +35,6 @@ func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.
 			return err
 		}
 	}
-	for _, e := range events {
-		s.logs[e.BoulderID] = append(s.logs[e.BoulderID], mustEncode(boulder.Logged{Event: e}))
-	}
 	s.events = append(s.events, events...)
 	if s.fault != nil {
 		return s.fault(s.commits, true)
@@ -50,18 +43,24 @@ func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.
 }
 
 func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.logs[id] == nil {
+	log := s.log(id)
+	if len(log) == 0 {
 		return nil, fmt.Errorf("%s: %w", id, boulder.ErrNotFound)
 	}
 	state := boulder.NewState()
-	for _, line := range s.logs[id] {
-		if err := state.Replay(mustDecode[boulder.Event](line)); err != nil {
+	for _, e := range log {
+		if err := state.Replay(e); err != nil {
 			return nil, err
 		}
 	}
 	return state, nil
+}
+
+// log is that of one boulder.
+func (s *memStore) log(id string) []boulder.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.events), func(e boulder.Event) bool { return e.BoulderID != id })
 }
 
 // revisions of the plan, as they were given to the store.
@@ -75,21 +74,6 @@ func (s *memStore) revisions() (all []boulder.PlanRevision) {
 		}
 	}
 	return all
-}
-
-func mustEncode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-func mustDecode[T any](b []byte) (v T) {
-	if err := json.Unmarshal(b, &v); err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // load is what is stored, by sub-task.
@@ -256,7 +240,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	store := newStore()
+	store := &memStore{}
 	server := newServer()
 	return &rig{t: t, store: store, server: server, cfg: orchestrator.Config{
 		Project: "/project", Store: store, Runner: server, Judge: judgeFunc(agrees),

@@ -15,7 +15,7 @@ func TestFork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.completes(r.run(diamond()))
-	before := len(r.store.logs["b1"])
+	before := len(r.store.log("b1"))
 	clear(r.server.briefs)
 	r.cfg.NewID = func() string { return "b2" }
 	fork := func(id, from string) ([]boulder.Event, error) {
@@ -28,7 +28,7 @@ func TestFork(t *testing.T) {
 	if _, err := fork("b9", "a"); !errors.Is(err, boulder.ErrNotFound) {
 		t.Errorf("of a boulder that is not there: %v", err)
 	}
-	if len(r.store.logs["b2"]) != 0 {
+	if len(r.store.log("b2")) != 0 {
 		t.Error("a fork that cannot be made made a boulder")
 	}
 	r.completes(fork("b1", "b"))
@@ -43,7 +43,7 @@ func TestFork(t *testing.T) {
 	if f := records.Boulder.ForkOf; f == nil || f.BoulderID != "b1" || records.Boulder.Task != "the task" {
 		t.Errorf("the fork is %+v", records.Boulder)
 	}
-	if len(r.store.logs["b1"]) != before {
+	if len(r.store.log("b1")) != before {
 		t.Error("the original was changed")
 	}
 }

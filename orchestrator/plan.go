@@ -168,7 +168,7 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 // runnable is the plan of the original with the gates that might run there: those may in the fork, and nobody is asked
 // about others.
 func runnable(from *boulder.State) boulder.Plan {
-	plan := from.Revision.Plan // nobody else has what was loaded
+	plan := from.Revision.Plan.Clone()
 	sealed := plan.Seal != nil && !plan.Edited()
 	for i := range plan.SubTasks {
 		s := &plan.SubTasks[i]

@@ -21,7 +21,6 @@ import (
 type run struct {
 	o     *Orchestrator
 	req   Request
-	id    string // of the boulder, once it is known; guarded by o.runs.mu
 	state *boulder.State
 	yield func(boulder.Event, error) bool
 	gone  bool // the consumer stopped ranging

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -25,7 +26,7 @@ func (o *Orchestrator) enter(id string, r *run) error {
 	if o.runs.byID[id] != nil {
 		return fmt.Errorf("boulder %s is being run already", id)
 	}
-	o.runs.byID[id], r.id = r, id
+	o.runs.byID[id] = r
 	return nil
 }
 
@@ -33,9 +34,7 @@ func (o *Orchestrator) enter(id string, r *run) error {
 func (o *Orchestrator) leave(r *run) {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
-	if o.runs.byID[r.id] == r {
-		delete(o.runs.byID, r.id)
-	}
+	maps.DeleteFunc(o.runs.byID, func(_ string, x *run) bool { return x == r })
 	delete(o.runs.shares, r)
 	o.runs.nudge(r)
 	close(r.over)
