@@ -1,7 +1,6 @@
 package taskledger_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,33 +17,18 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/providerstest"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// model answers with texts or errors, one after the other, and keeps what it was asked.
-type model struct {
-	answers []any
-	asked   []providers.Request
+type model = providerstest.Script
+
+// answers is a model that gives these, texts or errors.
+func answers(all ...any) *model {
+	return &model{Answers: all, Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5}}
 }
 
-func (m *model) Complete(_ context.Context, req *providers.Request) (*providers.Response, error) {
-	asked := *req
-	asked.Messages = append([]providers.Message(nil), req.Messages...)
-	m.asked = append(m.asked, asked)
-	if len(m.answers) < len(m.asked) {
-		return nil, errors.New("asked more often than expected")
-	}
-	switch answer := m.answers[len(m.asked)-1].(type) {
-	case error:
-		return nil, answer
-	default:
-		return &providers.Response{
-			Text: answer.(string), Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5},
-		}, nil
-	}
-}
-
-func (m *model) planner() *taskledger.Planner {
+func planner(m *model) *taskledger.Planner {
 	return &taskledger.Planner{Completer: m, Model: "p/m", Logger: slog.New(slog.DiscardHandler)}
 }
 
@@ -63,7 +47,7 @@ const goodAnswer = `Sure! {"facts":{"given":["a toggle"],"to_find":[" "],"guesse
 func plan(t *testing.T, m *model, req boulder.PlanRequest) (p *boulder.Plan, usage boulder.Usage) {
 	t.Helper()
 	var err error
-	synctest.Test(t, func(t *testing.T) { p, usage, err = m.planner().Plan(t.Context(), req) })
+	synctest.Test(t, func(t *testing.T) { p, usage, err = planner(m).Plan(t.Context(), req) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +71,7 @@ func survives(t *testing.T, p *boulder.Plan) {
 
 func TestPlanMapsTheAnswer(t *testing.T) {
 	t.Parallel()
-	m := &model{answers: []any{goodAnswer}}
+	m := answers(goodAnswer)
 	p, usage := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"never touch vendor/"}})
 	if at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !p.Seal.CreatedAt.Equal(at) { // of a bubble
 		t.Errorf("made at %s", p.Seal.CreatedAt)
@@ -156,12 +140,12 @@ func TestPlanTellsTheModelWhatIsWrong(t *testing.T) {
 		},
 		"prose": {"I would start with the toggle.", "JSON"},
 	} {
-		m := &model{answers: []any{tc.bad, goodAnswer}}
+		m := answers(tc.bad, goodAnswer)
 		p, usage := plan(t, m, boulder.PlanRequest{Task: longTask})
 		if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 || usage.Calls != 2 {
 			t.Errorf("%s: %s, %d sub-tasks, %+v", name, p.Origin(), len(p.SubTasks), usage)
 		}
-		if told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text; !strings.Contains(told, tc.want) {
+		if told := m.Asked[1].Messages[len(m.Asked[1].Messages)-1].Text; !strings.Contains(told, tc.want) {
 			t.Errorf("%s: the model was told %q", name, told)
 		}
 	}
@@ -193,22 +177,22 @@ func TestPlanOrigins(t *testing.T) {
 		"cut":             {long, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, ""},
 		"far too long":    {long, slices.Repeat([]any{failure(providers.KindContextLength)}, 2), boulder.OriginFallback, ""},
 	} {
-		m := &model{answers: tc.answers}
+		m := answers(tc.answers...)
 		tc.req.Constraints = []string{"one commit", " "}
 		p, usage := plan(t, m, tc.req)
 		if p.Origin() != tc.origin || p.Task != tc.req.Task || p.Goal != tc.goal || p.Constraints[0] != "one commit" {
 			t.Errorf("%s: %+v", name, p)
 		}
-		if len(m.asked) != len(tc.answers) || usage.Calls != int64(len(tc.answers)) ||
+		if len(m.Asked) != len(tc.answers) || usage.Calls != int64(len(tc.answers)) ||
 			(p.Seal.Model == "") != (len(tc.answers) == 0) {
-			t.Errorf("%s: %d calls, %+v, %+v", name, len(m.asked), usage, p.Seal)
+			t.Errorf("%s: %d calls, %+v, %+v", name, len(m.Asked), usage, p.Seal)
 		}
 		whole := len(p.SubTasks) == 1 && p.SubTasks[0].Description == tc.req.Task && len(p.Constraints) == 1
 		if whole == (tc.origin == boulder.OriginModel) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if _, _, err := (&model{}).planner().Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
+	if _, _, err := planner(answers()).Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
 		t.Error("no task, and no error")
 	}
 }
@@ -219,13 +203,13 @@ func failure(kind providers.Kind) error {
 
 func TestPlanShortensWhatIsTooLong(t *testing.T) {
 	t.Parallel()
-	m := &model{answers: []any{failure(providers.KindContextLength), goodAnswer}}
+	m := answers(failure(providers.KindContextLength), goodAnswer)
 	task := strings.Repeat("é", 100_000)
 	p, _ := plan(t, m, boulder.PlanRequest{Task: task, Project: t.TempDir()})
 	if p.Task != task {
 		t.Error("the plan's task was cut")
 	}
-	first, second := m.asked[0].Messages[0].Text, m.asked[1].Messages[0].Text
+	first, second := m.Asked[0].Messages[0].Text, m.Asked[1].Messages[0].Text
 	if !strings.Contains(first, "[cut: 4003") || !strings.Contains(second, "[cut: 9203") {
 		t.Errorf("prompts of %d and %d bytes", len(first), len(second))
 	}
@@ -234,8 +218,8 @@ func TestPlanShortensWhatIsTooLong(t *testing.T) {
 // Where no model could be asked, that is said and nothing is made up; see internal/ledger for the kinds.
 func TestPlanErrors(t *testing.T) {
 	t.Parallel()
-	m := &model{answers: []any{failure(providers.KindAuth)}}
-	_, usage, err := m.planner().Plan(t.Context(), boulder.PlanRequest{Task: longTask})
+	m := answers(failure(providers.KindAuth))
+	_, usage, err := planner(m).Plan(t.Context(), boulder.PlanRequest{Task: longTask})
 	if !errors.Is(err, boulder.ErrFatal) || usage.Calls != 1 || !strings.Contains(err.Error(), "P_KEY") {
 		t.Errorf("%v, %+v", err, usage)
 	}
@@ -258,11 +242,11 @@ func TestPromptGolden(t *testing.T) {
 	if err := os.Symlink("/", filepath.Join(project, "a link")); err != nil {
 		t.Fatal(err)
 	}
-	m := &model{answers: []any{goodAnswer}}
+	m := answers(goodAnswer)
 	plan(t, m, boulder.PlanRequest{
 		Task: longTask, Constraints: []string{"never touch vendor/"}, Project: project, Mode: boulder.PlanAlways,
 	})
-	comparePrompt(t, "prompt.golden", m.asked[0])
+	comparePrompt(t, "prompt.golden", m.Asked[0])
 }
 
 func comparePrompt(t *testing.T, name string, asked providers.Request) {
@@ -310,7 +294,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(`{"needs_plan":false}`)
 	f.Add(subTasks(`{"id":"--","description":"x\u0000"}`, `{"id":"é","description":"y","gates":["\r"]}`))
 	f.Fuzz(func(t *testing.T, said string) {
-		m := &model{answers: []any{said, said, said, said}}
+		m := answers(said)
 		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
 		if p.Origin() == boulder.OriginModel && (len(p.SubTasks) < 2 || len(p.SubTasks) > 5) {
 			t.Errorf("%d sub-tasks", len(p.SubTasks))

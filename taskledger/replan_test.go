@@ -55,13 +55,13 @@ const goodReplan = `{"reason":"no page","sub_tasks":[` +
 
 func replan(t *testing.T, m *model, req boulder.ReplanRequest) (made boulder.Replacement, u boulder.Usage, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { made, u, err = m.planner().Replan(t.Context(), req) })
+	synctest.Test(t, func(t *testing.T) { made, u, err = planner(m).Replan(t.Context(), req) })
 	return made, u, err
 }
 
 func TestReplanMapsTheAnswer(t *testing.T) {
 	t.Parallel()
-	m := &model{answers: []any{goodReplan}}
+	m := answers(goodReplan)
 	got, usage, err := replan(t, m, replanRequest())
 	if err != nil {
 		t.Fatal(err)
@@ -93,15 +93,15 @@ func TestReplanMapsTheAnswer(t *testing.T) {
 	if usage.Calls != 1 || usage.Cost != 0.5 {
 		t.Errorf("usage %+v", usage)
 	}
-	comparePrompt(t, "replan.golden", m.asked[0])
+	comparePrompt(t, "replan.golden", m.Asked[0])
 }
 
 // Who depends on something that is replaced means what takes its place.
 func TestReplanMapsReplacedDependencies(t *testing.T) {
 	t.Parallel()
-	m := &model{answers: []any{`{"sub_tasks":[` +
+	m := answers(`{"sub_tasks":[` +
 		`{"id":"b","replaces":"wire","description":"B","depends_on":["toggle","Store the theme"]},` +
-		`{"id":"a1","replaces":"toggle","description":"A1"},{"id":"a2","replaces":"toggle","description":"A2"}]}`}}
+		`{"id":"a1","replaces":"toggle","description":"A1"},{"id":"a2","replaces":"toggle","description":"A2"}]}`)
 	got, _, err := replan(t, m, replanRequest())
 	if err != nil {
 		t.Fatal(err)
@@ -156,12 +156,12 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 		if name == "the same plan" { // as a person's plan file fills it in
 			req.Replaced[1].SuccessCriteria = []string{"Wire it up"}
 		}
-		m := &model{answers: []any{tc.bad, goodReplan}}
+		m := answers(tc.bad, goodReplan)
 		got, usage, err := replan(t, m, req)
 		if err != nil || len(got.SubTasks) != 3 || usage.Calls != 2 {
 			t.Fatalf("%s: %+v, %+v, %v", name, got, usage, err)
 		}
-		told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text
+		told := m.Asked[1].Messages[len(m.Asked[1].Messages)-1].Text
 		if !strings.Contains(told, tc.want) {
 			t.Errorf("%s: the model was told %q", name, told)
 		}
@@ -171,14 +171,14 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 // A plan that was tried in an earlier replan is refused, whatever it is called now and whatever gates it has.
 func TestReplanRefusesWhatWasTried(t *testing.T) {
 	t.Parallel()
-	first, _, err := replan(t, &model{answers: []any{goodReplan}}, replanRequest())
+	first, _, err := replan(t, answers(goodReplan), replanRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := replanRequest()
 	req.Earlier = []string{"other", boulder.SpecsHash(first.SubTasks)}
 	again := strings.NewReplacer(`"id":"use"`, `"id":"use-it"`, `"page"`, `"site"`).Replace(goodReplan)
-	m := &model{answers: slices.Repeat([]any{again}, 4)}
+	m := answers(again)
 	_, usage, err := replan(t, m, req)
 	if !errors.Is(err, boulder.ErrNoNewPlan) || errors.Is(err, boulder.ErrTrouble) || usage.Calls != 4 {
 		t.Errorf("%v after %+v", err, usage)
@@ -195,13 +195,13 @@ func TestReplanErrors(t *testing.T) {
 		"far too long": {slices.Repeat([]any{failure(providers.KindContextLength)}, 2), boulder.ErrNoNewPlan},
 		"no network":   {[]any{failure(providers.KindNetwork)}, boulder.ErrTrouble},
 	} {
-		m := &model{answers: tc.answers}
+		m := answers(tc.answers...)
 		_, usage, err := replan(t, m, replanRequest())
-		if !errors.Is(err, tc.want) || usage.Calls != int64(len(tc.answers)) || len(m.asked) != len(tc.answers) {
-			t.Errorf("%s: %v, %+v after %d calls", name, err, usage, len(m.asked))
+		if !errors.Is(err, tc.want) || usage.Calls != int64(len(tc.answers)) || len(m.Asked) != len(tc.answers) {
+			t.Errorf("%s: %v, %+v after %d calls", name, err, usage, len(m.Asked))
 		}
 	}
-	if _, _, err := (&model{}).planner().Replan(t.Context(), boulder.ReplanRequest{Task: "x"}); err == nil {
+	if _, _, err := planner(answers()).Replan(t.Context(), boulder.ReplanRequest{Task: "x"}); err == nil {
 		t.Error("nothing was replaced, and no error")
 	}
 }
@@ -214,11 +214,11 @@ func TestReplanShortensWhatIsTooLong(t *testing.T) {
 	for i := range 5_000 {
 		req.Replaced = append(req.Replaced, boulder.SubTask{ID: fmt.Sprint("t", i), Description: strings.Repeat("x", 5_000)})
 	}
-	m := &model{answers: []any{failure(providers.KindContextLength), goodReplan}}
+	m := answers(failure(providers.KindContextLength), goodReplan)
 	if _, _, err := replan(t, m, req); err != nil {
 		t.Fatal(err)
 	}
-	long, short := m.asked[0].Messages[0].Text, m.asked[1].Messages[0].Text
+	long, short := m.Asked[0].Messages[0].Text, m.Asked[1].Messages[0].Text
 	if len(long) > 250_000 || len(short) > 40_000 || !strings.Contains(long, "[cut: 4853") ||
 		!strings.Contains(short, "[cut: 4983") {
 		t.Errorf("prompts of %d and %d bytes", len(long), len(short))
@@ -268,7 +268,7 @@ func TestReplanProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		req, said := drawReplan(rt)
 		end := failure(providers.KindAuth) // where the answer is sent back
-		got, _, err := replan(t, &model{answers: []any{said, end}}, req)
+		got, _, err := replan(t, answers(said, end), req)
 		if err != nil {
 			if !errors.Is(err, boulder.ErrFatal) {
 				rt.Fatal(err)
@@ -277,7 +277,7 @@ func TestReplanProperties(t *testing.T) {
 		}
 		usable++
 		fits(rt, req, got)
-		again, _, err := replan(t, &model{answers: []any{said}}, req)
+		again, _, err := replan(t, answers(said), req)
 		if err != nil || !cmp.Equal(got, again) {
 			rt.Fatalf("not deterministic: %v\n%s", err, cmp.Diff(got, again))
 		}
@@ -373,7 +373,7 @@ func FuzzReplanAnswer(f *testing.F) {
 		`","description":"x\u0000","gates":["npm test","go vet ./..."]}]}`)
 	f.Fuzz(func(t *testing.T, said string) {
 		req := replanRequest()
-		if got, _, err := replan(t, &model{answers: []any{said, failure(providers.KindAuth)}}, req); err == nil {
+		if got, _, err := replan(t, answers(said, failure(providers.KindAuth)), req); err == nil {
 			fits(t, req, got)
 		}
 	})
