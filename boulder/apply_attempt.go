@@ -66,6 +66,7 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 	if err := unanswered(o); err != nil {
 		return err
 	}
+	o.Attempt.Server = b.Server
 	if b.Resume { // what it tells does not count as heard: with and without a crash the turn comes to the same
 		o.Turn.ResumeID = b.MessageID
 	} else {

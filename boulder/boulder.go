@@ -110,6 +110,7 @@ type Settings struct {
 type LeftSession struct {
 	AttemptRef
 	SessionID string `json:"session_id"`
+	Server    string `json:"server,omitempty"` // see [Attempt.Server]
 }
 
 // WorkedBy is the wall clock of the run until now: [Boulder.Worked], and what has passed since if it is at work.

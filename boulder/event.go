@@ -105,6 +105,7 @@ type TurnSent struct {
 	MessageID string   `json:"message_id"`
 	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
 	ToldUpTo  uint64   `json:"heard,omitempty"`  // that of the job's turn
+	Server    string   `json:"server,omitempty"` // see [Attempt.Server]
 }
 
 // Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. It is committed before.

@@ -318,7 +318,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"},
 		Noted{SubTaskID: rapid.SampledFrom([]string{"", id}).Draw(t, "to"), Text: rapid.SampledFrom([]string{"", "x"}).Draw(t, "note")},
 		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")},
-		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1"}, rapid.Bool().Draw(t, "stopped")},
+		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1", ""}, rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
 }
 

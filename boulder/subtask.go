@@ -169,6 +169,7 @@ type Attempt struct {
 	SlotSeq   uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
 	Tag       string        `json:"tag,omitempty"`        // in the session's title and metadata, before there is an id
 	SessionID string        `json:"session_id,omitempty"` // of the runner
+	Server    string        `json:"server,omitempty"`     // address that its newest prompt went to, of a server that outlives this program
 	Turns     int           `json:"turns"`                // turns begun; each that was judged is an evaluation
 	Troubles  int           `json:"troubles,omitempty"`   // infrastructure faults in a row; not tries
 	NotBefore time.Time     `json:"not_before,omitzero"`  // back-off after trouble

@@ -41,6 +41,8 @@ type Config struct {
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
+	// Attach connects to a server that an earlier run was attached to. Defaults to [opencode.Attach] without a password.
+	Attach func(ctx context.Context, address string) (*opencode.Client, error)
 	// Redact takes secrets out of all that is written, reported or handed over. It may be called from any goroutine. Defaults
 	// to those that are known by their form.
 	Redact secret.Cleaner
@@ -70,6 +72,11 @@ func New(cfg Config) (*Executor, error) {
 	cfg.GateTimeout = cmp.Or(cfg.GateTimeout, DefaultGateTimeout)
 	cfg.Redact = cmp.Or[secret.Cleaner](cfg.Redact, (*secret.Redactor)(nil))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Attach == nil {
+		cfg.Attach = func(ctx context.Context, address string) (*opencode.Client, error) {
+			return opencode.Attach(ctx, address, opencode.AttachConfig{})
+		}
+	}
 	if cfg.Price == nil {
 		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	}
@@ -144,6 +151,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, startFault(err)
 	}
 	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
+	if was := t.job.Attempt.Server; was != "" && was != conn.Server() {
+		if err := t.stopAt(ctx, was, t.job.Attempt.SessionID); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
 	// Before the session is created, which has no id yet: the connection for events comes to stand meanwhile. All directories
 	// are listened to, since sub-agents may work in others.
 	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})

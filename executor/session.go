@@ -128,7 +128,7 @@ func (t *turn) sendNew(ctx context.Context, resume bool) error {
 	id := opencode.NewMessageID(sent)
 	err := t.report(boulder.TurnSent{
 		AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id, Resume: resume,
-		ToldUpTo: t.job.Turn.ToldUpTo,
+		ToldUpTo: t.job.Turn.ToldUpTo, Server: t.conn.Server(),
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -22,12 +23,31 @@ const (
 )
 
 // StopSession implements orchestrator.SessionStopper.
-func (e *Executor) StopSession(ctx context.Context, sessionID string) error {
+func (e *Executor) StopSession(ctx context.Context, left boulder.LeftSession) error {
+	if left.Server != "" {
+		return e.stopAt(ctx, left.Server, left.SessionID)
+	}
 	conn, err := e.cfg.Host.Connect(ctx)
 	if err != nil {
 		return startFault(err)
 	}
-	return e.stopSession(ctx, conn.Client.In(e.cfg.Project), sessionID)
+	return e.stopSession(ctx, conn.Client.In(e.cfg.Project), left.SessionID)
+}
+
+// stopAt stops a session on the server that a run was attached to: every server knows it, and one that does not run it says
+// that it is idle. Where nobody listens any more, the agents have ended with their server.
+func (e *Executor) stopAt(ctx context.Context, server, sessionID string) error {
+	client, err := e.cfg.Attach(ctx, server)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil
+	case errors.Is(err, opencode.ErrUnavailable):
+		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+	case err != nil:
+		return fmt.Errorf("%w: an agent may be at work there: %w", boulder.ErrFatal, err)
+	}
+	defer client.Close()
+	return e.stopSession(ctx, client.In(e.cfg.Project), sessionID)
 }
 
 // stopSession ends a turn, and waits until its session is idle: what it did until then may be judged.

@@ -24,6 +24,14 @@ type Connection struct {
 	stop   func(context.Context)
 }
 
+// Server is the address of a server that somebody else runs, without credentials; empty for one that was started here.
+func (c Connection) Server() string {
+	if c.stop != nil {
+		return ""
+	}
+	return c.Client.base.String()
+}
+
 // NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is
 // stopped, and bounds the start only: the server outlives it. The function then returns soon, and leaves nothing
 // running if it returns an error.

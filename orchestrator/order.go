@@ -102,7 +102,7 @@ func (o *Orchestrator) stopLeft(ctx context.Context, s *boulder.State) error {
 		return nil
 	}
 	for _, left := range s.Boulder.Left {
-		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
+		if err := stopper.StopSession(ctx, left); err != nil {
 			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
 				left.SessionID, left.Attempt, left.SubTaskID, err)
 		}
@@ -140,7 +140,7 @@ func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(bou
 		if s.Open(o.SubTask.ID) == o {
 			continue
 		}
-		left := boulder.LeftSession{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID}
+		left := boulder.LeftSession{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID, Server: o.Attempt.Server}
 		if err := applyTo(s, now, boulder.SessionLeft{LeftSession: left}); err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ type Verifier interface {
 type SessionStopper interface {
 	// StopSession ends the turn of a session, if one is at work, and returns when nothing is. A session that does not exist is
 	// stopped. It may be called again for the same session.
-	StopSession(ctx context.Context, sessionID string) error
+	StopSession(ctx context.Context, left boulder.LeftSession) error
 }
 
 // Store keeps boulders. Every method may be called from any goroutine.

@@ -110,6 +110,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	p.runner, err = executor.New(executor.Config{
 		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
+		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
 	})
 	if err != nil {
