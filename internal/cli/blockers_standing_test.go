@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Every command has the same idea of what waits, what can be changed, and what nobody waits for any more.
@@ -92,31 +91,6 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 	}
 	if want := "B5 B4 B3 B2 B6 B1 "; got != want {
 		t.Errorf("order %s, want %s", got, want)
-	}
-}
-
-// --blockers that is typed while it is switched off is no quiet no.
-func TestWarnOfSwitch(t *testing.T) {
-	t.Parallel()
-	project := t.TempDir()
-	a, _, stderr := testApp(t, project)
-	off, on := false, true
-	for _, test := range []struct {
-		to    *bool
-		typed bool
-		warns bool
-	}{{nil, true, false}, {&off, true, true}, {&off, false, false}, {&on, true, false}} {
-		if _, err := store.EnsureDir(project); err != nil {
-			t.Fatal(err)
-		}
-		if err := deskOfProject(t, project).Switch(t.Context(), "", test.to); err != nil {
-			t.Fatal(err)
-		}
-		stderr.Reset()
-		a.warnOfSwitch(test.typed)
-		if warned := strings.Contains(stderr.String(), "manager blockers unset"); warned != test.warns {
-			t.Errorf("%+v: %q", test, stderr)
-		}
 	}
 }
 

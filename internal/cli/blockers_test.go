@@ -288,7 +288,13 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	expect(t, project, exitOK, status, "blockers off")
 	hold(t, project, false)
 	expect(t, project, exitOK, status, "blockers on  by --blockers of what is at work: "+sampleID)
+	run, asked := []string{"run", "nosuch.yaml"}, []string{"run", "nosuch.yaml", "--blockers"}
+	expect(t, project, exitUsage, asked, "!manager blockers unset")
 	expect(t, project, exitOK, []string{"blockers", "off"}, "blockers off  by `manager blockers off`")
+	expect(t, project, exitUsage, asked, "--blockers changes nothing", "manager blockers unset") // no quiet no
+	expect(t, project, exitUsage, run, "!manager blockers unset")
+	expect(t, project, exitOK, []string{"blockers", "on"})
+	expect(t, project, exitUsage, asked, "!manager blockers unset")
 }
 
 // No answer is left on the way when -o fails, and nothing that is there is written over.
