@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -27,19 +25,17 @@ var (
 
 // Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
 // OpenCode is started: that comes with its first use, or with [Project.Warm].
-func (p *Project) Connect(ctx context.Context) error {
-	if _, err := p.Model(); err != nil {
+func (p *Project) Connect(ctx context.Context) (err error) {
+	if _, err = p.Model(); err != nil {
 		return err
 	}
-	var g errgroup.Group
-	g.Go(func() error { return p.ConnectOpenCode(ctx) })
-	g.Go(func() (err error) { // whether the project is in git, and at which commit
-		if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err == nil {
-			p.base, err = p.work.Head(ctx)
-		}
+	if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err != nil {
 		return err
-	})
-	if err := g.Wait(); err != nil {
+	}
+	if p.base, err = p.work.Head(ctx); err != nil { // first: a watch keeps it while it waits for an OpenCode
+		return err
+	}
+	if err = p.ConnectOpenCode(ctx); err != nil {
 		return err
 	}
 	return p.OpenLedger()

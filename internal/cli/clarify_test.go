@@ -137,20 +137,6 @@ func TestClarifyTooLate(t *testing.T) {
 	}
 }
 
-// The end of a walk through some of them tells of all that is left.
-func TestClarifyFarewell(t *testing.T) {
-	t.Parallel()
-	project := blockedSample(t)
-	for _, test := range []struct{ order, says string }{
-		{"B1 B4", "1 hard blocker waits for an answer · 2 choices can still be changed; continue with: manager"},
-		{"B4 B2", "\n2 choices can still be changed; continue with: manager blockers clarify"},
-	} {
-		if screen := walk(t, project, test.order, nil, "/skip", "/quit"); !strings.Contains(screen, test.says) {
-			t.Errorf("the screen lacks %q:\n%s", test.says, screen)
-		}
-	}
-}
-
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

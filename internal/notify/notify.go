@@ -135,7 +135,7 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	if m.ExitCode != nil {
 		code = strconv.Itoa(*m.ExitCode)
 	}
-	program, name, out := n.Command[0], filepath.Base(n.Command[0]), &firstBytes{}
+	program, name, out := n.Command[0], filepath.Base(n.Command[0]), &text.LastBytes{Limit: outputKept}
 	cmd := exec.CommandContext(ctx, program, n.Command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Env = n.Dir, bytes.NewReader(body), slices.Concat(n.Env, []string{
 		"MANAGER_EVENT=" + string(m.Event), "MANAGER_BOULDER_ID=" + m.BoulderID, "MANAGER_STATUS=" + string(m.Status),
@@ -162,17 +162,6 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	}
 	return n.failed(ctx, "notification command "+name, err)
 }
-
-// firstBytes keeps the beginning of what is written, and takes the rest without keeping it.
-type firstBytes struct{ bytes.Buffer }
-
-func (f *firstBytes) Write(p []byte) (int, error) {
-	f.Buffer.Write(p[:min(len(p), outputKept-f.Len())])
-	return len(p), nil
-}
-
-// redirectsFollowed is how many are, within one host.
-const redirectsFollowed = 3
 
 // post sends the message, and once more if nobody answered or the server was in trouble.
 func (n *Notifier) post(ctx context.Context, body []byte) error {
@@ -226,8 +215,8 @@ var errRedirect = errors.New("a redirect was not followed")
 func sameHost(req *http.Request, via []*http.Request) error {
 	first, why := via[0].URL, ""
 	switch {
-	case len(via) > redirectsFollowed:
-		why = fmt.Sprintf("there are more than %d", redirectsFollowed)
+	case len(via) > 3:
+		why = "there are more than 3"
 	case req.URL.Host != first.Host || req.URL.Scheme != first.Scheme:
 		why = fmt.Sprintf("it leads to %s://%s: give the address that is meant", req.URL.Scheme, req.URL.Host)
 	case req.Method != http.MethodPost:
