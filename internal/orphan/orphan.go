@@ -48,12 +48,11 @@ type Registration struct {
 	release func() error
 }
 
-// Register writes this process's record into a state directory, which must exist. Call it before anything is started
-// that is to carry the mark.
+// Register makes this process's record in a state directory. Call it before anything is started that is to carry the mark.
 //
 // The record is not synced: it has to survive this process, not the machine, with which all processes end.
 func Register(dir string) (*Registration, error) {
-	records, err := openRecords(dir, true)
+	records, err := openRecords(dir)
 	if err == nil {
 		var r *Registration
 		if r, err = create(records); err == nil {
@@ -87,10 +86,10 @@ func Sweep(dir string) (total Swept, err error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link may lead to another project's
 		return total, nil
 	}
-	records, err := openRecords(dir, false)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(dir, DirName)); errors.Is(err, fs.ErrNotExist) {
 		return total, nil
 	}
+	records, err := openRecords(dir)
 	if err != nil {
 		return total, fmt.Errorf("look for processes that a dead manager left: %w", err)
 	}
@@ -114,20 +113,10 @@ func Sweep(dir string) (total Swept, err error) {
 	return total, nil
 }
 
-// openRecords opens the directory of records. The project's files may come from anybody, and must not choose where records
-// are looked for: no link is followed.
-func openRecords(dir string, create bool) (*os.Root, error) {
-	project, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return nil, err
-	}
-	defer project.Close()
-	state, err := statedir.Enter(project, filepath.Base(dir), false)
-	if err != nil {
-		return nil, err
-	}
-	defer state.Close()
-	return statedir.Enter(state, DirName, create)
+// openRecords opens the directory of records, and makes it if it is not there. The project's files may come from anybody,
+// and must not choose where records are looked for: no link is followed.
+func openRecords(dir string) (*os.Root, error) {
+	return statedir.Open(filepath.Dir(dir), filepath.Base(dir), DirName)
 }
 
 // isMark reports whether a name is one that [rand.Text] makes: 26 letters and digits of base32.

@@ -29,7 +29,7 @@ func Open(base string, names ...string) (*os.Root, error) {
 		return nil, err
 	}
 	for i, name := range names {
-		next, err := Enter(root, name, true)
+		next, err := enter(root, name)
 		root.Close()
 		if err != nil {
 			return nil, fmt.Errorf("open state directory %s: %w", filepath.Join(base, filepath.Join(names[:i+1]...)), err)
@@ -39,12 +39,10 @@ func Open(base string, names ...string) (*os.Root, error) {
 	return root, nil
 }
 
-// Enter opens a directory in another one, and makes it if it is not there and create says so.
-func Enter(in *os.Root, name string, create bool) (*os.Root, error) {
-	if create {
-		if err := mkdir(in, name); err != nil {
-			return nil, err
-		}
+// enter opens a directory in another one, and makes it if it is not there.
+func enter(in *os.Root, name string) (*os.Root, error) {
+	if err := mkdir(in, name); err != nil {
+		return nil, err
 	}
 	info, err := in.Lstat(name)
 	if err != nil {
