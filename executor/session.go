@@ -63,7 +63,7 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
 		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
-		Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag},
+		Metadata: t.tag(),
 		Agent:    t.job.Attempt.Agent, Model: t.model,
 		Rules: []opencode.Rule{rule}, // they win over those of the configuration
 	})
@@ -175,11 +175,10 @@ func (t *turn) prompt(ctx context.Context) error {
 		text = t.job.Resume
 	}
 	return fault(t.dir.Prompt(ctx, t.job.Attempt.SessionID, opencode.Prompt{
-		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model, Parts: t.tagged(text),
+		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model,
+		Text: text, Metadata: t.tag(),
 	}))
 }
 
-// tagged is a text that is known to be the manager's.
-func (t *turn) tagged(text string) []opencode.TextPart {
-	return []opencode.TextPart{{Text: text, Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag}}}
-}
+// tag says of a session or a text that it is the manager's.
+func (t *turn) tag() map[string]any { return map[string]any{session.TagKey: t.job.Attempt.Tag} }

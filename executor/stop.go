@@ -91,7 +91,7 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	t.job.Turn.Nudges = append(slices.Clone(t.job.Turn.Nudges), n)
 	t.seen.nudged = true
 	t.tree.Nudged(n)
-	p := opencode.Prompt{MessageID: n.MessageID, Parts: t.tagged(n.Prompt)}
+	p := opencode.Prompt{MessageID: n.MessageID, Text: n.Prompt, Metadata: t.tag()}
 	if d.Session == t.job.Attempt.SessionID {
 		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
 	}

@@ -195,7 +195,7 @@ func (f *family) elsewhere(t *testing.T, dir *opencode.Directory, prompt string)
 		t.Fatal(err)
 	}
 	err = dir.Prompt(t.Context(), child.ID, opencode.Prompt{
-		Model: opencode.Model("scripted/agent"), Parts: []opencode.TextPart{{Text: t.Name() + ": " + prompt}},
+		Model: opencode.Model("scripted/agent"), Text: t.Name() + ": " + prompt,
 	})
 	if err != nil {
 		t.Fatal(err)

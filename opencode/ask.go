@@ -52,7 +52,7 @@ func (d *Directory) Ask(ctx context.Context, r AskRequest) (Message, error) {
 		return Message{}, err
 	}
 	defer d.discard(ctx, session.ID)
-	prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Parts: []TextPart{{Text: r.Text}}}.wire()
+	prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
 	if len(r.Schema) > 0 {
 		prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
 	}

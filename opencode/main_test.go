@@ -134,7 +134,7 @@ func (s *scene) sendAs(messageID, sessionID, text string) {
 	s.t.Helper()
 	err := s.dir.Prompt(s.ctx, sessionID, opencode.Prompt{
 		MessageID: messageID, Agent: "build", Model: agentModel, Variant: "high",
-		Parts: []opencode.TextPart{{Text: s.mark + " " + text}},
+		Text: s.mark + " " + text,
 	})
 	if err != nil {
 		s.t.Fatal(err)

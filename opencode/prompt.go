@@ -17,17 +17,13 @@ type Prompt struct {
 	MessageID string `json:"messageID"`
 	// Agent, Model and Variant default to what the session last used, which may be another prompt's choice: pass them
 	// every time.
-	Agent   string     `json:"agent,omitempty"`
-	Model   ModelRef   `json:"model,omitzero"`
-	Variant string     `json:"variant,omitempty"`
-	System  string     `json:"system,omitempty"` // added to the agent's own system prompt
-	Parts   []TextPart `json:"-"`
-}
+	Agent   string   `json:"agent,omitempty"`
+	Model   ModelRef `json:"model,omitzero"`
+	Variant string   `json:"variant,omitempty"`
+	System  string   `json:"system,omitempty"` // added to the agent's own system prompt
 
-// TextPart is a text of a prompt.
-type TextPart struct {
-	Text     string         `json:"text"`
-	Metadata map[string]any `json:"metadata,omitempty"` // stored with the part and given back
+	Text     string         `json:"-"`
+	Metadata map[string]any `json:"-"` // stored with the text and given back
 }
 
 // Prompt gives the session a prompt and returns when the server has taken it; see the package comment on how to know
@@ -47,9 +43,10 @@ type wirePrompt struct {
 }
 
 type wirePart struct {
-	ID   string `json:"id"`
-	Type string `json:"type"`
-	TextPart
+	ID       string         `json:"id"`
+	Type     PartType       `json:"type"`
+	Text     string         `json:"text"`
+	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
 type wireFormat struct {
@@ -59,11 +56,9 @@ type wireFormat struct {
 
 func (p Prompt) wire() wirePrompt {
 	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
-	wire := wirePrompt{Prompt: p, Parts: []wirePart{}}
-	for i, part := range p.Parts {
-		wire.Parts = append(wire.Parts, wirePart{partID(p.MessageID, i), string(PartText), part})
-	}
-	return wire
+	// Without an id of its own the text gets a new one each time the prompt arrives, and the message then holds it twice.
+	id := "prt_" + strings.TrimPrefix(p.MessageID, messagePrefix) + "0000"
+	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
 }
 
 const messagePrefix = "msg_"
@@ -80,11 +75,4 @@ func NewMessageID(t time.Time) string {
 	fraction := int64(t.Nanosecond()%int(time.Millisecond)) * steps / int64(time.Millisecond)
 	stamp := (t.UnixMilli()*steps + fraction) & (1<<48 - 1)
 	return fmt.Sprintf("%s%012x%s", messagePrefix, stamp, rand.Text()[:14])
-}
-
-// partID derives the id of a prompt's nth part from the prompt's id. Parts without an id of their own get a new one
-// each time the prompt arrives, and the message then holds the text twice. Ids ascend with n: parts are sorted by
-// them.
-func partID(messageID string, n int) string {
-	return fmt.Sprintf("prt_%s%04d", strings.TrimPrefix(messageID, messagePrefix), n)
 }

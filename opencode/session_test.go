@@ -214,7 +214,7 @@ func TestUnknownModelAndAgentFail(t *testing.T) {
 		session := s.session()
 		sub := s.follow(s.dir.Client(), session.ID)
 		err := s.dir.Prompt(s.ctx, session.ID, opencode.Prompt{
-			Agent: test.agent, Model: test.model, Parts: []opencode.TextPart{{Text: "go"}},
+			Agent: test.agent, Model: test.model, Text: "go",
 		})
 		if err != nil {
 			t.Fatal(err) // the server takes it and fails later

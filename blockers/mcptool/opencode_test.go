@@ -86,7 +86,7 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 		if err := dir.Prompt(ctx, session.ID, opencode.Prompt{
 			MessageID: opencode.NewMessageID(time.Now()), Agent: "build",
 			Model: opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent},
-			Parts: []opencode.TextPart{{Text: session.ID}},
+			Text:  session.ID,
 		}); err != nil {
 			t.Fatal(err)
 		}

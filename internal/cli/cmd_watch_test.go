@@ -54,7 +54,7 @@ func watches(t *testing.T, client *opencode.Client, project string, env []string
 	w.session = session.ID
 	err = dir.Prompt(t.Context(), session.ID, opencode.Prompt{
 		Agent: "build", Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "agent"},
-		Parts: []opencode.TextPart{{Text: prompt}},
+		Text: prompt,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 	if err == nil {
 		err = w.dir.Prompt(ctx, to.ID, opencode.Prompt{
 			MessageID: i.MessageID, Agent: i.Agent, Model: i.Model, Variant: i.Variant,
-			Parts: []opencode.TextPart{{Text: i.Text, Metadata: map[string]any{session.TagKey: "watch"}}},
+			Text: i.Text, Metadata: map[string]any{session.TagKey: "watch"},
 		})
 	}
 	s.lookedAt, s.lookAt = true, time.Now().Add(w.cfg.Policy.Admission)

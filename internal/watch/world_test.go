@@ -155,7 +155,7 @@ func (k *talk) user(text string) {
 func (k *talk) write(text string, model opencode.ModelRef) {
 	k.t.Helper()
 	err := k.w.dir.Prompt(k.w.ctx, k.id, opencode.Prompt{
-		Agent: "build", Model: model, Parts: []opencode.TextPart{{Text: text}},
+		Agent: "build", Model: model, Text: text,
 	})
 	if err != nil {
 		k.t.Fatal(err)
