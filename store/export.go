@@ -43,9 +43,6 @@ func (x *Export) add(events []boulder.Event) {
 // beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
 // wraps [ErrBadExport].
 func (x *Export) State() (*boulder.State, error) {
-	if x.Version != exportVersion {
-		return nil, otherVersion(x.Version)
-	}
 	s := boulder.NewState()
 	for i := range x.Events {
 		if err := s.Replay(x.Events[i].Event); err != nil {
@@ -98,7 +95,8 @@ func ReadExport(r io.Reader) (Export, error) {
 	case version.Version == nil:
 		return Export{}, badExport("it has no \"manager_export\", which says its version: it comes from another program")
 	case *version.Version != exportVersion:
-		return Export{}, otherVersion(*version.Version)
+		return Export{}, badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a "+
+			"newer one", *version.Version, exportVersion)
 	}
 	var x Export
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -107,11 +105,6 @@ func ReadExport(r io.Reader) (Export, error) {
 		return Export{}, badExport("%w", err)
 	}
 	return x, nil
-}
-
-func otherVersion(found int) error {
-	return badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a newer one",
-		found, exportVersion)
 }
 
 // ErrBadExport is returned for an export that cannot be imported. Nothing was stored then.

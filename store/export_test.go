@@ -145,7 +145,6 @@ func TestImportRefuses(t *testing.T) {
 		spoil func(*Export)
 		says  string
 	}{
-		"version":         {func(x *Export) { x.Version = 1 }, "version 1"},
 		"no id":           {head(func(b *boulder.Boulder) { b.ID = "" }), "event 1"},
 		"long id":         {head(func(b *boulder.Boulder) { b.ID = strings.Repeat("x", 65) }), "1 to 64 characters"},
 		"path as id":      {head(func(b *boulder.Boulder) { b.ID = "../../etc" }), `the id "../../etc" of the boulder may only`},

@@ -145,7 +145,7 @@ func TestReadOnlyPlaces(t *testing.T) {
 		t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
 		refuse := func(name string, err error) {
 			t.Helper()
-			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "writable") {
+			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "writable, or choose another") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

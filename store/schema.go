@@ -136,8 +136,7 @@ func EnsureDir(project string) (string, error) {
 	path := filepath.Join(project, DirName)
 	explain := func(err error) error {
 		if err != nil {
-			err = fmt.Errorf("state directory %s: %w (manager keeps its state in the project: make it writable, "+
-				"or choose another with -C)", path, boltfile.Explain(err))
+			err = fmt.Errorf("state directory %s: %w", path, boltfile.Explain(err))
 		}
 		return err
 	}

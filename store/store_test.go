@@ -254,10 +254,7 @@ func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 func TestOpenTightensAnOldFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
+	if err := errors.Join(os.WriteFile(path, databaseBytes(t), 0o600), os.Chmod(path, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	openAt(t, path)

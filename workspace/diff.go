@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -36,7 +37,7 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 		return boulder.Diff{Unavailable: w.reason}, nil
 	case from == "" || to == "":
 		return boulder.Diff{Unavailable: "there is no snapshot to compare with"}, nil
-	case !isTreeID(from) || !isTreeID(to):
+	case !treeID().MatchString(from) || !treeID().MatchString(to):
 		return boulder.Diff{}, fmt.Errorf("diff of %s: %q or %q is not a snapshot", w.git.dir, from, to)
 	case from == to:
 		return boulder.Diff{}, nil
@@ -51,10 +52,7 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 	return d, nil
 }
 
-func isTreeID(id string) bool {
-	isHex := func(c rune) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
-	return (len(id) == 40 || len(id) == 64) && !strings.ContainsFunc(id, func(c rune) bool { return !isHex(c) })
-}
+var treeID = text.Regexp(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // explain says so where a snapshot is gone.
 func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error {
@@ -160,12 +158,11 @@ func (t *limitedText) Write(p []byte) (int, error) {
 }
 
 func (t *limitedText) String() string {
-	text := strings.ToValidUTF8(string(t.kept), "\uFFFD")
-	if t.total <= t.limit && utf8.RuneCountInString(text) <= t.limit {
-		return text
+	kept := []rune(strings.ToValidUTF8(string(t.kept), "\uFFFD"))
+	if t.total <= t.limit && len(kept) <= t.limit {
+		return string(kept)
 	}
 	note := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]", missing, t.total) }
-	kept := []rune(text)
 	kept = kept[:min(len(kept), t.limit-len(note(t.total)))]
 	return string(kept) + note(max(0, t.total-len(kept)))
 }
