@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -156,24 +155,6 @@ func TestConnectionIsCut(t *testing.T) {
 	}
 }
 
-// children lists the direct children of a process; each belongs to the thread that started it.
-func children(t *testing.T, pid int) []int {
-	t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids []int
-	for _, path := range lists {
-		data, _ := os.ReadFile(path) // the thread may have ended
-		for f := range strings.FieldsSeq(string(data)) {
-			n, _ := strconv.Atoi(f)
-			pids = append(pids, n)
-		}
-	}
-	return pids
-}
-
 // serve starts an OpenCode server without a password, as a person does in a terminal, and returns its address.
 func serve(t *testing.T, dir string, env []string) string {
 	t.Helper()
@@ -185,11 +166,22 @@ func serve(t *testing.T, dir string, env []string) string {
 	return server.URL
 }
 
-// servers are the children of a process that serve; it has others for moments, such as git.
-func servers(t *testing.T, pid int) []int {
+// servers are the children of a process that serve; it has others for moments, such as git. Each child belongs to the thread
+// that started it.
+func servers(t *testing.T, pid int) (pids []int) {
 	t.Helper()
-	return slices.DeleteFunc(children(t, pid), func(child int) bool {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
-		return err != nil || !bytes.Contains(line, []byte("\x00serve\x00"))
-	})
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range lists {
+		children, _ := os.ReadFile(path) // the thread may have ended
+		for child := range strings.FieldsSeq(string(children)) {
+			line, err := os.ReadFile("/proc/" + child + "/cmdline")
+			if n, _ := strconv.Atoi(child); err == nil && bytes.Contains(line, []byte("\x00serve\x00")) {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
 }

@@ -58,27 +58,20 @@ func TestGraphReport(t *testing.T) {
 		{ID: "more", Status: boulder.SubTaskPending, DependsOn: []string{"new"}, Attempts: 2,
 			Budget: &boulder.Budget{Attempts: 5}},
 	}}
-	for _, test := range []struct {
-		all          bool
-		notes, edges string
-	}{
-		{false, "a: attempt 2 of 3, new: attempt 2, more: attempt 2 of 5", "a>new new>more"},
-		{true, "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5",
-			"a>old old>gone a>new new>more"},
+	for all, want := range map[bool]string{
+		false: "a: attempt 2 of 3, new: attempt 2, more: attempt 2 of 5, a>new new>more ",
+		true: "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5, " +
+			"a>old old>gone a>new new>more ",
 	} {
-		r := view.GraphOf(d, schedule.DefaultLimits(), test.all)
-		var notes, edges []string
+		got, r := "", view.GraphOf(d, schedule.DefaultLimits(), all)
 		for _, s := range r.SubTasks {
-			notes = append(notes, s.ID+": "+s.Note)
+			got += s.ID + ": " + s.Note + ", "
 		}
 		for _, e := range r.Edges {
-			edges = append(edges, e.From+">"+e.To)
+			got += e.From + ">" + e.To + " "
 		}
-		if got := strings.Join(notes, ", "); got != test.notes {
-			t.Errorf("all %v: sub-tasks are %q, want %q", test.all, got, test.notes)
-		}
-		if got := strings.Join(edges, " "); got != test.edges {
-			t.Errorf("all %v: edges are %q, want %q", test.all, got, test.edges)
+		if got != want {
+			t.Errorf("all %v: %q, want %q", all, got, want)
 		}
 	}
 }

@@ -63,9 +63,7 @@ func TestSecretInRequest(t *testing.T) {
 	path := filepath.Join(project, "plan.yaml")
 	text := "task: use " + plantedKey + "\n" +
 		"sub_tasks: [{id: a, description: 'it is planted.value.9', gates: ['test -e x']}]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, text)
 	plan, err := a.ReadPlan(path)
 	if err != nil || plan.Task != "use [redacted]" || plan.SubTasks[0].Description != "it is [redacted]" ||
 		!strings.Contains(stderr.String(), "holds a GitHub token and the value of MY_API_KEY. It reads [redacted]") {
@@ -84,9 +82,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 		"no_worse: ['deploy KEY']", "agent: KEY", "model: x/KEY", "id: KEY",
 	} {
 		text := "task: t\nsub_tasks:\n  - {description: d, " + strings.ReplaceAll(field, "KEY", plantedKey) + "}\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, text)
 		_, err := a.ReadPlan(path)
 		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "a GitHub token") ||
 			strings.Contains(err.Error(), plantedKey) {
