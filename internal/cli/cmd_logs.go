@@ -248,22 +248,16 @@ const runsDir = ".manager/runs"
 // to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
 // transcript that is gone is empty; lines that cannot be read are left out.
 func readTranscript(project, name string) (lines []view.TranscriptLine, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("transcript %s: %w", name, err)
-		}
-	}()
 	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenInRoot(filepath.Join(project, runsDir), rel); err == nil {
+			defer f.Close()
+			lines, err = view.ParseTranscript(f)
+		}
 	}
-	f, err := os.OpenInRoot(filepath.Join(project, runsDir), rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return lines, fmt.Errorf("transcript %s: %w", name, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return view.ParseTranscript(f)
+	return lines, nil
 }
