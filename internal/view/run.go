@@ -273,8 +273,8 @@ func (v *Run) frame(size page.Size, tick int) string {
 	if v.stopping {
 		say(t.Yellow, StoppingText)
 	} else if s.Boulder.Status == boulder.Paused {
-		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+
-			"; continue, from any terminal, with: manager resume "+s.Boulder.ID)
+		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
+		say(t.Yellow, "manager resume "+s.Boulder.ID)
 	}
 	if v.lost != nil {
 		say(t.Red, v.lostText())

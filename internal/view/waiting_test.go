@@ -229,7 +229,7 @@ func TestOrdersInTheViews(t *testing.T) {
 			}
 		}
 	}
-	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "manager resume "+sample.ID)
+	says(t, live.frame(page.Size{Width: 44, Height: 30}, 0), "manager resume "+sample.ID) // to be typed: never cut
 	live.Stopping()
 	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "NOT manager resume")
 }
