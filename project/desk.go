@@ -80,7 +80,7 @@ func (p *Project) openState(ctx context.Context, patience time.Duration) (*store
 		case last:
 			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
 				p.holderText(ctx))
-		case !told && time.Since(began) >= LockWait:
+		case !told && patience > LockWait && time.Since(began) >= LockWait:
 			told = true
 			p.note("Waiting up to %s for the state, which another process holds%s.", patience, p.holderText(ctx))
 		}

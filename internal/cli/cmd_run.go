@@ -420,6 +420,9 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	if err == nil {
 		detail, err = there.Get(ctx, id)
 	}
+	if exitCode(err) == exitUsage { // there is no such boulder, or several: to wait for the state does not help
+		return false, err
+	}
 	atWork := slices.Contains(there.Holder.AtWork(), id)
 	switch {
 	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):

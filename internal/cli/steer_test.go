@@ -89,7 +89,9 @@ func TestPauseAndResumeThere(t *testing.T) {
 	project := interrupted(t)
 	_, server := hold(t, project, true)
 	for _, test := range []answerCase{
+		{[]string{"resume", "nonsense"}, exitUsage, `no such boulder: "nonsense"`},
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
+		{[]string{"resume"}, exitHeld, "!Waiting up to"},            // not longer than every command does
 		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
 		{[]string{"status"}, exitOK, "paused by a person\nContinue with: manager resume " + sampleID + "\n"},
