@@ -330,14 +330,3 @@ func TestPark(t *testing.T) {
 		t.Errorf("after a person raised the budget, got %s", got)
 	}
 }
-
-// TestUnknownCostParks: a budget of money says nothing about calls without a price.
-func TestUnknownCostParks(t *testing.T) {
-	t.Parallel()
-	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Cost: 9}}}...)
-	feed(t, s, epoch, append(judged("a", boulder.Verdict{}), use("a", boulder.Usage{Calls: 3, Unpriced: 3}))...)
-	got, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.Parked)
-	if !ok || !strings.Contains(got.Reason, "cost of 3 model calls is not known") {
-		t.Errorf("got %+v", got)
-	}
-}

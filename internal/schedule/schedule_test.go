@@ -110,6 +110,7 @@ func TestAfterVerdict(t *testing.T) {
 		"its calls are used up":       {budget: &boulder.Budget{Calls: 4}, want: "park"},
 		"its time is used up":         {budget: &boulder.Budget{Time: boulder.Duration(time.Minute)}, want: "park"},
 		"its money is used up":        {budget: &boulder.Budget{Cost: 0.5}, want: "park"},
+		"its cost is not known":       {budget: &boulder.Budget{Cost: 9}, want: "park"},
 		"out of budget, also stalled": {ended: stopped(boulder.RuleBudget), stalls: 2, want: "park"},
 	}
 	for name, test := range tests {
@@ -118,7 +119,7 @@ func TestAfterVerdict(t *testing.T) {
 			o := &boulder.Open{
 				SubTask: &boulder.SubTask{
 					ID: "a", Tries: test.tries, Stalls: test.stalls, Budget: test.budget, LastResult: "of the attempt before",
-					Usage: boulder.Usage{Input: 90, Output: 10, Calls: 4, Cost: 0.5}, Worked: time.Minute,
+					Usage: boulder.Usage{Input: 90, Output: 10, Calls: 4, Cost: 0.5, Unpriced: 3}, Worked: time.Minute,
 				},
 				Attempt: &boulder.Attempt{
 					Status: boulder.AttemptMonitoring, Turns: max(test.turns, 1), Idle: test.idle, Result: "another",
