@@ -13,7 +13,9 @@ func decomposeDone(settings Settings, plan []string, first, second Spec) (*State
 	s := NewState()
 	first.ID, second.ID = "first", "second"
 	rev := PlanRevision{Number: 1, Plan: Plan{DoneWhen: plan, SubTasks: []Spec{first, second}}}
-	for _, body := range []Body{Created{Boulder: Boulder{ID: "b1", Settings: settings}}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true}} {
+	for _, body := range []Body{
+		Created{Boulder: Boulder{ID: "b1", Settings: settings}}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true},
+	} {
 		if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: body}); err != nil {
 			return s, err
 		}

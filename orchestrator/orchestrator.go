@@ -112,8 +112,9 @@ func New(cfg Config) (*Orchestrator, error) {
 // Request is what to run: with Resume a boulder to continue, else a new one. Of that either Plan is given, or Fork, or the
 // Planner makes a plan from Task. As JSON it is handed to another process, which has nobody to ask.
 type Request struct {
-	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault: what is finished is not done again. Then what counts is Approve,
-	// ApproveReplan, and, where it is not empty, LedgerModel, Diverted, Iterations, Budget and SubTaskBudgets, from now on.
+	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done again. Then
+	// Approve and ApproveReplan count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
+	// SubTaskBudgets, from now on.
 	Resume string
 
 	Task string
