@@ -51,7 +51,8 @@ const maxListed = 20
 // brief builds the first prompt of an attempt. It depends on stored records only.
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := prompts.Input{
-		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"), Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
+		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"),
+		Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 		NewFacts: r.state.Boulder.NewFacts, News: r.news(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}
 	for _, id := range o.SubTask.DependsOn {
