@@ -329,11 +329,7 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	}
 	switch {
 	case a.json:
-		for i := range shown {
-			if err := a.printJSON(shown[i]); err != nil {
-				return err
-			}
-		}
+		return errors.Join(writeLines(a.Stdout, shown), err)
 	case len(shown) > 0:
 		view.List(a.on(a.Stdout), shown, time.Now())
 	case err != nil:
