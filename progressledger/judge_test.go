@@ -278,7 +278,7 @@ func TestJudgeShrinksOnce(t *testing.T) {
 	}
 }
 
-// done_when without the judge: no call, and the rules decide.
+// done_when without the judge: nobody is asked, and the rules decide.
 func TestWithoutJudge(t *testing.T) {
 	t.Parallel()
 	todos, stopped := request().Turn.Evidence.Todos, boulder.Ended{Finish: "stop", Stopped: "30 minutes passed"}
@@ -330,7 +330,7 @@ func TestWithoutJudge(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&req.SubTask, e)
 		}
-		v, usage, err := newJudge(nobody{}).Judge(t.Context(), req)
+		v, usage, err := newJudge(nil).Judge(t.Context(), req)
 		if err != nil || v.Completed != tc.want || usage != (boulder.Usage{}) || v.JudgeUnavailable || v.Summary == "" ||
 			!strings.HasPrefix(v.Summary, tc.says) {
 			t.Errorf("%s: verdict %+v, usage %+v, error %v", name, v, usage, err)
@@ -349,7 +349,7 @@ func TestRulesFirst(t *testing.T) {
 	t.Parallel()
 	req := request()
 	req.SubTask.DoneWhen, req.RulesFirst = []string{boulder.DoneTodos, boulder.DoneJudge}, true
-	v, usage, err := newJudge(nobody{}).Judge(t.Context(), req)
+	v, usage, err := newJudge(nil).Judge(t.Context(), req)
 	if err != nil || v.Completed || usage != (boulder.Usage{}) || !strings.Contains(v.ContinuationPrompt, "tests") {
 		t.Errorf("with an open item: %+v, %+v, %v", v, usage, err)
 	}
@@ -359,9 +359,6 @@ func TestRulesFirst(t *testing.T) {
 		t.Errorf("with nothing in the way: %+v, %v, %d requests", v, err, len(m.Asked))
 	}
 }
-
-// nobody must not be asked.
-type nobody struct{ providers.Completer }
 
 // Tests that were green before anybody began, and still are, say nothing about the work: a turn that did not come to an
 // end of its own does not complete a sub-task by them. Those that were red show it, and so does a gate.
@@ -382,7 +379,7 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 				},
 				Turn: boulder.Turn{Evidence: &boulder.Evidence{Ended: ended, Gates: []boulder.Gate{{Command: tests}}}},
 			}
-			v, _, err := newJudge(nobody{}).Judge(t.Context(), req)
+			v, _, err := newJudge(nil).Judge(t.Context(), req)
 			if err != nil || v.Completed != want {
 				t.Errorf("%s, exit code %d before: completed is %v: %s, %v", name, before, v.Completed, v.Summary, err)
 			}
@@ -392,7 +389,7 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 			}
 			req.SubTask.DoneWhen = []string{boulder.DoneTodos, boulder.DoneTests}
 			req.SubTask.Gates, req.SubTask.NoWorse = req.SubTask.NoWorse, nil
-			if v, _, err := newJudge(nobody{}).Judge(t.Context(), req); err != nil || !v.Completed {
+			if v, _, err := newJudge(nil).Judge(t.Context(), req); err != nil || !v.Completed {
 				t.Errorf("%s, with a gate: %s, %v", name, v.Summary, err)
 			}
 		}

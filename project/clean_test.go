@@ -1,30 +1,23 @@
 package project
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/providerstest"
 )
-
-// answers is a model that says what it likes.
-type answers string
-
-func (a answers) Complete(context.Context, *providers.Request) (*providers.Response, error) {
-	return &providers.Response{Text: string(a)}, nil
-}
 
 // The run gets what the ledgers' model says without secrets, and its plan is not taken for an edited one.
 func TestLedgersAreCleaned(t *testing.T) {
 	t.Parallel()
 	const key = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	p := prepare(t.TempDir(), Options{})
-	p.completer = cleanCompleter{answers(`{"needs_plan":true,"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
-		`"},{"id":"b","subject":"B","description":"check"}]}`), p.secrets}
+	said := `{"needs_plan":true,"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
+		`"},{"id":"b","subject":"B","description":"check"}]}`
+	p.completer = cleanCompleter{&providerstest.Script{Answers: []any{said}}, p.secrets}
 	plan, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: "use " + key, Mode: boulder.PlanAlways})
 	if err != nil || plan.SubTasks[0].Description != "use [redacted]" || plan.Task != "use [redacted]" || plan.Edited() {
 		t.Errorf("%+v, %v", plan, err)

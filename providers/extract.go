@@ -287,14 +287,9 @@ func mendInString(found []byte) []byte {
 func coerced(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	var value any
 	in := json.NewDecoder(bytes.NewReader(raw))
-	in.UseNumber() // to write them as they were
-	if in.Decode(&value) != nil {
-		return raw
-	}
-	encoded, err := json.Marshal(coerce(value, to))
-	if err != nil {
-		return raw
-	}
+	in.UseNumber()                                // to write them as they were
+	_ = in.Decode(&value)                         // it is valid
+	encoded, _ := json.Marshal(coerce(value, to)) // and stays it
 	return encoded
 }
 

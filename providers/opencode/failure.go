@@ -68,11 +68,8 @@ func turnFailed(turn *opencode.TurnError) *providers.Error {
 	// The provider's own code, which tells missing credit from too many requests, is in the body only.
 	byBody := providers.Classify(turn.StatusCode, "", turn.Message+"\n"+turn.Body, nil, nil).Kind
 	e.Kind = cmp.Or(kinds[turn.Name], byBody)
-	unknownModel := errors.Is(turn, opencode.ErrUnknownModel)
-	if unknownModel || errors.Is(turn, opencode.ErrUnknownAgent) {
+	if errors.Is(turn, opencode.ErrUnknownModel) {
 		e.Kind, e.Err = providers.KindBadRequest, turn
-	}
-	if unknownModel {
 		e.Message += " (`opencode models` lists what there is)"
 	}
 	return e
