@@ -197,8 +197,8 @@ func Get(ctx context.Context, r Reader, ref string) (store.Detail, error) {
 }
 
 // Resolve finds the boulder that a person means: by its id, or by a beginning or an end that no other id has. With "" it is
-// the active one, or if there is none, or it is archived, the newest one that is not archived. One that is not there
-// is [boulder.ErrNotFound], several are a [UsageError].
+// the active one, or if there is none, or it is archived, the newest one that is not archived. One that is not there, or not
+// the only one, is their mistake: a [UsageError].
 func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	all, err := r.Listing(ctx)
 	var found []string // the newest first
@@ -225,7 +225,7 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	default:
 		err = errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
 	}
-	return "", err
+	return "", &UsageError{Err: err}
 }
 
 // nothing is the state of a project in which nothing was run.
