@@ -38,7 +38,11 @@ func TestBlockerParks(t *testing.T) {
 	if a := s.SubTask("a"); !a.Parked || s.Open("a") != nil || s.SubTask("b").Status != SubTaskPending {
 		t.Fatalf("with one of two answers: %+v", *a)
 	}
-	feed(t, s, BlockerSettled{SubTaskID: "a", BlockerID: "B3", Status: BlockerSkipped})
+	feed(t, s, StatusChanged{Status: Paused, Reason: "an answer", SubTaskID: "a"},
+		BlockerSettled{SubTaskID: "a", BlockerID: "B3", Status: BlockerSkipped})
+	if want := `B3 is skipped: sub-task "a" can go on`; s.Boulder.Reason != want {
+		t.Errorf("the boulder is said to be paused for %q, want %q", s.Boulder.Reason, want)
+	}
 	a, o := s.SubTask("a"), s.Open("a")
 	if a.Parked || s.Parked() != 0 || a.Status != SubTaskPending || o == nil || o.Attempt.Attempt != 2 || a.Tries != 0 {
 		t.Fatalf("with both: %+v", *a)

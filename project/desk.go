@@ -194,6 +194,8 @@ func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
 		return left[max(active, 0)].BoulderID, nil
 	case err != nil:
 		return "", err
+	case len(all) == 0:
+		return "", ErrNothing
 	}
 	return "", usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
 }

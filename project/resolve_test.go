@@ -61,7 +61,7 @@ func TestWhichBoulderIsMeant(t *testing.T) {
 		{listed{items: []store.Item{item("a", true, true, false), item("b", false, false, false)}}, "", "a", "b"},
 		{listed{items: []store.Item{over}}, "", "manager list --archived", "every boulder"},
 		{listed{items: []store.Item{over}}, "a", "a", ""},
-		{listed{}, "", "nothing has been run here yet", "every boulder"},
+		{listed{}, "", "nothing has been run here yet", "nothing has been run here yet"},
 		{listed{}, "x", "nothing has been run here yet", ""},
 		{listed{items: five, err: unreadable}, "", "01bbx", "01bbx"},
 		{listed{items: five, err: unreadable}, "01z", "rotten", ""},
@@ -70,6 +70,7 @@ func TestWhichBoulderIsMeant(t *testing.T) {
 		check := func(id string, err error, want string) {
 			t.Helper()
 			_, usage := errors.AsType[*project.UsageError](err)
+			usage = usage || errors.Is(err, boulder.ErrNotFound)
 			if id != want && (err == nil || !strings.Contains(err.Error(), want)) || id == "" && !usage && tc.of.err == nil {
 				t.Errorf("%q of %d is %q, %v, want %q", tc.ref, len(tc.of.items), id, err, want)
 			}

@@ -43,7 +43,7 @@ func (a *app) newRetryCmd() *cobra.Command {
 		Long: `Has a sub-task done again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or
 is at work. What was blocked because of it can go on. What it changed in the project stays, and its new session finds it.
 
-A sub-task that is completed is not done again: others may have built on it.`,
+A sub-task that is completed or skipped is not done again: others may have built on that.`,
 		Example: `  manager retry toggle
   manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
 	})

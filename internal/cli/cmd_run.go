@@ -388,7 +388,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return err
 	}
 	if !a.Exists() { // to hold the state would make it
-		return usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
+		return project.ErrNothing
 	}
 	var req project.Request
 	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
