@@ -25,16 +25,20 @@ const (
 	Exhausted Status = "exhausted"
 )
 
-// Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply]
-// alone changes it; it is stored after every change, so that a restart counts on. The names of the first six fields are
-// those of seed 000.
-type Track struct {
+// Standing is what people are told of a [Track]; the names are those of seed 000.
+type Standing struct {
 	Iteration       int       `json:"iteration"`                 // continuations since Began
 	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or of a child
 	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided on
 	FailureCount    int       `json:"failure_count"`             // continuations in a row that brought no progress
 	StopRequested   bool      `json:"stop_requested"`            // in so many words: [Started] alone lifts it
 	Status          Status    `json:"status"`
+}
+
+// Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply]
+// alone changes it; it is stored after every change, so that a restart counts on.
+type Track struct {
+	Standing
 
 	Reason      string    `json:"reason,omitempty"`      // of Status, for people
 	Began       time.Time `json:"began,omitzero"`        // the loop: the first event, a person's newest prompt or start

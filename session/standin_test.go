@@ -191,7 +191,8 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 	for _, p := range []opencode.Payload{
 		opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
 		opencode.Asked{Request: opencode.Request{
-			ID: "no", SessionID: "s", Permission: "bash", Patterns: []string{"no"}, Tool: &opencode.ToolRef{MessageID: "m", CallID: "no"},
+			ID: "no", SessionID: "s", Permission: "bash", Patterns: []string{"no"},
+			Tool: &opencode.ToolRef{MessageID: "m", CallID: "no"},
 		}},
 	} {
 		s.Tree.Take(opencode.Event{SessionID: "s", Payload: p}, now)

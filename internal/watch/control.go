@@ -170,11 +170,10 @@ func (w *Watch) order(ctx context.Context, id string, req Request) {
 func (s *watched) status(history []Entry) Status {
 	t := s.rec.Track
 	one := Status{
-		Type: "watched-session", SessionID: s.rec.SessionID, Title: s.rec.Title, Status: cmp.Or(t.Status, enforcer.Watching),
-		Reason: t.Reason, Iteration: t.Iteration, FailureCount: t.FailureCount, StopRequested: t.StopRequested,
-		LastActivity: t.LastActivity, LastEnforcement: t.LastEnforcement, Open: append([]string{}, t.Open...),
-		Watched: s.tree != nil && s.notOwned == "", Busy: s.tree != nil && s.tree.Busy(),
+		Type: "watched-session", SessionID: s.rec.SessionID, Title: s.rec.Title, Standing: t.Standing, Reason: t.Reason,
+		Open: append([]string{}, t.Open...), Watched: s.tree != nil && s.notOwned == "", Busy: s.tree != nil && s.tree.Busy(),
 	}
+	one.Status = cmp.Or(t.Status, enforcer.Watching)
 	if n := len(history); n > 0 {
 		one.Newest = &history[n-1]
 		one.Reason = cmp.Or(one.Reason, one.Newest.Reason)

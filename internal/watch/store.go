@@ -250,18 +250,13 @@ func (e Entry) same(other Entry) bool {
 
 // Status is one session as people are told about it. Fields are added in later versions, never changed.
 type Status struct {
-	Type            string          `json:"type"` // watched-session
-	SessionID       string          `json:"session_id"`
-	Title           string          `json:"title,omitempty"`
-	Status          enforcer.Status `json:"status"`
-	Reason          string          `json:"reason,omitempty"` // of the status, or of the newest decision
-	Watched         bool            `json:"watched"`          // a process watches it now
-	Busy            bool            `json:"busy"`
-	Iteration       int             `json:"iteration"`
-	FailureCount    int             `json:"failure_count"`
-	StopRequested   bool            `json:"stop_requested"`
-	LastActivity    time.Time       `json:"last_activity,omitzero"`
-	LastEnforcement time.Time       `json:"last_enforcement,omitzero"`
-	Open            []string        `json:"open"` // items that were open when the newest turn ended
-	Newest          *Entry          `json:"newest,omitempty"`
+	Type      string `json:"type"` // watched-session
+	SessionID string `json:"session_id"`
+	Title     string `json:"title,omitempty"`
+	enforcer.Standing
+	Reason  string   `json:"reason,omitempty"` // of the status, or of the newest decision
+	Watched bool     `json:"watched"`          // a process watches it now
+	Busy    bool     `json:"busy"`
+	Open    []string `json:"open"` // items that were open when the newest turn ended
+	Newest  *Entry   `json:"newest,omitempty"`
 }

@@ -11,7 +11,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -32,7 +31,8 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	s := openTest(t, path)
-	r := Record{SessionID: main, Track: enforcer.Track{Iteration: 3}, Intent: &Intent{MessageID: "msg_1"}}
+	r := Record{SessionID: main, Intent: &Intent{MessageID: "msg_1"}}
+	r.Track.Iteration = 3
 	var entries []Entry
 	for i := range maxHistory + 5 {
 		entries = append(entries, Entry{SessionID: main, Iteration: i})
