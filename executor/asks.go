@@ -70,7 +70,8 @@ func (t *turn) about(a opencode.Request) string {
 	says := "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
 	asks := t.tree.Member(a.SessionID)
 	if a.SessionID != t.job.Attempt.SessionID {
-		says += " A sub-agent asks, which is to do this: " + cmp.Or(titleOf(asks), "unknown") + "."
+		title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode adds the name: "Read (@general subagent)"
+		says += " A sub-agent asks, which is to do this: " + cmp.Or(text.Short(title, 100), "unknown") + "."
 	}
 	if d := asks.Directory; d != "" && d != t.cfg.Project {
 		says += " It works in " + d + "."

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
@@ -92,7 +90,11 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageIn
 	if err != nil {
 		return fault(err)
 	}
-	sent := t.sentAt()
+	sent := t.job.Turn.SentAt
+	if sent.IsZero() {
+		sent = t.seen.Began
+	}
+	sent = sent.Truncate(time.Millisecond) // as exactly as OpenCode, which shares the clock, tells the time
 	for _, s := range sessions {
 		if s.Updated.Before(sent) {
 			continue // each prompt updates it (seen)
@@ -107,19 +109,4 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageIn
 		}
 	}
 	return nil
-}
-
-// sentAt is when the turn's prompt was sent, on the clock that OpenCode shares and as exactly as it tells the time.
-func (t *turn) sentAt() time.Time {
-	at := t.job.Turn.SentAt
-	if at.IsZero() {
-		at = t.seen.Began
-	}
-	return at.Truncate(time.Millisecond)
-}
-
-// titleOf is what a sub-agent is to do, without the name that OpenCode adds: "Read (@general subagent)".
-func titleOf(s opencode.Session) string {
-	title, _, _ := strings.Cut(s.Title, " (@")
-	return text.Short(title, 100)
 }

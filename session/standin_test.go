@@ -85,7 +85,9 @@ func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencod
 	t.Helper()
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r.until, asks = now.Add(time.Hour), []opencode.Request{ask("s", "p", "bash")}
-	s = &StandIn{Diverter: r, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler), Redact: strings.TrimSpace}
+	s = &StandIn{
+		Diverter: r, Redact: strings.TrimSpace, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler),
+	}
 	s.Tell = func(_ context.Context, ruled []*Ruled) error {
 		if len(ruled) != 1 || !ruled[0].Waits() {
 			return errNoReply
