@@ -27,12 +27,12 @@ const (
 
 // Standing is what people are told of a [Track]; the names are those of seed 000.
 type Standing struct {
+	Status          Status    `json:"status"`
 	Iteration       int       `json:"iteration"`                 // continuations since Began
-	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or of a child
-	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided on
 	FailureCount    int       `json:"failure_count"`             // continuations in a row that brought no progress
 	StopRequested   bool      `json:"stop_requested"`            // in so many words: [Started] alone lifts it
-	Status          Status    `json:"status"`
+	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or of a child
+	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided on
 }
 
 // Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply]
