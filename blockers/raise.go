@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -100,9 +102,9 @@ type Settlement struct {
 	Allowed bool
 }
 
-// Settle stores what the user says, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
-// the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then tells the boulder, and calls
-// [Desk.Delivered].
+// Settle stores what the user says, the number of an option being that option, and gives the blocker as it is then. Errors
+// wrap [ErrNotFound], [ErrSettled] (with the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then
+// tells the boulder, and calls [Desk.Delivered].
 func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
 	refuse := func(format string, args ...any) (boulder.Blocker, error) {
 		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
@@ -127,7 +129,7 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 			_, err := refuse("it asks for no permission, so there is none to give: answer it with a text")
 			return err
 		}
-		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
+		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, chosen(b.Options, s.Answer), s.Allowed
 		r.Blocker.SettledAt = d.now()
 		b = r.Blocker
 		return nil
@@ -137,6 +139,17 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 	}
 	d.cfg.Logger.Info("blocker: settled", "id", b.ID, "status", b.Status, "allowed", b.Allowed)
 	return b, nil
+}
+
+// chosen is the option whose number an answer is, as people see them numbered; any other answer is meant as it is. An option
+// may be a number itself.
+func chosen(options []string, answer string) string {
+	n, err := strconv.Atoi(answer)
+	if err != nil || n < 1 || n > len(options) || slices.Contains(options, answer) ||
+		n == maxOptions && strings.HasPrefix(options[n-1], "… (") { // it stands for those left out, see bounded
+		return answer
+	}
+	return options[n-1]
 }
 
 // Delivered stores that the boulder has the answer. It may be called again.

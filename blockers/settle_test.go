@@ -33,6 +33,27 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// The number of an option is that option, unless an option is that number, or it stands for those that are left out.
+func TestSettleByNumber(t *testing.T) {
+	t.Parallel()
+	d := newProject(t).desk(t)
+	many := strings.Fields("a b c d e f g h i j k l")
+	for i, test := range []struct {
+		options      []string
+		answer, want string
+	}{
+		{[]string{"Red", "Blue"}, " 2\n", "Blue"}, {[]string{"Red", "Blue"}, "0", "0"}, {[]string{"Red", "Blue"}, "3", "3"},
+		{[]string{"Red", "Blue"}, "2.", "2."}, {nil, "1", "1"}, {[]string{"2", "4", "8"}, "2", "2"}, {[]string{"2", "4", "8"}, "3", "8"},
+		{many, "9", "i"}, {many, "10", "10"}, {many[:10], "10", "j"},
+	} {
+		id := idOf(uint64(i + 1))
+		divert(t, d, question("que_"+id, "Which of "+id+"?", test.options...))
+		if b := settle(t, d, id, answered(test.answer)); b.Answer != test.want {
+			t.Errorf("%q of %q is %q, want %q", test.answer, test.options, b.Answer, test.want)
+		}
+	}
+}
+
 func TestSettlementsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).desk(t)

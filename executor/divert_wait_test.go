@@ -65,11 +65,12 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	var d away
 	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"ALLOWED": {{shell("echo no"), shell("echo wait")}}, "REFUSED": {{shell("echo wait 2"), shell("echo wait 3")}},
-		"LATE": {{shell("echo late")}}, "QUESTION": {{whichColour()}}, "TASK": {{delegate(t, "Ask", "CHILD")}},
-		"CHILD": {{shell("echo wait child")}},
+		"LATE": {{shell("echo late")}}, "QUESTION": {{whichColour()}}, "NUMBER": {{whichColour()}},
+		"TASK": {{delegate(t, "Ask", "CHILD")}}, "CHILD": {{shell("echo wait child")}},
 	}), diverting(t, &d, someWait))
 	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
 	blue := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}
+	first := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "1"}
 	for _, test := range []struct {
 		prompt  string
 		says    blockers.Settlement
@@ -80,6 +81,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], taken down as B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late], taken down as B"},
 		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as a person said to B"},
+		{"NUMBER", first, []string{`="red"`}, "answered the question Which colour?, as a person said to B"},
 		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)

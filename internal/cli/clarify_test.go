@@ -84,6 +84,21 @@ func TestClarify(t *testing.T) {
 	}
 }
 
+// The number of an option that is shown is that option, which is said; another number is a text.
+func TestClarifyByNumber(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{"2": "classes", "4": "4", "2 of them": "2 of them"} {
+		project := blockedSample(t)
+		screen := walk(t, project, "B1 B4 B2 B3", nil, "", "", typed, "")
+		texts(t, "the screen", []string{
+			"option 2: classes", "a number: that option", "Answered B2" + text.If(want == "classes", ": classes") + `. "theme" still waits`,
+		}, nil, screen)
+		if got := statusOf(t, project)["B2"]; got != "answered: "+want {
+			t.Errorf("%q: B2 is %q", typed, got)
+		}
+	}
+}
+
 // What cannot be used is asked for again: nothing is stored, and nobody else's question is answered with it.
 func TestClarifyAsksAgain(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,8 @@ func (a *app) newBlockersAnswerCmd() *cobra.Command {
 		Use:   "answer [flags] ID [\"TEXT\" | -]",
 		Short: "Answer a blocker",
 		Long: `Answers a blocker, once. Its sub-task continues with the answer in its next prompt: at once if a process runs the
-boulder, else with ` + "`manager resume`" + `. With - the text, of at most 4,000 characters, is read from stdin.`,
+boulder, else with ` + "`manager resume`" + `. The number of an option that is shown means that option. With - the text, of at most
+4,000 characters, is read from stdin.`,
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
@@ -125,6 +126,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 
   TEXT       Enter ends the answer; what is pasted stays one answer. A line that ends with a backslash continues in
              the next one
+  NUMBER     of an option: that option
   (nothing)  later: it stays on the list
   /allow     give the permission that was asked for, for the rest of the sub-task; a text may follow
   /deny      refuse the permission; a text may follow
@@ -213,7 +215,7 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 	}
 	v.Say("")
 	v.Say(v.Dim("Your answer · " + text.If(allowable(b), "/allow or /deny: give or refuse the permission · ") +
-		"Enter: later · /skip: continue without · /quit"))
+		text.If(len(b.Options) > 0, "a number: that option · ") + "Enter: later · /skip: continue without · /quit"))
 	for {
 		typed, err := ask(ctx, b.ID+"> ")
 		if err != nil {

@@ -154,7 +154,8 @@ func Settled(r *project.Answered, now time.Time) string {
 	case GoesOnLater(r):
 		follows = fmt.Sprintf("%q goes on %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
 	}
-	return strings.TrimSpace(did + " " + r.ID + ". " + follows)
+	option := text.If(slices.Contains(r.Options, r.Answer), ": "+strings.TrimSuffix(text.Short(r.Answer, 100), "."))
+	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
 }
 
 // GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
