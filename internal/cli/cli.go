@@ -172,6 +172,12 @@ number: 2 is the one shown as [2/3].`,
 		a.newMCPCmd(), a.newVersionCmd())
 	a.takeAsUsed(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
+	cmd.InitDefaultHelpCmd()
+	help, _, _ := cmd.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, args []string) error {
+		c, rest, _ := cmd.Find(args)
+		return noSuchCommand(c, rest)
+	}
 	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd
 }
