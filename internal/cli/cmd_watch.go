@@ -263,10 +263,14 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 		a.note("No session is known here.")
 	}
 	for _, id := range ids {
-		a.on(a.Stdout).Say(fmt.Sprintf(map[watch.Order]string{
-			watch.OrderStop:  "Session %s is stopped. Continue with: manager watch start %[1]s",
-			watch.OrderStart: "Session %s is watched.",
-		}[req.Order], id))
+		says := "Session %s is watched."
+		switch {
+		case req.Order == watch.OrderStop:
+			says = "Session %s is stopped. Continue with: manager watch start %[1]s"
+		case !slices.ContainsFunc(report.Sessions, func(s watch.Status) bool { return s.SessionID == id && s.Watched }):
+			says = "Session %s is watched as soon as `manager watch` finds it in OpenCode."
+		}
+		a.on(a.Stdout).Say(fmt.Sprintf(says, id))
 	}
 	return nil
 }
