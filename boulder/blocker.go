@@ -119,6 +119,7 @@ type Ruling struct {
 	// Message is for the agent; of a question that is answered, the answer.
 	Message string
 	Until   time.Time // of a wait
+	ByUser  bool      // the user has answered or skipped it
 }
 
 // RaisedBlocker is a blocker as its sub-task keeps it.

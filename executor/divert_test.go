@@ -200,7 +200,7 @@ func TestDiverterThatFails(t *testing.T) {
 	if !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
 		t.Fatalf("ended with %v", err)
 	}
-	if !a.saw("refused permission bash [echo one], which could not be taken down: the disk is full") {
+	if !a.saw("refused permission bash [echo one], which could not be recorded: the disk is full") {
 		t.Errorf("activities %q", a.activities())
 	}
 	doom := w.newAttempt("doom", "DOOM")

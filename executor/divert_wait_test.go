@@ -78,8 +78,8 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		saw     string
 	}{
 		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as a person said to B"},
-		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], taken down as B"},
-		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late], taken down as B"},
+		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as a person said to B"},
+		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late] when its time was over, recorded as B"},
 		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as a person said to B"},
 		{"NUMBER", first, []string{`="red"`}, "answered the question Which colour?, as a person said to B"},
 		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},

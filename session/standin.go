@@ -298,13 +298,13 @@ func (s *StandIn) word(r *Ruled) {
 	switch id := r.Ruling.BlockerID; {
 	case r.failed != nil:
 		s.Log.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.failed)
-		r.Says += ", which could not be taken down: " + text.Short(s.Redact(r.failed.Error()), 200)
+		r.Says += ", which could not be recorded: " + text.Short(s.Redact(r.failed.Error()), 200)
 	case r.Waits():
 		r.Says = "waits for a person until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
-	case id != "" && allowed:
+	case id != "" && (allowed || r.Ruling.ByUser):
 		r.Says += ", as a person said to " + id
 	case id != "":
-		r.Says += ", taken down as " + id
+		r.Says += text.If(!r.Ruling.Until.IsZero(), " when its time was over") + ", recorded as " + id
 	default:
 		r.Notice = !allowed // as the policy has it
 	}
@@ -402,7 +402,7 @@ func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 	ruling, err := s.Diverter.Ruling(ctx, r.Ruling.BlockerID)
 	switch {
 	case err == nil && ruling.Reply != boulder.ReplyWaiting:
-		ruling.BlockerID = r.Ruling.BlockerID
+		ruling.BlockerID, ruling.Until = r.Ruling.BlockerID, r.Ruling.Until
 		r.Ruling = ruling
 	case s.looked.After(r.Ruling.Until.Add(overdue)):
 		r.failed, r.Ruling.Reply, r.Ruling.Message = err, boulder.ReplyDiverted, ""
