@@ -120,7 +120,7 @@ func TestSteerARun(t *testing.T) {
 	// The end, of a part and of the whole.
 	steer(`Cancelled "five". Blocked, because of that: "six".`, "cancel", "five")
 	expect(t, w.dir, exitOK, []string{"wait", "--for", "blocked", "--json"}, `"blocked":["six"]`)
-	steer("Cancelled boulder", "cancel")
+	expect(t, w.dir, exitOK, []string{"cancel"}, "Cancelled boulder", "!may still be at work") // the process stops it
 	p.wait(exitInterrupted)
 	steer("cancelled  2/6 done", "status")
 }
