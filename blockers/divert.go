@@ -201,10 +201,10 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 }
 
 // Gone stores that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one away.
-// The blocker stays for the user to see. It may be called again, and after an answer.
+// The blocker stays for the user to see, and an answer that it has for the next prompt. It may be called again.
 func (d *Desk) Gone(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
-		if r.Blocker.Ask != nil && !r.Blocker.Status.Settled() {
+		if r.Blocker.Ask != nil {
 			r.Blocker.Ask.Reply = boulder.ReplyGone
 		}
 		return nil

@@ -64,6 +64,13 @@ type Blocker struct {
 	SettledAt time.Time     `json:"settled_at,omitzero"`
 }
 
+// Replied reports whether the agent got what the user said as the reply to its ask: it was said in time, and the session was
+// there to hear it. With a permission that is given OpenCode takes no text.
+func (b *Blocker) Replied() bool {
+	heard := b.Ask != nil && (b.Ask.Reply == ReplyDiverted || b.Ask.Reply == ReplyAllowed)
+	return heard && b.Status.Settled() && !b.SettledAt.After(b.Until) && (!b.Allowed || b.Answer == "")
+}
+
 // AskKind is what OpenCode asks a person for.
 type AskKind string
 

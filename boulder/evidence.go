@@ -21,6 +21,7 @@ type Evidence struct {
 	Promised    bool          `json:"promised,omitempty"`    // see [DonePromise]
 	Compactions int           `json:"compactions,omitempty"` // of the session in this turn
 	Gates       []Gate        `json:"gates,omitempty"`
+	Replied     []string      `json:"replied,omitempty"`    // blockers of the attempt that are [Blocker.Replied], by id
 	Usage       Usage         `json:"usage"`                // of this turn
 	Duration    time.Duration `json:"duration,omitempty"`   // of this turn at work, nanoseconds; gates not included
 	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project

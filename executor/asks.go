@@ -178,10 +178,13 @@ func (t *turn) reportRaised(ctx context.Context, bury bool) error {
 	if err != nil {
 		t.cfg.Logger.Warn("blockers could not be read", "error", err)
 	}
-	t.seen.unread = err
+	t.seen.unread, t.seen.replied = err, nil
 	for _, b := range all {
 		if bury && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
 			t.asks.Gone(ctx, b.ID)
+		}
+		if b.Replied() && b.SessionID == t.job.Attempt.SessionID {
+			t.seen.replied = append(t.seen.replied, b.ID)
 		}
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
 		if slices.ContainsFunc(t.job.SubTask.Blockers, known) {

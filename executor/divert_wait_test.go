@@ -102,6 +102,16 @@ func TestPersonIsWaitedFor(t *testing.T) {
 				t.Errorf("%s: call %d gave %q", test.prompt, i, e.ToolCalls[i].Output)
 			}
 		}
+		heard := len(test.outputs)
+		switch test.prompt {
+		case "ALLOWED", "REFUSED": // the other was refused without being asked about, or swept away with the first
+			heard = 1
+		case "LATE":
+			heard = 0
+		}
+		if len(e.Replied) != heard {
+			t.Errorf("%s: the agent is said to have heard the answers to %q, want %d", test.prompt, e.Replied, heard)
+		}
 		if test.prompt == "REFUSED" && !strings.Contains(all, no.Answer) {
 			t.Errorf("the agent was not told what the person said: %q", all)
 		}

@@ -192,7 +192,9 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err != nil {
 		return evidence, err
 	}
-	return evidence, t.conclude(ctx)
+	err = t.conclude(ctx)
+	evidence.Replied = t.seen.replied
+	return evidence, err
 }
 
 // leave is for a turn that did not come to its end: whoever takes it up reads everything again. It is best effort.

@@ -36,6 +36,7 @@ type observation struct {
 	waits     time.Time       // the newest look that found that the user may answer; zero: they may not
 	offered   map[string]bool // directories whose agents were offered the tool
 	unread    error           // why what was recorded could not be read the last time
+	replied   []string        // blockers that are [boulder.Blocker.Replied], as read the last time
 }
 
 // doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle

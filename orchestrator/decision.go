@@ -68,7 +68,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 
 // told is what a session is told besides what the judge found, after the turn that has ended.
 func (r *run) told(o *boulder.Open) prompts.Told {
-	told := prompts.Told{News: r.news(o.SubTask, o.Turn.Seq), BlockerTool: r.blockerTool()}
+	told := prompts.Told{News: r.news(o.SubTask, o.Turn.Seq, o.Turn.Evidence.Replied...), BlockerTool: r.blockerTool()}
 	if o.Attempt.Idle >= r.o.limits.IdleTurns {
 		told.Idle = o.Attempt.Idle
 	}
@@ -81,13 +81,15 @@ func (r *run) said(t *boulder.SubTask) []string {
 	return append(news.Notes, news.Answers...)
 }
 
-// news are what people said after an event about a sub-task, and about blockers of those that it stands in the place of.
-func (r *run) news(t *boulder.SubTask, afterSeq uint64) prompts.News {
+// news are what people said after an event about a sub-task, and about blockers of those that it stands in the place of,
+// without the blockers whose answers the session has.
+func (r *run) news(t *boulder.SubTask, afterSeq uint64, has ...string) prompts.News {
 	notes := r.state.Boulder.NotesFor(t.ID, afterSeq)
 	var settled []boulder.RaisedBlocker
 	for ; t != nil; t = r.state.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
+	settled = slices.DeleteFunc(settled, func(b boulder.RaisedBlocker) bool { return slices.Contains(has, b.ID) })
 	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
 }
 

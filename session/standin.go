@@ -51,8 +51,8 @@ type Diverter interface {
 	Instruction(ask boulder.Blocker) string
 	// Ruling says what has become of a ruling to wait: the user answered, or the time is over.
 	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
-	// Gone takes down that the answer to an ask did not reach its session, which does not wait for it any longer. Of a
-	// blocker that the user has settled it changes nothing.
+	// Gone takes down that the answer to an ask did not reach its session, which does not wait for it any longer. What
+	// the user has answered stays answered.
 	Gone(ctx context.Context, blockerID string) error
 	// Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
 	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)

@@ -230,6 +230,19 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 	}
 }
 
+// What the agent got as the reply to its ask needs no turn of its own; what came too late for that does.
+func TestRepliedIsTold(t *testing.T) {
+	t.Parallel()
+	for want, replied := range map[string][]string{"complete": {"B1"}, "continue": {"B2"}} {
+		s := begun(t, boulder.Spec{ID: "a"})
+		feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(boulder.Evidence{Replied: replied}),
+			boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true}})...)
+		if got := kindOf(Compute(s, DefaultLimits(), epoch)[0]); got != want {
+			t.Errorf("with replies to %q: got %s, want %s", replied, got, want)
+		}
+	}
+}
+
 // The exception is for one turn: the next one is judged as any other.
 func TestAnswersAreHeardOnce(t *testing.T) {
 	t.Parallel()

@@ -108,10 +108,12 @@ func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	})
 }
 
-// newAnswers came while the turn was at work and differ from what the agent chose: its work rests on its own choice.
+// newAnswers came while the turn was at work, not as replies, and differ from what the agent chose: its work rests on its
+// own choice.
 func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	return slices.DeleteFunc(o.SubTask.SettledSince(max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.RaisedBlocker) bool {
-		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice
+		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice ||
+			slices.Contains(o.Turn.Evidence.Replied, b.ID)
 	})
 }
 

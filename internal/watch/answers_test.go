@@ -14,18 +14,21 @@ func TestAnswersThatAreStillToBeTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask     *boulder.Ask
 		settled time.Duration // after until
+		allowed bool          // with a text
 		told    bool
 	}{
 		"no ask":                    {told: true},
 		"refused at once":           {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: time.Hour, told: true},
 		"in time":                   {ask: &boulder.Ask{Reply: boulder.ReplyAllowed}, settled: -time.Second},
 		"in time, with a refusal":   {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: -time.Second},
+		"in time, with a text":      {ask: &boulder.Ask{Reply: boulder.ReplyAllowed}, settled: -time.Second, allowed: true, told: true},
 		"too late":                  {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: time.Second, told: true},
 		"in time, and nobody waits": {ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, settled: -time.Second, told: true},
 		"in time, of an ask gone":   {ask: &boulder.Ask{Reply: boulder.ReplyGone}, settled: -time.Second, told: true},
 	} {
 		b := boulder.Blocker{
-			ID: "B1", Ask: c.ask, Status: boulder.BlockerAnswered, Answer: "yes", Until: at, SettledAt: at.Add(c.settled),
+			ID: "B1", Ask: c.ask, Status: boulder.BlockerAnswered, Answer: "yes", Allowed: c.allowed,
+			Until: at, SettledAt: at.Add(c.settled),
 		}
 		if c.ask == nil {
 			b.Until = time.Time{}

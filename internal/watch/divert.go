@@ -150,11 +150,7 @@ func (s *watched) awaited() []string {
 func (s *watched) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
 	for _, b := range s.away.blockers {
-		// In time it was the reply to the ask itself, unless nobody heard that: the session was aborted, or OpenCode was
-		// started anew.
-		replied := b.Ask != nil && !b.SettledAt.After(b.Until) &&
-			b.Ask.Reply != boulder.ReplyWaiting && b.Ask.Reply != boulder.ReplyGone
-		if b.Status.Settled() && !replied && !slices.Contains(s.rec.Answered, b.ID) {
+		if b.Status.Settled() && !b.Replied() && !slices.Contains(s.rec.Answered, b.ID) {
 			news = append(news, boulder.RaisedBlocker{
 				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,
 			})
