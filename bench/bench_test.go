@@ -44,7 +44,7 @@ func TestEveryLineOnce(t *testing.T) {
 	for _, line := range []string{
 		"1 at once manager run --attach", "1 × opencode run", "2 at once", "2 in a chain", "20 sessions",
 		"project of 40 files", "project of 60 files",
-		"a step, chain", "a step, fan-out",
+		"a step, chain", "a step, fan-out", "slowest of 4 blockers", "slowest command, 2 blockers",
 	} {
 		if !strings.Contains(oneLine(out.String()), line) {
 			t.Errorf("no line %q in\n%s", line, out.String())

@@ -73,6 +73,7 @@ func suites() []suite {
 		{"memory", measureMemory},
 		{"status", measureStatus},
 		{"growth", measureGrowth},
+		{"blockers", measureBlockers},
 		{"langgraph", measureLangGraph},
 	}
 }

@@ -107,8 +107,9 @@ func (w *world) alone(ctx context.Context, dir string, n int) []*process {
 	return processes
 }
 
+// managerRun runs a plan. Its judge is asked directly, not by way of OpenCode.
 func (w *world) managerRun(ctx context.Context, dir, plan string, args ...string) *process {
-	return w.command(ctx, dir, w.manager, append([]string{"run", plan, "--yes"}, args...)...)
+	return w.command(ctx, dir, w.manager, append([]string{"run", plan, "--yes", "--ledger-model", "openai/judge"}, args...)...)
 }
 
 // measureMemory has twenty sub-tasks run at once whose sessions send 200 MB of events, and looks at the most memory

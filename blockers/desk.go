@@ -22,6 +22,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/boltfile"
 	"github.com/bouldermgr/manager/store"
 )
@@ -31,8 +32,6 @@ const (
 	FileName = "blockers.db"
 	// DefaultFile is the list for people, in the project.
 	DefaultFile = "blockers.md"
-	// DefaultTool is how OpenCode names the tool of a server called "manager".
-	DefaultTool = "manager_blocker"
 
 	schemaVersion = 2
 	// patience is how long an operation waits for others. One of them takes some milliseconds.
@@ -66,6 +65,10 @@ type Config struct {
 	// 0: not at all.
 	Cooldown time.Duration
 	Policy   Policy
+	// Marker is what a diverted agent writes when nothing is left to be done. Defaults to [boulder.DoneMarker].
+	Marker string
+	// Soft is what agents may choose themselves. Defaults to a name, a format, a library for a detail.
+	Soft []string
 	// Redact takes secrets out of every text before it is stored. Defaults to leaving texts alone.
 	Redact func(string) string
 	Now    func() time.Time // Defaults to time.Now.
@@ -100,20 +103,25 @@ type Desk struct {
 // recorded. The error says what is wrong with the configuration.
 func Open(cfg Config) (*Desk, error) {
 	cfg.File, cfg.Max, cfg.Cooldown = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
+	cfg.Marker = cmp.Or(cfg.Marker, boulder.DoneMarker)
+	if len(cfg.Soft) == 0 {
+		cfg.Soft = []string{"a name", "a format", "a library for a detail"}
+	}
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Root == "" {
 		return nil, errors.New("open blockers: the project's directory is needed")
 	}
 	if err := checkFile(cfg.File); err != nil {
 		return nil, fmt.Errorf("open blockers: the list %q: %w", cfg.File, err)
+	}
+	if len(strings.TrimSpace(cfg.Marker)) < 5 || strings.ContainsFunc(cfg.Marker, unicode.IsControl) {
+		return nil, fmt.Errorf("open blockers: marker: %q is too easily written by chance: use one line of at least 5 characters", cfg.Marker)
 	}
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, fmt.Errorf("open blockers: %w", err)
@@ -121,6 +129,11 @@ func Open(cfg Config) (*Desk, error) {
 	cfg.File = filepath.Clean(cfg.File)
 	path := filepath.Join(cfg.Root, store.DirName, FileName)
 	return &Desk{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
+}
+
+// Diversion is what agents are told while they are diverted.
+func (d *Desk) Diversion() boulder.Diversion {
+	return boulder.Diversion{Tool: boulder.BlockerTool, Marker: d.cfg.Marker, Soft: d.cfg.Soft}
 }
 
 // checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
@@ -145,7 +158,6 @@ func checkFile(name string) error {
 // now is in UTC and without a monotonic part, so that it is the same after it was stored.
 func (d *Desk) now() time.Time { return d.cfg.Now().UTC().Round(0) }
 
-// access is what an operation does with the database.
 type access int
 
 const (

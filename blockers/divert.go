@@ -52,15 +52,15 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 			return nil
 		}
 		for _, old := range slices.Backward(all) {
-			was := &old.Blocker
-			if old.Ask == r.Ask && b.Ask.Kind == boulder.AskQuestion && was.Status.Settled() && was.Ask.RequestID != b.Ask.RequestID {
+			if old.Same != r.Same {
+				continue
+			}
+			if b.Ask.Kind == boulder.AskQuestion && old.Status.Settled() && old.Ask.RequestID != b.Ask.RequestID {
 				break
 			}
-			if old.Ask == r.Ask {
-				ruling = d.ruling(was)
-				was.Ask.Reply = ruling.Reply
-				return put(tx, old)
-			}
+			ruling = d.ruling(&old.Blocker)
+			old.Ask.Reply = ruling.Reply
+			return put(tx, old)
 		}
 		b.CreatedAt = d.now()
 		if action == AskMe {
@@ -102,11 +102,8 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 		category, question = boulder.BlockerQuestion, "The agent asked a question without words."
 		key = append(append(key, text.Fold(b.Question)), b.Options...)
 	}
-	r.Ask = hashed(append(key, r.Grants...)...)
-	who := "OpenCode"
-	if a.Tool != "" {
-		who = "The tool " + a.Tool
-	}
+	r.Same = hashed(append(key, r.Grants...)...)
+	who := cmp.Or(text.Prefixed("The tool ", a.Tool), "OpenCode")
 	b.Category = cmp.Or(b.Category, category)
 	b.Question = text.Cut(cmp.Or(b.Question, question), maxQuestion)
 	b.Context = text.Cut(cmp.Or(b.Context, who+" asked for it while nobody was there."), maxContext)
@@ -159,7 +156,7 @@ func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 func granted(all []*record, keys []string) bool {
 	var given []string
 	for _, r := range all {
-		if r.Blocker.Allowed {
+		if r.Allowed {
 			given = append(given, r.Grants...)
 		}
 	}
@@ -170,11 +167,11 @@ func granted(all []*record, keys []string) bool {
 func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
 	news := false
 	rule := func(r *record) error {
-		if r.Blocker.Ask == nil {
-			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.Blocker.ID)
+		if r.Ask == nil {
+			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.ID)
 		}
 		ruling = d.ruling(&r.Blocker)
-		news, r.Blocker.Ask.Reply = ruling.Reply != r.Blocker.Ask.Reply, ruling.Reply
+		news, r.Ask.Reply = ruling.Reply != r.Ask.Reply, ruling.Reply
 		return nil
 	}
 	if err = d.one(ctx, reading, id, rule); err == nil && news {
@@ -204,26 +201,23 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 // The blocker stays for the user to see, and an answer that it has for the next prompt. It may be called again.
 func (d *Desk) Gone(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
-		if r.Blocker.Ask != nil {
-			r.Blocker.Ask.Reply = boulder.ReplyGone
+		if r.Ask != nil {
+			r.Ask.Reply = boulder.ReplyGone
 		}
 		return nil
 	})
 }
 
-// ToolName is what agents know the blocker tool as.
-func (d *Desk) ToolName() string { return DefaultTool }
-
 // Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
 // tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010).
 func (d *Desk) Instruction(ask boulder.Blocker) string {
 	said := "Nobody is there to answer. The question is recorded for a person to see; do not ask it again. If you may choose " +
-		"yourself, find three options, choose one, go on with it, and report it with the tool " + DefaultTool +
-		" and blocks_progress false; if you must not, call " + DefaultTool + " with blocks_progress true."
-	if ask.Ask != nil && ask.Ask.Kind == boulder.AskPermission {
+		"yourself, find three options, choose one, go on with it, and report it with the tool " + boulder.BlockerTool +
+		" and blocks_progress false; if you must not, call " + boulder.BlockerTool + " with blocks_progress true."
+	if ask.AsksPermission() {
 		said = "Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a person to " +
 			"see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be done without " +
-			"it, call the tool " + DefaultTool + " once, with category permission and blocks_progress true."
+			"it, call the tool " + boulder.BlockerTool + " once, with category permission and blocks_progress true."
 	}
 	return said + " Move on with the next non-blocking issues."
 }

@@ -68,7 +68,7 @@ func TestDivertQuestion(t *testing.T) {
 	d := newProject(t).desk(t)
 	q := question("que_1", "Which colour?", "red", "blue")
 	if r := divert(t, d, q); r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "Nobody is there to answer.") ||
-		!strings.Contains(r.Message, DefaultTool+" and blocks_progress false") {
+		!strings.Contains(r.Message, boulder.BlockerTool+" and blocks_progress false") {
 		t.Errorf("%+v", r)
 	}
 	if b := get1(t, d, "B1"); b.Category != boulder.BlockerQuestion || len(b.Options) != 2 || b.Hard {

@@ -56,6 +56,12 @@ func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
 	if len(bytes.TrimSpace(arguments)) > 0 && json.Unmarshal(arguments, &given) != nil {
 		return in, &InputError{[]string{"The arguments have to be a JSON object with the fields " + known + "."}}
 	}
+	for camel, name := range camelCase {
+		if raw, there := given[camel]; there && given[name] == nil {
+			given[name] = raw
+			delete(given, camel)
+		}
+	}
 	var problems []string
 	unread := map[string]bool{}
 	for _, f := range fields {
@@ -76,6 +82,11 @@ func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
 	}
 	in.Hard = blocks != nil && *blocks
 	return in, checkInput(in, blocks, problems, unread)
+}
+
+// camelCase are the fields as seed 003 (FR-003) writes them, which are read as well.
+var camelCase = map[string]string{
+	"blocksProgress": "blocks_progress", "chosenOption": "chosen_option", "chosenReasoning": "chosen_reasoning",
 }
 
 // kinds name what a value is by its first character; else it is a number.
@@ -102,7 +113,7 @@ func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[
 			add(field, "%s is missing: %s.", field, missing)
 		}
 	}
-	soft, why := blocks != nil && !*blocks, ""
+	soft := blocks != nil && !*blocks
 	categories := strings.Trim(strings.ReplaceAll(fmt.Sprint(boulder.BlockerCategories()), " ", ", "), "[]")
 	if in.Category == "" {
 		add("category", "category is missing. Must be one of: %s", categories)
@@ -114,9 +125,6 @@ func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[
 	if blocks == nil {
 		add("blocks_progress", "blocks_progress is missing: true if you must not decide this yourself, "+
 			"false if you have chosen one of the options and go on with it.")
-	}
-	if soft {
-		why = "say why you chose this option"
 	}
 	switch n := len(in.Options); {
 	case n > maxOptions:
@@ -147,7 +155,7 @@ func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[
 	case in.ChosenOption != "" && !chosen && !unread["options"]:
 		add("chosen_option", "chosen_option is none of the options: repeat one of them word for word.")
 	}
-	length("chosen_reasoning", in.ChosenReasoning, why, maxReasoning)
+	length("chosen_reasoning", in.ChosenReasoning, text.If(soft, "say why you chose this option"), maxReasoning)
 	if len(problems) > 0 {
 		return &InputError{problems}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,6 +18,20 @@ const softJSON = `{"category":"question","question":"Which?","context":"Two name
 	`"options":["a","b","c"],"chosen_option":"b","chosen_reasoning":"shorter"}`
 
 const hardJSON = `{"category":"security","question":"May it be stored?","context":"A token.","blocks_progress":true}`
+
+// The seed's names of fields are read as ours.
+func TestReadCamelCase(t *testing.T) {
+	t.Parallel()
+	ours, err := ReadInput(json.RawMessage(softJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	camel := strings.NewReplacer("blocks_progress", "blocksProgress", "chosen_option", "chosenOption",
+		"chosen_reasoning", "chosenReasoning").Replace(softJSON)
+	if got, err := ReadInput(json.RawMessage(camel)); err != nil || !reflect.DeepEqual(got, ours) {
+		t.Errorf("%s is read as %+v, %v", camel, got, err)
+	}
+}
 
 // changed is the good soft call with other fields; nil leaves one out.
 func changed(fields map[string]any) string {
@@ -74,8 +89,12 @@ func TestReadInput(t *testing.T) {
 		with("options", "a, b, c"):      {"options has to be a list of strings, and not a string."},
 		with("options", []any{"a", 2}):  {"options has to be a list of strings, and not a list with other things in it."},
 		with("extra", map[string]any{}): {`There is no field "extra". The fields are ` + fields + "."},
-		changed(map[string]any{"blocksProgress": true, "blocks_progress": nil}): {
-			`There is no field "blocksProgress". Did you mean blocks_progress?`, blocks,
+		changed(map[string]any{"blocksProgres": true, "blocks_progress": nil}): {
+			`There is no field "blocksProgres". Did you mean blocks_progress?`, blocks,
+		},
+		changed(map[string]any{"blocksProgress": true, "blocks_progress": nil}): nil,
+		changed(map[string]any{"blocksProgress": true}): {
+			`There is no field "blocksProgress". Did you mean blocks_progress?`,
 		},
 		long(1): {
 			"question has 2001 characters and may have 2000: shorten it, or put the rest into a file and name that.",

@@ -21,11 +21,9 @@ type Filter struct {
 // are given all the same.
 func (d *Desk) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
-		b := &r.Blocker
-		return (f.BoulderID == "" || b.BoulderID == f.BoulderID) && (f.SubTaskID == "" || b.SubTaskID == f.SubTaskID) &&
-			(f.Attempt == 0 || b.Attempt == f.Attempt) && (f.SessionID == "" || b.SessionID == f.SessionID) &&
-			(f.Status == "" || b.Status == f.Status) &&
-			(f.Hard == nil || b.Hard == *f.Hard)
+		return (f.BoulderID == "" || r.BoulderID == f.BoulderID) && (f.SubTaskID == "" || r.SubTaskID == f.SubTaskID) &&
+			(f.Attempt == 0 || r.Attempt == f.Attempt) && (f.SessionID == "" || r.SessionID == f.SessionID) &&
+			(f.Status == "" || r.Status == f.Status) && (f.Hard == nil || r.Hard == *f.Hard)
 	})
 }
 
@@ -40,8 +38,7 @@ func (d *Desk) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Bl
 // Undelivered lists settled blockers that their boulder was not told about, oldest first.
 func (d *Desk) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
-		b := &r.Blocker
-		return b.BoulderID == boulderID && b.Status.Settled() && !r.Delivered
+		return r.BoulderID == boulderID && r.Status.Settled() && !r.Delivered
 	})
 }
 

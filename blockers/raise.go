@@ -35,11 +35,10 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
 		all := d.readable(tx)
 		for _, r := range slices.Backward(all) {
-			old := &r.Blocker
-			if old.SessionID == scope.SessionID && raised.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil &&
-				(old.Hard || !raised.Hard) && text.Fold(old.Question) == text.Fold(raised.Question) &&
-				text.Fold(old.Context) == text.Fold(raised.Context) {
-				b = *old
+			if r.SessionID == scope.SessionID && raised.CreatedAt.Sub(r.CreatedAt) < d.cfg.Cooldown && r.Ask == nil &&
+				(r.Hard || !raised.Hard) && text.Fold(r.Question) == text.Fold(raised.Question) &&
+				text.Fold(r.Context) == text.Fold(raised.Context) {
+				b = r.Blocker
 				return nil
 			}
 		}
@@ -56,6 +55,32 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder
 	return b, nil
 }
 
+// RaiseFor records a blocker that the verdict on a turn of an attempt calls for, and no agent. It is recorded wherever
+// diversion is off, too, and beyond [Config.Max]: the boulder stands still for it. Called again for the same turn it gives
+// the same record.
+func (d *Desk) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b boulder.Blocker, err error) {
+	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
+	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
+	d.tidy(&r.Blocker)
+	r.Question, r.Context = text.Cut(r.Question, maxQuestion), text.Cut(r.Context, maxContext)
+	err = d.with(ctx, making, func(tx *bolt.Tx) error {
+		for _, old := range d.readable(tx) {
+			if old.Same == r.Same {
+				b = old.Blocker
+				return nil
+			}
+		}
+		err := insert(tx, r)
+		b = r.Blocker
+		return err
+	})
+	if err != nil {
+		return boulder.Blocker{}, err
+	}
+	d.cfg.Logger.Info("blocker: of a verdict", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID, "sub_task", b.SubTaskID)
+	return b, nil
+}
+
 // readable are the records. One that cannot be read keeps no agent from reporting something.
 func (d *Desk) readable(tx *bolt.Tx) []*record {
 	all, err := records(tx)
@@ -69,19 +94,23 @@ func (d *Desk) readable(tx *bolt.Tx) []*record {
 func (d *Desk) add(tx *bolt.Tx, all []*record, r *record) error {
 	n := 0
 	for _, old := range all {
-		if old.Blocker.SessionID == r.Blocker.SessionID {
+		if old.SessionID == r.SessionID {
 			n++
 		}
 	}
 	if n >= d.cfg.Max {
-		d.cfg.Logger.Warn("blocker: refused, too many", "session", r.Blocker.SessionID, "blockers", n)
+		d.cfg.Logger.Warn("blocker: refused, too many", "session", r.SessionID, "blockers", n)
 		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
 	}
+	return insert(tx, r)
+}
+
+func insert(tx *bolt.Tx, r *record) error {
 	number, err := tx.Bucket(bucketRecords).NextSequence()
 	if err != nil {
 		return err
 	}
-	r.Blocker.ID = idOf(number)
+	r.ID = idOf(number)
 	return put(tx, r)
 }
 
@@ -129,8 +158,8 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 			_, err := refuse("it asks for no permission, so there is none to give: answer it with a text")
 			return err
 		}
-		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, chosen(b.Options, s.Answer), s.Allowed
-		r.Blocker.SettledAt = d.now()
+		r.Status, r.Answer, r.Allowed = s.Status, chosen(b.Options, s.Answer), s.Allowed
+		r.SettledAt = d.now()
 		b = r.Blocker
 		return nil
 	})
@@ -155,8 +184,8 @@ func chosen(options []string, answer string) string {
 // Delivered stores that the boulder has the answer. It may be called again.
 func (d *Desk) Delivered(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
-		if !r.Blocker.Status.Settled() {
-			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.Blocker.ID)
+		if !r.Status.Settled() {
+			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.ID)
 		}
 		r.Delivered = true
 		return nil
@@ -180,8 +209,8 @@ const (
 
 // SubTaskOf finds the sub-task of a boulder that an answer to a blocker reaches. If that is over, or the boulder is, or is
 // not there any more, which is the zero value, there is none, and why says so.
-func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []boulder.SubTask) (t *boulder.SubTask, why string) {
-	i := slices.IndexFunc(tasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
+func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask) (t *boulder.SubTask, why string) {
+	i := slices.IndexFunc(tasks, func(t *boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	switch {
 	case of.ID == "":
 		return nil, fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
@@ -190,7 +219,7 @@ func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []boulder.SubTask) 
 	case tasks[i].Status.Terminal():
 		return nil, fmt.Sprintf("sub-task %q is %s", b.SubTaskID, tasks[i].Status)
 	}
-	return &tasks[i], ""
+	return tasks[i], ""
 }
 
 // StandingOf is where a blocker stands. t is its sub-task, see [SubTaskOf]. Outside of a run there is none,

@@ -183,3 +183,30 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// What a verdict needs of the user is recorded where diversion is off and beyond the limit of a session, and once for a turn.
+func TestRaiseFor(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t, func(c *Config) { c.Enabled, c.Max = false, -1 })
+	in := boulder.Blocker{BlockerScope: scope, Category: boulder.BlockerOther, Question: "Solve the CAPTCHA", Context: "It said so.", Hard: true}
+	var got []string
+	for _, turn := range []int{2, 2, 4} {
+		b, err := d.RaiseFor(t.Context(), in, turn)
+		check(t, err)
+		if b.Question != in.Question || b.Context != in.Context || !b.Hard || b.Status != boulder.BlockerPending {
+			t.Errorf("%+v", b)
+		}
+		got = append(got, b.ID)
+	}
+	if want := []string{"B1", "B1", "B2"}; !slices.Equal(got, want) {
+		t.Errorf("recorded as %v, want %v", got, want)
+	}
+	settle(t, d, "B1", answered("done"))
+	if b, err := d.RaiseFor(t.Context(), in, 2); err != nil || b.Answer != "done" {
+		t.Errorf("asked again after the answer: %+v, %v", b, err)
+	}
+	if !strings.Contains(p.file(t), "Solve the CAPTCHA") {
+		t.Error("the list does not have it")
+	}
+}

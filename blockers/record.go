@@ -17,14 +17,13 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// record is a blocker as it is stored.
 type record struct {
-	Blocker boulder.Blocker `json:"blocker"`
+	boulder.Blocker `json:"blocker"`
 	// Delivered: the boulder has the answer.
 	Delivered bool `json:"delivered,omitempty"`
-	// Ask is the same for the same ask of a session. Like Grants, it is made of the ask as it was, and not of what is left
+	// Same is the same for the same ask of a session, or verdict on a turn. Like Grants, it is made of the ask as it was, and not of what is left
 	// of it here.
-	Ask string `json:"ask,omitempty"`
+	Same string `json:"ask,omitempty"`
 	// Grants are the keys of what a person gives who allows it.
 	Grants []string `json:"grants,omitempty"`
 	// Listed is the newest status that blockers.md tells; empty: the blocker is not in it yet.
@@ -62,8 +61,8 @@ func decode(key, data []byte) (*record, error) {
 	}
 	r := &record{}
 	err := json.Unmarshal(data, r)
-	if err == nil && r.Blocker.ID != id {
-		err = fmt.Errorf("it says that it is %q", r.Blocker.ID)
+	if err == nil && r.ID != id {
+		err = fmt.Errorf("it says that it is %q", r.ID)
 	}
 	if err != nil {
 		return nil, &store.CorruptError{Bucket: string(bucketRecords), Key: id, Err: err}
@@ -71,9 +70,8 @@ func decode(key, data []byte) (*record, error) {
 	return r, nil
 }
 
-// put stores a record under its id.
 func put(tx *bolt.Tx, r *record) error {
-	key, err := keyOf(r.Blocker.ID)
+	key, err := keyOf(r.ID)
 	if err != nil {
 		return err
 	}
@@ -143,7 +141,7 @@ func (d *Desk) flush(tx *bolt.Tx) error {
 	}
 	d.failpoint("appended")
 	for _, r := range due {
-		r.Listed = r.Blocker.Status
+		r.Listed = r.Status
 		if err := put(tx, r); err != nil {
 			return err
 		}
@@ -158,7 +156,7 @@ func unlisted(all []*record) (due []*record, items []item) {
 		if r.Listed == "" {
 			items = append(items, raisedItem(&r.Blocker))
 		}
-		if r.Blocker.Status.Settled() && !r.Listed.Settled() {
+		if r.Status.Settled() && !r.Listed.Settled() {
 			items = append(items, settledItem(&r.Blocker))
 		}
 		if len(items) > n {
@@ -181,7 +179,6 @@ const (
 	sectionAnswers = "Answers"
 )
 
-// preamble is what a new file begins with.
 const preamble = `# Blockers
 
 What only a person can decide, as it came up. Tick, change and add what you like: manager only ever appends to this file.
@@ -223,7 +220,6 @@ func raisedItem(b *boulder.Blocker) item {
 	return item{section, s.String()}
 }
 
-// settledItem is the entry of an answer.
 func settledItem(b *boulder.Blocker) item {
 	word, said := "answered", b.Answer
 	switch {

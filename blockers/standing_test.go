@@ -56,7 +56,7 @@ func TestStandingOf(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
-	tasks := []boulder.SubTask{*parked, {ID: "done", Status: boulder.SubTaskCompleted}}
+	tasks := []*boulder.SubTask{parked, {ID: "done", Status: boulder.SubTaskCompleted}}
 	for id, says := range map[string]string{"t": "", "done": `sub-task "done" is completed`, "gone": "boulder b is running"} {
 		b := boulder.Blocker{BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: id}}
 		s, why := SubTaskOf(&b, boulder.Boulder{ID: "b", Status: boulder.Running}, tasks)

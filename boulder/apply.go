@@ -25,6 +25,9 @@ var eventTypes = []eventType{
 	event("subtask-progress", true, (*State).progress),
 	ofAttempt("turn-ended", false, (*State).turnEnded, AttemptStarting, AttemptExecuting),
 	event("gate", true, (*State).gateRun),
+	ofAttempt("integrating", true, (*State).integrating, AttemptMonitoring),
+	ofAttempt("integrated", true, (*State).integrated, AttemptMonitoring),
+	ofAttempt("conflict", true, (*State).conflict, AttemptMonitoring),
 	ofAttempt("judged", false, (*State).judged, AttemptMonitoring),
 	ofAttempt("continuation", true, (*State).continuation, AttemptMonitoring),
 	ofAttempt("retry", true, (*State).retry, AttemptStarting, AttemptExecuting, AttemptMonitoring),
@@ -41,10 +44,11 @@ var eventTypes = []eventType{
 	event("note", true, (*State).noted),
 	event("reopened", true, (*State).reopened),
 	event("archived", false, (*State).archived),
-	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting),
+	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting, AttemptMonitoring),
 	event("blocker-settled", true, (*State).blockerSettled),
 	event("usage", true, (*State).usage),
 	event("subtask-done", true, (*State).subTaskDone),
+	event("landed", true, (*State).landed),
 	event("task-complete", true, (*State).taskComplete),
 }
 
@@ -101,14 +105,16 @@ func (s *State) Replay(e Event) error {
 
 func (s *State) apply(e *Event) error {
 	known, ok := typesByBody[reflect.TypeOf(e.Body)]
-	created, afterEnd := false, false
-	switch e.Body.(type) {
+	created, afterEnd, moved := false, false, ""
+	switch b := e.Body.(type) {
 	case Created:
 		created = true
-	case SessionLeft, Archived:
+	case SessionLeft, Archived, Landed:
 		afterEnd = true
+	case Starting, Retry, Parked, SubTaskDone:
+		moved = b.(interface{ Ref() AttemptRef }).Ref().SubTaskID
 	}
-	switch {
+	switch r := s.Boulder.Replan; {
 	case !ok:
 		return fmt.Errorf("%T is no event", e.Body)
 	case created: // it brings the id
@@ -118,6 +124,8 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
 	case s.Boulder.Status.Terminal() && !afterEnd:
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
+	case r != nil && slices.Contains(r.Replaces, moved): // it stays as it is until the new plan is there or is refused
+		return fmt.Errorf("a replan that replaces %q is being made", moved)
 	}
 	e.Seq = s.Boulder.Seq + 1
 	worked := s.Boulder.WorkedBy(e.Time) // in the status that the event finds
@@ -176,7 +184,6 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 	s.opened(&Open{SubTask: t, Attempt: a})
 }
 
-// setSubTask moves a sub-task.
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
 	if status == SubTaskCompleted {
 		s.done = append(s.done, t)

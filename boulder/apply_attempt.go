@@ -12,20 +12,21 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
-	if err := s.replacing(b.SubTaskID); err != nil {
-		return err
-	}
 	s.Boulder.Attempts++
 	s.closed(o)
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	s.opened(o)
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
-	s.begin(o, &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt})
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt}
 	if o.Attempt.Attempt == 1 {
 		s.giveBaseline(o.SubTask)
 	}
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
+	}
+	if s.Boulder.Isolated() {
+		o.SubTask.Slot = b.Slot
+		return nil // what others do is not seen in its slot
 	}
 	if begun := filter(s.SubTasks, func(t *SubTask) bool { return t.Status == SubTaskInProgress }); len(begun) > 1 {
 		for _, t := range begun {
@@ -35,17 +36,10 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	return nil
 }
 
-// begin makes a turn the newest of an attempt.
-func (s *State) begin(o *Open, t *Turn) {
-	o.Turn = t
-	if s.keepTurns {
-		s.Turns = append(s.Turns, t)
-	}
-}
-
 func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
+	o.SubTask.From = cmp.Or(o.SubTask.From, b.From)
 	s.measured(o.SubTask, b.Baseline)
 	return nil
 }
@@ -113,7 +107,8 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	}
 	o.Attempt.Result = resultOf(&b.Evidence)
 	o.Turn.Evidence, o.Turn.EndedAt = &b.Evidence, e.Time
-	o.SubTask.GateRuns, o.SubTask.Tree = nil, b.Evidence.Diff.Tree
+	o.SubTask.GateRuns, o.SubTask.Tree, o.SubTask.Transcript = nil, b.Evidence.Diff.Tree, b.Evidence.Transcript
+	o.SubTask.Work, o.SubTask.Integrated = cmp.Or(b.Evidence.Diff.Commit, o.SubTask.Work), ""
 	for _, f := range b.Evidence.Diff.Files {
 		if f.Own && len(o.SubTask.Files) < maxFiles {
 			addTo(&o.SubTask.Files, f.Path)
@@ -129,6 +124,12 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 		return err
 	case b.Final && t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s: its gates are not final", t.ID, t.Status)
+	}
+	if b.Tree != "" {
+		if l := &s.Boulder.Line; b.Passed && !l.Passed(b.Command, b.Tree) {
+			l.Green = append(l.Green, TreeGate{Command: b.Command, Tree: b.Tree, Passed: true})
+		}
+		return nil
 	}
 	g := Gate{
 		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
@@ -147,9 +148,18 @@ func (s *State) judged(_ *Event, o *Open, b Judged) error {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
 	o.Turn.Verdict = &b.Verdict
+	s.First(o.SubTask).Judged++
 	o.Attempt.recovered()
 	s.regrown(s.Boulder.LedgerModel, b.Cooldown)
-	o.SubTask.Stalls = b.Stalls
+	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser
+	if v := &b.Verdict; !v.Completed && !v.JudgeUnavailable {
+		o.SubTask.Achieved, o.SubTask.Met = v.Summary, nil
+		for _, c := range v.Criteria {
+			if c.Met {
+				o.SubTask.Met = append(o.SubTask.Met, c.Criterion)
+			}
+		}
+	}
 	addTo(&s.Boulder.NewFacts, b.Verdict.NewFacts...)
 	s.Boulder.NewFacts = s.Boulder.NewFacts[max(0, len(s.Boulder.NewFacts)-maxNewFacts):]
 	return nil
@@ -181,9 +191,10 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 	if err := unanswered(o); err != nil {
 		return err
 	}
+	s.goesOn(o)
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
-	s.begin(o, &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt})
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
 	if !b.NotBefore.IsZero() {
 		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
 	}
@@ -208,6 +219,8 @@ func (t *SubTask) track(track json.RawMessage) {
 
 // finish takes an open attempt off the books.
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
+	s.interrupted(o, e.Time)
+	s.goesOn(o)
 	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt, o.Attempt.UpdatedAt = status, reason, e.Time, e.Time
 	s.closed(o)
 }
@@ -216,13 +229,9 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
 		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
 	}
-	if err := s.replacing(b.SubTaskID); err != nil {
-		return err
-	}
 	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // a person may want it all the same
 		return err
 	}
-	s.interrupted(o, e.Time)
 	s.finish(e, o, b.Status, b.Reason)
 	switch {
 	case !b.Uncounted:
@@ -265,12 +274,12 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	}
 	t := o.SubTask
 	if b.Completed {
+		if s.Boulder.Isolated() && t.Work != "" && t.Integrated == "" {
+			return fmt.Errorf("the result of %q is not on the tip", t.ID)
+		}
 		if open := t.OpenGates(o.Turn.Evidence.Gates, o.Turn.Evidence.NoServer); len(open) > 0 {
 			return fmt.Errorf("sub-task %q cannot be completed: %s", t.ID, open[0])
 		}
-	}
-	if err := s.replacing(t.ID); err != nil {
-		return err
 	}
 	reason := ""
 	if !b.Completed {

@@ -10,7 +10,7 @@ import (
 // giveBaseline tells a sub-task how its commands of no_worse went at best in this run: what others broke is no excuse.
 func (s *State) giveBaseline(t *SubTask) {
 	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
-		if g := gateOf(s.Boulder.Baseline, command); g != nil && gateOf(t.Baseline, command) == nil {
+		if g := GateOf(s.Boulder.Baseline, command); g != nil && GateOf(t.Baseline, command) == nil {
 			t.Baseline = append(slices.Clip(t.Baseline), *g)
 		}
 	}
@@ -22,10 +22,10 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 		if len(g.Failing) > 0 {
 			g.Output = "" // the names are compared
 		}
-		if gateOf(t.Baseline, g.Command) == nil {
+		if GateOf(t.Baseline, g.Command) == nil {
 			t.Baseline = append(slices.Clip(t.Baseline), g)
 		}
-		if gateOf(s.Boulder.Baseline, g.Command) == nil {
+		if GateOf(s.Boulder.Baseline, g.Command) == nil {
 			s.Boulder.Baseline = append(slices.Clip(s.Boulder.Baseline), g)
 		}
 	}
@@ -35,7 +35,7 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 func (s *State) improved(t *SubTask, e *Evidence) {
 	s.Boulder.Baseline = slices.Clone(s.Boulder.Baseline)
 	for _, g := range e.Gates {
-		if best := gateOf(s.Boulder.Baseline, g.Command); best != nil && t.MayStayRed(g.Command) && better(g, *best) {
+		if best := GateOf(s.Boulder.Baseline, g.Command); best != nil && t.MayStayRed(g.Command) && better(g, *best) {
 			g.Output, g.NoWorse = "", ""
 			*best = g
 		}
@@ -50,7 +50,8 @@ func better(now, before Gate) bool {
 	return len(now.Failing) > 0 && len(now.Failing) < len(before.Failing) && len(without(now.Failing, before.Failing)) == 0
 }
 
-func gateOf(gates []Gate, command string) *Gate {
+// GateOf is the run of a command, or nil.
+func GateOf(gates []Gate, command string) *Gate {
 	if i := slices.IndexFunc(gates, func(g Gate) bool { return g.Command == command }); i >= 0 {
 		return &gates[i]
 	}

@@ -139,7 +139,7 @@ func TestBaseline(t *testing.T) {
 			}
 			feed(t, s, judgedTurn(a, 1, Evidence{NoServer: lint, Gates: []Gate{step.after}}, Verdict{Completed: true})...)
 			feed(t, s, completed(a), Starting{AttemptRef: b})
-			got := gateOf(s.SubTask("b").Baseline, tests)
+			got := GateOf(s.SubTask("b").Baseline, tests)
 			if got == nil || !slices.Equal(got.Failing, step.want) || got.Green() != step.green {
 				t.Errorf("%s: the next one is measured by %+v", name, got)
 			}
@@ -154,17 +154,17 @@ func TestBaseline(t *testing.T) {
 func TestGateOrigin(t *testing.T) {
 	t.Parallel()
 	b := Boulder{Settings: Settings{Gates: []string{"make lint"}}}
-	all := []SubTask{
+	all := []*SubTask{
 		{ID: "hard", Revision: 1, Status: SubTaskSuperseded, Gates: []string{"make", "make lint"}, NoWorse: []string{"make old"}},
 		{ID: "done", Revision: 1, Status: SubTaskCompleted, Gates: []string{"make mine"}},
 		{ID: "easier", Revision: 2, Gates: []string{"make", "make lint", "make mine"}, NoWorse: []string{"make old"}},
 	}
 	for gate, want := range map[string]string{"make": "hard", "make old": "hard", "make lint": "", "make mine": ""} {
-		if got := b.GateOrigin(&all[2], all, gate); got != want {
+		if got := b.GateOrigin(all[2], all, gate); got != want {
 			t.Errorf("%s: %q, want %q", gate, got, want)
 		}
 	}
-	if got := b.GateOrigin(&all[0], all, "make"); got != "" {
+	if got := b.GateOrigin(all[0], all, "make"); got != "" {
 		t.Errorf("its own gate is from %q", got)
 	}
 }

@@ -151,9 +151,6 @@ func (s *State) budgetWarning(_ *Event, b BudgetWarning) error {
 
 func (s *State) parked(e *Event, o *Open, b Parked) error {
 	t := o.SubTask
-	if err := s.replacing(t.ID); err != nil {
-		return err
-	}
 	switch {
 	case len(t.AwaitedBy(b.Attempt)) > 0:
 		t.Before = b.Digest
@@ -162,7 +159,7 @@ func (s *State) parked(e *Event, o *Open, b Parked) error {
 	}
 	s.finish(e, o, AttemptCancelled, b.Reason)
 	s.setSubTask(e, t, SubTaskBlocked, b.Reason)
-	t.Parked, t.AtLimit, t.Program = true, b.AtLimit, b.Program
+	t.Parked, t.AtLimit, t.Program, t.NeedsUser = true, b.AtLimit, b.Program, 0
 	return nil
 }
 

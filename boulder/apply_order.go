@@ -62,6 +62,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if d := s.hopeless(t); d != nil {
 		return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, d.ID, d.Status)
 	}
+	s.First(t).Judged = 0
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
 	if s.ready(t) { // else it was cancelled before its turn came
@@ -103,11 +104,7 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 	if err := s.droppable(t, b); err != nil {
 		return err
 	}
-	if err := s.replacing(t.ID); err != nil {
-		return err
-	}
 	if o := s.Open(t.ID); o != nil {
-		s.interrupted(o, e.Time)
 		s.finish(e, o, AttemptCancelled, b.Summary)
 	}
 	t.Summary, t.EndSeq = b.Summary, e.Seq

@@ -126,8 +126,8 @@ func (s *State) newSubTasks(
 			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Description: spec.Description,
 			SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
 			DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn,
-			Agent: spec.Agent, ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
-			Outputs: spec.Outputs, DoneWhen: spec.DoneWhen, Budget: spec.Budget, CreatedAt: e.Time, UpdatedAt: e.Time,
+			Agent: cmp.Or(spec.Agent, s.Boulder.Agent), ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
+			Outputs: spec.Outputs, Writes: spec.Writes, DoneWhen: spec.DoneWhen, Budget: spec.Budget, CreatedAt: e.Time, UpdatedAt: e.Time,
 		}
 		t.Model = cmp.Or(spec.Model, rev.Plan.Model, model)
 		s.setGates(t, spec, approved)
@@ -159,9 +159,9 @@ func (s *State) setGates(t *SubTask, spec Spec, approved func(gate string) bool)
 
 // checkDependencies refuses dependencies with which something could never run.
 func (s *State) checkDependencies(all []*SubTask) error {
-	nodes := make([]dag.Node[string], len(all))
+	nodes := make([]dag.Node, len(all))
 	for i, t := range all {
-		nodes[i] = dag.Node[string]{ID: t.ID, DependsOn: t.DependsOn}
+		nodes[i] = dag.Node{ID: t.ID, DependsOn: t.DependsOn}
 		for _, id := range t.DependsOn {
 			if old := s.byID[id]; old != nil && (old.hopeless() || old.Status == SubTaskBlocked) {
 				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)

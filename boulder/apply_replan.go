@@ -61,14 +61,6 @@ func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
 	return nil
 }
 
-// replacing refuses to move a sub-task that is being replaced: it stays as it is until the new plan is there or is refused.
-func (s *State) replacing(id string) error {
-	if r := s.Boulder.Replan; r != nil && slices.Contains(r.Replaces, id) {
-		return fmt.Errorf("a replan that replaces %q is being made", id)
-	}
-	return nil
-}
-
 // replanning finds the replan that an event speaks of.
 func (s *State) replanning(ref AttemptRef) (*Replanning, error) {
 	r := s.Boulder.Replan
@@ -114,6 +106,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 				t.Replaces = c.From
 			}
 		}
+		t.Line = s.First(s.byID[s.continued(r, t)]).ID
 	}
 	s.supersede(e, r, b.Plan.Number)
 	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))
@@ -123,7 +116,17 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	return nil
 }
 
-// supersede ends everything that a replan replaces.
+// continued is the sub-task whose line one of a replan goes on: the one that it replaces, else the one that could not be done.
+func (s *State) continued(r *Replanning, t *SubTask) string {
+	switch {
+	case slices.Contains(r.Replaces, t.Replaces):
+		return t.Replaces
+	case r.Attempt != 0:
+		return r.SubTaskID
+	}
+	return r.Replaces[t.Position%len(r.Replaces)]
+}
+
 func (s *State) supersede(e *Event, r *Replanning, revision int) {
 	var specs []Spec
 	for _, id := range r.Replaces {
@@ -150,6 +153,7 @@ func (t *SubTask) Spec() Spec {
 		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Description,
 		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
 		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
-		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, DoneWhen: t.DoneWhen, Budget: t.Budget,
+		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, Writes: t.Writes,
+		DoneWhen: t.DoneWhen, Budget: t.Budget,
 	}
 }

@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ const (
 	BlockerDestructive  BlockerCategory = "destructive"
 	BlockerQuestion     BlockerCategory = "question"
 	BlockerOther        BlockerCategory = "other"
+	BlockerMerge        BlockerCategory = "merge" // of the manager: a result that cannot be integrated
 )
 
 // BlockerCategories lists the categories in the order in which they are told to agents.
@@ -112,7 +114,25 @@ type BlockerScope struct {
 	Diverted bool `json:"-"`
 }
 
-// BlockerCall is a call of the blocker tool, as the session shows it that makes it.
+// BlockerTool is the tool with which agents report blockers, as OpenCode names the tool "blocker" of the server "manager".
+const BlockerTool = "manager_blocker"
+
+// ClarifyPrompt stands in the prompt of `/blockers clarify`: what the agent asks then is for the user who typed it.
+const ClarifyPrompt = "<output>\nCLARIFY\n"
+
+// Diversion is what agents are told that are diverted; zero: they are not.
+type Diversion struct {
+	Tool string // with which they report blockers
+	// Marker is the word with which they say that nothing is left to be done. It counts as the [Promise], which they are not
+	// asked for.
+	Marker string
+	Soft   []string // what they may choose themselves, such as "a name"
+}
+
+// Word is what an agent writes, and only then, when everything is done.
+func (d Diversion) Word() string { return cmp.Or(d.Marker, Promise) }
+
+// BlockerCall is a call of that tool, as the session shows it that makes it.
 type BlockerCall struct {
 	BlockerScope
 	CallID string
@@ -129,6 +149,9 @@ type Ruling struct {
 	ByUser  bool      // the user has answered or skipped it
 }
 
+// AsksPermission reports whether it records that OpenCode wanted a permission for an agent.
+func (b *Blocker) AsksPermission() bool { return b.Ask != nil && b.Ask.Kind == AskPermission }
+
 // RaisedBlocker is a blocker as its sub-task keeps it.
 type RaisedBlocker struct {
 	ID       string        `json:"id"`
@@ -142,7 +165,8 @@ type RaisedBlocker struct {
 	Seq      uint64        `json:"seq,omitempty"` // event that settled it: news for prompts that come later; 0 before
 }
 
-// BlockerRaised says that a blocker of a sub-task was recorded. It is committed before the turn's end is.
+// BlockerRaised says that a blocker of a sub-task was recorded: by its agent, and then it is committed before the turn's end
+// is, or because of the verdict on the turn.
 type BlockerRaised struct {
 	AttemptRef
 	Blocker Blocker `json:"blocker"`
@@ -182,6 +206,9 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 	if raised.ID == "" || raised.Question == "" {
 		return fmt.Errorf("blocker %q has no id or no question", raised.ID)
 	}
+	if o.Attempt.Status == AttemptMonitoring && o.Turn.Verdict == nil {
+		return fmt.Errorf("turn %d of %q is over, and was not judged", o.Turn.Number, t.ID)
+	}
 	if t.blocker(raised.ID) >= 0 {
 		return fmt.Errorf("blocker %s of sub-task %q is known", raised.ID, t.ID)
 	}
@@ -193,6 +220,9 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 		kept.Status, kept.Answer, kept.Allowed, kept.Seq = raised.Status, raised.Answer, raised.Allowed, e.Seq
 	}
 	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), kept), e.Time
+	if o.Attempt.Status == AttemptMonitoring { // the verdicts have led to it
+		t.NeedsUser = 0
+	}
 	return nil
 }
 

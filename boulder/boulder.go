@@ -30,7 +30,7 @@ const (
 	Synthesizing Status = "synthesizing"
 	// Completed: every sub-task is completed or skipped. Terminal, as are the others below.
 	Completed Status = "completed"
-	Partial   Status = "partial"   // some sub-tasks completed, others failed or are blocked by one that did
+	Partial   Status = "partial"   // some sub-tasks completed, others failed or are blocked by one that did; or a loop failed
 	Failed    Status = "failed"    // no sub-task completed
 	Cancelled Status = "cancelled" // by the user
 )
@@ -53,6 +53,7 @@ type Boulder struct {
 	Revision int    `json:"revision"` // current plan revision, from 1; 0 while planning
 
 	Settings
+	Line     Line   `json:"line,omitzero"`      // of an isolated boulder
 	Baseline []Gate `json:"baseline,omitempty"` // the best runs of commands of no_worse, from before the first sub-task that has them
 	// Worked is the wall clock of the run so far, nanoseconds: while it was running, and a process was at it.
 	Worked   time.Duration `json:"worked,omitempty"`
@@ -90,10 +91,14 @@ type Settings struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
-	AskReplans bool     `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
-	Diverted   bool     `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
-	Gates      []string `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
-	NoWorse    []string `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
+	AskReplans bool      `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
+	Isolation  Isolation `json:"isolation,omitempty"`   // as it was asked for; [Boulder.Isolated] says what came of it
+	CleanBase  bool      `json:"clean_base,omitempty"`  // slots begin at HEAD, without what is not committed
+	Diverted   bool      `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
+	Gates      []string  `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
+	NoWorse    []string  `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
+	// IntegrationGates are those of every combined tree, besides the gates of the sub-tasks that it has the results of.
+	IntegrationGates []string `json:"integration_gates,omitempty"`
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
 	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
@@ -101,6 +106,7 @@ type Settings struct {
 	Checks   Checks   `json:"checks,omitzero"`
 	Loop     *Loop    `json:"loop,omitempty"` // nil: it is no loop
 
+	Agent       string  `json:"agent,omitempty"`        // default agent of the sub-tasks; empty: OpenCode's
 	Model       string  `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
 	LedgerModel string  `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
 	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it

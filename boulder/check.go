@@ -37,6 +37,11 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if tally := tallyOf(s.SubTasks); b.Tally != tally {
 		bad("the sub-tasks count %+v but the boulder says %+v", tally, b.Tally)
 	}
+	if i := b.Line.Integrating; i != nil {
+		if o := s.Open(i.SubTaskID); o == nil || o.Attempt.AttemptRef != i.AttemptRef || o.Attempt.Status != AttemptMonitoring {
+			bad("the result of attempt %d of %q is being integrated, which is not waiting for that", i.Attempt, i.SubTaskID)
+		}
+	}
 	for model, c := range b.Cooldowns {
 		if c.Limit < 1 || c.Limit > max(1, c.Full) {
 			bad("model %q cools down with a limit of %d of %d", model, c.Limit, c.Full)
@@ -75,7 +80,6 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 	}
 }
 
-// checkOpen looks at one open attempt and its newest turn.
 func checkOpen(o *Open, bad func(string, ...any)) {
 	a, id := o.Attempt, o.SubTask.ID
 	switch {

@@ -16,14 +16,14 @@ const (
 	DoneDiagnostics = "diagnostics"
 	// DoneTests: the commands of [Checks].Tests pass, or are no worse than before the sub-task began.
 	DoneTests = "tests"
-	// DonePromise: the agent's own text has [Promise], or the [DoneMarker] where that counts, since the attempt began.
+	// DonePromise: the agent's own text has [Promise], or [Diversion.Marker] where that counts, since the attempt began.
 	DonePromise = "promise"
 )
 
 // Promise is what an agent writes when everything is done (seed 001: the completion promise of a Ralph loop).
 const Promise = "<promise>DONE</promise>"
 
-// DoneMarker is the same for an agent that has a tool for blockers (seed 003, FR-015). There it counts as the [Promise].
+// DoneMarker is the default of [Diversion.Marker] (seed 003, FR-015).
 const DoneMarker = "BLOCKER_DIVERTER_DONE!"
 
 // DoneWords are the criteria that there are, in the order in which people are told about them.

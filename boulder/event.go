@@ -9,7 +9,8 @@ import (
 )
 
 // Event is one thing that happened to a boulder. Events change a [State] ([State.Apply]), are stored in order, and are
-// what `--json` prints. In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of its body.
+// what `--json` prints ([Event.Shown]). In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of
+// its body.
 type Event struct {
 	Time      time.Time
 	BoulderID string
@@ -18,13 +19,12 @@ type Event struct {
 }
 
 // Body is what is particular to one type of event: one of the structs of this package that [TypeOf] knows.
-//
-// `--json` leaves out the fields with the tag log:"only".
 type Body any
 
 // Created begins a boulder. The whole head record comes with it.
 type Created struct {
-	Boulder Boulder `json:"boulder"`
+	Boulder Boulder         `json:"boulder"`
+	Limits  json.RawMessage `json:"limits,omitempty" log:"only"` // of the process that runs it: what its decisions rest on
 }
 
 // Planned stores a plan that nobody has agreed to yet.
@@ -66,6 +66,7 @@ type StatusChanged struct {
 	Status    Status `json:"status"`
 	Reason    string `json:"reason,omitempty"`
 	SubTaskID string `json:"sub_task_id,omitempty"` // the parked sub-task for which it is paused, if it is for one
+	Decided   bool   `json:"decided,omitempty"`     // it is paused because the scheduler ended the run
 }
 
 // TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
@@ -73,6 +74,8 @@ type TakenUp struct {
 	LedgerModel string `json:"ledger_model,omitempty"` // of the process that goes on; empty: the same
 	Diverted    bool   `json:"diverted,omitempty"`     // from now on
 	Iterations  int    `json:"iterations,omitempty"`   // the bound of a loop from now on; 0: it stays as it is
+
+	Limits json.RawMessage `json:"limits,omitempty" log:"only"` // as in [Created]
 }
 
 // ClockMoved says that the wall clock and the time of the process disagree: the machine slept, or its clock was set.
@@ -84,7 +87,9 @@ type ClockMoved struct {
 type Starting struct {
 	AttemptRef
 	Tag    string `json:"tag"`
+	Slot   int    `json:"slot,omitempty"`              // see [SubTask.Slot]
 	Prompt string `json:"prompt,omitempty" log:"only"` // the brief
+	Shared bool   `json:"shared,omitempty" log:"only"` // other boulders have run in the same process: they hold slots, too
 }
 
 // SubTaskStart says that the attempt's session exists. It is committed before the first prompt is sent.
@@ -94,6 +99,7 @@ type SubTaskStart struct {
 	Model       string `json:"model"`
 	SessionID   string `json:"session_id"`
 	Snapshot    string `json:"snapshot,omitempty" log:"only"`
+	From        string `json:"from,omitempty" log:"only"`     // see [SubTask.From]
 	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil where it was not measured now
 }
 
@@ -148,6 +154,7 @@ type GateRun struct {
 	Output   string `json:"output,omitempty"`   // the tail, of a gate that did not pass
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Millis   int64  `json:"duration_ms"`
+	Tree     string `json:"tree,omitempty"`  // on which it ran to integrate the result of the attempt
 	Final    bool   `json:"final,omitempty"` // it ran once more on the files that all sub-tasks left behind
 }
 
@@ -169,8 +176,9 @@ type Judged struct {
 	Turn    int     `json:"turn"`
 	Verdict Verdict `json:"verdict"`
 
-	Stalls   int       `json:"stalls,omitempty" log:"only"`   // becomes that of the sub-task
-	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"` // as in [TurnEnded], of the ledger's model
+	Stalls    int       `json:"stalls,omitempty" log:"only"`     // becomes that of the sub-task
+	NeedsUser int       `json:"needs_user,omitempty" log:"only"` // the same
+	Cooldown  *Cooldown `json:"cooldown,omitempty" log:"only"`   // as in [TurnEnded], of the ledger's model
 }
 
 // Continuation tells the same session to go on.
@@ -189,10 +197,11 @@ type Continuation struct {
 type Retry struct {
 	AttemptRef               // the attempt that ended
 	Reason     string        `json:"reason"`
-	Status     AttemptStatus `json:"status"`                      // what the ended attempt becomes
-	Uncounted  bool          `json:"uncounted"`                   // the ended attempt is not a try (lost)
-	Next       int           `json:"next"`                        // number of the queued attempt
-	Digest     string        `json:"digest,omitempty" log:"only"` // of the failure, for the next brief
+	Status     AttemptStatus `json:"status"`                         // what the ended attempt becomes
+	Uncounted  bool          `json:"uncounted"`                      // the ended attempt is not a try (lost)
+	Next       int           `json:"next"`                           // number of the queued attempt
+	ByPerson   bool          `json:"by_person,omitempty" log:"only"` // the user wants another attempt
+	Digest     string        `json:"digest,omitempty" log:"only"`    // of the failure, for the next brief
 
 	Track json.RawMessage `json:"track,omitempty" log:"only"` // as in [Continuation]
 }
@@ -296,7 +305,7 @@ type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
 
-	Track json.RawMessage `json:"-"` // becomes that of the sub-task; empty: it is counted anew
+	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it is counted anew
 }
 
 // Noted is a note of a person.
@@ -311,7 +320,7 @@ type Reopened struct {
 	Reason    string `json:"reason"`
 }
 
-// Archived puts a boulder that is over out of sight, or back. It is the only event after the end.
+// Archived puts a boulder that is over out of sight, or back. Like [SessionLeft] and [Landed] it comes after the end.
 type Archived struct {
 	Archived bool `json:"archived"`
 }
@@ -347,7 +356,7 @@ type TaskComplete struct {
 }
 
 var typesByName, typesByBody = func() (map[string]eventType, map[reflect.Type]eventType) {
-	names, bodies := map[string]eventType{}, map[reflect.Type]eventType{}
+	names, bodies := make(map[string]eventType, len(eventTypes)), make(map[reflect.Type]eventType, len(eventTypes))
 	for _, t := range eventTypes {
 		names[t.name], bodies[t.body] = t, t
 	}
@@ -360,7 +369,6 @@ func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
 
-// envelope is the part of an event that all types share.
 type envelope struct {
 	Type      string    `json:"type"`
 	Time      time.Time `json:"time"`
@@ -368,23 +376,21 @@ type envelope struct {
 	Seq       uint64    `json:"seq"`
 }
 
-// MarshalJSON writes the flat object that `--json` prints, without plans, prompts, evidence and outputs: for the log alone.
-func (e Event) MarshalJSON() ([]byte, error) {
-	if known, ok := typesByBody[reflect.TypeOf(e.Body)]; ok {
-		shown := reflect.New(known.body).Elem()
-		shown.Set(reflect.ValueOf(e.Body))
-		for i := range known.body.NumField() {
-			if known.body.Field(i).Tag.Get("log") == "only" {
-				shown.Field(i).SetZero()
-			}
+// Shown is the event as `--json` prints it: without plans, prompts, evidence and outputs, the fields with the tag log:"only".
+func (e Event) Shown() Event {
+	body := reflect.New(reflect.TypeOf(e.Body)).Elem()
+	body.Set(reflect.ValueOf(e.Body))
+	for i := range body.NumField() {
+		if body.Type().Field(i).Tag.Get("log") == "only" {
+			body.Field(i).SetZero()
 		}
-		e.Body = shown.Interface()
 	}
-	return e.MarshalLog()
+	e.Body = body.Interface()
+	return e
 }
 
-// MarshalLog writes the event with everything that it carries, as one flat object. UnmarshalJSON reads both.
-func (e Event) MarshalLog() ([]byte, error) {
+// MarshalJSON writes the flat object with everything that the event carries, as the log has it.
+func (e Event) MarshalJSON() ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // whoever encodes the event decides
@@ -403,13 +409,7 @@ func (e Event) MarshalLog() ([]byte, error) {
 	return append(head, body...), nil
 }
 
-// Logged is an event that becomes JSON as the log has it.
-type Logged struct{ Event }
-
-// MarshalJSON is [Event.MarshalLog].
-func (e Logged) MarshalJSON() ([]byte, error) { return e.MarshalLog() }
-
-// UnmarshalJSON reads what MarshalLog or MarshalJSON wrote.
+// UnmarshalJSON reads what MarshalJSON wrote.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var head envelope
 	if err := json.Unmarshal(data, &head); err != nil {

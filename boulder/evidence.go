@@ -84,9 +84,10 @@ type Diff struct {
 	// Unavailable says why there is no diff ("not a git repository"); empty when there is one.
 	Unavailable string       `json:"unavailable,omitempty"`
 	Files       []FileChange `json:"files,omitempty"`
-	Patch       string       `json:"patch,omitempty"` // unified, cut to 12,000 characters
-	Hash        string       `json:"hash,omitempty"`  // of the changes that are not another sub-task's, before any cut
-	Tree        string       `json:"tree,omitempty"`  // of the project's content as the gates of the turn found it
+	Patch       string       `json:"patch,omitempty"`  // unified, cut to 12,000 characters
+	Hash        string       `json:"hash,omitempty"`   // of the changes that are not another sub-task's, before any cut
+	Tree        string       `json:"tree,omitempty"`   // of the project's content as the gates of the turn found it
+	Commit      string       `json:"commit,omitempty"` // of Tree, in a slot
 	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not its own may be all the same.
 	Commands bool `json:"commands,omitempty"`
 }
@@ -122,10 +123,10 @@ func (d Diff) Split(claimed map[string]bool) (own, unclaimed, others []FileChang
 }
 
 // Claimed are the files that sub-tasks call their own.
-func Claimed(subTasks []SubTask) map[string]bool {
+func Claimed(subTasks []*SubTask) map[string]bool {
 	files := map[string]bool{}
-	for i := range subTasks {
-		for _, f := range subTasks[i].Files {
+	for _, t := range subTasks {
+		for _, f := range t.Files {
 			files[f] = true
 		}
 	}
@@ -156,6 +157,17 @@ type Gate struct {
 
 // Green reports whether the command passed.
 func (g Gate) Green() bool { return g.ExitCode == 0 && !g.TimedOut }
+
+// End says how the command ended, for agents and judges.
+func (g Gate) End() string {
+	switch {
+	case g.TimedOut:
+		return fmt.Sprintf("was stopped after %s", g.Duration.Round(time.Second))
+	case g.ExitCode < 0:
+		return "could not be run"
+	}
+	return fmt.Sprintf("exit code %d", g.ExitCode)
+}
 
 // Holds reports whether the gate lets the sub-task pass: it is green, or no worse than before where that is enough.
 func (g Gate) Holds() bool { return g.Green() || g.NoWorse != "" }
@@ -197,15 +209,24 @@ func (t *SubTask) OpenGates(runs []Gate, noServer bool) []OpenGate {
 		wanted = append(wanted, t.Lint...)
 	}
 	for _, command := range wanted {
-		if gateOf(runs, command) == nil {
+		if GateOf(runs, command) == nil {
 			open = append(open, OpenGate{Command: command})
 		}
 	}
 	return open
 }
 
+// AllGates are the commands that have to hold: its gates, and those that stood in for a language server.
+func (t *SubTask) AllGates() []string {
+	all := slices.Concat(t.Gates, t.NoWorse)
+	for _, g := range t.GateRuns {
+		addTo(&all, g.Command)
+	}
+	return all
+}
+
 // GateOrigin returns the replaced sub-task from which a gate of t was taken over; empty: it is its own, or everybody's.
-func (b *Boulder) GateOrigin(t *SubTask, all []SubTask, gate string) string {
+func (b *Boulder) GateOrigin(t *SubTask, all []*SubTask, gate string) string {
 	if slices.Contains(b.Gates, gate) || slices.Contains(b.NoWorse, gate) || slices.Contains(b.Checks.Tests, gate) {
 		return ""
 	}

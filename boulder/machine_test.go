@@ -98,7 +98,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if status := m.state.Boulder.Status; before.Status.Terminal() && status != before.Status {
 		t.Fatalf("%s turned a boulder that is %s into one that is %s", kind, before.Status, status)
 	}
-	if before.Status.Terminal() && kind != "archived" && kind != "session-left" {
+	if before.Status.Terminal() && kind != "archived" && kind != "session-left" && kind != "landed" {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
 	if logged.Seq != m.state.Boulder.Seq || len(m.state.events) != pending+1 {
@@ -128,7 +128,8 @@ func (m *machine) head(t *rapid.T) Body {
 	b := m.state.Boulder
 	switch {
 	case b.ID == "":
-		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p"}}
+		base := rapid.SampledFrom([]string{"", "base"}).Draw(t, "isolated")
+		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Line: Line{Base: base, Tip: base}}}
 	case b.Status == Planning:
 		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
 		return Planned{Revision: rev.Number, Plan: rev}
@@ -196,13 +197,22 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 		case o.Turn.ResumeID == "" && rapid.IntRange(0, 5).Draw(t, "resume") == 0:
 			return TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: "r", Resume: true}
 		}
-		return TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: drawEvidence(t)}
+		e := drawEvidence(t)
+		if m.state.Boulder.Isolated() {
+			e.Diff.Commit = rapid.SampledFrom([]string{"", "c1", "c2"}).Draw(t, "captured")
+		}
+		return TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: e}
 	}
 	if o.Turn.Verdict == nil {
 		return Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: drawVerdict(t)}
 	}
+	now := m.state.Boulder.Line.Integrating
 	switch {
-	case o.Turn.Verdict.Completed:
+	case now != nil && now.AttemptRef == ref:
+		return m.integratedOrNot(t, ref)
+	case o.SubTask.Work != "" && o.SubTask.Integrated == "" && o.Turn.Conflict == nil && o.Turn.Verdict.Completed:
+		return Integrating{AttemptRef: ref, Tip: m.state.Boulder.Line.Tip, Result: o.SubTask.Work, At: m.now}
+	case o.Turn.Verdict.Completed && o.Turn.Conflict == nil:
 		return SubTaskDone{
 			AttemptRef: ref, Completed: true, Summary: "did it", Output: "out",
 			Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
@@ -213,6 +223,19 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 		return Retry{AttemptRef: ref, Reason: "no", Status: AttemptFailed, Next: ref.Attempt + 1, Digest: "digest"}
 	}
 	return SubTaskDone{AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed}
+}
+
+func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
+	tree := rapid.SampledFrom([]string{"t1", "t2"}).Draw(t, "tree")
+	switch rapid.IntRange(0, 2).Draw(t, "integrated") {
+	case 0:
+		return Conflict{AttemptRef: ref, Tip: m.state.Boulder.Line.Tip, Tree: tree, Files: []string{"f"}}
+	case 1:
+		return GateRun{AttemptRef: ref, Command: "true", Tree: tree, Passed: rapid.Bool().Draw(t, "passed")}
+	}
+	return Integrated{
+		AttemptRef: ref, Commit: fmt.Sprint("commit", m.state.Boulder.Seq), Tree: tree, Gates: []TreeGate{{"make", tree, true, false}},
+	}
 }
 
 // raised draws a blocker. Some are known already, and some were answered before they were reported.
@@ -317,7 +340,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	return rapid.SampledFrom([]Body{
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"},
 		Noted{SubTaskID: rapid.SampledFrom([]string{"", id}).Draw(t, "to"), Text: rapid.SampledFrom([]string{"", "x"}).Draw(t, "note")},
-		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")},
+		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")}, Landed{How: LandedFiles},
 		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1", ""}, rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
 }
@@ -382,6 +405,8 @@ func (m *machine) wild(t *rapid.T) Event {
 		SubTaskProgress{AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: turn}},
 		TurnEnded{AttemptRef: ref, Turn: turn},
 		GateRun{AttemptRef: ref, Command: "true"},
+		Integrating{AttemptRef: ref, Tip: "base", Result: "c1"},
+		Integrated{AttemptRef: ref, Commit: "c", Tree: "t"}, Conflict{AttemptRef: ref, Tip: "base"},
 		Judged{AttemptRef: ref, Turn: turn, Verdict: Verdict{Completed: turn == 1}},
 		Continuation{AttemptRef: ref, Turn: turn},
 		Retry{AttemptRef: ref, Status: attempt, Next: ref.Attempt + turn, Uncounted: turn == 2},
@@ -412,7 +437,7 @@ func (m *machine) wild(t *rapid.T) Event {
 // store logs what was applied, and builds the state from the log, and from a snapshot.
 func (m *machine) store(t *rapid.T) {
 	for _, e := range m.state.TakeEvents() {
-		line, err := e.MarshalLog()
+		line, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,9 +453,10 @@ func (m *machine) store(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayed := NewHistory()
+	replayed, log := NewState(), []Event{}
 	for _, line := range m.log {
-		if err := replayed.Replay(decode[Event](t, line)); err != nil {
+		log = append(log, decode[Event](t, line))
+		if err := replayed.Replay(log[len(log)-1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,8 +471,8 @@ func (m *machine) store(t *rapid.T) {
 	for _, a := range replayed.Attempts {
 		turns += a.Turns
 	}
-	if len(replayed.Turns) != turns {
-		t.Fatalf("%d turns are kept, and %d were begun", len(replayed.Turns), turns)
+	if kept := Turns(log, ""); len(kept) != turns {
+		t.Fatalf("%d turns are kept, and %d were begun", len(kept), turns)
 	}
 }
 

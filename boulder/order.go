@@ -23,6 +23,8 @@ const (
 
 	OrderArchive   OrderKind = "archive"   // put what is over out of sight
 	OrderUnarchive OrderKind = "unarchive" // bring it back
+
+	OrderLanded OrderKind = "landed" // note what became of the results of an isolated boulder
 )
 
 // Order is a person's word, from this terminal or another one. What it does is written into the boulder's log by whoever
@@ -34,6 +36,7 @@ type Order struct {
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
 	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission that was asked for is given
+	Landed    *Landed   `json:"landed,omitempty"`      // of landed
 }
 
 // maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
@@ -47,10 +50,12 @@ func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
 	takesText := o.Do == OrderNote || o.Do == OrderSettle && o.Text != ""
 	switch {
-	case is(OrderPause, OrderResume, OrderArchive, OrderUnarchive) && o.SubTaskID != "":
+	case is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded) && o.SubTaskID != "":
 		return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
-	case !is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderCancel, OrderRetry, OrderSkip, OrderNote, OrderSettle):
+	case !is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderCancel, OrderRetry, OrderSkip, OrderNote, OrderSettle):
 		return fmt.Errorf("there is no order %q", o.Do)
+	case is(OrderLanded) == (o.Landed == nil):
+		return fmt.Errorf("%s has to say what has landed, and nothing else may", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
 	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":
@@ -107,7 +112,6 @@ func tallyOf(subTasks []*SubTask) Tally {
 	return t
 }
 
-// add counts n more sub-tasks with a status.
 func (t *Tally) add(status SubTaskStatus, n int) {
 	switch status {
 	case SubTaskSuperseded:

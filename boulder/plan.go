@@ -16,15 +16,18 @@ const PlanVersion = 1
 
 // Plan is what the plan file holds, as people and models write it. Package taskledger reads, validates and writes it.
 type Plan struct {
-	Version     int      `json:"version"`
-	Task        string   `json:"task"`                  // the request, verbatim
-	Goal        string   `json:"goal,omitempty"`        // one line
-	Constraints []string `json:"constraints,omitempty"` // verbatim into every brief
-	Facts       Facts    `json:"facts,omitzero"`
-	Model       string   `json:"model,omitempty"`     // default model of the sub-tasks
-	DoneWhen    []string `json:"done_when,omitempty"` // of sub-tasks that name none
-	SubTasks    []Spec   `json:"sub_tasks"`
-	Seal        *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
+	Version     int       `json:"version"`
+	Task        string    `json:"task"`                  // the request, verbatim
+	Goal        string    `json:"goal,omitempty"`        // one line
+	Constraints []string  `json:"constraints,omitempty"` // verbatim into every brief
+	Facts       Facts     `json:"facts,omitzero"`
+	Model       string    `json:"model,omitempty"`     // default model of the sub-tasks
+	DoneWhen    []string  `json:"done_when,omitempty"` // of sub-tasks that name none
+	Isolation   Isolation `json:"isolation,omitempty"`
+	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
+	IntegrationGates []string `json:"integration_gates,omitempty"`
+	SubTasks         []Spec   `json:"sub_tasks"`
+	Seal             *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
@@ -51,6 +54,7 @@ type Spec struct {
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
+	Writes         []string `json:"writes,omitempty"`  // patterns of files; two that may write the same one never run side by side
 	DoneWhen       []string `json:"done_when,omitempty"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
@@ -146,13 +150,13 @@ func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
 	p.Facts.Guesses = slices.Clone(p.Facts.Guesses)
-	p.DoneWhen = slices.Clone(p.DoneWhen)
+	p.DoneWhen, p.IntegrationGates = slices.Clone(p.DoneWhen), slices.Clone(p.IntegrationGates)
 	p.SubTasks = slices.Clone(p.SubTasks)
 	for i := range p.SubTasks {
 		s := &p.SubTasks[i]
 		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)
 		s.Gates, s.Outputs, s.DoneWhen = slices.Clone(s.Gates), slices.Clone(s.Outputs), slices.Clone(s.DoneWhen)
-		s.NoWorse = slices.Clone(s.NoWorse)
+		s.NoWorse, s.Writes = slices.Clone(s.NoWorse), slices.Clone(s.Writes)
 		if s.Budget != nil {
 			s.Budget = new(*s.Budget)
 		}

@@ -17,7 +17,6 @@ type State struct {
 	Revision *PlanRevision // the current one; nil while planning
 	SubTasks []*SubTask    // in plan order
 	Attempts []*Attempt    // all, in the order they were queued
-	Turns    []*Turn       // all, in the order they began, of a state that keeps them; see [NewHistory]
 
 	byID   map[string]*SubTask
 	open   map[string]*Open   // the attempt of each sub-task that is not over
@@ -25,8 +24,7 @@ type State struct {
 	queues map[string][]*Open // the others, by model: by priority, then first in, first out
 	done   []*SubTask         // completed, in the order they did
 
-	keepTurns bool
-	events    []Event // that were applied since TakeEvents
+	events []Event // that were applied since TakeEvents
 }
 
 // Open is an attempt that is not over, with its newest turn (nil until it starts).
@@ -36,7 +34,7 @@ type Open struct {
 	Turn    *Turn
 }
 
-// Snapshot is a state as it is stored. Records are shared with the state: it is encoded before the state goes on.
+// Snapshot is a state as it is stored and read. Records are shared with the state: it is encoded before the state goes on.
 type Snapshot struct {
 	Boulder  Boulder       `json:"boulder"`
 	Revision *PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
@@ -66,22 +64,23 @@ func NewState() *State {
 	return &State{byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string][]*Open{}}
 }
 
-// NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest only.
-func NewHistory() *State {
-	s := NewState()
-	s.keepTurns = true
-	return s
-}
-
-// Turns are those of a sub-task, or with "" of all, by a log from its beginning on. Where an event is missing they end.
+// Turns are those of a sub-task, or with "" of all, by a log from its beginning on, with their prompts, evidence and verdicts.
+// Where an event is missing they end.
 func Turns(events []Event, subTaskID string) (turns []Turn) {
-	s := NewHistory()
+	s := NewState()
+	var begun []*Turn
 	for _, e := range events {
 		if s.Replay(e) != nil {
 			break
 		}
+		switch b := e.Body.(type) {
+		case Starting:
+			begun = append(begun, s.Open(b.SubTaskID).Turn)
+		case Continuation:
+			begun = append(begun, s.Open(b.SubTaskID).Turn)
+		}
 	}
-	for _, t := range s.Turns {
+	for _, t := range begun {
 		if subTaskID == "" || t.SubTaskID == subTaskID {
 			turns = append(turns, *t)
 		}
@@ -161,6 +160,9 @@ func (s *State) ready(t *SubTask) bool {
 
 // SubTask returns the record, or nil.
 func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
+
+// First returns the first sub-task of the line of t, which may be t itself: the one that counts the judged turns.
+func (s *State) First(t *SubTask) *SubTask { return cmp.Or(s.byID[t.Line], t) }
 
 // Open returns the sub-task's attempt that is not over, or nil.
 func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }

@@ -69,17 +69,23 @@ type SubTask struct {
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
+	Writes         []string `json:"writes,omitempty"` // what it may write, by the plan; empty: the plan does not say
 	DoneWhen       []string `json:"done_when,omitempty"`
 	Lint           []string `json:"lint,omitempty"` // stand in for a language server where none runs; may stay as red as Baseline
 	Budget         *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one
+	// Line is the first of the sub-tasks that this one came after by replans, with whose judged turns its own are counted;
+	// empty: itself. See [State.First].
+	Line string `json:"line,omitempty"`
 
-	Attempts int      `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
-	Tries    int      `json:"tries"`              // attempts that count against the limit
-	Lost     int      `json:"lost,omitempty"`     // attempts whose session was lost; no tries
-	Stalls   int      `json:"stalls,omitempty"`   // turns without progress, less those with; see [State.Apply]
-	Failures []string `json:"failures,omitempty"` // digest of each failed attempt, oldest first
+	Attempts  int      `json:"attempts"`             // number of the newest attempt; 0 before the first is queued
+	Judged    int      `json:"judged,omitempty"`     // turns that were judged, of its whole line; only the first of a line has it
+	Tries     int      `json:"tries"`                // attempts that count against the limit
+	Lost      int      `json:"lost,omitempty"`       // attempts whose session was lost; no tries
+	Stalls    int      `json:"stalls,omitempty"`     // turns without progress, less those with; see [State.Apply]
+	NeedsUser int      `json:"needs_user,omitempty"` // verdicts in a row by which only the user can remove what is in the way
+	Failures  []string `json:"failures,omitempty"`   // digest of each failed attempt, oldest first
 	// Before is how the newest attempt ended that waited for an answer, which was no failure; for the next brief.
 	Before     string      `json:"before,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
@@ -93,21 +99,34 @@ type SubTask struct {
 	Tree       string        `json:"tree,omitempty"`        // [Diff.Tree] of the newest turn
 	LastResult string        `json:"last_result,omitempty"` // [Attempt.Result] of the attempt before
 	Worked     time.Duration `json:"worked,omitempty"`      // its turns together, nanoseconds
+	// Transcript is the file of its newest turn ([Evidence.Transcript]), for the agents of dependents.
+	Transcript string `json:"transcript,omitempty"`
+	// Achieved and Met are the summary and the criteria that hold, of the newest verdict that found it incomplete.
+	Achieved string   `json:"achieved,omitempty"`
+	Met      []string `json:"met,omitempty"`
 	// Track is what the arbiter of sessions (package enforcer) remembers. Nothing is read in it here.
-	Track     json.RawMessage `json:"track,omitempty"`
-	Parked    bool            `json:"parked,omitempty"`    // blocked until the user does what Reason says, not by a dependency
-	AtLimit   bool            `json:"at_limit,omitempty"`  // parked because a loop has had all its turns
-	Program   string          `json:"program,omitempty"`   // parked because a gate needs this, which was not found
-	Blockers  []RaisedBlocker `json:"blockers,omitempty"`  // that its attempts came upon, oldest first
-	Files     []string        `json:"files,omitempty"`     // of the project, that its attempts changed; at most 500
-	Shared    bool            `json:"shared,omitempty"`    // another sub-task was at work since this one began: a change may be its
-	Output    string          `json:"output,omitempty"`    // handed on to dependents
-	Summary   string          `json:"summary,omitempty"`   // what was done, or why not
-	Remaining []string        `json:"remaining,omitempty"` // what the judge named that found it complete
-	Usage     Usage           `json:"usage"`
-	EndSeq    uint64          `json:"end_seq,omitempty"` // event that ended it; 0 before
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	Track    json.RawMessage `json:"track,omitempty"`
+	Parked   bool            `json:"parked,omitempty"`   // blocked until the user does what Reason says, not by a dependency
+	AtLimit  bool            `json:"at_limit,omitempty"` // parked because a loop has had all its turns
+	Program  string          `json:"program,omitempty"`  // parked because a gate needs this, which was not found
+	Blockers []RaisedBlocker `json:"blockers,omitempty"` // that its attempts came upon, oldest first
+	Files    []string        `json:"files,omitempty"`    // of the project, that its attempts changed; at most 500
+	Shared   bool            `json:"shared,omitempty"`   // another sub-task was at work since this one began: a change may be its
+	// Of a sub-task of an isolated boulder:
+
+	Slot       int        `json:"slot,omitempty"`       // of the newest attempt that had one, from 1
+	From       string     `json:"from,omitempty"`       // commit of the line on top of which it works
+	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
+	Integrated string     `json:"integrated,omitempty"` // commit of the line that is its result
+	Conflicts  []Conflict `json:"conflicts,omitempty"`
+
+	Output    string    `json:"output,omitempty"`    // handed on to dependents
+	Summary   string    `json:"summary,omitempty"`   // what was done, or why not
+	Remaining []string  `json:"remaining,omitempty"` // what the judge named that found it complete
+	Usage     Usage     `json:"usage"`
+	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // Checkpoint is where the last edit of a sub-task was made.
@@ -217,6 +236,7 @@ type Turn struct {
 	Nudges   []Nudge   `json:"nudges,omitempty"` // each is stored before it is sent
 	Evidence *Evidence `json:"evidence,omitempty"`
 	Verdict  *Verdict  `json:"verdict,omitempty"`
+	Conflict *Conflict `json:"conflict,omitempty"` // for which its result could not be integrated
 	SentAt   time.Time `json:"sent_at,omitzero"`
 	EndedAt  time.Time `json:"ended_at,omitzero"`
 }

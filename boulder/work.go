@@ -27,7 +27,7 @@ type JudgeRequest struct {
 	Attempt     Attempt
 	Turn        Turn     // with Evidence
 	Notes       []string // of the user, on this sub-task or on all, oldest first
-	RulesFirst  bool     // of a loop: no model needs to be asked about a turn that the rules alone find incomplete
+	RulesFirst  bool     // no model needs to be asked about a turn that the rules alone find incomplete
 	Rest        []string // subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan
 }
 
@@ -69,7 +69,9 @@ type Job struct {
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.
 	Recovered bool
-	Diverted  bool // of the boulder
+	Line      Line   // of the boulder, if it is isolated: the turn runs in [SubTask.Slot]
+	Diverted  bool   // of the boulder
+	Checks    Checks // of the boulder
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
 	Alone    func() bool
@@ -81,6 +83,7 @@ type Job struct {
 type Verification struct {
 	BoulderID string
 	Project   string    // absolute directory
+	Line      Line      // of an isolated boulder: the gates run on its tip
 	SubTasks  []SubTask // completed, with gates
 	// Last is the sub-task of SubTasks that ended last and worked alone: nothing in the boulder changed a file since its
 	// gates ran. Empty: there is none.
@@ -90,3 +93,13 @@ type Verification struct {
 // Awaits reports whether the attempt has asked what only a person can answer, and nobody has answered yet: the turn may
 // come to its end, but nothing is sent any more.
 func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }
+
+// SlotClaim says who works in a slot, and on what.
+type SlotClaim struct {
+	BoulderID string
+	Slot      int    // from 1; 0 is where combined trees are tested
+	SubTaskID string // empty in slot 0
+	Attempt   int
+	Base      string // commit at which the boulder's line begins
+	From      string // commit that the sub-task's work goes on top of
+}

@@ -94,6 +94,24 @@ func TestAnswersThatCount(t *testing.T) {
 	}
 }
 
+// With the numbers of people, an agent that takes up to 10 s to say the same is let go for that, and by no other bound.
+func TestTheSameAnswerIsLetGo(t *testing.T) {
+	t.Parallel()
+	p := WatchPolicy()
+	p.Marker = boulder.DoneMarker
+	for _, takes := range []time.Duration{0, time.Second, 10 * time.Second} {
+		n := 0
+		brief := Apply(Track{}, TurnEnded{At: at(0), Message: "brief", Reached: Reached{Answer: "I wrote a."}}, p)
+		_, d, now := drive(t, brief, &Situation{Checked: true, Unmet: []string{"the marker"}}, p, func(now time.Time) TurnEnded {
+			n++
+			return TurnEnded{At: now.Add(takes), Message: fmt.Sprint(n), Reached: Reached{Answer: "I am waiting.", Tools: n%2 == 0}}
+		})
+		if d.Gate != GateAnswers || n != 5 || now.Sub(at(0)) > 2*time.Minute+14*time.Second {
+			t.Errorf("turns of %s: %s by %s after %d continuations and %s", takes, d.Kind, d.Gate, n, now.Sub(at(0)))
+		}
+	}
+}
+
 // Whatever an agent does that gets nowhere (progress is bounded by other gates), and whatever numbers are off: within 2
 // minutes it is told to go on 5 times at most although it says the same (seed 003, SC-011). What would break it: a way of
 // saying the same that is not seen as that, an answer that is not counted, a gate that is asked too late.
@@ -156,7 +174,7 @@ func insists(t *testing.T, p Policy, does func(n int) Reached, takes time.Durati
 	}
 	var all []heard
 	n := 0
-	s := Situation{Owned: true, Checked: true, Unmet: []string{"everything"}}
+	s := Situation{Checked: true, Unmet: []string{"everything"}}
 	brief := Apply(Track{}, TurnEnded{At: at(0), Message: "brief", Reached: does(0)}, p)
 	_, end, _ := drive(t, brief, &s, p, func(now time.Time) TurnEnded {
 		n++

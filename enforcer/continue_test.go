@@ -14,7 +14,7 @@ func due() (Track, Situation) {
 	t := Apply(Track{}, TurnEnded{At: at(0), Message: "m1", Reached: Reached{
 		Todos: []boulder.Todo{{Content: "Write the tests", Status: "pending"}}, Tools: true, Answer: "I looked around.",
 	}}, WatchPolicy())
-	return t, Situation{Owned: true, Unmet: []string{"Write the tests"}, Checked: true}
+	return t, Situation{Unmet: []string{"Write the tests"}, Checked: true}
 }
 
 // counted is a session whose countdown has run out at 32 s.
@@ -37,7 +37,13 @@ func TestGates(t *testing.T) {
 	}{
 		{GateOpen, "all open", Send, 0, "idle for 40s with 1 thing left to do, such as: Write", func(*view) {}},
 		{GateOwned, "a child", Wait, 0, "not watched: it is a sub-agent's", func(v *view) {
-			v.Owned, v.NotOwned = false, "it is a sub-agent's"
+			v.NotOwned = "it is a sub-agent's"
+		}},
+		{GateAgent, "one that plans with the user", Wait, 0, "the agent plan is left to the user", func(v *view) {
+			v.Agent = "plan"
+		}},
+		{GateOpen, "an agent that is not left alone any more", Send, 0, "", func(v *view) {
+			v.Agent, v.SkipAgents = "plan", []string{"compaction"}
 		}},
 		{GateStopped, "by a command", Wait, 0, "stopped: a person stopped it", func(v *view) {
 			v.Track = Apply(v.Track, StopAsked{at(35 * time.Second)}, v.Policy)
@@ -84,6 +90,10 @@ func TestGates(t *testing.T) {
 		{GateBroken, "a dead model", LetGo, 0, "no continuation heals: unknown model x/y", func(v *view) {
 			v.Broken, v.Hopeless = "unknown model x/y", true
 		}},
+		{GateStuck, "twice", LetGo, 0, "of 2 turns in a row that it is stuck: no form", func(v *view) {
+			v.Track.Stuck, v.Policy.Stuck, v.StuckReason = 2, 2, "no form"
+		}},
+		{GateOpen, "stuck once", Send, 0, "", func(v *view) { v.Track.Stuck, v.Policy.Stuck = 1, 2 }},
 		{GateIdle, "not long enough", Wait, 45 * time.Second, "not idle for 30s yet: 5s left", func(v *view) {
 			v.Track = Apply(v.Track, Activity{at(15 * time.Second)}, v.Policy)
 		}},
@@ -105,6 +115,12 @@ func TestGates(t *testing.T) {
 		}},
 		{GateCooldown, "after four", Wait, 480 * time.Second, "cool-down of 8m0s", func(v *view) {
 			v.LastEnforcement, v.FailureCount = at(0), 4
+		}},
+		{GateOpen, "for the marker, soon", Send, 0, "", func(v *view) {
+			v.Marker, v.LastEnforcement, v.FailureCount, v.LastActivity = "DONE!", at(28*time.Second), 3, at(28*time.Second)
+		}},
+		{GateCooldown, "an error mends no sooner", Wait, 268 * time.Second, "cool-down of 4m0s", func(v *view) {
+			v.Marker, v.Broken, v.LastEnforcement, v.FailureCount = "DONE!", "HTTP 503", at(28*time.Second), 3
 		}},
 		{GateFailures, "five, forgotten later", Wait, 302 * time.Second, "5 continuations in a row brought no", func(v *view) {
 			v.LastEnforcement, v.LastFailure, v.FailureCount = at(1*time.Second), at(2*time.Second), 5
@@ -196,7 +212,7 @@ func TestGates(t *testing.T) {
 			if d.Reason == "" || !strings.Contains(d.Reason, test.reason) {
 				t.Errorf("reason %q, want one with %q", d.Reason, test.reason)
 			}
-			want := map[Kind]Variant{Finish: Success, LetGo: Error, Countdown: Error}[d.Kind]
+			want := map[Kind]string{Finish: Success, LetGo: Error, Countdown: Error}[d.Kind]
 			if d.Kind == Countdown && v.Claimed {
 				want = Warning
 			}
@@ -219,7 +235,8 @@ func said(when ...time.Duration) []Answer {
 // The order is that of SEMANTICS §6: of two shut gates the first is told.
 func TestOrderOfGates(t *testing.T) {
 	shut := map[Gate]func(*view){
-		GateOwned:      func(v *view) { v.Owned = false },
+		GateOwned:      func(v *view) { v.NotOwned = "it is archived" },
+		GateAgent:      func(v *view) { v.Agent = "plan" },
 		GateStopped:    func(v *view) { v.StopRequested = true },
 		GateLetGo:      func(v *view) { v.Status = Exhausted },
 		GateAbort:      func(v *view) { v.AbortedAt = at(39 * time.Second) },
@@ -229,6 +246,7 @@ func TestOrderOfGates(t *testing.T) {
 		GateCompaction: func(v *view) { v.Compacting = true },
 		GateInFlight:   func(v *view) { v.Pending = "m" },
 		GateBroken:     func(v *view) { v.Hopeless = true },
+		GateStuck:      func(v *view) { v.Track.Stuck = 2 },
 		GateIdle:       func(v *view) { v.LastActivity = at(39 * time.Second) },
 		GateAnswers:    func(v *view) { v.Answers = said(1, 2, 3, 4, 5) },
 		GateCooldown:   func(v *view) { v.LastEnforcement = at(39 * time.Second) },

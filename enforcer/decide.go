@@ -96,11 +96,8 @@ func limits(s Seen, r Rules, now time.Time) (all []limit) {
 			round(s.TimeLeft))
 	}
 	if r.WallClock > 0 {
-		what := "turn"
-		if s.Worked > 0 {
-			what = "turns of the attempt"
-		}
-		add(s.Began.Add(max(0, r.WallClock-s.Worked)), Stop, boulder.RuleWallClock, "the %s ran for %s", what, round(r.WallClock))
+		add(s.Began.Add(max(0, r.WallClock-s.Worked)), Stop, boulder.RuleWallClock, "the turn%s ran for %s",
+			text.If(s.Worked > 0, "s of the attempt"), round(r.WallClock))
 	}
 	offline := !s.OfflineSince.IsZero()
 	if offline && r.Offline > 0 {

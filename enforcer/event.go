@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,14 +77,14 @@ type Reached struct {
 	Gates    []string       // commands that are known to be green
 	Tools    bool           // the turn called a tool, or a child did
 	Answer   string         // the assistant's own last text
+	Stuck    bool           // the judge says that it cannot get further by itself
+	Stalled  bool           // the judge saw no progress: a changed file alone is none then
 	Promised bool           // the promise stands in the assistant's own text of the turn, see [Promised]
 }
 
 // Apply gives the track after an event. It is deterministic and does not change t.
 func Apply(t Track, event Event, p Policy) Track {
-	if t.Status == "" {
-		t.Status = Watching
-	}
+	t.Status = cmp.Or(t.Status, Watching)
 	switch e := event.(type) {
 	case Activity:
 		t.alive(e.At)
@@ -169,7 +170,8 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		}
 		t.Answer = name
 	}
-	isNew := t.Progress.add(r)
+	vain := r.Stalled && t.Progress.FilesAlone(r)
+	isNew := t.Progress.add(r) && !vain
 	switch {
 	case isNew && r.Tools:
 		t.progressed()
@@ -181,6 +183,9 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		t.Answers = append(slices.Clip(t.Answers), Answer{nameOf(essence(r.Answer)), e.At}) // a copy
 		t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
 		t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
+	}
+	if t.Stuck++; !r.Stuck {
+		t.Stuck = 0
 	}
 	t.Open = OpenItems(*t, r.Todos)
 }
@@ -206,18 +211,14 @@ func (t *Track) decided(e Decided, p Policy) {
 	}
 }
 
-// alive takes in a sign of life.
 func (t *Track) alive(at time.Time) {
-	t.LastActivity, t.CountdownAt = later(t.LastActivity, at), time.Time{}
-	if t.Began.IsZero() {
-		t.Began = at
-	}
+	t.LastActivity, t.CountdownAt, t.Began = later(t.LastActivity, at), time.Time{}, cmp.Or(t.Began, at)
 }
 
 // begin counts everything anew.
 func (t *Track) begin(at time.Time) {
 	t.Began, t.Pending = at, ""
-	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same = 0, 0, 0, 0, 0
+	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same, t.Stuck = 0, 0, 0, 0, 0, 0
 	t.Promised, t.Claimed, t.Compacted, t.Answer = false, false, false, ""
 	t.Open, t.Answers = nil, nil
 }
@@ -231,12 +232,6 @@ func (t *Track) failed(at time.Time) {
 	t.LastFailure = at
 }
 
-// maxAnswers bounds [Track.Answers].
 const maxAnswers = 50
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }

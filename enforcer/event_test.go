@@ -54,6 +54,10 @@ func TestFailures(t *testing.T) {
 			turn("3", tools(Reached{Todos: []boulder.Todo{todo("Write a", "cancelled")}})),
 		}, 3},
 		{"a diff", []Event{turn("1", tools(Reached{Diff: "x"}))}, 0},
+		{"a diff in which the judge sees no progress", []Event{turn("1", tools(Reached{Diff: "x", Stalled: true}))}, 1},
+		{"an item, although the judge sees no progress", []Event{
+			turn("1", tools(Reached{Diff: "x", Todos: item.Todos, Stalled: true})),
+		}, 0},
 		{"a diff to and fro", []Event{
 			turn("1", tools(Reached{Diff: "x"})), turn("2", tools(Reached{Diff: "y"})), turn("3", tools(Reached{Diff: "x"})),
 			turn("4", tools(Reached{Diff: "y"})),

@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ type Gate string
 // The gates, in the order in which [Continue] asks them (SEMANTICS §6).
 const (
 	GateOwned      Gate = "owned"      // a session that this work owns, or that a person asked to have watched
+	GateAgent      Gate = "agent"      // its agent is not one to leave alone
 	GateStopped    Gate = "stopped"    // not stopped by a person
 	GateLetGo      Gate = "let_go"     // not left to a person before
 	GateAbort      Gate = "abort"      // no abort within 3 s
@@ -24,6 +26,7 @@ const (
 	GateCompaction Gate = "compaction" // no compaction is under way
 	GateInFlight   Gate = "in_flight"  // no other continuation is on its way
 	GateBroken     Gate = "broken"     // the turn did not end for a reason that nothing sent will heal
+	GateStuck      Gate = "stuck"      // the judge does not say again and again that it cannot get further
 	GateIdle       Gate = "idle"       // idle long enough, or it says that it is done
 	GateAnswers    Gate = "answers"    // not the same answer, without progress, 5 times within 2 minutes
 	GateCooldown   Gate = "cooldown"   // 30 s × 2^failures after the continuation before
@@ -41,11 +44,10 @@ var gates = []struct {
 	ask  func(view) *Decision
 }{
 	{GateOwned, func(v view) *Decision {
-		why := ""
-		if v.NotOwned != "" {
-			why = ": " + v.NotOwned
-		}
-		return waitIf(!v.Owned, "the session is not watched%s", why)
+		return waitIf(v.NotOwned != "", "the session is not watched: %s", v.NotOwned)
+	}},
+	{GateAgent, func(v view) *Decision {
+		return waitIf(slices.Contains(v.SkipAgents, v.Agent), "the agent %s is left to the user", v.Agent)
 	}},
 	{GateStopped, func(v view) *Decision {
 		return waitIf(v.Status == Stopped || v.StopRequested, "stopped: %s", v.Reason)
@@ -62,7 +64,7 @@ var gates = []struct {
 	}},
 	{GateWork, work},
 	{GateBackground, func(v view) *Decision {
-		return waitIf(len(v.Background) > 0, "%s in the background: %s", are(len(v.Background), "task"),
+		return waitIf(len(v.Background) > 0, "%s in the background: %s", text.Are(len(v.Background), "task"),
 			strings.Join(v.Background, ", "))
 	}},
 	{GateAsks, func(v view) *Decision {
@@ -85,6 +87,10 @@ var gates = []struct {
 	{GateBroken, func(v view) *Decision {
 		return letGoIf(v.Hopeless, "the turn ended with an error that no continuation heals: %s", v.Broken)
 	}},
+	{GateStuck, func(v view) *Decision {
+		return letGoIf(v.Track.Stuck > 0 && reached(v.Track.Stuck, v.Policy.Stuck),
+			"the judge said of %s in a row that it is stuck: %s", text.Plural(v.Track.Stuck, "turn"), v.StuckReason)
+	}},
 	{GateIdle, func(v view) *Decision {
 		switch {
 		case v.Busy:
@@ -92,7 +98,8 @@ var gates = []struct {
 		case v.Claimed: // words trigger; evidence decides
 			return nil
 		}
-		return v.until(v.LastActivity.Add(v.Idle), "not idle for %s yet", round(v.Idle))
+		idle := v.rests(v.Idle)
+		return v.until(v.LastActivity.Add(idle), "not idle for %s yet", round(idle))
 	}},
 	// For an agent that answers quickly, and always the same: told once more, it would say it once more.
 	{GateAnswers, func(v view) *Decision {
@@ -105,7 +112,7 @@ var gates = []struct {
 		if v.Cooldown <= 0 || v.LastEnforcement.IsZero() || reached(n, v.MaxFailures) {
 			return nil // at the bound of failures there is no continuation to cool down for
 		}
-		pause := backoff(v.Policy, n)
+		pause := v.rests(max(v.Cooldown, min(v.Cooldown<<min(n, 16), time.Hour)))
 		return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
 			text.Plural(n, "continuation"))
 	}},
@@ -122,6 +129,14 @@ var gates = []struct {
 		return &Decision{Kind: Check, Reason: "nothing is left on the list; now the checks that take time"}
 	}},
 	{GateCountdown, countdown},
+}
+
+// rests is how long nothing is sent. What ended with an error is given the time that it takes to mend.
+func (v view) rests(usual time.Duration) time.Duration {
+	if v.Broken != "" {
+		return usual
+	}
+	return v.recheck(usual)
 }
 
 // waitIf waits until something happens.
@@ -164,24 +179,15 @@ func work(v view) *Decision {
 	case !v.Checked:
 		return nil
 	case v.Blocked > 0:
-		return letGoIf(true, "nothing is left that the agent can do: %s blocked", are(v.Blocked, "item"))
+		return letGoIf(true, "nothing is left that the agent can do: %s blocked", text.Are(v.Blocked, "item"))
 	}
 	reason := "everything that was asked for holds"
 	return &Decision{Kind: Finish, Reason: reason, Toast: &Toast{Success, "Complete", sentence(reason)}}
 }
 
-// backoff is how long nothing is sent after a continuation when so many failed: Cooldown × 2^failures, at most an hour
-// unless Cooldown is longer.
-func backoff(p Policy, failures int) time.Duration {
-	return max(p.Cooldown, min(p.Cooldown<<min(failures, 16), time.Hour))
-}
-
 func failures(v view) *Decision {
 	n := v.failures()
-	why := ""
-	if v.Broken != "" {
-		why = "; the last one ended with: " + v.Broken
-	}
+	why := text.Prefixed("; the last one ended with: ", v.Broken)
 	switch {
 	case v.Same > 1 && reached(v.Same, v.MaxFailures):
 		return letGoIf(true, "it said the same %d times and called no tool", v.Same)
@@ -212,14 +218,6 @@ func countdown(v view) *Decision {
 		toast.Variant = Warning
 	}
 	return &Decision{Kind: Countdown, At: v.now.Add(v.Countdown), Reason: v.cause(), Toast: toast}
-}
-
-// are counts things with their verb.
-func are(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " is"
-	}
-	return text.Plural(n, thing) + " are"
 }
 
 // sentence makes a reason stand alone.

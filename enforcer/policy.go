@@ -26,14 +26,27 @@ type Policy struct {
 	MaxIterations int           `yaml:"iterations"`      // continuations that a person's prompt may bring
 	Compactions   int           `yaml:"compactions,off"` // without progress, which make a fresh session better
 	Admission     time.Duration // how long a continuation may show no sign of a turn before it is looked for
+	Stuck         int           // turns in a row of which the judge says that it is stuck
 	// How many continuations within SameWindow may get the same answer, but for ids, times and numbers; at most 50. After
 	// progress they count anew (seed 003, FR-018).
-	SameAnswers int
-	SameWindow  time.Duration
-	// Marker is a word of the agent's that counts as the promise and as a claim to be done, [boulder.DoneMarker] where agents
-	// are asked for it.
-	Marker     string
-	Continuous bool // goes on improving when everything holds, until a bound is reached
+	SameAnswers int           `yaml:"same_answers,off"`
+	SameWindow  time.Duration `yaml:"same_window,off"`
+	// Marker is a word of the agent's that counts as the promise and as a claim to be done, [boulder.Diversion]; empty: it is
+	// not asked for one. Who is asked for it is asked again after a [Policy.recheck].
+	Marker string
+	// SkipAgents are the agents whose sessions are left alone: those that plan with the user, whose question at the end of a
+	// turn is for the user, and those that OpenCode itself puts to work (seed 004).
+	SkipAgents []string `yaml:"skip_agents"`
+	Continuous bool     // goes on improving when everything holds, until a bound is reached
+}
+
+// recheck is how long an agent rests that ended its turn without the marker, instead of Idle and of the cool-down, which would
+// grow beyond SameWindow before the same answer came SameAnswers times. Half of the window is for the turns themselves.
+func (p Policy) recheck(otherwise time.Duration) time.Duration {
+	if p.Marker == "" || p.SameAnswers < 1 || p.SameWindow <= 0 {
+		return otherwise
+	}
+	return min(otherwise, p.SameWindow/time.Duration(2*p.SameAnswers))
 }
 
 // WatchPolicy is for sessions of people.
@@ -42,6 +55,7 @@ func WatchPolicy() Policy {
 		Idle: 30 * time.Second, AbortWindow: 3 * time.Second, Cooldown: 30 * time.Second,
 		MaxFailures: 5, FailureReset: 5 * time.Minute, Resets: 1, Countdown: 2 * time.Second,
 		MaxIterations: 100, Compactions: 2, Admission: 10 * time.Second, SameAnswers: 5, SameWindow: 2 * time.Minute,
+		SkipAgents: []string{"plan", "compaction", "title", "summary"},
 	}
 }
 

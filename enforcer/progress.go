@@ -46,6 +46,13 @@ func (p *Progress) add(r Reached) bool {
 	return grown
 }
 
+// FilesAlone reports whether changed files are all that a turn has newly reached: no item was completed, no gate turned green.
+func (p Progress) FilesAlone(r Reached) bool {
+	diff := Reached{Diff: r.Diff}
+	r.Diff = ""
+	return p.add(diff) && !p.add(r)
+}
+
 // once adds what is not there yet, to a copy: other tracks share the list.
 func once(list *[]string, what string, most int) bool {
 	name := nameOf(what)
@@ -86,7 +93,6 @@ func OpenItems(t Track, list []boulder.Todo) []string {
 	return open[:min(len(open), maxOpen)]
 }
 
-// fingerprint names a call and what came of it.
 type fingerprint [sha256.Size]byte
 
 // fingerprintOf makes two calls alike when they ask for the same and get the same but for what changes by itself.

@@ -65,6 +65,8 @@ type Track struct {
 	Answer   string `json:"answer,omitempty"`   // names what it said (a hash)
 	Same     int    `json:"same,omitempty"`     // answers in a row, this one included, that say so without a tool call
 
+	Stuck int `json:"stuck,omitempty"` // turns in a row of which the judge said so, this one included
+
 	// Answers are what continuations got lately, since the newest progress, oldest first; at most 50.
 	Answers []Answer `json:"answers,omitempty"`
 }
@@ -77,8 +79,8 @@ type Answer struct {
 
 // Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
 type Situation struct {
-	Owned      bool     // this manager has the session, or a person asked to have it watched
-	NotOwned   string   // why not, for people
+	NotOwned   string   // why the session is none of this work, nor one to watch, for people; empty: it is
+	Agent      string   // of the newest turn
 	Busy       bool     // a turn of the session or of a child is at work, or waits for a provider
 	Background []string // children at work, and results of theirs that were not delivered
 	Asks       []string // questions and permissions that wait for an answer in the tree
@@ -91,25 +93,23 @@ type Situation struct {
 	Checked bool
 	Blocked int // items that only somebody else can close
 	// Broken is the error with which the newest turn ended; empty: none. Such work is incomplete, even without a todo list.
-	Broken    string
-	Hopeless  bool   // no continuation heals it (an unknown model, a wrong key, no credit)
-	Overflow  bool   // the conversation does not fit the model any more
-	Overspent string // which budget is used up; empty: none
+	Broken      string
+	Hopeless    bool   // no continuation heals it (an unknown model, a wrong key, no credit)
+	Overflow    bool   // the conversation does not fit the model any more
+	StuckReason string // of Reached.Stuck, of the newest turn
+	Overspent   string // which budget is used up; empty: none
 }
 
 // Toast is a short message on the screen of whoever sits before OpenCode.
 type Toast struct {
-	Variant        Variant
-	Title, Message string
+	Variant, Title, Message string
 }
 
-// Variant is the colour of a [Toast], in OpenCode's words.
-type Variant string
-
+// The variants of a [Toast], in OpenCode's words.
 const (
-	Success Variant = "success"
-	Warning Variant = "warning" // layer one: it says that it is done, and is not (seed 000)
-	Error   Variant = "error"   // layer two: it is idle (seed 000)
+	Success = "success"
+	Warning = "warning" // layer one: it says that it is done, and is not (seed 000)
+	Error   = "error"   // layer two: it is idle (seed 000)
 )
 
 // Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut
@@ -134,7 +134,6 @@ func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
 	return Decision{Kind: kind, Gate: GateOpen, Reason: v.cause()}
 }
 
-// view is what the gates look at.
 type view struct {
 	Track
 	Situation

@@ -24,7 +24,8 @@ func somePolicy(t *rapid.T) Policy {
 		MaxIterations: rapid.IntRange(0, 40).Draw(t, "iterations"), Compactions: rapid.IntRange(-1, 2).Draw(t, "compactions"),
 		Admission: seconds("admission", 10), Continuous: rapid.Bool().Draw(t, "continuous"),
 		SameAnswers: rapid.IntRange(1, 5).Draw(t, "same answers"), SameWindow: seconds("same window", 120),
-		Marker: rapid.SampledFrom([]string{"", boulder.DoneMarker}).Draw(t, "marker"),
+		SkipAgents: rapid.SampledFrom([][]string{nil, {"plan"}}).Draw(t, "left alone"),
+		Marker:     rapid.SampledFrom([]string{"", boulder.DoneMarker}).Draw(t, "marker"),
 	}
 }
 
@@ -48,9 +49,13 @@ func someSituation(t *rapid.T) Situation {
 	}
 	rare := func(label string) bool { return rapid.IntRange(0, 5).Draw(t, label) == 0 }
 	s := Situation{
-		Owned: !rare("not owned"), Busy: rare("busy"), Background: some("background"), Asks: some("asks"),
+		Busy: rare("busy"), Background: some("background"), Asks: some("asks"),
 		Compacting: rare("compacting"), Unmet: some("unmet"), Checked: rapid.Bool().Draw(t, "checked"),
+		Agent:   rapid.SampledFrom([]string{"build", "build", "plan"}).Draw(t, "agent"),
 		Blocked: rapid.IntRange(0, 1).Draw(t, "blocked"), Hopeless: rare("hopeless"), Overflow: rare("overflow"),
+	}
+	if rare("not owned") {
+		s.NotOwned = "it is archived"
 	}
 	if rare("broken") {
 		s.Broken = "HTTP 503"
@@ -154,7 +159,7 @@ func TestNeverALoop(t *testing.T) {
 					t.Fatalf("%s against a person", d.Kind)
 				case l.inFlight:
 					t.Fatalf("%s while one is in flight", d.Kind)
-				case !s.Owned || s.Busy || s.Compacting || len(s.Background)+len(s.Asks) > 0 || s.Overspent != "" || s.Hopeless:
+				case s.NotOwned != "" || s.Busy || s.Compacting || len(s.Background)+len(s.Asks) > 0 || s.Overspent != "" || s.Hopeless:
 					t.Fatalf("%s into %+v", d.Kind, s)
 				case len(s.Unmet) == 0 && s.Broken == "" && (!p.Continuous || !s.Checked):
 					t.Fatalf("%s although nothing is known to be left", d.Kind)
@@ -270,7 +275,7 @@ func TestEverySessionEnds(t *testing.T) {
 		p := rapid.SampledFrom([]Policy{WatchPolicy(), LoopPolicy(), RunPolicy()}).Draw(t, "policy")
 		left := rapid.IntRange(1, 20).Draw(t, "items")
 		failures, n := 0, 0
-		s := Situation{Owned: true, Unmet: make([]string, left)}
+		s := Situation{Unmet: make([]string, left)}
 		track := Apply(Track{}, TurnEnded{At: at(0), Message: "m", Reached: Reached{Tools: true}}, p)
 		track, end, _ := drive(t, track, &s, p, func(now time.Time) TurnEnded {
 			n++

@@ -175,7 +175,6 @@ func (c Call) brief() string {
 	return strings.TrimSpace("`" + c.Tool + "` " + text.Short(cmp.Or(commandOf(c.Input), string(c.Input)), 100))
 }
 
-// commandOf is the shell command of a call, if it has one.
 func commandOf(input json.RawMessage) string {
 	var args struct{ Command string }
 	if json.Unmarshal(input, &args) != nil {
@@ -184,7 +183,6 @@ func commandOf(input json.RawMessage) string {
 	return args.Command
 }
 
-// waits reports whether a call is a command that waits for something.
 func waits(input json.RawMessage, patterns []*regexp.Regexp) bool {
 	command := commandOf(input)
 	return command != "" && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(command) })

@@ -36,7 +36,6 @@ const (
 	lastTimeout   = 10 * time.Second
 )
 
-// policy rules on an ask of a session that is not diverted.
 func (t *turn) policy(a opencode.Request) boulder.Ruling {
 	switch {
 	case a.Permission == "":
@@ -73,7 +72,7 @@ func (t *turn) about(a opencode.Request) string {
 		title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode adds the name: "Read (@general subagent)"
 		says += " A sub-agent asks, which is to do this: " + cmp.Or(text.Short(title, 100), "unknown") + "."
 	}
-	if d := asks.Directory; d != "" && d != t.cfg.Project {
+	if d := asks.Directory; d != "" && d != t.path {
 		says += " It works in " + d + "."
 	}
 	return says
@@ -82,7 +81,7 @@ func (t *turn) about(a opencode.Request) string {
 // tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes
 // answers to those that it knows.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
-	err := t.offerTool(ctx) // the diverter may have been off when the turn began
+	err := t.offerTools(ctx) // the diverter may have been off when the turn began
 	if err == nil && slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Ruling.BlockerID != "" }) {
 		err = t.reportRaised(ctx, false)
 	}
@@ -94,29 +93,40 @@ func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	return err
 }
 
-// Withdraw takes the blocker tool back from the servers it was offered to. Call it when no turn runs any more.
+// Withdraw takes manager's tools back from the servers they were offered to. Call it when no turn runs any more.
 func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(ctx) }
 
-// offerTool offers the tool, once in a turn, in each directory in which the tree of a diverted session works. Agents can do
-// without.
-func (t *turn) offerTool(ctx context.Context) error {
-	if !t.asks.Diverted() {
+// ownTools are manager's tools that the agent should have.
+func (t *turn) ownTools() []string {
+	return session.Wanted(t.cfg.Diverter, t.conn.Client.Caps(), t.asks.Diverted())
+}
+
+// offerTools offers the tools that the tree of the session should have, once in a turn, in each directory in which it works.
+// Agents can do without, but for a todo list that decides.
+func (t *turn) offerTools(ctx context.Context) error {
+	diverted, lack := t.asks.Diverted(), "agents have no todo list: "
+	if diverted {
+		lack = "agents have no tool to report blockers with, what they ask for is diverted all the same: "
+	}
+	tools := t.ownTools()
+	if len(tools) == 0 {
 		return nil
 	}
 	for _, id := range t.tree.Sessions() {
 		dir := t.tree.In(t.dir, id)
-		if t.seen.offered[dir.Path()] {
+		if slices.Equal(t.seen.offered[dir.Path()], tools) {
 			continue
 		}
-		t.seen.offered[dir.Path()] = true
-		err := t.tool.Offer(ctx, t.cfg.Diverter, dir)
+		t.seen.offered[dir.Path()] = tools
+		err := t.tool.Offer(ctx, t.cfg.Diverter, dir, tools...)
 		if err == nil {
 			continue
 		}
-		t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
-		err = t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
-			text.Short(t.cfg.Redact.Text(err.Error()), 200))
-		if err != nil {
+		if slices.Contains(tools, opencode.TodoTool) && t.job.SubTask.DoneNeeds(boulder.DoneTodos) {
+			return fmt.Errorf("%w: the agent has no todo list: %w", boulder.ErrTrouble, err)
+		}
+		t.cfg.Logger.Warn("manager's tools could not be offered", "error", err)
+		if err := t.notice(lack + text.Short(t.cfg.Redact.Text(err.Error()), 200)); err != nil {
 			return err
 		}
 	}
@@ -136,7 +146,7 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 // pending was looked at before.
 func (t *turn) blockersMissed(ctx context.Context) error {
 	clear(t.seen.offered) // the server may be another by now
-	if err := t.offerTool(ctx); err != nil {
+	if err := t.offerTools(ctx); err != nil {
 		return err
 	}
 	if t.cfg.Diverter == nil {

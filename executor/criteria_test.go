@@ -17,6 +17,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -136,4 +137,16 @@ func badLines(uri string) string {
 		}
 	}
 	return strings.Join(found, ",")
+}
+
+// Where no language server runs, only a command can tell: without one diagnostics would hold whatever the files are like.
+func TestNoDiagnostics(t *testing.T) {
+	t.Parallel()
+	first, second := opencode.Caps{Generation: 1, Diagnostics: true}, opencode.Caps{Generation: 2}
+	if why := NoDiagnostics(first, nil) + NoDiagnostics(second, []string{"go vet"}); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+	if why := NoDiagnostics(second, nil); !strings.HasPrefix(why, "OpenCode 2 runs no language servers; use a command (gates, ") {
+		t.Errorf("%q", why)
+	}
 }

@@ -24,9 +24,9 @@ type away struct {
 	broken atomic.Pointer[error]
 }
 
-func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
-	tool, err := d.server.Tool(ctx)
-	return tool, cmp.Or(d.noTool, err)
+func (d *away) Tools(ctx context.Context, names ...string) (opencode.MCPServer, error) {
+	tools, err := d.server.Tools(ctx, names...)
+	return tools, cmp.Or(d.noTool, err)
 }
 
 func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }
@@ -183,7 +183,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	if all := d.all(t); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
 		t.Errorf("taken down %+v", all)
 	}
-	if !a.saw("agents have no tool to report blockers with") || !a.saw("the blocker tool is not served: no tool today") {
+	if !a.saw("agents have no tool to report blockers with") || !a.saw("manager's tools are not served: no tool today") {
 		t.Errorf("activities %q", a.activities())
 	}
 }

@@ -22,7 +22,7 @@ func blocker(category boulder.BlockerCategory, question string, options ...strin
 	if len(options) > 0 {
 		args["options"], args["chosen_option"], args["chosen_reasoning"] = options, options[0], "It is the easiest to change."
 	}
-	return call(blockers.DefaultTool, args)
+	return call(boulder.BlockerTool, args)
 }
 
 // Ten things come up in one session, five hard and five soft (seed 003, SC-002), and it goes on after each, in one turn. What

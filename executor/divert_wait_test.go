@@ -220,7 +220,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	if key := all["Which key?"]; !key.Hard || len(all) != 2 || w.prompts("RESUME") != 1 {
 		t.Errorf("taken down %+v, %d resume prompts", all, w.prompts("RESUME"))
 	}
-	if !a.saw("allowed permission " + blockers.DefaultTool + " [*] (sub-agent)") {
+	if !a.saw("allowed permission " + boulder.BlockerTool + " [*] (sub-agent)") {
 		t.Errorf("activities %q", a.activities())
 	}
 }
@@ -229,7 +229,6 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 type waits struct{ session.Diverter }
 
 func (waits) On(boulder.BlockerScope) bool { return true }
-func (waits) ToolName() string             { return "blocker" }
 func (waits) Divert(context.Context, boulder.Blocker) (boulder.Ruling, error) {
 	return boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: at(9 * time.Hour)}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -29,7 +30,6 @@ const (
 	workspaceTimeout = 10 * time.Minute
 )
 
-// gather collects what the turn left behind.
 func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	deadline := t.cfg.Now().Add(completionTime)
 	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
@@ -66,15 +66,18 @@ type reading struct {
 	output   int64                // tokens, without summaries of the conversation
 	// Of the whole session:
 
-	diverted bool // then [boulder.DoneMarker] counts like [boulder.Promise]
-	tools    bool // a tool was called
-	commands bool // one that may write files without saying which
+	marker   string // counts like [boulder.Promise]; empty: it is not diverted
+	tools    bool   // a tool was called
+	commands bool   // one that may write files without saying which
 	findings session.Findings
 }
 
 // read reads the session's messages: all into the transcript, those of the turn into the evidence.
 func (t *turn) read(ctx context.Context) (*reading, error) {
-	r, own := &reading{diverted: t.asks.Diverted()}, false
+	r, own := &reading{}, false
+	if t.asks.Diverted() {
+		r.marker = t.asks.Diverter.Diversion().Marker
+	}
 	transcript := json.NewEncoder(&r.transcript)
 	transcript.SetEscapeHTML(false) // people read it
 	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
@@ -105,7 +108,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	for _, p := range m.Parts {
 		if p.Tool != nil {
 			r.tools, r.commands = true, r.commands || p.Tool.Tool == "bash" || p.Tool.Tool == "task"
-			r.findings.Take(p.Tool, t.cfg.Project)
+			r.findings.Take(p.Tool, t.path)
 		}
 	}
 	if m.Info.Role != opencode.RoleAssistant {
@@ -115,7 +118,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	if m.Info.Compacted { // a summary of the conversation is no answer
 		said = ""
 	}
-	e.Promised = e.Promised || enforcer.Promised(said) || r.diverted && enforcer.Marked(said, boulder.DoneMarker)
+	e.Promised = e.Promised || enforcer.Promised(said) || enforcer.Marked(said, r.marker)
 	if !own {
 		return
 	}
@@ -130,10 +133,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	if said != "" {
 		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
 	}
-	if r.model.IsZero() {
-		r.model = m.Info.Model
-	}
-	r.newest = m.Info
+	r.model, r.newest = cmp.Or(r.model, m.Info.Model), m.Info
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))
 	e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
 }
@@ -183,7 +183,7 @@ func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 	}
 	if failed != nil {
 		e.Ended.Error, e.Ended.Message = failed.Name, text.Short(failed.Message, 600)
-		if failed.Name == opencode.APIError && classify(failed, "").Kind == providers.KindContextLength {
+		if failed.Name == opencode.APIError && ocprovider.Classify(failed).Kind == providers.KindContextLength {
 			e.Ended.Error = opencode.ContextOverflow
 		}
 	}
@@ -228,16 +228,22 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	now, err := t.cfg.Workspace.Snapshot(ctx)
+	now, err := t.files.Snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
 	for file := range r.findings.Edited {
 		t.seen.touched[t.relative(file)] = true
 	}
-	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, func(path string) bool {
+	d, err := t.files.Diff(ctx, t.job.SubTask.Snapshot, now, func(path string) bool {
 		return alone || t.seen.touched[path] || slices.Contains(t.job.SubTask.Files, path)
 	})
+	if err == nil && t.place.slot != nil {
+		d.Commit, _, err = t.place.slot.Capture(ctx, now)
+	}
+	if err != nil && ctx.Err() == nil && t.place.slot != nil { // what is not captured would be lost
+		return d, fmt.Errorf("%w: the slot could not be captured: %w", boulder.ErrTrouble, err)
+	}
 	if err != nil && ctx.Err() == nil {
 		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -28,11 +30,38 @@ type Workspace interface {
 	Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error)
 }
 
+// Slots are where the sub-tasks of isolated boulders work. Methods may be called from many goroutines at once, for different
+// slots; each may be called again after a crash at any point.
+type Slots interface {
+	// Prepare makes a slot ready for an attempt: at From, with what earlier attempts of the sub-task left merged onto that. One
+	// that the sub-task works in already stays as it is.
+	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
+	// Integrate puts a result onto a tip: the tree that they come to, and a commit of it unless they conflict.
+	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
+	// Marked are those of the paths that have conflict markers in a tree.
+	Marked(ctx context.Context, tree string, paths []string) ([]string, error)
+	// Tree is that of a commit.
+	Tree(ctx context.Context, commit string) (string, error)
+	// MoveTip moves the ref of a boulder's tip from one commit to the next; one that is there already stays.
+	MoveTip(ctx context.Context, boulderID, from, to string) error
+}
+
+// Slot is a copy of the project for one sub-task.
+type Slot interface {
+	Workspace
+	Dir() string   // in which the agent and the gates work
+	From() string  // commit that the work goes on top of
+	Env() []string // for commands, besides the usual
+	// Capture keeps a snapshot of it, or with "" the present content, in the project, as a commit on top of From.
+	Capture(ctx context.Context, tree string) (commit, captured string, err error)
+}
+
 // Config is what an Executor works with. Host, Project and Workspace are required.
 type Config struct {
 	Host        *opencode.Host
 	Project     string // absolute directory
 	Workspace   Workspace
+	Slots       Slots            // nil: no isolated boulder can run
 	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]
 	GateTimeout time.Duration    // of one gate; defaults to [DefaultGateTimeout]
 	Env         []string         // of gates; defaults to os.Environ()
@@ -72,6 +101,7 @@ func New(cfg Config) (*Executor, error) {
 	cfg.GateTimeout = cmp.Or(cfg.GateTimeout, DefaultGateTimeout)
 	cfg.Redact = cmp.Or[secret.Cleaner](cfg.Redact, (*secret.Redactor)(nil))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Rules = cmp.Or(cfg.Rules, new(enforcer.DefaultRules()))
 	if cfg.Attach == nil {
 		cfg.Attach = func(ctx context.Context, address string) (*opencode.Client, error) {
 			return opencode.Attach(ctx, address, opencode.AttachConfig{})
@@ -86,13 +116,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.After == nil {
 		cfg.After = time.After
 	}
-	if cfg.Rules == nil {
-		cfg.Rules = new(enforcer.DefaultRules())
-	}
 	return &Executor{cfg: cfg}, nil
 }
 
-// turn is one call of Run.
 type turn struct {
 	*Executor
 	job    boulder.Job
@@ -104,11 +130,41 @@ type turn struct {
 	tree   *session.Turn
 	asks   *session.StandIn
 	seen   observation
+	place
+}
+
+// place is where a turn or a gate works: the project, or a slot.
+type place struct {
+	path  string // absolute
+	files Workspace
+	env   []string // of gates
+	slot  Slot     // nil: in the project
+}
+
+func (e *Executor) project() place {
+	return place{path: e.cfg.Project, files: e.cfg.Workspace, env: e.cfg.Env}
+}
+
+func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error) {
+	if e.cfg.Slots == nil {
+		return place{}, fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
+	}
+	looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
+	defer cancel()
+	s, err := e.cfg.Slots.Prepare(looking, c)
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %w", boulder.ErrFatal, err)
+	}
+	env := e.cfg.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	return place{path: s.Dir(), files: s, env: slices.Concat(env, s.Env()), slot: s}, nil
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
-	t := &turn{Executor: e, job: job, report: e.reporting(report), model: opencode.Model(job.Attempt.Model), seen: observation{
-		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string]bool{},
+	t := &turn{Executor: e, place: e.project(), job: job, report: e.reporting(report), model: opencode.Model(job.Attempt.Model), seen: observation{
+		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string][]string{},
 	}}
 	t.asks = &session.StandIn{
 		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, Redact: e.cfg.Redact.Text,
@@ -146,11 +202,18 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.writeFiles(); err != nil {
 		return boulder.Evidence{}, err
 	}
+	if err := t.enterSlot(ctx); err != nil {
+		return boulder.Evidence{}, err
+	}
 	conn, err := t.cfg.Host.Connect(ctx)
 	if err != nil {
 		return boulder.Evidence{}, startFault(err)
 	}
-	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
+	t.conn, t.dir = conn, conn.Client.In(t.path)
+	if why := NoDiagnostics(conn.Client.Caps(), t.job.Checks.Lint); why != "" && t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) {
+		return boulder.Evidence{}, fmt.Errorf("%w: diagnostics were to decide here: %s, and run the plan again, or go on with OpenCode 1",
+			boulder.ErrFatal, why)
+	}
 	if was := t.job.Attempt.Server; was != "" && was != conn.Server() {
 		if err := t.stopAt(ctx, was, t.job.Attempt.SessionID); err != nil {
 			return boulder.Evidence{}, err
@@ -166,7 +229,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	t.sub.Follow(t.job.Attempt.SessionID)
 	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, t.job.Turn.Nudges)
 	t.asks.Scope.SessionID, t.asks.Tree, t.asks.Dir = t.job.Attempt.SessionID, t.tree.Tree, t.dir
-	if err := t.offerTool(ctx); err != nil {
+	if err := t.offerTools(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
 	// What came before the prompt is sent is nothing of the turn. A Resync among it says that the connection stands: then
@@ -197,9 +260,29 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	return evidence, err
 }
 
+// enterSlot has the turn of an isolated boulder work in its slot.
+func (t *turn) enterSlot(ctx context.Context) (err error) {
+	s, l := t.job.SubTask, t.job.Line
+	if l.Base == "" {
+		return nil
+	}
+	t.place, err = t.Executor.slot(ctx, boulder.SlotClaim{
+		BoulderID: t.job.BoulderID, Slot: s.Slot, SubTaskID: s.ID, Attempt: t.job.Attempt.Attempt, Base: l.Base,
+		From: cmp.Or(s.From, l.Tip),
+	})
+	return err
+}
+
 // leave is for a turn that did not come to its end: whoever takes it up reads everything again. It is best effort.
 func (t *turn) leave(ctx context.Context, cancelled bool) {
 	ctx = context.WithoutCancel(ctx)
+	defer func() {
+		if t.place.slot != nil { // the next attempt may work in another one
+			if _, _, err := t.place.slot.Capture(ctx, ""); err != nil {
+				t.cfg.Logger.Warn("a slot could not be captured", "slot", t.path, "error", err)
+			}
+		}
+	}()
 	if cancelled && t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
 		aborting, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
 		defer cancel() // an agent that nobody follows does not go on
@@ -229,12 +312,10 @@ func handOver[T any](e *Executor, v T) T {
 	return secret.Each(v, e.cfg.Redact)
 }
 
-// reporting gives a report function that tells no secrets.
 func (e *Executor) reporting(report func(boulder.Body) error) func(boulder.Body) error {
 	return func(b boulder.Body) error { return report(handOver(e, b)) }
 }
 
-// cleanedError is an error whose text holds no secrets.
 type cleanedError struct {
 	error
 	text string

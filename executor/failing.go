@@ -46,13 +46,11 @@ func (f *failingTests) Write(p []byte) (int, error) {
 // list ends the output and gives the names, sorted; at most 200.
 func (f *failingTests) list() []string {
 	f.take()
-	for _, name := range f.goTests {
-		f.add(name)
+	if !f.mocha {
+		f.items = nil
 	}
-	if f.mocha {
-		for _, name := range f.items {
-			f.add(name)
-		}
+	for _, name := range slices.Concat(f.goTests, f.items) {
+		f.add(name)
 	}
 	names := slices.Sorted(maps.Keys(f.names))
 	return names[:min(len(names), failingKept)]
@@ -133,7 +131,6 @@ func (f *failingTests) goLine(text string) bool {
 	return true
 }
 
-// goEvent reads go test -json.
 func (f *failingTests) goEvent(text string) {
 	var e struct{ Action, Package, Test, ImportPath string }
 	if json.Unmarshal([]byte(text), &e) != nil {

@@ -3,7 +3,6 @@ package executor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 )
 
 // fault sorts an error of the server or of the way to it.
@@ -55,7 +55,8 @@ func turnFault(e *opencode.TurnError, model string) error {
 	case e.Name != opencode.APIError:
 		return nil
 	}
-	c := classify(e, model)
+	c := ocprovider.Classify(e)
+	c.Model = model
 	switch {
 	case c.Kind == providers.KindBadRequest && (e.StatusCode == http.StatusNotFound || c.Code == "model_not_found"):
 		return fmt.Errorf("%w: the provider does not know %s (HTTP %d): %s: correct the plan or --model (`opencode models` says"+
@@ -66,23 +67,6 @@ func turnFault(e *opencode.TurnError, model string) error {
 		return nil // whatever it is, it is not known to pass
 	}
 	return outage(c)
-}
-
-// classify gives a provider's error the kind that it has everywhere in the manager, by what the bodies of such errors have
-// in common.
-func classify(e *opencode.TurnError, model string) *providers.Error {
-	var body struct {
-		Error struct {
-			Message, Type, Status string
-			Code                  any // a word, or the HTTP status again
-		}
-	}
-	_ = json.Unmarshal([]byte(e.Body), &body) // what is not such a body is known by its text
-	said := body.Error
-	word, _ := said.Code.(string)
-	c := providers.Classify(e.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, e.Message), nil, nil)
-	c.Model, c.RetryAfter = model, e.RetryAfter
-	return c
 }
 
 // outage is the error for what a provider said; nil: the turn is judged on what it did.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,20 +24,20 @@ type observation struct {
 	counted   map[string]bool // answers in it, by id
 	activity  string          // the newest that was reported
 	failed    *opencode.TurnError
-	cutOff    bool            // from outside, and so was its resume prompt
-	stopped   string          // why the manager ended the turn
-	rule      boulder.Rule    // for which it did
-	looks     int             // how often a prompt without a turn was sent again
-	nudged    bool            // in this run
-	nudgeLost bool            // the turn ended while a nudge was on its way, which may begin another
-	recheck   time.Time       // when to read the state again; zero: events tell
-	wait      time.Duration   // before that
-	end       bool            // an event told of the turn's end
-	idle      bool            // the session was found idle in the middle of its turn
-	waits     time.Time       // the newest look that found that the user may answer; zero: they may not
-	offered   map[string]bool // directories whose agents were offered the tool
-	unread    error           // why what was recorded could not be read the last time
-	replied   []string        // blockers that are [boulder.Blocker.Replied], as read the last time
+	cutOff    bool                // from outside, and so was its resume prompt
+	stopped   string              // why the manager ended the turn
+	rule      boulder.Rule        // for which it did
+	looks     int                 // how often a prompt without a turn was sent again
+	nudged    bool                // in this run
+	nudgeLost bool                // the turn ended while a nudge was on its way, which may begin another
+	recheck   time.Time           // when to read the state again; zero: events tell
+	wait      time.Duration       // before that
+	end       bool                // an event told of the turn's end
+	idle      bool                // the session was found idle in the middle of its turn
+	waits     time.Time           // the newest look that found that the user may answer; zero: they may not
+	offered   map[string][]string // the tools that the agents of a directory were offered
+	unread    error               // why what was recorded could not be read the last time
+	replied   []string            // blockers that are [boulder.Blocker.Replied], as read the last time
 }
 
 // doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
@@ -54,10 +55,7 @@ const maxLooks = 3
 // ends.
 func (t *turn) follow(ctx context.Context) error {
 	now := t.cfg.Now()
-	t.seen.LastEvent = now
-	if t.seen.Began.IsZero() {
-		t.seen.Began = now
-	}
+	t.seen.LastEvent, t.seen.Began = now, cmp.Or(t.seen.Began, now)
 	for ended := false; !ended; {
 		if at := t.seen.recheck; !at.IsZero() && !t.cfg.Now().Before(at) {
 			p, err := t.position(ctx)
@@ -90,13 +88,7 @@ func (t *turn) follow(ctx context.Context) error {
 		case enforcer.Look:
 			ended, err = t.look(ctx)
 		default:
-			until := d.At
-			for _, at := range []time.Time{answers, t.seen.recheck} {
-				if !at.IsZero() && at.Before(until) {
-					until = at
-				}
-			}
-			ended, err = t.next(ctx, until)
+			ended, err = t.next(ctx, session.Earliest(d.At, answers, t.seen.recheck))
 		}
 		if err != nil {
 			return err
@@ -150,7 +142,6 @@ func (t *turn) asSeen() enforcer.Seen {
 	return s
 }
 
-// next waits for one event, at most until the given time.
 func (t *turn) next(ctx context.Context, until time.Time) (ended bool, err error) {
 	select {
 	case e, ok := <-t.sub.C():
@@ -190,8 +181,8 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionCreated, opencode.SessionUpdated:
 		// A sub-agent may begin to work in another directory.
 		path := t.tree.Member(e.SessionID).Directory
-		if path != "" && path != t.cfg.Project && !t.seen.offered[path] {
-			return false, t.offerTool(ctx)
+		if path != "" && path != t.path && t.seen.offered[path] == nil {
+			return false, t.offerTools(ctx)
 		}
 	case opencode.StatusChanged:
 		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
@@ -229,7 +220,6 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	return false, nil
 }
 
-// resync reads what may have happened while no events came.
 func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	p, err := t.position(ctx)
 	if err != nil {

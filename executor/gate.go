@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // DefaultGateTimeout bounds a gate that is given no other bound.
@@ -26,6 +27,16 @@ const (
 	gateEndKept    = 16 << 10
 )
 
+// NoDiagnostics says why an OpenCode cannot tell whether there are errors in files, and what to do; empty: it can, or the
+// commands of lint do it in its place.
+func NoDiagnostics(c opencode.Caps, lint []string) string {
+	if c.Diagnostics || len(lint) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("OpenCode %d runs no language servers; use a command (gates, done_when: tests, lint in the configuration)",
+		c.Generation)
+}
+
 // runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong;
 // lint says whether those among them that stand in for a language server.
 func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) {
@@ -36,7 +47,7 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 	}
 	gates, err := t.gates(ctx, commands, "gate")
 	for i := len(s.Gates); i < len(gates); i++ {
-		gates[i].NoWorse = noWorse(baselineOf(s.Baseline, gates[i].Command), gates[i])
+		gates[i].NoWorse = noWorse(boulder.GateOf(s.Baseline, gates[i].Command), gates[i])
 	}
 	return gates, err
 }
@@ -47,7 +58,7 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 		if err := t.say(boulder.SubTaskProgress{Activity: what + ": " + text.Short(t.cfg.Redact.Text(line), 100)}); err != nil {
 			return nil, err
 		}
-		gates = append(gates, RunCommand(ctx, t.cfg.Project, t.cfg.Env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
+		gates = append(gates, RunCommand(ctx, t.path, t.env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -91,7 +102,7 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 		return nil, nil
 	}
 	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
-		return baselineOf(s.Baseline, command) != nil
+		return boulder.GateOf(s.Baseline, command) != nil
 	})
 	return t.gates(ctx, unknown, "gate, before the work begins")
 }
@@ -100,12 +111,23 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 func (e *Executor) Verify(
 	ctx context.Context, what boulder.Verification, report func(boulder.Body) error,
 ) error {
-	now, err := e.cfg.Workspace.Snapshot(ctx)
+	at, err := e.project(), error(nil)
+	if what.Line.Base != "" {
+		if at, err = e.tip(ctx, what.BoulderID, what.Line); err != nil {
+			return err
+		}
+	}
+	now, err := at.files.Snapshot(ctx)
 	if err != nil {
 		e.cfg.Logger.Warn("whether files have changed is not known", "error", err)
 	}
 	report = e.reporting(report)
 	ran := map[string]boulder.Gate{}
+	for _, g := range what.Line.Green {
+		if g.Tree == now {
+			ran[g.Command] = boulder.Gate{Command: g.Command}
+		}
+	}
 	unchanged := func(t *boulder.SubTask) bool {
 		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
 	}
@@ -123,23 +145,17 @@ func (e *Executor) Verify(
 		if unchanged(t) && len(t.Unverified()) == 0 {
 			continue
 		}
-		commands := slices.Concat(t.Gates, t.NoWorse)
-		for _, g := range t.GateRuns { // those that stood in for a language server
-			if !slices.Contains(commands, g.Command) {
-				commands = append(commands, g.Command)
-			}
-		}
-		for _, line := range commands {
+		for _, line := range t.AllGates() {
 			g, has := ran[line]
 			if !has {
-				g = RunCommand(ctx, e.cfg.Project, e.cfg.Env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+				g = RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 				ran[line] = g
 			}
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if t.MayStayRed(line) {
-				g.NoWorse = noWorse(baselineOf(t.Baseline, line), g)
+				g.NoWorse = noWorse(boulder.GateOf(t.Baseline, line), g)
 			}
 			run := boulder.NewGateRun(t, t.Attempts, g)
 			run.Final = true
@@ -149,14 +165,6 @@ func (e *Executor) Verify(
 		}
 	}
 	return nil
-}
-
-func baselineOf(gates []boulder.Gate, command string) *boulder.Gate {
-	i := slices.IndexFunc(gates, func(g boulder.Gate) bool { return g.Command == command })
-	if i < 0 {
-		return nil
-	}
-	return &gates[i]
 }
 
 // lastOrdinaryExit is the highest status with which a command ends by its own choice; shells give 126 and more to what
@@ -184,11 +192,8 @@ func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	}
 	const named = 5
 	names := after.Failing[:min(len(after.Failing), named)]
-	more := ""
-	if n := len(after.Failing) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return "red before too: " + strings.Join(names, ", ") + more
+	more := text.Some(len(after.Failing)-len(names), "more")
+	return "red before too: " + strings.Join(names, ", ") + text.Prefixed(" and ", more)
 }
 
 func ordinary(g boulder.Gate) bool {

@@ -19,7 +19,7 @@ import (
 // prompt of the session; what needs a permission is up to the repository.
 var shared struct {
 	host          *opencode.Host
-	cast          octest.Cast
+	cast          scriptmodel.Cast
 	plain, asking octest.Repos
 }
 

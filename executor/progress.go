@@ -25,7 +25,6 @@ func (t *turn) notice(activity string) error {
 	return t.say(boulder.SubTaskProgress{Activity: activity, Notice: true})
 }
 
-// tell reports what is new of the calls of tools.
 func (t *turn) tell(sessionID string, told session.Told) error {
 	own := sessionID == t.job.Attempt.SessionID
 	if told.Begun != nil && own && announcement(told.Begun) != "" {
@@ -41,7 +40,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 	if !own {
 		return t.say(boulder.SubTaskProgress{Activity: "sub-agent: " + t.activity(call)})
 	}
-	if (told.Announced && announcement(call) != "" || call.Tool == "todowrite") && call.State != opencode.ToolError {
+	if (told.Announced && announcement(call) != "" || call.Tool == opencode.TodoTool) && call.State != opencode.ToolError {
 		return nil // is told as it begins, or as the list that it changes
 	}
 	return t.say(boulder.SubTaskProgress{Activity: t.activity(call), Checkpoint: t.checkpoint(call)})
@@ -55,26 +54,15 @@ func announcement(call *opencode.ToolCall) string {
 	}
 	var input struct{ Command, Description string }
 	_ = json.Unmarshal(call.Input, &input) // odd arguments say nothing
-	what := cmp.Or(input.Command, input.Description)
-	if what == "" {
-		return ""
-	}
-	return call.Tool + ": " + text.Short(what, 100)
+	return text.Prefixed(call.Tool+": ", text.Short(cmp.Or(input.Command, input.Description), 100))
 }
 
-// activity is one line for people.
 func (t *turn) activity(call *opencode.ToolCall) string {
-	line := call.Tool
-	title, _, _ := strings.Cut(call.Title, "\n")
-	if title = strings.TrimSpace(title); title != "" {
-		line += " " + title
-	} else if files := call.EditedFiles(); len(files) > 0 {
-		line += " " + t.relative(files[0])
+	what, _, _ := strings.Cut(call.Title, "\n")
+	if files := call.EditedFiles(); strings.TrimSpace(what) == "" && len(files) > 0 {
+		what = t.relative(files[0])
 	}
-	if call.State == opencode.ToolError {
-		line += " (failed)"
-	}
-	return text.Short(line, 120)
+	return text.Short(text.JoinedBy(" ", call.Tool, what, text.If(call.State == opencode.ToolError, "(failed)")), 120)
 }
 
 var hunkHeader = text.Regexp(`^@@ -\d+(?:,\d+)? \+(\d+)`)
@@ -130,7 +118,7 @@ func (t *turn) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return filepath.ToSlash(path)
 	}
-	if rel, err := filepath.Rel(t.cfg.Project, path); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(t.path, path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
 	}
 	return path

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -26,7 +27,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	if snapshot == "" {
 		looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
 		defer cancel()
-		if snapshot, err = t.cfg.Workspace.Snapshot(looking); err != nil {
+		if snapshot, err = t.files.Snapshot(looking); err != nil {
 			return fmt.Errorf("look at the project before the attempt: %w", err)
 		}
 	}
@@ -36,8 +37,12 @@ func (t *turn) openSession(ctx context.Context) error {
 	}
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	t.job.SubTask.Baseline = append(slices.Clip(t.job.SubTask.Baseline), baseline...)
+	from := ""
+	if t.place.slot != nil {
+		from = t.place.slot.From()
+	}
 	return t.report(boulder.SubTaskStart{
-		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
+		AttemptRef: t.job.Attempt.AttemptRef, From: from, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		SessionID: session.ID, Snapshot: snapshot, Baseline: baseline,
 	})
 }
@@ -56,16 +61,23 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 			}
 		}
 	}
-	// An agent that cannot ask decides for itself. It can where its questions are taken down, and reports what blocks it.
-	rule := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
-	if t.asks.Diverted() {
-		rule = opencode.Rule{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}
+	var rules []opencode.Rule // they win over those of the configuration
+	for _, tool := range t.ownTools() {
+		rules = append(rules, opencode.Rule{Permission: tool, Pattern: "*", Action: opencode.Allow})
+	}
+	if t.place.slot != nil { // the project is not where it works; the files that its brief names are
+		rules = append(rules,
+			opencode.Rule{Permission: "external_directory", Pattern: t.cfg.Project + "/*", Action: opencode.Deny},
+			opencode.Rule{Permission: "external_directory", Pattern: filepath.Join(t.cfg.Project, runsDir) + "/*", Action: opencode.Allow})
+	}
+	if !t.asks.Diverted() { // else it can ask, and reports what blocks it; an agent that cannot ask decides for itself
+		rules = append(rules, opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny})
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
 		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
 		Metadata: t.tag(),
 		Agent:    t.job.Attempt.Agent, Model: t.model,
-		Rules: []opencode.Rule{rule}, // they win over those of the configuration
+		Rules: rules,
 	})
 }
 

@@ -31,7 +31,7 @@ func (e *Executor) StopSession(ctx context.Context, left boulder.LeftSession) er
 	if err != nil {
 		return startFault(err)
 	}
-	return e.stopSession(ctx, conn.Client.In(e.cfg.Project), left.SessionID)
+	return e.stopAnywhere(ctx, conn.Client, left.SessionID)
 }
 
 // stopAt stops a session on the server that a run was attached to: every server knows it, and one that does not run it says
@@ -47,7 +47,20 @@ func (e *Executor) stopAt(ctx context.Context, server, sessionID string) error {
 		return fmt.Errorf("%w: an agent may be at work there: %w", boulder.ErrFatal, err)
 	}
 	defer client.Close()
-	return e.stopSession(ctx, client.In(e.cfg.Project), sessionID)
+	return e.stopAnywhere(ctx, client, sessionID)
+}
+
+// stopAnywhere stops a session in the directory that it works in, perhaps a slot: in another one it is not known to be busy.
+func (e *Executor) stopAnywhere(ctx context.Context, client *opencode.Client, sessionID string) error {
+	dir := client.In(e.cfg.Project)
+	switch s, err := dir.Session(ctx, sessionID); {
+	case errors.Is(err, opencode.ErrNotFound):
+		return nil
+	case err != nil:
+		return fault(err)
+	default:
+		return e.stopSession(ctx, client.In(cmp.Or(s.Directory, dir.Path())), sessionID)
+	}
 }
 
 // stopSession ends a turn, and waits until its session is idle: what it did until then may be judged.

@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -33,6 +34,21 @@ func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.
 		}
 		return next(req)
 	}
+}
+
+// hears closes the channel when a nudge has come into the session. A model that waits for it before its fourth answer has
+// the chance that a real one has, which takes seconds for an answer.
+func (w *world) hears(nudge chan<- struct{}) {
+	events := w.dir().Client().Subscribe(opencode.Filter{Directory: w.project})
+	w.t.Cleanup(events.Close)
+	go func() {
+		for e := range events.C() {
+			if p, ok := e.Payload.(opencode.PartUpdated); ok && strings.Contains(p.Part.Text, "You seem to be stuck") {
+				close(nudge)
+				return
+			}
+		}
+	}()
 }
 
 // wantStopped: the turn was ended for the rule, and is judged on what it did.
@@ -90,7 +106,14 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, atMost(t, 30, func(req request) scriptmodel.Reply { return test.next(t, req) }))
+			nudge := make(chan struct{})
+			w := newWorld(t, atMost(t, 30, func(req request) scriptmodel.Reply {
+				if test.nudges > 0 && req.AssistantTurns() == 3 {
+					<-nudge
+				}
+				return test.next(t, req)
+			}))
+			w.hears(nudge)
 			a := w.newAttempt("x", "go")
 			a.SubTask.Gates = []string{"true"}
 			e := a.ends(t, w)
@@ -116,7 +139,11 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 // The agent is told once, in the running turn, and finds another way.
 func TestNudgeIsObeyed(t *testing.T) {
 	t.Parallel()
+	nudge := make(chan struct{})
 	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
+		if req.AssistantTurns() == 3 {
+			<-nudge
+		}
 		switch {
 		case !strings.Contains(req.LastUser(), "You seem to be stuck"):
 			return calls(readFile("missing.txt"))
@@ -125,6 +152,7 @@ func TestNudgeIsObeyed(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "There was no such file, so I read another one."}
 	}))
+	w.hears(nudge)
 	a := w.newAttempt("x", "go")
 	e := a.ends(t, w)
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "There was no such file") {
@@ -155,9 +183,16 @@ func TestNudgeIsObeyed(t *testing.T) {
 // The nudge was stored, and the process died before it was sent: it is not given again, and the rule stops the turn.
 func TestNudgeIsGivenOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, atMost(t, 20, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
+	died := make(chan struct{})
+	w := newWorld(t, atMost(t, 300, func(req scriptmodel.Request) scriptmodel.Reply {
+		if req.AssistantTurns() == 3 {
+			<-died
+		}
+		return calls(readFile("missing.txt"))
+	}))
 	a := w.newAttempt("x", "go")
 	a.dies(t, w, a.run, is[boulder.Nudged], nil)
+	close(died)
 	e, err := a.again(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
@@ -196,8 +231,12 @@ func TestCompactedTurnThatEndedIsNotPromptedAgain(t *testing.T) {
 
 func TestNudgeReachesASubAgent(t *testing.T) {
 	t.Parallel()
+	nudge := make(chan struct{})
 	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
 		child := strings.Contains(req.FirstUser(), "CHILD")
+		if child && req.AssistantTurns() == 3 {
+			<-nudge
+		}
 		switch {
 		case child && strings.Contains(req.LastUser(), "You seem to be stuck"):
 			return scriptmodel.Reply{Text: "There is no such file, says the sub-agent."}
@@ -208,6 +247,7 @@ func TestNudgeReachesASubAgent(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "The sub-agent found no such file."}
 	}))
+	w.hears(nudge)
 	a := w.newAttempt("x", "go")
 	e, err := a.run(t.Context(), w)
 	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || len(reported[boulder.Nudged](a)) != 1 {

@@ -66,7 +66,7 @@ const runsDir = ".manager/runs"
 // writeRun writes a file there, in place of an earlier one. It returns when that is on disk. Of the way to it only the project
 // is trusted: an agent may put links anywhere below.
 func (e *Executor) writeRun(name string, data []byte) error {
-	return statedir.Write(e.cfg.Project, strings.Split(runsDir, "/"), name, data)
+	return statedir.Write(e.cfg.Project, runsDir+"/"+name, data)
 }
 
 // checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is

@@ -21,21 +21,14 @@ func (t *turn) count(m opencode.MessageInfo) bool {
 	return true
 }
 
-// usageOf is what one answer used. Where OpenCode knows no price it says 0 for what was not free; then [Config].Price is
-// asked, and without an answer the cost is unknown.
+// usageOf is what one answer used. [Config].Price is asked where OpenCode knows no price.
 func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
-	n := m.Tokens
-	u := boulder.Usage{
-		Input: n.Input + n.CacheRead + n.CacheWrite, CacheRead: n.CacheRead, CacheWrite: n.CacheWrite,
-		Output: n.Output + n.Reasoning, Reasoning: n.Reasoning, Cost: m.Cost, Calls: 1,
-	}
-	if m.Cost > 0 || u.Tokens() == 0 {
-		return u
-	}
-	if price, known := t.cfg.Price(cmp.Or(m.Model.String(), t.job.Attempt.Model), u); known {
-		u.Cost = price
-	} else {
-		u.Unpriced = 1
+	u := session.Usage(m.Tokens, m.Cost)
+	u.Calls = 1
+	if u.Unpriced > 0 {
+		if price, known := t.cfg.Price(cmp.Or(m.Model.String(), t.job.Attempt.Model), u); known {
+			u.Cost, u.Unpriced = price, 0
+		}
 	}
 	return u
 }
@@ -90,11 +83,8 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageIn
 	if err != nil {
 		return fault(err)
 	}
-	sent := t.job.Turn.SentAt
-	if sent.IsZero() {
-		sent = t.seen.Began
-	}
-	sent = sent.Truncate(time.Millisecond) // as exactly as OpenCode, which shares the clock, tells the time
+	// As exactly as OpenCode, which shares the clock, tells the time.
+	sent := cmp.Or(t.job.Turn.SentAt, t.seen.Began).Truncate(time.Millisecond)
 	for _, s := range sessions {
 		if s.Updated.Before(sent) {
 			continue // each prompt updates it (seen)

@@ -32,7 +32,7 @@ type AttachConfig struct {
 	Username string // of HTTP basic authentication. Defaults to the one in the address, else "opencode".
 	// Password of HTTP basic authentication. Defaults to the one in the address; without any no credentials are sent.
 	Password string
-	// CallTimeout bounds every call, together with the caller's context, except [Directory.Ask], which waits for a
+	// CallTimeout bounds every call, together with the caller's context, except [API.Ask], which waits for a
 	// model. Defaults to 30 s.
 	CallTimeout time.Duration
 	// EventSilence is how long the event stream may bring nothing, not even the server's heartbeat of 10 s, before it
@@ -50,6 +50,7 @@ type Client struct {
 	http    *http.Client
 	events  *hub
 	version string
+	backend backend
 
 	maxEvent int // bytes of one event as it is sent; a longer one ends the connection
 }
@@ -62,8 +63,12 @@ func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, err
 	if err != nil {
 		return nil, err
 	}
-	if c.version, err = c.identify(ctx); err == nil {
-		err = c.check(ctx)
+	deadline := time.Now().Add(c.cfg.CallTimeout)
+	for err = c.handshake(ctx); slow(err) && ctx.Err() == nil && time.Now().Before(deadline); err = c.handshake(ctx) {
+		select {
+		case <-time.After(bootingPause):
+		case <-ctx.Done():
+		}
 	}
 	if err != nil {
 		c.Close()
@@ -108,13 +113,28 @@ func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 }
 
+// Address is that of the server, without credentials.
+func (c *Client) Address() string { return c.base.String() }
+
+// Caps are what the server can do.
+func (c *Client) Caps() Caps { return c.backend.caps() }
+
+// URL is the server's address, without credentials.
+func (c *Client) URL() string { return c.base.String() }
+
+// Through connects to the same server at another address, such as a proxy's. The caller closes that client.
+func (c *Client) Through(ctx context.Context, address string) (*Client, error) {
+	return Attach(ctx, address, c.cfg)
+}
+
 // In is the client's view of one working directory (an absolute path).
-func (c *Client) In(path string) *Directory { return &Directory{client: c, path: path} }
+func (c *Client) In(path string) *Directory { return &Directory{c.backend.in(path), c, path} }
 
 // Directory is the part of a server that works in one directory. Its methods are safe for concurrent use. The first
 // call in a directory boots its instance; the first prompt then takes about three seconds, or one after
-// [Directory.Catalogue].
+// [API.Catalogue].
 type Directory struct {
+	API
 	client *Client
 	path   string
 }
@@ -126,14 +146,13 @@ func (d *Directory) Path() string { return d.path }
 func (d *Directory) Client() *Client { return d.client }
 
 // get is a call that reads.
-func get[T any](ctx context.Context, d *Directory, op, path string, query url.Values) (out T, err error) {
-	err = d.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})
+func get[T any](
+	ctx context.Context, c interface {
+		call(context.Context, request) error
+	}, op, path string, query url.Values,
+) (out T, err error) {
+	err = c.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})
 	return out, err
-}
-
-// post is a call that changes something, and whose answer says no more than that it was done.
-func (d *Directory) post(ctx context.Context, op, path string, in any) error {
-	return d.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
 }
 
 type request struct {
@@ -146,14 +165,6 @@ type request struct {
 	timeout time.Duration // 0: the client's CallTimeout
 	// scan, if not nil, takes a JSON answer while it comes in, in the place of out.
 	scan func(*json.Decoder) error
-}
-
-func (d *Directory) call(ctx context.Context, r request) error {
-	if r.query == nil {
-		r.query = url.Values{}
-	}
-	r.query.Set("directory", d.path)
-	return d.client.call(ctx, r)
 }
 
 func (c *Client) call(ctx context.Context, r request) error {

@@ -3,6 +3,7 @@ package opencode
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
@@ -97,6 +98,80 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string) {
 		if event, err := decodeEvent(data); (err == nil) != (event.Payload != nil) {
 			t.Fatalf("%+v, %v", event, err)
+		}
+	})
+}
+
+// newV2Reader reads events of OpenCode 2 where nobody can be asked for what they leave out.
+func newV2Reader(t testing.TB) func(data []byte) ([]Event, error) {
+	t.Helper()
+	c, err := newClient("http://127.0.0.1:1", AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	_, read := newV2(c).events()
+	return read
+}
+
+// A number that is left out is a gap, after which state is to be read.
+func TestGapIsProven(t *testing.T) {
+	t.Parallel()
+	read := newV2Reader(t)
+	for i, seq := range []int{4, 5, 7, 8} {
+		events, err := read(fmt.Appendf(nil, `{"type":"session.renamed","durable":{"seq":%d},"data":{"sessionID":"s"}}`, seq))
+		_, first := events[0].Payload.(Resync)
+		if err != nil || first != (i == 2) || len(events) != 1+i/2*(3-i) {
+			t.Errorf("number %d: %+v, %v", seq, events, err)
+		}
+	}
+}
+
+func TestErrorsOfOpenCode2(t *testing.T) {
+	t.Parallel()
+	for wire, want := range map[string]TurnError{
+		`{"type":"aborted","message":"x"}`:                       {Name: MessageAborted, Message: "x"},
+		`{"type":"provider.auth","message":"x","status":403}`:    {Name: APIError, Message: "x", StatusCode: 403},
+		`{"type":"provider.quota","message":"x"}`:                {Name: APIError, Message: "x", StatusCode: 402},
+		`{"type":"provider.rate-limit","message":"x"}`:           {Name: APIError, Message: "x", StatusCode: 429, Retryable: true},
+		`{"type":"provider.transport","message":"x"}`:            {Name: APIError, Message: "x", Retryable: true},
+		`{"type":"provider.context-overflow","message":"x"}`:     {Name: ContextOverflow, Message: "x"},
+		`{"type":"provider.no-route","message":"a/b"}`:           {Name: UnknownError, Message: modelNotFound + "a/b"},
+		`{"type":"unknown","message":"the agent was not found"}`: {Name: UnknownError, Message: agentNotFound + "the agent was not found"},
+		`{"type":"unknown","message":"Agent not found: x"}`:      {Name: UnknownError, Message: "Agent not found: x"},
+		`{"type":"something new","message":"x"}`:                 {Name: UnknownError, Message: "x"},
+	} {
+		var in v2error
+		if err := json.Unmarshal([]byte(wire), &in); err != nil {
+			t.Fatal(err)
+		}
+		if got := *in.neutral(); got != want {
+			t.Errorf("%s: %+v", wire, got)
+		}
+	}
+}
+
+// Whatever comes is events with something in them, or an error.
+func FuzzDecodeEventOfOpenCode2(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"session.created","durable":{"seq":1},"location":{"directory":"/r"},"data":{"sessionID":"s","parentID":"p"}}`,
+		`{"type":"session.inbox.delivered","data":{"sessionID":"s","inboxID":"m"}}`,
+		`{"type":"session.tool.success","data":{"sessionID":"s","assistantMessageID":"m","id":"c","content":[{"type":"text","text":"x"}]}}`,
+		`{"type":"session.tool.called","data":{"sessionID":"s","id":"c","name":"edit","input":{"path":[]}}}`,
+		`{"type":"session.step.failed","data":{"sessionID":"s","assistantMessageID":"m","error":{"type":7}}}`,
+		`{"type":"form.created","data":{"form":{"id":"f","metadata":{"kind":"question"},"fields":[{}]}}}`,
+		`{"type":"permission.asked","data":{"id":"p","sessionID":"s","source":null}}`,
+		`{"type":"never.heard.of","data":null}`,
+	} {
+		f.Add(seed)
+	}
+	read := newV2Reader(f)
+	f.Fuzz(func(t *testing.T, data string) {
+		events, err := read([]byte(data))
+		for _, e := range events {
+			if err != nil || e.Payload == nil {
+				t.Fatalf("%+v, %v", e, err)
+			}
 		}
 	})
 }

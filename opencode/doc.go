@@ -16,16 +16,22 @@
 //
 // # When is a turn over?
 //
-// [Directory.Prompt] returns when the prompt is admitted, not when a turn runs. For up to three seconds (the first
-// prompt in a directory) the session is still absent from [Directory.Statuses], exactly like one that has finished. A
+// [API.Prompt] returns when the prompt is admitted, not when a turn runs. For up to three seconds (the first
+// prompt in a directory) the session is still absent from [API.Statuses], exactly like one that has finished. A
 // turn is over when [StatusChanged] says idle after it said busy; or, when state is read after a [Resync], when the
 // session is absent from the statuses and its newest assistant message has the prompt as parent and is completed. A
 // prompt with an unknown agent ends with [SessionFailed] alone: never busy, never idle, no message. One with an
 // unknown model is busy and idle, and [SessionFailed] comes before and after the idle, again without any message; see
 // [ErrUnknownModel]. While a directory's instance boots, such a failure may even pass without any event.
 //
-// So after [Directory.Prompt] wait for a sign of the turn (busy, a message with the prompt as parent, a failure) for
+// So after [API.Prompt] wait for a sign of the turn (busy, a message with the prompt as parent, a failure) for
 // some seconds only, and without one send the prompt again under the same MessageID, which is harmless.
 //
-// Facts about OpenCode in this package's comments were observed on [TestedVersion].
+// # Generations
+//
+// OpenCode 1 and 2 have different APIs; what a server speaks is found out when it is connected to. All is told in the terms
+// of OpenCode 1: names of tools, parents of messages, states. [Caps] say what a server cannot do.
+//
+// Facts about OpenCode in this package's comments were observed on [TestedVersion], those about OpenCode 2 on a build from
+// before 2.0.0, or reported by others.
 package opencode

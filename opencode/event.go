@@ -43,7 +43,7 @@ type (
 	SessionCompacted struct{}
 
 	// StatusChanged of an [Event]. The same status comes many times in a row: busy before every call of the model,
-	// idle once or, after [Directory.Abort], twice.
+	// idle once or, after [API.Abort], twice.
 	StatusChanged struct{ Status Status }
 
 	// SessionFailed of an [Event]: a turn, or the attempt to begin one, failed. It may come twice for one failure,
@@ -57,7 +57,7 @@ type (
 	// dropped. A bash call that prints is updated with every piece of its output.
 	//
 	// Texts that a model or a tool wrote are cut at 64 KiB, those inside of Input and Metadata too; Part.Cut says so,
-	// and [Directory.Message] has the whole. Other events are cut in the same way.
+	// and [API.Message] has the whole. Other events are cut in the same way.
 	PartUpdated struct{ Part Part }
 
 	// TodosUpdated of an [Event]: the whole list, as it is now.
@@ -83,113 +83,6 @@ const (
 	maxEventText  = 64 << 10
 	maxEventValue = 256 << 10 // of a JSON value that is passed on as it is; a longer one is dropped
 )
-
-var errSkip = errors.New("event of no interest")
-
-// skipped reports whether events of a type are dropped: those that come for every token, that repeat another event
-// ("sync" does so for nearly every one, "session.idle" for every idle status, "file.edited" for every tool that writes),
-// or that only concern the connection.
-func skipped(eventType string) bool {
-	switch eventType {
-	case "message.part.delta", "sync", "session.idle", "file.edited", "server.connected", "server.heartbeat":
-		return true
-	}
-	return strings.HasPrefix(eventType, "session.next.")
-}
-
-// readEvent reads the data of one event of /global/event. The error is errSkip for events that are dropped on
-// purpose.
-func readEvent(data []byte) (Event, error) {
-	var in struct {
-		Directory string
-		Payload   struct {
-			Type       string
-			Properties json.RawMessage
-		}
-	}
-	if err := unmarshal(data, &in); err != nil {
-		return Event{}, err
-	}
-	switch {
-	case in.Payload.Type == "":
-		return Event{}, errors.New("event without a type")
-	case skipped(in.Payload.Type):
-		return Event{}, errSkip
-	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
-		return Event{}, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
-	}
-	e, err := payloadOf(in.Payload.Type, in.Payload.Properties)
-	if err != nil {
-		return Event{}, fmt.Errorf("%s: %w", in.Payload.Type, err)
-	}
-	if in.Directory != "global" { // how the server marks events of no directory
-		e.Directory = in.Directory
-	}
-	return e, nil
-}
-
-// payloadOf reads the properties of an event. Types without a case here become [Unknown].
-func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
-	if eventType != "message.part.updated" { // whose texts are cut one by one
-		properties, _ = cutJSON(properties, maxEvent)
-	}
-	var in struct {
-		SessionID, RequestID      string
-		Info, Part, Status, Todos json.RawMessage
-		Error                     *TurnError
-	}
-	err := unmarshal(properties, &in)
-	if err != nil {
-		return Event{}, err
-	}
-	e := Event{SessionID: in.SessionID}
-	switch eventType {
-	case "message.part.updated":
-		var p Part
-		err = unmarshal(in.Part, &p)
-		p.cut()
-		e.SessionID, e.Payload = p.SessionID, PartUpdated{p}
-	case "session.created", "session.updated", "session.deleted":
-		var s Session
-		err = unmarshal(in.Info, &s)
-		e.SessionID = s.ID
-		e.Payload = map[string]Payload{
-			"session.created": SessionCreated{s}, "session.updated": SessionUpdated{s}, "session.deleted": SessionDeleted{s},
-		}[eventType]
-	case "message.updated":
-		var m MessageInfo
-		err = unmarshal(in.Info, &m)
-		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
-	case "permission.asked", "question.asked": // a request is never lost for what is odd in it: it waits for the answer
-		var r Request
-		err = unmarshal(properties, &r)
-		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)
-		e.Payload = Asked{r}
-	case "session.status":
-		var status Status
-		err = unmarshal(in.Status, &status)
-		e.Payload = StatusChanged{status}
-	case "session.error":
-		if in.Error == nil { // the schema allows it
-			in.Error = &TurnError{Name: UnknownError, Message: "no reason given"}
-		}
-		e.Payload = SessionFailed{in.Error}
-	case "session.compacted":
-		e.Payload = SessionCompacted{}
-	case "todo.updated":
-		var todos []Todo
-		err = unmarshal(in.Todos, &todos)
-		e.Payload = TodosUpdated{todos}
-	case "permission.replied", "question.replied", "question.rejected":
-		e.Payload = RequestClosed{in.RequestID}
-	default:
-		if len(properties) > maxEventValue {
-			err = errors.New("the properties are too long to be kept")
-		}
-		e.Payload = Unknown{Type: eventType, Properties: properties}
-	}
-	return e, err
-}
 
 // unmarshal is json.Unmarshal, to which a field of an unexpected type is a field that is not there: one odd part must
 // not make the rest of a session unreadable.

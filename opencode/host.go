@@ -29,7 +29,7 @@ func (c Connection) Server() string {
 	if c.stop != nil {
 		return ""
 	}
-	return c.Client.base.String()
+	return c.Client.Address()
 }
 
 // NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is

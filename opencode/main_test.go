@@ -2,14 +2,11 @@ package opencode_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,24 +18,14 @@ import (
 // patience bounds every wait for the real server, which shares two cores with other tests.
 const patience = 5 * time.Minute // a bound for the failure; a busy machine is no failure
 
-// shared is the real server that the tests of sessions use, with a model whose answers each test chooses and repositories
-// that one test uses at a time.
+// shared is a real server, for tests that need no model.
 var shared struct {
-	cast   octest.Cast
-	repos  octest.Repos
-	model  *scriptmodel.Server
+	home   string
 	server *opencode.Server
 }
 
-var start = sync.OnceValue(func() error {
-	home, err := os.MkdirTemp("", "opencode-test")
-	if err != nil {
-		return err
-	}
-	if shared.repos.Home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
-		return err
-	}
-	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
+var start = sync.OnceValue(func() (err error) {
+	if shared.home, err = os.MkdirTemp("", "opencode-test"); err != nil {
 		return err
 	}
 	binary, err := octest.Find()
@@ -46,7 +33,8 @@ var start = sync.OnceValue(func() error {
 		return err
 	}
 	shared.server, err = opencode.Start(context.Background(), opencode.ServerConfig{
-		Binary: binary, Dir: home, Env: scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL()), StartTimeout: patience,
+		Binary: binary, Dir: shared.home, StartTimeout: patience,
+		Env: scriptmodel.OpenCodeEnv(os.Environ(), shared.home, "http://127.0.0.1:1/v1"),
 	})
 	return err
 })
@@ -60,45 +48,16 @@ func TestMain(m *testing.M) {
 	if shared.server != nil {
 		shared.server.Stop(context.Background())
 	}
-	if shared.model != nil {
-		shared.model.Close()
-	}
-	if home := shared.repos.Home; home != "" {
-		os.RemoveAll(home)
-	}
+	os.RemoveAll(shared.home)
 	os.Exit(octest.CheckLeaks(code))
 }
 
-// scene is one test's part of the shared server.
+// scene is a test with a session.
 type scene struct {
 	t    *testing.T
 	ctx  context.Context
 	mark string
 	dir  *opencode.Directory
-}
-
-// newScene takes a repository and has the model answer, in conversations that begin with the scene's mark, from handler.
-func newScene(t *testing.T, handler scriptmodel.Handler) *scene {
-	t.Helper()
-	if err := start(); err != nil {
-		t.Fatal(err)
-	}
-	dir := shared.server.Client().In(shared.repos.Take(t))
-	s := &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t), dir: dir}
-	t.Cleanup(func() { shared.repos.Give(context.WithoutCancel(s.ctx), t, dir) })
-	shared.cast.Play(s.mark, handler)
-	return s
-}
-
-// calls counts the requests of the scene's conversations that reached the model.
-func (s *scene) calls() int {
-	n := 0
-	for _, r := range shared.model.Requests() {
-		if strings.Contains(r.FirstUser(), s.mark) {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *scene) session(rules ...opencode.Rule) opencode.Session {
@@ -248,19 +207,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 			t.Fatalf("waited in vain until %s", what)
 		}
 	}
-}
-
-// running reports whether a process exists and is not just waiting to be reaped.
-func running(pid int) bool {
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return !errors.Is(err, os.ErrNotExist)
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z")
 }
 
 // awaitPID reads a process id that a tool writes to a file.

@@ -2,13 +2,7 @@ package opencode
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
-	"iter"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -106,62 +100,4 @@ func (m Message) Text() string {
 		}
 	}
 	return text
-}
-
-// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server refuses
-// (400, for ever) to list a session that had a prompt with a JSON schema; see [Directory.Ask]. Of a long session rather
-// look at one message at a time, see [Directory.EachMessage].
-func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
-	query := url.Values{}
-	if limit > 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	for m, err := range d.messages(ctx, sessionID, query) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
-
-// EachMessage goes through all messages of a session, oldest first, as they arrive: one at a time is held, however long
-// the session is. It ends with an error if not all could be read. The caller's own work on the messages is part of the
-// call and counts for its timeout.
-func (d *Directory) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
-	return d.messages(ctx, sessionID, nil)
-}
-
-func (d *Directory) messages(ctx context.Context, sessionID string, query url.Values) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		left := false
-		scan := func(in *json.Decoder) error {
-			if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
-				return cmp.Or(err, errors.New("the messages are no list"))
-			}
-			for in.More() && !left {
-				var m Message
-				if err := in.Decode(&m); err != nil {
-					return err
-				}
-				left = !yield(m, nil)
-			}
-			if left {
-				return nil
-			}
-			_, err := in.Token() // the end of the list
-			return err
-		}
-		err := d.call(ctx, request{
-			op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, scan: scan,
-		})
-		if err != nil && !left {
-			yield(Message{}, err)
-		}
-	}
-}
-
-// Message gives one message; the error matches [ErrNotFound] if it never arrived.
-func (d *Directory) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
-	return get[Message](ctx, d, "get message", sessionPath(sessionID, "message", messageID), nil)
 }

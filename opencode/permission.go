@@ -2,10 +2,8 @@ package opencode
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 )
 
@@ -46,17 +44,6 @@ func (r Request) Asked() string {
 	return strings.Join(all, " / ")
 }
 
-// Requests lists what is pending in the directory, in child sessions too. What a session asked that was aborted stays
-// listed; a reply to it is accepted and does nothing.
-func (d *Directory) Requests(ctx context.Context) ([]Request, error) {
-	permissions, err := get[[]Request](ctx, d, "list permission requests", "/permission", nil)
-	if err != nil {
-		return nil, err
-	}
-	questions, err := get[[]Request](ctx, d, "list questions", "/question", nil)
-	return append(permissions, questions...), err
-}
-
 // PermissionReply answers a [Request] for a permission.
 type PermissionReply string
 
@@ -65,19 +52,6 @@ const (
 	ReplyOnce   PermissionReply = "once"
 	ReplyReject PermissionReply = "reject"
 )
-
-// ReplyPermission answers a request. Rejecting with a message makes the tool fail with that text, and the agent goes
-// on in the same turn; rejecting without one ends the turn. Rejecting one of several parallel requests of a session
-// rejects them all, the others without the message. The error matches [ErrNotFound] if somebody else was quicker.
-func (d *Directory) ReplyPermission(
-	ctx context.Context, requestID string, reply PermissionReply, message string,
-) error {
-	body := struct {
-		Reply   PermissionReply `json:"reply"`
-		Message string          `json:"message,omitempty"`
-	}{reply, message}
-	return d.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
-}
 
 // Question is one of the questions that the agent asks together.
 type Question struct {
@@ -89,17 +63,4 @@ type Question struct {
 // Option is an answer that the agent suggests.
 type Option struct {
 	Label string `json:"label"`
-}
-
-// AnswerQuestion answers with, for each question in order, the chosen labels or free text. The error matches
-// [ErrNotFound] if somebody else was quicker.
-func (d *Directory) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
-	body := map[string]any{"answers": answers}
-	return d.post(ctx, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
-}
-
-// RejectQuestion declines to answer, which ends the turn unless the configuration has
-// experimental.continue_loop_on_deny. The error matches [ErrNotFound] if somebody else was quicker.
-func (d *Directory) RejectQuestion(ctx context.Context, requestID string) error {
-	return d.post(ctx, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
 }

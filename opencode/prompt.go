@@ -1,12 +1,8 @@
 package opencode
 
 import (
-	"cmp"
-	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -26,45 +22,10 @@ type Prompt struct {
 	Metadata map[string]any `json:"-"` // stored with the text and given back
 }
 
-// Prompt gives the session a prompt and returns when the server has taken it; see the package comment on how to know
-// that the turn is over. A session that is busy takes the prompt into its running turn; one with a pending permission
-// request takes it only after that is answered.
-//
-// With a MessageID, sending the same prompt again is harmless: if the first one was answered or is being answered,
-// nothing more happens; if it never arrived, or its turn was aborted, a turn runs.
-func (d *Directory) Prompt(ctx context.Context, sessionID string, p Prompt) error {
-	return d.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
-}
-
-type wirePrompt struct {
-	Prompt
-	Parts  []wirePart  `json:"parts"`
-	Format *wireFormat `json:"format,omitempty"`
-}
-
-type wirePart struct {
-	ID       string         `json:"id"`
-	Type     PartType       `json:"type"`
-	Text     string         `json:"text"`
-	Metadata map[string]any `json:"metadata,omitempty"`
-}
-
-type wireFormat struct {
-	Type   string          `json:"type"`
-	Schema json.RawMessage `json:"schema"`
-}
-
-func (p Prompt) wire() wirePrompt {
-	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
-	// Without an id of its own the text gets a new one each time the prompt arrives, and the message then holds it twice.
-	id := "prt_" + strings.TrimPrefix(p.MessageID, messagePrefix) + "0000"
-	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
-}
-
 const messagePrefix = "msg_"
 
 // NewMessageID makes the id of a prompt that is sent at t. Store it before the prompt is sent: it is the key that
-// makes sending again harmless, see [Directory.Prompt].
+// makes sending again harmless, see [API.Prompt].
 //
 // The format is OpenCode's own: "msg_", the low 48 bits of (milliseconds << 12) as 12 hexadecimal digits, 14 random
 // characters. So ids sort by time, up to the wrap that 48 bits bring every 2.2 years, the last in August 2026. The

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +33,6 @@ const (
 	defaultBinary       = "opencode"
 	defaultStartTimeout = 2 * time.Minute // 1.5 s on an idle machine of two cores, over 30 s at load 20
 	defaultStopGrace    = 5 * time.Second
-	healthTry           = time.Second // requests made during the boot can hang for ever
 	healthPause         = 50 * time.Millisecond
 	markVariable        = "MANAGER_OPENCODE_SERVER"
 	outputKept          = 8 << 10
@@ -58,6 +58,7 @@ type Server struct {
 	cfg    ServerConfig
 	mark   string // in the environment of everything that it starts
 	client *Client
+	lease  io.Closer // the server ends when it is closed; nil: this one does not
 	stop   sync.Once
 
 	pid    int
@@ -89,13 +90,25 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	version, err := launched(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+	}
 	password := rand.Text()
 	s := &Server{
 		cfg: cfg, mark: markVariable + "=" + rand.Text(), done: make(chan struct{}),
 		output: printed{LastBytes: text.LastBytes{Limit: outputKept}, listening: make(chan string, 1)},
 	}
 	started := make(chan error)
-	go s.run(s.command(path, password), started)
+	cmd := s.command(path, password)
+	if major, _, _ := numbers(version); major == 2 {
+		// It ends when its standard input does, whatever becomes of this program, and keeps the password from its tools.
+		cmd.Args = append(cmd.Args, "--stdio")
+		if s.lease, err = cmd.StdinPipe(); err != nil {
+			return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+		}
+	}
+	go s.run(cmd, started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
@@ -127,6 +140,7 @@ func (s *Server) command(path, password string) *exec.Cmd {
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
 		"OPENCODE_SERVER_USERNAME="+defaultUsername,
 		"OPENCODE_SERVER_PASSWORD="+password,
+		"OPENCODE_PASSWORD="+password, // which OpenCode 2 reads first
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		s.mark,
 	)
@@ -159,11 +173,7 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 			if s.client == nil {
 				continue
 			}
-			try, cancel := context.WithTimeout(ctx, healthTry)
-			s.client.version, err = s.client.identify(try)
-			cancel()
-			_, other := errors.AsType[*VersionError](err)
-			if err != nil && !other && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrUnsupported) {
+			if err = s.client.handshake(ctx); errors.Is(err, ErrUnavailable) {
 				continue // not yet
 			}
 		case <-s.done:
@@ -172,9 +182,6 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 			if err = context.Cause(ctx); s.output.String() != "" {
 				err = fmt.Errorf("%w; its last output:\n%s", err, s.output.String())
 			}
-		}
-		if err == nil {
-			err = s.client.check(ctx)
 		}
 		if err != nil && s.client != nil {
 			s.client.Close()
@@ -218,13 +225,27 @@ type printed struct {
 func (p *printed) Write(b []byte) (int, error) {
 	if !p.told {
 		p.begin = append(p.begin, b...)
-		_, rest, _ := strings.Cut(string(p.begin), "opencode server listening on ")
-		if address, _, whole := strings.Cut(rest, "\n"); whole {
-			p.told, p.begin = true, nil
-			p.listening <- strings.TrimSpace(address)
+		lines := strings.Split(string(p.begin), "\n")
+		for _, line := range lines[:len(lines)-1] { // what follows the last line break is not whole
+			if address := addressIn(line); address != "" {
+				p.told, p.begin = true, nil
+				p.listening <- address
+				break
+			}
 		}
 	}
 	return p.LastBytes.Write(b)
+}
+
+// addressIn is the address in the line with which a server says that it is ready; empty: it is another line. OpenCode 1
+// has "opencode" before the words, OpenCode 2 says it in JSON if it was started with --stdio.
+func addressIn(line string) string {
+	if _, address, found := strings.Cut(line, "server listening on "); found {
+		return strings.TrimSpace(address)
+	}
+	var ready struct{ URL string }
+	_ = json.Unmarshal([]byte(line), &ready) // most lines are no JSON
+	return ready.URL
 }
 
 // signal reaches the whole group. Its id cannot belong to others as long as done is open: either the leader is not
@@ -247,32 +268,37 @@ func (s *Server) PID() int { return s.pid }
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Stop ends the server, its turns and the tools that they run, and waits for that. It first asks the server to end
-// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. When ctx ends it is
+// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. OpenCode 2 ends by itself
+// when its turns have ended. When ctx ends it is
 // killed at once. Stop may be called more than once and at the same time from several goroutines; each call returns
 // when the process is gone, and the first ctx to end hurries all.
 func (s *Server) Stop(ctx context.Context) {
 	calm := context.AfterFunc(ctx, func() { s.signal(syscall.SIGKILL) })
 	defer calm()
 	s.stop.Do(func() {
-		// OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers
-		// are killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools
-		// running, because each runs in a session of its own, outside the process group. After dispose there is
-		// nothing left that SIGTERM could save, so the server is killed.
-		err := s.client.call(ctx, request{
-			op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: s.cfg.StopGrace,
-		})
-		if err != nil {
+		// After that there is nothing left that SIGTERM could save, so the server is killed.
+		err := s.client.backend.endWork(ctx, s.cfg.StopGrace)
+		switch {
+		case s.lease != nil:
+			_ = s.lease.Close()
+			s.await(ctx)
+		case err != nil:
 			s.signal(syscall.SIGTERM)
-			grace := time.NewTimer(s.cfg.StopGrace)
-			defer grace.Stop()
-			select {
-			case <-s.done:
-			case <-grace.C:
-			case <-ctx.Done():
-			}
+			s.await(ctx)
 		}
 		s.signal(syscall.SIGKILL)
 		<-s.done
 		s.client.Close()
 	})
+}
+
+// await gives the server time to end by itself.
+func (s *Server) await(ctx context.Context) {
+	grace := time.NewTimer(s.cfg.StopGrace)
+	defer grace.Stop()
+	select {
+	case <-s.done:
+	case <-grace.C:
+	case <-ctx.Done():
+	}
 }

@@ -15,146 +15,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/opencode"
 )
-
-// own is a server that a test starts for itself, to end it one way or another.
-type own struct {
-	*scene
-	cfg    opencode.ServerConfig
-	host   *opencode.Host
-	server *opencode.Server // the last one
-}
-
-func startOwn(t *testing.T, handler scriptmodel.Handler) *own {
-	t.Helper()
-	model := octest.Model(t, handler)
-	o := &own{scene: &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t)}}
-	o.cfg = opencode.ServerConfig{
-		Binary: octest.Binary(t), Dir: octest.Repo(t, nil), Env: octest.Env(t, model.URL()), StartTimeout: patience,
-		StopGrace: patience, // a busy machine needs longer than the default to end turns in good order
-	}
-	o.host = opencode.NewHost(func(ctx context.Context) (server *opencode.Server, err error) {
-		server, err = opencode.Start(ctx, o.cfg)
-		o.server = server
-		return server, err
-	})
-	t.Cleanup(func() { o.host.Stop(context.Background()) })
-	o.connect()
-	return o
-}
-
-// connect starts a server if none runs.
-func (o *own) connect() {
-	o.t.Helper()
-	conn, err := o.host.Connect(o.ctx)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.dir = conn.Client.In(o.cfg.Dir)
-}
-
-// runTool prompts until a bash tool, which never ends by itself, really runs.
-func (o *own) runTool() (sessionID, messageID string, pid int) {
-	o.t.Helper()
-	session := o.session()
-	messageID = o.send(session.ID, "sleep")
-	return session.ID, messageID, awaitPID(o.t, filepath.Join(o.cfg.Dir, "pid"))
-}
-
-func TestStopLeavesNothing(t *testing.T) {
-	t.Parallel()
-	o := startOwn(t, steps(bash("echo $$ > pid; exec sleep 600")))
-	sub := o.server.Client().Subscribe(opencode.Filter{})
-	sessionID, _, pid := o.runTool()
-	if o.server.Client().Version() != opencode.TestedVersion {
-		t.Errorf("version %q", o.server.Client().Version())
-	}
-	began := time.Now()
-	o.server.Stop(o.ctx)
-	o.server.Stop(o.ctx) // nothing more happens
-	t.Logf("stopped in %v", time.Since(began))
-	<-o.server.Done()
-	if err := syscall.Kill(-o.server.PID(), 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("its process group: %v", err)
-	}
-	if running(pid) {
-		t.Error("the tool still runs")
-	}
-	for range sub.C() { // the subscription has ended
-		continue
-	}
-	if _, err := o.dir.Statuses(o.ctx); !errors.Is(err, opencode.ErrUnavailable) {
-		t.Errorf("a call to a stopped server: %v", err)
-	}
-
-	o.connect() // to see that the turn was ended in good order, although the server was killed
-	messages, err := o.dir.Messages(o.ctx, sessionID, 1)
-	if err != nil || len(messages) != 1 || messages[0].Info.Completed.IsZero() ||
-		messages[0].Info.Error == nil || messages[0].Info.Error.Name != opencode.MessageAborted {
-		t.Errorf("the interrupted turn was stored as %+v, %v", messages, err)
-	}
-}
-
-// A server that is killed takes its tools with it, says so, and its sessions are found and go on in the next server,
-// which its Host starts.
-func TestKilledServerIsFollowedByAnother(t *testing.T) {
-	t.Parallel()
-	o := startOwn(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if strings.Contains(r.LastUser(), "go on") {
-			return scriptmodel.Reply{Text: "finished"}
-		}
-		return bash("echo $$ > pid; exec sleep 600")
-	})
-	lost := o.dir.Client().Subscribe(opencode.Filter{}) // TestMain finds its reader if nobody closes the client
-	sessionID, messageID, pid := o.runTool()
-	if err := syscall.Kill(o.server.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-o.server.Done()
-	if runtime.GOOS == "linux" && running(pid) {
-		t.Error("the tool outlived its server")
-	}
-	if _, err := o.dir.Session(o.ctx, sessionID); !errors.Is(err, opencode.ErrUnavailable) {
-		t.Errorf("a call to a dead server: %v", err)
-	}
-
-	o.connect()
-	for range lost.C() { // which ends when the client of the dead server is closed
-		continue
-	}
-	found, err := o.dir.Sessions(o.ctx, opencode.SessionFilter{Title: o.mark})
-	if err != nil || len(found) != 1 || found[0].ID != sessionID {
-		t.Fatalf("found %+v, %v", found, err)
-	}
-	messages, err := o.dir.Messages(o.ctx, sessionID, 0)
-	if err != nil || len(messages) != 2 || messages[0].Info.ID != messageID {
-		t.Fatalf("its messages: %+v, %v", messages, err)
-	}
-	if last := messages[1]; !last.Info.Completed.IsZero() || !slices.ContainsFunc(last.Parts, func(p opencode.Part) bool {
-		return p.Tool != nil && p.Tool.State == opencode.ToolRunning
-	}) {
-		t.Errorf("the interrupted message is %+v", last)
-	}
-	sub := o.follow(o.server.Client(), sessionID)
-	await(o.ctx, t, sub, answered(o.send(sessionID, "go on")))
-	o.host.Stop(o.ctx)
-	if running(o.server.PID()) {
-		t.Error("the second server still runs")
-	}
-	if _, err := o.host.Connect(o.ctx); !errors.Is(err, opencode.ErrClosed) {
-		t.Errorf("after Stop: %v", err)
-	}
-}
 
 func TestStartWithoutBinary(t *testing.T) {
 	t.Parallel()
@@ -170,14 +39,19 @@ func TestStartWithoutBinary(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
 	got, err := opencode.Version(waiting(t), octest.Binary(t))
-	if err != nil || got != opencode.TestedVersion {
-		t.Errorf("the installed version is %q, %v", got, err)
+	if caps := shared.server.Client().Caps(); err != nil || got != caps.Version ||
+		caps.Generation == 1 && got != opencode.TestedVersion {
+		t.Errorf("the installed version is %q, %v; the server says %q", got, err, caps.Version)
 	}
 	for version, supported := range map[string]bool{
 		opencode.TestedVersion: true, "1.18.0": true, "v1.18.99": true,
 		"1.18": true, "1.19.0": true, "1.100.0": true,
-		"1.17.9": false, "0.20.0": false, "v2.0.18": false, "2.18.33": false, "": false, "local": false,
+		"v2.0.4": true, "2.0.18": true, "2.1.0": true, "2.30.1": true,
+		"1.17.9": false, "0.20.0": false, "2.0.3": false, "3.0.0": false, "": false, "local": false, "0.0.0-dev": false,
 	} {
 		err := opencode.CheckVersion(version)
 		if _, refused := errors.AsType[*opencode.VersionError](err); refused == supported {
@@ -192,7 +66,8 @@ const listening = "echo opencode server listening on "
 func impostor(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "opencode")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	script = "#!/bin/sh\n[ $1 = --version ] && exit 1\n" + script
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -205,15 +80,14 @@ func TestStartFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer deaf.Close()
-	const noVersion = "[ $1 = --version ] && exit; " // or it would be waited for
 	for name, test := range map[string]struct {
 		script, says string
 		want         error // nil: an ExitError
 	}{
 		"ends at once": {"echo the disk is full >&2; exit 3", "status 3; its last output:\nthe disk is full", nil},
-		"says nothing": {noVersion + "echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
+		"says nothing": {"echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
 		"listens and is deaf": {
-			noVersion + listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout,
+			listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout,
 		},
 		"is not a program": {"\x00", "exit status", nil},
 	} {
@@ -255,7 +129,7 @@ func TestStopOfAStubbornServer(t *testing.T) {
 	server := startStubborn(t, 50*time.Millisecond, escape+"sh -c 'echo $$ > "+pidFile+"; exec sleep 600' &")
 	pid := awaitPID(t, pidFile)
 	server.Stop(t.Context())
-	if running(server.PID()) || running(pid) {
+	if orphan.Running(server.PID()) || orphan.Running(pid) {
 		t.Error("something still runs")
 	}
 }
@@ -312,14 +186,14 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 	if _, err := fmt.Fscan(out, &pid); err != nil {
 		t.Fatal(err)
 	}
-	if !running(pid) {
+	if !orphan.Running(pid) {
 		t.Error("the server died before its program")
 	}
 	if err := program.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = program.Wait() // it was killed
-	eventually(t, "the server is gone", func() bool { return !running(pid) })
+	eventually(t, "the server is gone", func() bool { return !orphan.Running(pid) })
 }
 
 // TestOtherVersions has the real server say that it is another: later ones are judged by the calls that they know.
@@ -332,11 +206,15 @@ func TestOtherVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if shared.server.Client().Caps().Generation != 1 {
+		t.Skip("OpenCode 2 is not asked which calls it knows")
+	}
 	for name, test := range map[string]struct{ version, without, want string }{
 		"later":           {version: "1.19.2"},
 		"too much later":  {version: "1.30.0", without: "prompt_async", want: "does not know POST /session/{}/prompt_async"},
 		"earlier":         {version: "1.17.0", want: "1.18 or a later 1.x is needed"},
-		"of another kind": {version: "2.0.0", want: "another API"},
+		"of another kind": {version: "3.0.0", want: "another API"},
+		"a build":         {version: "0.0.0-dev", want: "development build"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -367,23 +245,85 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// An OpenCode 2 is recognised where it answers, and does not answer at the address of 1.x.
-func TestOpenCode2(t *testing.T) {
+// What answers is found out by what it answers where, and what cannot be used is refused in words of its own.
+func TestHandshake(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/api/info", "/api/health"} {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"version":"2.0.18","pid":1}`) })
-		server := httptest.NewServer(mux)
-		t.Cleanup(server.Close)
-		_, err := opencode.Attach(waiting(t), server.URL, opencode.AttachConfig{})
-		if v, ok := errors.AsType[*opencode.VersionError](err); !ok || v.Version != "2.0.18" {
-			t.Errorf("%s: %v", path, err)
-		}
+	page := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html>")
 	}
-	_, err := opencode.Start(waiting(t), opencode.ServerConfig{
-		Binary: impostor(t, "[ $1 = --version ] && echo opencode v2.0.18"), Dir: t.TempDir(),
-	})
-	if _, ok := errors.AsType[*opencode.VersionError](err); !ok {
+	says := func(version string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"version":"`+version+`","pid":1}`) }
+	}
+	boots := 2
+	for name, test := range map[string]struct {
+		paths      map[string]http.HandlerFunc // any other is the web page
+		generation int
+		want       string // of the refusal
+	}{
+		"1.18": {map[string]http.HandlerFunc{
+			"/global/health": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"healthy":true,"version":"1.18.33"}`) },
+			"/api/health":    func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"healthy":true}`) },
+		}, 1, ""},
+		"2.0.18": {map[string]http.HandlerFunc{"/api/info": says("2.0.18")}, 2, ""},
+		"boots": {map[string]http.HandlerFunc{"/api/info": func(w http.ResponseWriter, r *http.Request) {
+			if boots--; boots >= 0 {
+				refuse(http.StatusServiceUnavailable)(w, r)
+				return
+			}
+			says("2.3.2")(w, r)
+		}}, 2, ""},
+		"2.0.2":          {map[string]http.HandlerFunc{"/api/health": says("2.0.2")}, 0, "update it to 2.0.4"},
+		"an older set":   {map[string]http.HandlerFunc{"/api/health": says("2.1.0")}, 0, "update it to 2.0.4"},
+		"3.1":            {map[string]http.HandlerFunc{"/api/info": says("3.1.0")}, 0, "another API"},
+		"a build":        {map[string]http.HandlerFunc{"/api/info": says("0.0.0-next")}, 0, "development build"},
+		"something else": {nil, 0, "instead of JSON"},
+		"half of 1.18": {map[string]http.HandlerFunc{
+			"/api/health": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"healthy":true}`) },
+		}, 0, "instead of JSON"},
+		"a stranger": {map[string]http.HandlerFunc{
+			"/api/info": refuse(http.StatusUnauthorized), "/global/health": refuse(http.StatusUnauthorized),
+			"/api/health": refuse(http.StatusUnauthorized),
+		}, 0, opencode.ErrUnauthorized.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if answer := test.paths[r.URL.Path]; answer != nil {
+					answer(w, r)
+					return
+				}
+				page(w, r)
+			}))
+			t.Cleanup(server.Close)
+			c, err := opencode.Attach(waiting(t), server.URL, opencode.AttachConfig{})
+			if err != nil {
+				if test.want == "" || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v, want %q", err, test.want)
+				}
+				return
+			}
+			c.Close()
+			if got := c.Caps().Generation; got != test.generation {
+				t.Errorf("it is spoken to as generation %d", got)
+			}
+		})
+	}
+}
+
+// A binary that cannot be used is not started.
+func TestUnusableBinary(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "opencode")
+	script := "#!/bin/sh\n[ $1 = --version ] && echo opencode v2.0.2 && exit\ntouch " + path + ".started\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := opencode.Start(waiting(t), opencode.ServerConfig{Binary: path, Dir: t.TempDir()})
+	if v, ok := errors.AsType[*opencode.VersionError](err); !ok || v.Version != "2.0.2" {
 		t.Errorf("started: %v", err)
+	}
+	if _, err := os.Stat(path + ".started"); err == nil {
+		t.Error("it was started")
 	}
 }

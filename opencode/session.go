@@ -2,11 +2,8 @@ package opencode
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -105,74 +102,11 @@ func (m millis) time() time.Time {
 	return time.UnixMilli(int64(m))
 }
 
-// CreateSession makes a session. It is not idempotent: to survive a crash, put a tag of your own into the title and
-// look for it with [Directory.Sessions].
-func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, error) {
-	type model struct {
-		ProviderID string `json:"providerID"`
-		ID         string `json:"id"`
-		Variant    string `json:"variant,omitempty"`
-	}
-	body := struct {
-		NewSession
-		Model *model `json:"model,omitempty"`
-	}{NewSession: n}
-	if !n.Model.IsZero() {
-		body.Model = &model{n.Model.ProviderID, n.Model.ModelID, n.Variant}
-	}
-	var out Session
-	err := d.call(ctx, request{
-		op: "create session", method: http.MethodPost, path: "/session", in: body, out: &out,
-	})
-	return out, err
-}
-
 // SessionFilter chooses sessions of a directory. The zero value chooses the newest 100.
 type SessionFilter struct {
 	Title        string    // only those whose title contains it, upper and lower case alike
 	Roots        bool      // leaves out the sessions of sub-agents
 	UpdatedSince time.Time // leaves out those that nothing has happened in since
-}
-
-// Sessions gives the directory's sessions, those that something happened in last first; also those made before the
-// server was last started.
-func (d *Directory) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
-	query := url.Values{}
-	if f.Title != "" {
-		query.Set("search", f.Title)
-	}
-	if f.Roots {
-		query.Set("roots", "true")
-	}
-	if !f.UpdatedSince.IsZero() {
-		query.Set("start", strconv.FormatInt(f.UpdatedSince.UnixMilli(), 10))
-	}
-	return get[[]Session](ctx, d, "list sessions", "/session", query)
-}
-
-// Session gives one session; the error matches [ErrNotFound] if there is none.
-func (d *Directory) Session(ctx context.Context, sessionID string) (Session, error) {
-	return get[Session](ctx, d, "get session", sessionPath(sessionID), nil)
-}
-
-// Children gives the sessions that sub-agents of this one work in, one level deep.
-func (d *Directory) Children(ctx context.Context, sessionID string) ([]Session, error) {
-	return get[[]Session](ctx, d, "list child sessions", sessionPath(sessionID, "children"), nil)
-}
-
-// DeleteSession removes a session for good. One that is gone already is no error.
-func (d *Directory) DeleteSession(ctx context.Context, sessionID string) error {
-	return ignoreNotFound(d.call(ctx, request{
-		op: "delete session", method: http.MethodDelete, path: sessionPath(sessionID),
-	}))
-}
-
-// Abort stops the turn of a session, if there is one. It returns before the turn has ended. What follows:
-// [SessionFailed] with [MessageAborted] and the idle status (both missing if the model had not been called yet), the
-// running tool's end, the message's completion with that error, idle again. The second idle can come after the next
-// prompt was taken; do not take it for that prompt's end. A session that does not exist is no error.
-func (d *Directory) Abort(ctx context.Context, sessionID string) error {
-	return d.post(ctx, "abort session", sessionPath(sessionID, "abort"), nil)
 }
 
 // StatusType is what a session is doing.
@@ -209,22 +143,15 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Statuses gives what the directory's sessions are doing, by session id. Idle sessions are absent, and so is one
-// whose first prompt was admitted a moment ago: absence alone does not prove that a turn is over.
-func (d *Directory) Statuses(ctx context.Context) (map[string]Status, error) {
-	return get[map[string]Status](ctx, d, "get session statuses", "/session/status", nil)
-}
+// TodoTool is the tool with which agents write their todo list. Where OpenCode has none, see [Caps], the tool "todo" of an
+// MCP server "manager" goes by this name, which has to be added.
+const TodoTool = "todowrite"
 
 // Todo is one item of the agent's own list. It has no id and can only be read.
 type Todo struct {
 	Content  string `json:"content"`
 	Status   string `json:"status"` // pending, in_progress, completed, cancelled; agents also write blocked
 	Priority string `json:"priority"`
-}
-
-// Todos gives the session's todo list as the agent last wrote it.
-func (d *Directory) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
-	return get[[]Todo](ctx, d, "get todos", sessionPath(sessionID, "todo"), nil)
 }
 
 func sessionPath(sessionID string, rest ...string) string {

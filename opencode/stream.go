@@ -78,7 +78,8 @@ func (h *hub) read() (connected bool, err error) {
 			err = transportError(ctx, "follow events", err)
 		}
 	}()
-	resp, err := c.send(ctx, request{method: http.MethodGet, path: "/global/event"})
+	path, readEvents := c.backend.events()
+	resp, err := c.send(ctx, request{method: http.MethodGet, path: path})
 	if err != nil {
 		return false, err
 	}
@@ -102,12 +103,14 @@ func (h *hub) read() (connected bool, err error) {
 			connected = true
 			h.publish(Event{Payload: Resync{"connected"}})
 		}
-		event, err := readEvent([]byte(e.Data))
-		switch {
-		case errors.Is(err, errSkip):
-		case err != nil:
-			c.log.Warn("could not read an event of the server", "error", err)
-		default:
+		events, err := readEvents([]byte(e.Data))
+		if err != nil {
+			if !errors.Is(err, errSkip) {
+				c.log.Warn("could not read an event of the server", "error", err)
+			}
+			continue
+		}
+		for _, event := range events {
 			h.publish(event)
 		}
 	}

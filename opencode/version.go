@@ -1,22 +1,35 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// TestedVersion is the version of OpenCode that this package was written against.
-const TestedVersion = "1.18.33"
+const (
+	// TestedVersion is the version of OpenCode that this package was written against.
+	TestedVersion = "1.18.33"
+	// DescribedVersion is the newest OpenCode 2 of which this package's authors had a description. No release of it was run.
+	DescribedVersion = "2.1.3"
+)
 
-const versionTimeout = 5 * time.Second
+const (
+	versionTimeout   = 5 * time.Second // after a failed start
+	handshakeTimeout = 2 * time.Second // of each call: one that is made while a server boots can hang
+	bootingPause     = 250 * time.Millisecond
+)
 
 // Version asks an OpenCode binary for its version. An empty binary means "opencode" in PATH. The error matches
 // [ErrNoBinary] if there is none. It takes about as long as OpenCode needs to start, a second.
@@ -29,11 +42,66 @@ func Version(ctx context.Context, binary string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what a script started
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("opencode: run %s --version: %w", path, err)
 	}
-	return strings.TrimPrefix(strings.TrimSpace(string(out)), "opencode "), nil
+	version := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(string(out)), "opencode "), "v")
+	versions := readVersions()
+	versions[path] = versionOf{stamp(path), version}
+	versions.write()
+	return version, nil
+}
+
+// versions are those of binaries, by their paths, as they were asked the last time: it takes a second of a processor.
+type versions map[string]versionOf
+
+type versionOf struct{ Stamp, Version string }
+
+func versionsFile() string {
+	dir, _ := os.UserCacheDir() // without one nothing is remembered
+	return filepath.Join(dir, "manager", "opencode-versions.json")
+}
+
+func readVersions() versions {
+	all := versions{}
+	if data, err := os.ReadFile(versionsFile()); err == nil {
+		_ = json.Unmarshal(data, &all) // what cannot be read is asked for again
+	}
+	return all
+}
+
+func (all versions) write() {
+	maps.DeleteFunc(all, func(path string, _ versionOf) bool { return stamp(path) == "" })
+	data, _ := json.Marshal(all) // plain strings
+	if os.MkdirAll(filepath.Dir(versionsFile()), 0o700) == nil {
+		_ = os.WriteFile(versionsFile(), data, 0o600)
+	}
+}
+
+// stamp changes with a file.
+func stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
+}
+
+// launched is the version of the binary that is about to be started, empty if it does not say it. What was remembered does
+// not refuse a binary: the path may be that of a program that chooses among several.
+func launched(ctx context.Context, path string) (string, error) {
+	known, has := readVersions()[path]
+	if has && known.Stamp == stamp(path) && CheckVersion(known.Version) == nil {
+		return known.Version, nil
+	}
+	version, err := Version(ctx, path)
+	if major, _, _ := numbers(version); err != nil || major == 0 {
+		return "", nil //nolint:nilerr // the server says what it is
+	}
+	return version, CheckVersion(version)
 }
 
 // VersionError says that an OpenCode cannot be used.
@@ -43,38 +111,114 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	install := "install it with `npm install -g opencode-ai@" + TestedVersion + "`"
-	switch major, _ := generation(e.Version); {
-	case major > 1:
-		return fmt.Sprintf("OpenCode %s has another API than OpenCode 1, which this program needs: install 1.x beside it with "+
-			"`npm install --prefix ~/opencode-1 opencode-ai@%s`, and choose it with --opencode or MANAGER_OPENCODE="+
-			"~/opencode-1/node_modules/.bin/opencode", e.Version, TestedVersion)
+	const install = "install it with `npm install -g opencode-ai@" + TestedVersion + "`"
+	switch major, _, _ := numbers(e.Version); {
 	case e.Missing != "":
 		return fmt.Sprintf("OpenCode %s does not know %s, which this program needs; it was tested with %s: %s",
 			e.Version, e.Missing, TestedVersion, install)
+	case major == 0:
+		return fmt.Sprintf("OpenCode says that its version is %q, as a development build does: use a release, 1.18 or a later "+
+			"1.x, or 2.0.4 or a later 2.x", e.Version)
+	case major == 2:
+		return fmt.Sprintf("OpenCode %s has an older API than this program speaks, that of before 2.0.4: update it to 2.0.4 or later",
+			e.Version)
+	case major > 2:
+		return fmt.Sprintf("OpenCode %s has another API than OpenCode 1 and 2, which this program knows: install 1.x beside it "+
+			"with `npm install --prefix ~/opencode-1 opencode-ai@%s`, and choose it with --opencode or MANAGER_OPENCODE="+
+			"~/opencode-1/node_modules/.bin/opencode", e.Version, TestedVersion)
 	}
-	return fmt.Sprintf("OpenCode %s is not supported: 1.18 or a later 1.x is needed, %s was tested; %s",
+	return fmt.Sprintf("OpenCode %s is not supported: 1.18 or a later 1.x is needed, or 2.0.4 or a later 2.x; %s was tested; %s",
 		e.Version, TestedVersion, install)
 }
 
-// CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]: one before
-// the tested minor version, or of another major one. A later minor version is for Client.check to judge.
+// CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]. A later minor
+// version of OpenCode 1 is for the handshake to judge.
 func CheckVersion(version string) error {
-	major, minor := generation(version)
-	_, tested := generation(TestedVersion)
-	if major == 1 && minor >= tested {
+	major, minor, patch := numbers(version)
+	_, tested, _ := numbers(TestedVersion)
+	if major == 1 && minor >= tested || major == 2 && (minor > 0 || patch >= 4) {
 		return nil
 	}
 	return &VersionError{Version: version}
 }
 
-// generation reads the forms in use, 1.18.33 and v2.0.18.
-func generation(version string) (major, minor int) {
-	_, _ = fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor) // what is no number is 0.0
-	return major, minor
+// numbers reads the forms in use, 1.18.33 and v2.0.18.
+func numbers(version string) (major, minor, patch int) {
+	_, _ = fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch) // what is no number is 0
+	return major, minor, patch
 }
 
-// needed are the calls without which no session can be driven.
+// handshake finds out what answers, and chooses the back end. Both generations answer paths that they do not know with
+// their web page, and 1.18 knows /api/health as well: the order counts.
+func (c *Client) handshake(ctx context.Context) error {
+	version, notV2 := c.identify(ctx, "/api/info")
+	if notV2 == nil {
+		c.backend = newV2(c)
+		return c.accept(version)
+	}
+	version, notV1 := c.identify(ctx, "/global/health")
+	if notV1 == nil {
+		c.backend = v1{Client: c}
+		if err := c.accept(version); err != nil {
+			return err
+		}
+		return c.checkCalls(ctx)
+	}
+	if version, err := c.identify(ctx, "/api/health"); err == nil { // the API of before 2.0.4, whatever the number
+		return &VersionError{Version: strings.TrimPrefix(version, "v")}
+	}
+	if booting(notV2) {
+		return notV2
+	}
+	return notV1
+}
+
+// identify asks for the version at one of the paths where a generation says it.
+func (c *Client) identify(ctx context.Context, path string) (string, error) {
+	const op = "ask for the version"
+	out := struct {
+		Healthy bool // not said by all
+		Version string
+	}{Healthy: true}
+	err := c.call(ctx, request{
+		op: op, method: http.MethodGet, path: path, out: &out, timeout: min(handshakeTimeout, c.cfg.CallTimeout),
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case !out.Healthy:
+		return "", &Error{Op: op, Message: "the server says that it is not healthy", kind: ErrUnavailable}
+	case out.Version == "":
+		return "", &Error{Op: op, Message: path + " says no version", kind: ErrUnsupported}
+	}
+	return out.Version, nil
+}
+
+// slow reports whether the server may answer better a little later.
+func slow(err error) bool { return booting(err) || errors.Is(err, context.DeadlineExceeded) }
+
+// booting reports whether OpenCode 2 answered that it is not ready yet.
+func booting(err error) bool {
+	failed, ok := errors.AsType[*Error](err)
+	return ok && failed.Status == http.StatusServiceUnavailable
+}
+
+// accept takes the server's version in, or refuses it.
+func (c *Client) accept(version string) error {
+	c.version = strings.TrimPrefix(version, "v")
+	if err := CheckVersion(version); err != nil {
+		return err
+	}
+	major, minor, patch := numbers(version)
+	tested := map[int]string{1: TestedVersion, 2: DescribedVersion}[major]
+	_, testedMinor, testedPatch := numbers(tested)
+	if cmp.Or(cmp.Compare(minor, testedMinor), cmp.Compare(patch, testedPatch)) > 0 {
+		c.log.Warn("this OpenCode is newer than what manager was made for", "version", c.version, "made for", tested)
+	}
+	return nil
+}
+
+// needed are the calls of OpenCode 1 without which no session can be driven.
 var needed = []string{
 	"GET /global/event", "POST /session", "GET /session", "GET /session/status", "GET /session/{}/message",
 	"GET /session/{}/children", "GET /session/{}/todo", "POST /session/{}/prompt_async", "POST /session/{}/abort",
@@ -83,14 +227,11 @@ var needed = []string{
 
 var pathParameter = text.Regexp(`\{[^}]*\}`)
 
-// check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that
-// was not tested by the calls that the server says it knows.
-func (c *Client) check(ctx context.Context) error {
-	if err := CheckVersion(c.version); err != nil {
-		return err
-	}
-	_, minor := generation(c.version)
-	if _, tested := generation(TestedVersion); minor == tested {
+// checkCalls tells, with a [*VersionError], whether a minor version of OpenCode 1 that was not tested can be used, by the
+// calls that the server says it knows.
+func (c *Client) checkCalls(ctx context.Context) error {
+	_, minor, _ := numbers(c.version)
+	if _, tested, _ := numbers(TestedVersion); minor == tested {
 		return nil
 	}
 	var doc struct {
@@ -113,31 +254,7 @@ func (c *Client) check(ctx context.Context) error {
 	return nil
 }
 
-// identify asks the server for its version. The error is a [*VersionError] for an OpenCode 2, which answers
-// elsewhere.
-func (c *Client) identify(ctx context.Context) (version string, err error) {
-	const op = "ask for the version"
-	var out struct {
-		Healthy bool
-		Version string
-	}
-	err = c.call(ctx, request{op: op, method: http.MethodGet, path: "/global/health", out: &out})
-	if err == nil && !out.Healthy {
-		err = &Error{Op: op, Message: "the server says that it is not healthy", kind: ErrUnavailable}
-	}
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnauthorized) {
-		return out.Version, err
-	}
-	for _, path := range []string{"/api/info", "/api/health"} { // since 2.0.4, and before
-		asked := c.call(ctx, request{op: op, method: http.MethodGet, path: path, out: &out})
-		if major, _ := generation(out.Version); asked == nil && major > 1 {
-			return "", &VersionError{Version: out.Version}
-		}
-	}
-	return "", err
-}
-
-// explainStart finds out whether a server that did not get ready is another OpenCode than this program can start.
+// explainStart finds out whether a server that did not get ready is an OpenCode that this program cannot start.
 func explainStart(ctx context.Context, binary string, err error) error {
 	if _, ended := errors.AsType[*ExitError](err); !ended && !errors.Is(err, ErrStartTimeout) {
 		return err
@@ -145,8 +262,8 @@ func explainStart(ctx context.Context, binary string, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	version, asked := Version(ctx, binary)
-	if major, _ := generation(version); asked == nil && major > 1 {
-		return &VersionError{Version: version}
+	if major, _, _ := numbers(version); asked == nil && major > 0 {
+		return cmp.Or(CheckVersion(version), err)
 	}
 	return err
 }

@@ -40,7 +40,9 @@ func TestBlocked(t *testing.T) {
 		return boulder.Evidence{FinalMessage: "I wrote what does not need it."}, nil
 	}
 	r.server.asks = once("a", hard("B1"))
-	r.cfg.BlockerTool = func(boulder.Boulder) string { return "manager_blocker" }
+	r.cfg.Diversion = func(boulder.Boulder) boulder.Diversion {
+		return boulder.Diversion{Tool: "manager_blocker", Marker: boulder.DoneMarker}
+	}
 	_, err := r.run(planOf(spec("a"), spec("b", "a"), spec("c")))
 	head, subTasks := r.store.load(t)
 	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "answer to B1: Which B1?") {
@@ -84,6 +86,26 @@ func TestBlocked(t *testing.T) {
 	if got := subTasks["a"]; got.Tries != 1 || got.Attempts != 2 {
 		t.Errorf("a had %d tries in %d attempts", got.Tries, got.Attempts)
 	}
+}
+
+// TestOnlyTheUserCanHelp: where nothing records blockers, the sub-task is parked for the judge's words after two verdicts,
+// and a resume tries it again.
+func TestOnlyTheUserCanHelp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	solved := false
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		if solved {
+			return agrees(ctx, req)
+		}
+		return boulder.Verdict{BlockedBy: "external", StuckReason: "Solve the CAPTCHA"}, boulder.Usage{}, nil
+	})
+	_, err := r.run(planOf(spec("a")))
+	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "Solve the CAPTCHA") || r.server.sent() != 2 {
+		t.Fatalf("after %d prompts: %v", r.server.sent(), err)
+	}
+	solved = true
+	r.completes(r.resume())
 }
 
 // TestAnswersOutliveAReplan: what a person answered is told to whoever plans anew, and to the sub-task that takes over.

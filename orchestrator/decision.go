@@ -13,23 +13,27 @@ import (
 // events are what a scheduler's decision comes to, with what only the run knows; none for what is work, or has to wait.
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
-	case schedule.Run, schedule.Judge, schedule.AskReplan, schedule.Wake, schedule.Stop:
+	case schedule.Run, schedule.Judge, schedule.Raise, schedule.Integrate, schedule.AskReplan, schedule.Wake, schedule.Stop:
 		return nil
 	case schedule.Finish:
-		if r.toVerify(a) {
+		if r.toVerify(a) || r.busy(integrateRef) { // the ref of the tip may be moving
 			return nil
 		}
-		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
+		return finished(r.state, a.Status)
 	case boulder.Starting:
 		if r.halting() {
 			return nil
 		}
 		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
-		a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
+		a.Prompt, a.Shared = r.brief(r.state.Open(a.SubTaskID)).Text, r.beside
 		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)
-		a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
+		if o.Turn.Conflict != nil {
+			a.Prompt = prompts.Resolve(*o.SubTask, r.conflict(o.SubTask), r.told(o))
+		} else {
+			a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
+		}
 		action = a
 	case boulder.Parked:
 		if stop := r.work[a.AttemptRef]; stop != nil { // a turn that is at work: its result parks the sub-task
@@ -38,6 +42,11 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		}
 	}
 	return []boulder.Body{action}
+}
+
+// finished ends a boulder.
+func finished(s *boulder.State, status boulder.Status) []boulder.Body {
+	return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(s, status)}
 }
 
 // parkError stops a turn whose sub-task needs a person.
@@ -53,7 +62,9 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := prompts.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"),
 		Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
-		NewFacts: r.state.Boulder.NewFacts, News: r.news(o.SubTask, 0), BlockerTool: r.blockerTool(),
+		NewFacts: r.state.Boulder.NewFacts, News: news(r.state, o.SubTask, 0),
+		Diversion: r.o.cfg.Diversion(r.state.Boulder),
+		Isolated:  r.state.Boulder.Isolated(), Conflict: r.conflict(o.SubTask),
 	}
 	for _, id := range o.SubTask.DependsOn {
 		in.Dependencies = append(in.Dependencies, r.state.SubTask(id))
@@ -66,9 +77,24 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	return prompts.Build(in)
 }
 
+// conflict is why the newest result of a sub-task could not be integrated, if that is what its next turn is about.
+func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
+	if len(t.Conflicts) == 0 || t.Integrated != "" {
+		return nil
+	}
+	c := &prompts.Conflict{Conflict: t.Conflicts[len(t.Conflicts)-1]}
+	for _, id := range c.With {
+		c.Others = append(c.Others, *r.state.SubTask(id))
+	}
+	return c
+}
+
 // told is what a session is told besides what the judge found, after the turn that has ended.
 func (r *run) told(o *boulder.Open) prompts.Told {
-	told := prompts.Told{News: r.news(o.SubTask, o.Turn.Seq, o.Turn.Evidence.Replied...), BlockerTool: r.blockerTool()}
+	told := prompts.Told{
+		News:      news(r.state, o.SubTask, o.Turn.Seq, o.Turn.Evidence.Replied...),
+		Diversion: r.o.cfg.Diversion(r.state.Boulder),
+	}
 	if o.Attempt.Idle >= r.o.limits.IdleTurns {
 		told.Idle = o.Attempt.Idle
 	}
@@ -76,35 +102,27 @@ func (r *run) told(o *boulder.Open) prompts.Told {
 }
 
 // said is all that people have said about a sub-task: their notes, then their answers.
-func (r *run) said(t *boulder.SubTask) []string {
-	news := r.news(t, 0)
-	return append(news.Notes, news.Answers...)
+func said(s *boulder.State, t *boulder.SubTask) []string {
+	all := news(s, t, 0)
+	return append(all.Notes, all.Answers...)
 }
 
 // news are what people said after an event about a sub-task, and about blockers of those that it stands in the place of,
 // without the blockers whose answers the session has.
-func (r *run) news(t *boulder.SubTask, afterSeq uint64, has ...string) prompts.News {
-	notes := r.state.Boulder.NotesFor(t.ID, afterSeq)
+func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64, has ...string) prompts.News {
+	notes := s.Boulder.NotesFor(t.ID, afterSeq)
 	var settled []boulder.RaisedBlocker
-	for ; t != nil; t = r.state.SubTask(t.Replaces) {
+	for ; t != nil; t = s.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
 	settled = slices.DeleteFunc(settled, func(b boulder.RaisedBlocker) bool { return slices.Contains(has, b.ID) })
 	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
 }
 
-// blockerTool is what agents call when they need a person; empty: there is nothing to call.
-func (r *run) blockerTool() string {
-	if r.o.cfg.BlockerTool == nil {
-		return ""
-	}
-	return r.o.cfg.BlockerTool(r.state.Boulder)
-}
-
 func (r *run) resumePrompt(o *boulder.Open) string {
 	return prompts.Resume(prompts.ResumeInput{
 		Boulder: r.state.Boulder, SubTask: *o.SubTask,
 		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
-		News: r.news(o.SubTask, o.Turn.Seq),
+		News: news(r.state, o.SubTask, o.Turn.Seq),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
@@ -110,7 +111,7 @@ type server struct {
 
 	mu      sync.Mutex
 	briefs  map[boulder.AttemptRef][]string // prompts, by attempt
-	prompts map[string]bool                 // that arrived, by message
+	prompts map[string]bool                 // that arrived, by attempt and turn
 	running int
 	most    int // that ran at once
 	calls   int
@@ -123,51 +124,43 @@ func newServer() *server {
 	}
 }
 
-func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (e boulder.Evidence, err error) {
-	ref, id := job.Attempt.AttemptRef, job.Turn.MessageID
-	var reports []boulder.Body
-	if job.Attempt.SessionID == "" {
-		reports = append(reports, boulder.SubTaskStart{AttemptRef: ref, SessionID: "s", Model: job.Attempt.Model})
-	}
+func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	ref := job.Attempt.AttemptRef
 	s.mu.Lock()
 	s.calls++
 	s.briefs[ref] = append(s.briefs[ref], job.Turn.Prompt)
 	s.running++
 	s.most = max(s.most, s.running)
-	if id == "" {
-		id = fmt.Sprint("m", s.calls)
-		sent := boulder.TurnSent{AttemptRef: ref, Turn: job.Turn.Number, MessageID: id, ToldUpTo: job.Turn.ToldUpTo}
-		reports = append(reports, sent)
-		for _, b := range s.asks(job) {
-			reports = append(reports, boulder.BlockerRaised{AttemptRef: ref, Blocker: b})
-		}
-	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.running--
 	}()
-	for _, b := range reports {
-		if err := report(b); err != nil {
-			return e, err
-		}
+	agent := managertest.Runner{
+		Turn: func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+			s.mu.Lock()
+			s.prompts[fmt.Sprint(ref, job.Turn.Number)] = true
+			var asked []boulder.Blocker
+			if job.Turn.MessageID == "" {
+				asked = s.asks(job)
+			}
+			s.mu.Unlock()
+			for _, b := range asked {
+				if err := report(boulder.BlockerRaised{AttemptRef: ref, Blocker: b}); err != nil {
+					return boulder.Evidence{}, err
+				}
+			}
+			if s.turn == nil {
+				return boulder.Evidence{FinalMessage: "done"}, nil
+			}
+			return s.turn(ctx, job)
+		},
+		Gate: func(_ context.Context, _ boulder.Job, command string) boulder.Gate { // green, unless the turn says how they went
+			return boulder.Gate{Command: command}
+		},
 	}
-	s.mu.Lock()
-	s.prompts[id] = true
-	s.mu.Unlock()
-	e.FinalMessage = "done"
-	if s.turn != nil {
-		if e, err = s.turn(ctx, job); err != nil {
-			return e, err
-		}
-	}
-	for _, command := range job.SubTask.Gates { // green, unless the turn says how they went
-		if !slices.ContainsFunc(e.Gates, func(g boulder.Gate) bool { return g.Command == command }) {
-			e.Gates = append(e.Gates, boulder.Gate{Command: command})
-		}
-	}
-	return e, nil
+	return agent.Run(ctx, job, report)
 }
 
 // ended fails the test if turns are at work: the run is over.
@@ -194,12 +187,7 @@ func (s *server) sent() int {
 	return len(s.prompts)
 }
 
-// judgeFunc is a Judge.
-type judgeFunc func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
-
-func (f judgeFunc) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	return f(ctx, req)
-}
+type judgeFunc = managertest.JudgeFunc
 
 // agrees is a judge that finds everything complete.
 func agrees(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {

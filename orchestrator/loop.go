@@ -19,9 +19,6 @@ func (r *run) loop() error {
 	}
 	for {
 		r.notice()
-		if err := r.noteClock(); err != nil {
-			return err
-		}
 		if err := r.decide(); err != nil {
 			return err
 		}
@@ -66,7 +63,9 @@ func (r *run) pause() error {
 	if r.state.Boulder.Status == boulder.Paused {
 		return err
 	}
-	notStored := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor})
+	notStored := r.apply(boulder.StatusChanged{
+		Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor, Decided: r.decidedToStop,
+	})
 	if notStored == nil {
 		notStored = r.commit()
 	}
@@ -79,13 +78,11 @@ func (r *run) pause() error {
 // wakeWithin is how soon a run that waits for a time looks at the clock again.
 const wakeWithin = time.Minute
 
-// wait blocks until something arrives, then takes in everything else that has arrived.
+// wait blocks until something arrives, then takes in everything that has arrived.
 func (r *run) wait() error {
 	var timer <-chan time.Time
 	if !r.wake.IsZero() {
-		t := time.NewTimer(min(r.wake.Sub(r.now()), wakeWithin)) // a timer stands still while the machine sleeps
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(min(r.wake.Sub(r.o.cfg.Now()), wakeWithin)) // a timer stands still while the machine sleeps
 	}
 	var stop, cancelled <-chan struct{}
 	if !r.stopping {
@@ -94,15 +91,12 @@ func (r *run) wait() error {
 	if r.ended == nil {
 		cancelled = r.ctx.Done()
 	}
+	arrived := func() error { return nil }
 	select {
 	case m := <-r.msgs:
-		if err := r.receive(m); err != nil {
-			return err
-		}
+		arrived = func() error { return r.receive(m) }
 	case o := <-r.orders:
-		if err := r.obey(o); err != nil {
-			return err
-		}
+		arrived = func() error { return r.obey(o) }
 	case <-r.nudge:
 	case <-timer:
 	case <-stop:
@@ -110,14 +104,15 @@ func (r *run) wait() error {
 	case <-r.grace:
 		r.end(ErrStopped)
 	}
-	return r.drain()
-}
-
-// drain takes in everything that has arrived, so that one commit serves it all.
-func (r *run) drain() error {
+	if err := r.tick(); err != nil {
+		return err
+	}
+	if err := arrived(); err != nil {
+		return err
+	}
 	for !r.state.Boulder.Status.Terminal() { // else an order has ended it: what is handed in does not count any more
 		select {
-		case m := <-r.msgs:
+		case m := <-r.msgs: // one commit serves it all
 			if err := r.receive(m); err != nil {
 				return err
 			}
@@ -147,13 +142,7 @@ func (r *run) end(cause error) {
 	}
 }
 
-// apply makes events of the bodies and applies them, one after the other.
-func (r *run) apply(bodies ...boulder.Body) error {
-	if err := r.noteClock(); err != nil {
-		return err
-	}
-	return applyTo(r.state, r.now(), bodies...)
-}
+func (r *run) apply(bodies ...boulder.Body) error { return applyTo(r.state, r.now, bodies...) }
 
 // applyTo applies events. Before one that ends an attempt it books what the running turn was seen to use: that turn is not
 // taken up again.
@@ -182,16 +171,15 @@ func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 	return nil
 }
 
-// now is the wall clock alone. Times of the state are compared with it: while the machine slept they have passed.
-func (r *run) now() time.Time { return r.o.cfg.Now().UTC().Round(0) }
-
-// noteClock takes in that the wall clock was moved, or the machine slept, before anything else is decided or applied.
-func (r *run) noteClock() error {
+// tick begins a turn of the loop: it looks at the clock, and takes in that it was moved, or the machine slept, before
+// anything else. All that is applied and decided until the next one has its time, so that a log tells when each decision
+// was made, and what came with what.
+func (r *run) tick() error {
 	now := r.o.cfg.Now()
 	moved := clockMoved(r.looked, now)
-	r.looked = now
+	r.looked, r.now = now, now.UTC().Round(0)
 	if id := r.state.Boulder.ID; moved != 0 && id != "" && !r.state.Boulder.Status.Terminal() {
-		_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: id, Body: boulder.ClockMoved{By: moved}})
+		_, err := r.state.Apply(boulder.Event{Time: r.now, BoulderID: id, Body: boulder.ClockMoved{By: moved}})
 		return err
 	}
 	return nil
@@ -256,14 +244,15 @@ func (r *run) decide() error {
 	r.o.runs.mu.Lock()
 	defer r.o.runs.mu.Unlock()
 	shares := r.o.runs.shares
-	var others []schedule.Share
+	others := []schedule.Share{{Cooling: r.o.runs.left}}
 	for other, share := range shares {
 		if other != r {
 			others = append(others, share)
 		}
 	}
+	r.beside = r.beside || len(others) > 1
 	err := r.decideWith(others)
-	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting())
+	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.busy, others, err != nil || r.halting())
 	if !reflect.DeepEqual(mine, shares[r]) {
 		shares[r] = mine
 		r.o.runs.nudge(r)
@@ -273,7 +262,7 @@ func (r *run) decide() error {
 
 func (r *run) decideWith(others []schedule.Share) error {
 	for {
-		r.wake, r.todo = time.Time{}, schedule.Compute(r.state, r.o.limits, r.now(), others...)
+		r.wake, r.todo = time.Time{}, schedule.Compute(r.state, r.o.limits, r.now, others...)
 		decided := false
 		for _, action := range r.todo {
 			bodies := r.events(action)
@@ -282,7 +271,9 @@ func (r *run) decideWith(others []schedule.Share) error {
 			}
 			decided = decided || len(bodies) > 0
 			if stop, ok := action.(schedule.Stop); ok {
-				r.waitsFor = stop.SubTaskID
+				if r.ended == nil {
+					r.waitsFor, r.decidedToStop = stop.SubTaskID, true
+				}
 				r.end(stopError(stop))
 				return nil
 			}

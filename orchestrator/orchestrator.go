@@ -9,6 +9,7 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -44,9 +45,13 @@ type Config struct {
 
 	// Limits defaults to [DefaultLimits].
 	Limits *Limits
-	// BlockerTool names the tool with which the agents of a boulder report what only a person can answer. It is asked
-	// whenever a brief is written; empty: there is none now. Defaults to none.
-	BlockerTool func(b boulder.Boulder) string
+	// Diversion is how the agents of a boulder report what only a person can answer. It is asked whenever a brief is
+	// written; zero: they cannot now. Defaults to that.
+	Diversion func(b boulder.Boulder) boulder.Diversion
+	// RaiseBlocker records a hard blocker that the verdict on a turn calls for, and returns it with its id. It is called
+	// again for the same turn after a crash, and gives the same one then. Without it, or with its error, the sub-task is
+	// parked for the judge's words alone, and the next resume tries it again.
+	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
 	// StopGrace is how long running turns may take to end after [Orchestrator.Stop]; then they are aborted. Defaults to
 	// 10 minutes.
 	StopGrace time.Duration
@@ -88,18 +93,24 @@ func New(cfg Config) (*Orchestrator, error) {
 	cfg.Project = project
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Minute)
+	if cfg.Diversion == nil {
+		cfg.Diversion = func(boulder.Boulder) boulder.Diversion { return boulder.Diversion{} }
+	}
+	if cfg.RaiseBlocker == nil {
+		cfg.RaiseBlocker = func(context.Context, boulder.Blocker, int) (boulder.Blocker, error) {
+			return boulder.Blocker{}, errors.New("nothing records blockers here")
+		}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return strings.ToLower(ulid.Make().String()) }
 	}
-	o := &Orchestrator{cfg: cfg, limits: DefaultLimits()}
+	o := &Orchestrator{cfg: cfg, limits: *cmp.Or(cfg.Limits, new(DefaultLimits()))}
 	o.runs.byID, o.runs.shares = map[string]*run{}, map[*run]schedule.Share{}
+	o.runs.left = map[string]boulder.Cooldown{}
 	o.stop, o.cancel = context.WithCancel(context.Background())
-	if cfg.Limits != nil {
-		o.limits = *cfg.Limits
-	}
 	if cfg.Planner == nil {
 		o.limits.Replans = 0
 	}
@@ -125,6 +136,10 @@ type Request struct {
 	// are. Task, Constraints, PlanMode and Plan do not count then; DoneWhen, Checks and Loop are those of the original, as is a
 	// Model that is empty. An error wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
 	Fork *boulder.Fork
+
+	// SlotBase is the commit at which slots begin. Where it is set the boulder is isolated, for which the Runner has to be an
+	// [Integrator].
+	SlotBase string
 
 	boulder.Settings     // recorded as they are
 	Iterations       int // of a loop that is resumed: its bound
@@ -201,9 +216,7 @@ func (o *Orchestrator) Plan(
 	if o.cfg.Planner == nil {
 		return nil, boulder.Usage{}, errors.New("orchestrator: Config.Planner is nil")
 	}
-	if req.Project == "" {
-		req.Project = o.cfg.Project
-	}
+	req.Project = cmp.Or(req.Project, o.cfg.Project)
 	plan, usage, err := o.cfg.Planner.Plan(ctx, req)
 	if err != nil {
 		return nil, usage, fmt.Errorf("plan: %w", err)
@@ -232,3 +245,12 @@ func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.E
 // their evidence is stored; planning is cut short. It returns at once, may be called more than once, and cannot be
 // taken back.
 func (o *Orchestrator) Stop() { o.cancel() }
+
+// encodedLimits are the limits as the log has them, so that its decisions can be made again.
+func (o *Orchestrator) encodedLimits() json.RawMessage {
+	b, err := json.Marshal(o.limits)
+	if err != nil {
+		panic(err) // numbers always marshal
+	}
+	return b
+}

@@ -164,6 +164,8 @@ func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
 	switch {
 	case o.Do == boulder.OrderArchive, o.Do == boulder.OrderUnarchive:
 		return []boulder.Body{boulder.Archived{Archived: o.Do == boulder.OrderArchive}}, nil
+	case o.Do == boulder.OrderLanded:
+		return []boulder.Body{*o.Landed}, nil
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
@@ -218,7 +220,6 @@ func resumed(s *boulder.State) boulder.Body {
 	return boulder.StatusChanged{Status: to, Reason: "resumed"}
 }
 
-// drop ends a sub-task without success.
 func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, why string) boulder.Body {
 	done := boulder.SubTaskDone{
 		AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Summary: why, Status: status,
@@ -246,7 +247,6 @@ func cancelAll(s *boulder.State) (bodies []boulder.Body) {
 	return append(bodies, boulder.StatusChanged{Status: boulder.Synthesizing})
 }
 
-// retry gives a sub-task a fresh session.
 func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
 	open := s.Open(t.ID)
 	switch {
@@ -255,7 +255,7 @@ func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
 	case open != nil && open.Attempt.Status.Live():
 		return []boulder.Body{boulder.Retry{
 			AttemptRef: open.Attempt.AttemptRef, Reason: triedAgain, Status: boulder.AttemptCancelled, Uncounted: true,
-			Next: open.Attempt.Attempt + 1,
+			Next: open.Attempt.Attempt + 1, ByPerson: true,
 		}}, nil
 	case open != nil:
 		return nil, refusal("sub-task %q waits for a free slot: it begins by itself", t.ID)
@@ -275,11 +275,8 @@ func (r *run) obey(o order) error {
 		o.reply <- nil
 		return nil
 	}
-	if err := r.noteClock(); err != nil {
-		return err
-	}
 	before := r.state.Boulder.Seq
-	err := carryOut(r.state, o.Order, r.now(), r.busy)
+	err := carryOut(r.state, o.Order, r.now, r.busy)
 	if err != nil {
 		o.reply <- err
 		if r.state.Boulder.Seq != before {

@@ -17,12 +17,11 @@ import (
 // the call: nothing is lost, and a resume asks again.
 var planRef = boulder.AttemptRef{Attempt: -2}
 
-// startPlan asks the Planner.
 func (r *run) startPlan() {
 	if r.busy(planRef) {
 		return
 	}
-	if why := schedule.Exceeded(r.state, r.o.limits, r.now()); why != "" {
+	if why := schedule.Exceeded(r.state, r.o.limits, r.now); why != "" {
 		r.end(fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why}))
 		return
 	}
@@ -129,7 +128,7 @@ func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 func (r *run) revision(plan *boulder.Plan, number int) boulder.PlanRevision {
 	return boulder.PlanRevision{
 		Number: number, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(),
-		AdoptedAt: r.now(),
+		AdoptedAt: r.now,
 	}
 }
 

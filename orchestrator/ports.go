@@ -65,6 +65,15 @@ type Verifier interface {
 	Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error
 }
 
+// Integrator is a [Runner] that works in slots. With another one no isolated boulder runs.
+type Integrator interface {
+	// Integrate puts a result onto the tip. It reports a [boulder.GateRun] with a Tree for each gate that it runs, then
+	// [boulder.Integrated] or [boulder.Conflict], and moves the ref of the tip when the former is stored. It may be called again
+	// after a crash at any point: what it comes to depends on its argument only. The contract is that of [Runner.Run]; an
+	// error that is not the cause of ctx's end ends the run.
+	Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error
+}
+
 // SessionStopper is a [Runner] that can stop what an order left behind while no process ran the boulder.
 type SessionStopper interface {
 	// StopSession ends the turn of a session, if one is at work, and returns when nothing is. A session that does not exist is

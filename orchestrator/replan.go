@@ -47,7 +47,7 @@ func (r *run) startReplan() {
 			r.end(err)
 			return nil
 		case errors.Is(err, boulder.ErrTrouble):
-			return r.apply(schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err)...)
+			return r.apply(schedule.ReplanTrouble(r.state, r.o.limits, r.now, err)...)
 		}
 		return r.apply(schedule.RefuseReplan(r.state, err.Error())...)
 	})
@@ -59,7 +59,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
 		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
 	}
-	for _, note := range r.said(r.state.SubTask(b.Replan.SubTaskID)) {
+	for _, note := range said(r.state, r.state.SubTask(b.Replan.SubTaskID)) {
 		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
 	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
@@ -90,7 +90,7 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	err := r.apply(r.replanned(plan, gates))
 	switch {
 	case errors.Is(err, boulder.ErrRefused):
-		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now()})
+		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now})
 	case err != nil:
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *run) replanned(n boulder.Replacement, gates bool) boulder.Body {
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks = slices.Concat(kept, n.SubTasks)
-	now := r.now()
+	now := r.now
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()
 	rev := boulder.PlanRevision{

@@ -51,6 +51,7 @@ func TestReplan(t *testing.T) {
 	plan := hardPlan()
 	events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
 	r.completes(events, err)
+	says(t, events, "- hard: Do hard (superseded)\n  replaced by plan revision 2: ")
 
 	if len(asked) != 1 {
 		t.Fatalf("%d replans", len(asked))

@@ -35,21 +35,25 @@ type run struct {
 	done    chan struct{} // closed when the loop does not listen any more
 	over    chan struct{} // closed when all work has ended, and somebody else may have the boulder
 
-	work     map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
-	slots    map[boulder.AttemptRef]string                  // that attempts hold, with their models
-	shared   sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
-	leftover map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
-	restored map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
-	acks     []chan<- error                                 // of reports that are applied but not yet stored
-	verified int                                            // attempts that had begun when all gates had run once more; -1 before
-	todo     []schedule.Action                              // decided: the work that should be under way when all is stored
-	wake     time.Time
-	looked   time.Time // at the clock, with the newest event
-	stopping bool
-	grace    <-chan time.Time // ends the patience with running turns after a stop
-	waitsFor string           // the parked sub-task for which the run ends
-	ended    error            // why the run ends before the boulder does
-	broken   error            // what the store failed with: the state is ahead of the disk, nothing more is written
+	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
+	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
+	shared        sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
+	leftover      map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
+	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
+	acks          []chan<- error                                 // of reports that are applied but not yet stored
+	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
+	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
+	todo          []schedule.Action                              // decided: the work that should be under way when all is stored
+	wake          time.Time
+	now           time.Time // of this turn of the loop: the wall clock alone, since times of the state pass while the machine sleeps
+	looked        time.Time // at the clock, in this turn
+	stopping      bool
+	grace         <-chan time.Time // ends the patience with running turns after a stop
+	waitsFor      string           // the parked sub-task for which the run ends
+	decidedToStop bool             // the scheduler did
+	beside        bool             // other boulders have shared the limits
+	ended         error            // why the run ends before the boulder does
+	broken        error            // what the store failed with: the state is ahead of the disk, nothing more is written
 }
 
 func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {
@@ -103,7 +107,7 @@ func (r *run) noteStopped(ctx context.Context) error {
 	}
 	for _, left := range s.Boulder.Left {
 		if r.leftover[left.AttemptRef] {
-			if err := applyTo(s, r.now(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
+			if err := applyTo(s, r.o.cfg.Now().UTC(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
 				return err
 			}
 		}
@@ -116,6 +120,7 @@ var errRunOver = errors.New("the run is over")
 // begin creates the boulder, with its sub-tasks if it has a plan already.
 func (r *run) begin() error {
 	head := boulder.Boulder{ID: r.o.cfg.NewID(), Task: r.req.Task, Project: r.o.cfg.Project, Settings: r.req.Settings}
+	head.Line = boulder.Line{Base: r.req.SlotBase, Tip: r.req.SlotBase}
 	given := Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
 	if given.Plan != nil {
 		head.Task = given.Plan.Task
@@ -131,7 +136,11 @@ func (r *run) begin() error {
 	if err := r.o.enter(head.ID, r); err != nil {
 		return err
 	}
-	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: head.ID, Body: boulder.Created{Boulder: head}})
+	if err := r.tick(); err != nil {
+		return err
+	}
+	created := boulder.Created{Boulder: head, Limits: r.o.encodedLimits()}
+	_, err := r.state.Apply(boulder.Event{Time: r.now, BoulderID: head.ID, Body: created})
 	if err != nil || given.Plan == nil {
 		return err
 	}
@@ -168,9 +177,12 @@ func (r *run) resume() error {
 	if r.req.ApproveReplan == nil && b.AskReplans {
 		r.req.ApproveReplan = nobodyToAsk
 	}
-	bodies := []boulder.Body{
-		boulder.TakenUp{LedgerModel: r.req.LedgerModel, Diverted: r.req.Diverted, Iterations: r.req.Iterations},
+	if err := r.tick(); err != nil {
+		return err
 	}
+	bodies := []boulder.Body{boulder.TakenUp{
+		LedgerModel: r.req.LedgerModel, Diverted: r.req.Diverted, Iterations: r.req.Iterations, Limits: r.o.encodedLimits(),
+	}}
 	if b.Status == boulder.Paused || b.Status == boulder.Synthesizing {
 		bodies = append(bodies, resumed(r.state))
 	}
@@ -210,7 +222,6 @@ func (r *run) unparkAffordable() error {
 	return nil
 }
 
-// setBudgets gives sub-tasks the budgets that the request has for them.
 func (r *run) setBudgets() error {
 	for _, id := range slices.Sorted(maps.Keys(r.req.SubTaskBudgets)) {
 		if r.state.SubTask(id) == nil {

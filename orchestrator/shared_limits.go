@@ -5,16 +5,18 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // runs are the boulders that one Orchestrator runs at the same time. They share its limits: each tells the others what it
-// holds and what it waits for.
+// holds, what it waits for, and which models turned it away.
 type runs struct {
 	idle   sync.Mutex // held, before mu, while an order changes a boulder that nothing runs, and while a run enters
 	mu     sync.Mutex
 	byID   map[string]*run
 	shares map[*run]schedule.Share
+	left   map[string]boulder.Cooldown // by model: the newest cool-down of runs that are over
 }
 
 // enter makes the run known under the id of its boulder.
@@ -35,6 +37,11 @@ func (o *Orchestrator) leave(r *run) {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
 	maps.DeleteFunc(o.runs.byID, func(_ string, x *run) bool { return x == r })
+	for m, cool := range o.runs.shares[r].Cooling {
+		if cool.Until.After(o.runs.left[m].Until) {
+			o.runs.left[m] = cool
+		}
+	}
 	delete(o.runs.shares, r)
 	o.runs.nudge(r)
 	close(r.over)

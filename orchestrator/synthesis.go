@@ -3,13 +3,16 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// synthesize puts the answer together from what is stored: what was done, what failed and why, and what could not run.
+// synthesize puts the answer together from what is stored: what was done, what failed, why and
+// how far it had come, what a replan replaced, and what could not run.
 // How to look closer and go on is for whoever shows it. It asks no model, so it says nothing that is not on record.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
@@ -33,37 +36,39 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 		b.WriteString("The loop ended without success.\n")
 	}
 	for _, t := range s.SubTasks {
-		if t.Status == boulder.SubTaskSuperseded {
-			continue // what took its place is listed
-		}
-		id := t.ID + ": "
-		if loop {
-			id = ""
-		}
-		fmt.Fprintf(&b, "\n%s %s%s", mark(t), id, t.Subject)
+		fmt.Fprintf(&b, "\n%s %s%s", mark(t), text.If(!loop, t.ID+": "), t.Subject)
 		outcome, done := t.Reason, t.Status == boulder.SubTaskCompleted
 		if done {
 			outcome = t.Summary
 		} else {
 			fmt.Fprintf(&b, " (%s)", t.Status)
 		}
-		if outcome != "" {
-			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(outcome, "\n", "\n  "))
+		b.WriteString(text.Prefixed("\n  ", strings.ReplaceAll(outcome, "\n", "\n  ")))
+		if done {
+			b.WriteString(text.Prefixed("\n  the judge also named: ", strings.Join(t.Remaining, "; ")))
+			verification(&b, t)
+		} else {
+			achieved(&b, t)
 		}
-		if !done {
-			continue
-		}
-		if len(t.Remaining) > 0 {
-			fmt.Fprintf(&b, "\n  the judge also named: %s", strings.Join(t.Remaining, "; "))
-		}
-		verification(&b, t)
 	}
-	if status != boulder.Completed {
+	switch {
+	case s.Boulder.Isolated() && s.Boulder.Line.Tip != s.Boulder.Line.Base:
+		b.WriteString("\n\nThe results are put together and have not landed: your files are as they were. Land them with `manager land`.")
+	case status != boulder.Completed && !s.Boulder.Isolated():
 		b.WriteString("\n\nWhat is done stays in the project.")
 	}
 	return boulder.TaskComplete{
 		AllCompleted: status == boulder.Completed, Summary: b.String(), Status: status, Usage: s.Boulder.Usage,
 	}
+}
+
+// achieved says what there is of a sub-task that is not complete, by its newest verdict and its diffs.
+func achieved(b *strings.Builder, t *boulder.SubTask) {
+	if !strings.Contains(t.Reason, t.Achieved) { // the verdict may be the reason
+		b.WriteString(text.Prefixed("\n  achieved: ", text.Short(t.Achieved, 500)))
+	}
+	b.WriteString(text.Prefixed("\n  criteria met: ", text.Short(strings.Join(t.Met, "; "), 500)))
+	b.WriteString(text.Prefixed("\n  changed: ", text.Short(strings.Join(t.Files, ", "), 300)))
 }
 
 // verification names the gates that hold, and those that do not.
@@ -77,12 +82,8 @@ func verification(b *strings.Builder, t *boulder.SubTask) {
 			noWorse = append(noWorse, g.Command)
 		}
 	}
-	if len(green) > 0 {
-		fmt.Fprintf(b, "\n  verified by: %s", strings.Join(green, "; "))
-	}
-	if len(noWorse) > 0 {
-		fmt.Fprintf(b, "\n  no worse than before: %s", strings.Join(noWorse, "; "))
-	}
+	b.WriteString(text.Prefixed("\n  verified by: ", strings.Join(green, "; ")))
+	b.WriteString(text.Prefixed("\n  no worse than before: ", strings.Join(noWorse, "; ")))
 	for _, g := range t.Unverified() {
 		fmt.Fprintf(b, "\n  NOT verified: on the final files, %s", g)
 	}
@@ -121,12 +122,16 @@ func (r *run) toVerify(a schedule.Finish) bool {
 }
 
 func (r *run) startVerify(a schedule.Finish) {
-	if r.busy(verifyRef) {
+	if r.busy(verifyRef) || r.busy(integrateRef) {
 		return
 	}
-	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project}
+	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Line}
 	for _, t := range a.Verify {
 		what.SubTasks = append(what.SubTasks, *t)
+		if r.state.Boulder.Isolated() && t == r.state.Completed(1)[0] {
+			gates := &what.SubTasks[len(what.SubTasks)-1].Gates
+			*gates = append(slices.Clip(*gates), r.state.Boulder.IntegrationGates...)
+		}
 	}
 	if a.Last != nil {
 		what.Last = a.Last.ID

@@ -191,3 +191,32 @@ func TestForkRunsInheritedGates(t *testing.T) {
 		}
 	}
 }
+
+// The answer says how far a sub-task had come that is stuck.
+func TestAnswerSaysWhatWasAchieved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+		return boulder.Evidence{Diff: boulder.Diff{Files: []boulder.FileChange{{Path: "calendar.md", Own: true}}}}, nil
+	}
+	r.cfg.Judge = judgeFunc(func(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		return boulder.Verdict{
+			Summary: "The calendar was read.", IsStuck: true, StuckReason: "a CAPTCHA",
+			Criteria: []boulder.Criterion{{Criterion: "All meetings are listed", Met: true}, {Criterion: "The notes are written"}},
+		}, boulder.Usage{}, nil
+	})
+	events, err := r.request(orchestrator.Request{Plan: planOf(spec("a"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, events, "✗ a: Do a (failed)\n  no progress in 3 turns: The calendar was read."+
+		"\n  criteria met: All meetings are listed\n  changed: calendar.md")
+}
+
+// says fails the test if the answer that ends a run lacks a text.
+func says(t *testing.T, events []boulder.Event, want string) {
+	t.Helper()
+	if got := events[len(events)-1].Body.(boulder.TaskComplete).Summary; !strings.Contains(got, want) {
+		t.Errorf("no %q in %s", want, got)
+	}
+}

@@ -22,12 +22,19 @@ type message struct {
 // launch starts the work that should be under way and is not. Nothing has changed since it was decided on but what is
 // stored.
 func (r *run) launch() {
+	if i := r.state.Boulder.Line.Integrating; i == nil || i.AttemptRef != r.integrates {
+		if stop := r.work[integrateRef]; stop != nil { // an order has ended the attempt
+			stop(errSuspended)
+		}
+	}
 	for _, o := range r.state.Live() { // for workers that ask when their turn has ended
 		r.shared.Store(o.SubTask.ID, o.SubTask.Shared)
 	}
 	switch r.state.Boulder.Status {
 	case boulder.Planning:
-		r.startPlan()
+		if len(r.todo) == 0 {
+			r.startPlan()
+		}
 	case boulder.AwaitingApproval:
 		r.startApproval()
 	}
@@ -37,6 +44,10 @@ func (r *run) launch() {
 			r.startTurn(a.Open)
 		case schedule.Judge:
 			r.startJudge(a.Open)
+		case schedule.Raise:
+			r.startRaise(a)
+		case schedule.Integrate:
+			r.startIntegrate(a.Open)
 		case schedule.AskReplan:
 			r.startReplan()
 		case schedule.Finish:
@@ -135,13 +146,14 @@ func (r *run) startTurn(o *boulder.Open) {
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Recovered: r.restored[ref] || o.Attempt.Troubles > 0,
 		Alone:     func() bool { shared, _ := r.shared.Load(ref.SubTaskID); return shared == false },
-		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted,
+		Line:      r.state.Boulder.Line,
+		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = r.resumePrompt(o)
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
-	job.Turn.Prompt += r.news(o.SubTask, o.Turn.Seq).Addition()
+	job.Turn.Prompt += news(r.state, o.SubTask, o.Turn.Seq).Addition()
 	job.Turn.ToldUpTo = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
@@ -156,7 +168,7 @@ func (r *run) startTurn(o *boulder.Open) {
 		}
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
-		bodies := []boulder.Body{schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now())}
+		bodies := []boulder.Body{schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now)}
 		for _, g := range evidence.Gates {
 			bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 		}
@@ -175,16 +187,7 @@ func (r *run) startJudge(o *boulder.Open) {
 	if r.busy(ref) {
 		return
 	}
-	req := boulder.JudgeRequest{
-		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
-		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Notes: r.said(o.SubTask), RulesFirst: r.state.Boulder.Loop != nil,
-	}
-	for _, t := range r.state.SubTasks {
-		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {
-			req.Rest = append(req.Rest, t.Subject)
-		}
-	}
+	req := judgeRequest(r.state, o)
 	var verdict boulder.Verdict
 	var usage boulder.Usage
 	r.launchFor(ref, func(ctx context.Context) (err error) {
@@ -193,8 +196,42 @@ func (r *run) startJudge(o *boulder.Open) {
 		}
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
-		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now())}
+		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now)}
 	}, &usage)
+}
+
+// startRaise has what only the user can solve recorded as a blocker, for which the attempt is then parked.
+func (r *run) startRaise(a schedule.Raise) {
+	ref, turn := a.Open.Attempt.AttemptRef, a.Open.Turn.Number
+	if r.busy(ref) {
+		return
+	}
+	var raised boulder.Blocker
+	var failed error
+	r.launchFor(ref, func(ctx context.Context) error {
+		raised, failed = r.o.cfg.RaiseBlocker(ctx, a.Blocker, turn)
+		return context.Cause(ctx)
+	}, func(o *boulder.Open) []boulder.Body {
+		if failed != nil {
+			return []boulder.Body{schedule.NotRaised(o, a.Blocker, failed)}
+		}
+		return []boulder.Body{boulder.BlockerRaised{AttemptRef: ref, Blocker: raised}}
+	}, &boulder.Usage{})
+}
+
+// judgeRequest is what the judge is told about an ended turn. It depends on stored records only.
+func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
+	req := boulder.JudgeRequest{
+		Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
+		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
+		Notes: said(s, o.SubTask), RulesFirst: schedule.RulesFirst(s, o),
+	}
+	for _, t := range s.SubTasks {
+		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {
+			req.Rest = append(req.Rest, t.Subject)
+		}
+	}
+	return req
 }
 
 // reporter gives a worker the function with which it reports: it returns when the report is stored.
@@ -215,12 +252,8 @@ func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder
 	}
 }
 
-// receive takes in one message on the loop goroutine.
 func (r *run) receive(m message) error {
 	if m.finish != nil {
-		if err := r.noteClock(); err != nil {
-			return err
-		}
 		r.work[m.ref](nil)
 		delete(r.work, m.ref)
 		return m.finish()
@@ -242,8 +275,12 @@ func (r *run) receive(m message) error {
 func (r *run) admissible(m message) error {
 	switch b := m.report.(type) {
 	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
+	case boulder.Integrated, boulder.Conflict:
+		if m.ref == integrateRef {
+			return nil
+		}
 	case boulder.GateRun:
-		if m.ref == verifyRef && b.Final {
+		if m.ref == verifyRef && b.Final || m.ref == integrateRef && b.Tree != "" {
 			return nil
 		}
 		return fmt.Errorf("a runner cannot report a gate: it belongs to the evidence: %w", boulder.ErrRefused)
@@ -279,11 +316,11 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
 		return []boulder.Body{boulder.Trouble{
-			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.now(), Uncounted: true,
+			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.now, Uncounted: true,
 		}}
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)
 		return nil
 	}
-	return schedule.Failed(r.state, r.o.limits, r.now(), o, err)
+	return schedule.Failed(r.state, r.o.limits, r.now, o, err)
 }

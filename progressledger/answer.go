@@ -94,7 +94,6 @@ func schema(t boulder.SubTask) json.RawMessage {
 	return ledger.Schema[Answer](only, without...)
 }
 
-// labels gives C1, C2 … one for each item.
 func labels(prefix string, items []string) (all []string) {
 	for i := range items {
 		all = append(all, label(prefix, i))

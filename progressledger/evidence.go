@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// part is one kind of evidence.
 type part struct {
 	heading string
 	body    string
@@ -20,7 +19,7 @@ type part struct {
 
 // renderEvidence writes all evidence of a turn in at most limit characters.
 func renderEvidence(req boulder.JudgeRequest, limit int) string {
-	t, turn, e := req.SubTask, req.Turn, evidence(req)
+	t, turn, e := req.SubTask, req.Turn, req.Turn.Evidence
 	var nudges, todos []string
 	for _, n := range turn.Nudges {
 		nudges = append(nudges, fmt.Sprintf("rule %s: %s", n.Rule, strings.Join(strings.Fields(n.Prompt), " ")))
@@ -98,7 +97,7 @@ func choices(t boulder.SubTask) []string {
 func gates(t boulder.SubTask, all []boulder.Gate) string {
 	var results, red, green strings.Builder
 	for _, g := range all {
-		state, end := "passed", gateEnd(g)
+		state, end := "passed", g.End()
 		switch {
 		case g.Green():
 		case g.Holds():
@@ -119,16 +118,6 @@ func gates(t boulder.SubTask, all []boulder.Gate) string {
 		}
 	}
 	return results.String() + red.String() + green.String()
-}
-
-func gateEnd(g boulder.Gate) string {
-	switch {
-	case g.TimedOut:
-		return "timed out"
-	case g.ExitCode < 0:
-		return "could not be run"
-	}
-	return fmt.Sprintf("exit code %d", g.ExitCode)
 }
 
 func changedFiles(d boulder.Diff) string {

@@ -28,7 +28,7 @@ type Judge struct {
 // hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the
 // error is a [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
 func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	rules, e := rule(req), evidence(req)
+	rules, e := rule(req), req.Turn.Evidence
 	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
 		// Without a green gate the turn must at least have come to an end of its own.
 		if why := unfinished(e); why != "" && !shown(req) && rules.cutOff == "" {

@@ -165,7 +165,6 @@ func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
 	return strings.Join(parts, "\n"), missing
 }
 
-// filled drops blank items.
 func filled(items []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return strings.TrimSpace(s) == "" })
 }

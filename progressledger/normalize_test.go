@@ -163,7 +163,10 @@ func TestNormalize(t *testing.T) {
 		"stopped by the manager": {
 			change: ended(boulder.Ended{Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError"}),
 		},
-		"no evidence at all": {overruled: 2, prompt: "must exit 0"},
+		"no evidence at all": {
+			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { *e = boulder.Evidence{} },
+			overruled: 2, prompt: "must exit 0",
+		},
 	} {
 		req := request()
 		req.SubTask.DoneWhen = strings.Fields(tc.doneWhen)
@@ -172,9 +175,6 @@ func TestNormalize(t *testing.T) {
 		}
 		if tc.answer == "" {
 			tc.answer = done
-		}
-		if name == "no evidence at all" {
-			req.Turn.Evidence = nil
 		}
 		v := progressledger.Normalize(req, decode(t, tc.answer))
 		if v.Completed != (tc.overruled == 0 && tc.prompt == "") || len(v.Overruled) != tc.overruled {

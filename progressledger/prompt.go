@@ -38,7 +38,8 @@ What to answer
   each. Empty if none.
 - is_progress: this turn brought the sub-task closer to its end. is_in_loop: it repeats itself without getting
   further. is_stuck: it cannot get further by itself; stuck_reason says why, blocked_by what kind of thing is in the
-  way.
+  way. missing_info, permission and external are for what only the user can give, grant or do: stuck_reason is then what
+  the user is asked. none where the agent can find another way.
 - need_replan: the plan itself is wrong or lacks something; replan_reason says what.
 - remaining: what is still to be done, each item something that can be acted on. Empty if completed.
 - summary: one to three sentences on the state: what is there, how that was checked, what is not.

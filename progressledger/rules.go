@@ -1,7 +1,6 @@
 package progressledger
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ type ruling struct {
 }
 
 func rule(req boulder.JudgeRequest) ruling {
-	t, e := req.SubTask, evidence(req)
+	t, e := req.SubTask, req.Turn.Evidence
 	r := ruling{undone: gateVetoes(t, e)}
 	if t.DoneNeeds(boulder.DoneTodos) {
 		for _, todo := range e.OpenTodos() {
@@ -100,10 +99,9 @@ func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 // shown reports whether a gate shows that the work is done: one that has to be green and is, or that was red before and
 // is not any more. One that is merely as it was, red or green, shows nothing.
 func shown(req boulder.JudgeRequest) bool {
-	return slices.ContainsFunc(evidence(req).Gates, func(g boulder.Gate) bool {
-		wasRed := func(b boulder.Gate) bool { return b.Command == g.Command && !b.Green() }
-		return g.Green() &&
-			(!req.SubTask.MayStayRed(g.Command) || slices.ContainsFunc(req.SubTask.Baseline, wasRed))
+	return slices.ContainsFunc(req.Turn.Evidence.Gates, func(g boulder.Gate) bool {
+		before := boulder.GateOf(req.SubTask.Baseline, g.Command)
+		return g.Green() && (!req.SubTask.MayStayRed(g.Command) || before != nil && !before.Green())
 	})
 }
 
@@ -154,7 +152,7 @@ func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
 		case t.MayStayRed(g.Command):
 			reasons = append(reasons, fmt.Sprintf("the command `%s` must be no worse than before (%s)", g.Command, worse(t, *g.Run)))
 		default:
-			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(*g.Run)))
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, g.Run.End()))
 		}
 	}
 	return reasons
@@ -162,12 +160,11 @@ func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
 
 // worse tells how a gate ended, now and before the sub-task began, and which tests fail only now.
 func worse(t boulder.SubTask, g boulder.Gate) string {
-	i := slices.IndexFunc(t.Baseline, func(b boulder.Gate) bool { return b.Command == g.Command })
-	if i < 0 {
-		return gateEnd(g)
+	before := boulder.GateOf(t.Baseline, g.Command)
+	if before == nil {
+		return g.End()
 	}
-	before := t.Baseline[i]
-	text := fmt.Sprintf("%s; before: %s", gateEnd(g), gateEnd(before))
+	text := fmt.Sprintf("%s; before: %s", g.End(), before.End())
 	known := func(test string) bool { return slices.Contains(before.Failing, test) }
 	if fresh := slices.DeleteFunc(slices.Clone(g.Failing), known); len(fresh) > 0 {
 		text += "; newly failing: " + several(fresh, ", ")
@@ -181,9 +178,4 @@ func several(items []string, separator string) string {
 		return fmt.Sprintf("%s, and %d more", strings.Join(items[:maxTold], separator), more)
 	}
 	return strings.Join(items, separator)
-}
-
-// evidence of a turn; nothing, if it has none.
-func evidence(req boulder.JudgeRequest) *boulder.Evidence {
-	return cmp.Or(req.Turn.Evidence, &boulder.Evidence{})
 }

@@ -37,24 +37,22 @@ const (
 // deliver hands the answers over that a boulder does not have yet: given while nobody could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
-func deliver(ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, boulderID string) error {
+func deliver(ctx context.Context, d *blockers.Desk, there *Desk, boulderID string) error {
 	open, err := d.Undelivered(ctx, boulderID)
 	for i := range open {
-		_, oneErr := handOver(ctx, d, r, orders, &open[i])
+		_, oneErr := handOver(ctx, d, there, &open[i])
 		err = errors.Join(err, oneErr)
 	}
 	return err
 }
 
 // handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
-func handOver(
-	ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, b *boulder.Blocker,
-) (Handover, error) {
-	how, err := HandedOver, orders.Order(ctx, b.BoulderID, boulder.Order{
+func handOver(ctx context.Context, d *blockers.Desk, there *Desk, b *boulder.Blocker) (Handover, error) {
+	how, err := HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	})
 	if err != nil { // perhaps it has nothing to do with it, any more or yet, or has had it before
-		detail, readErr := r.Get(ctx, b.BoulderID)
+		detail, readErr := there.Get(ctx, b.BoulderID)
 		t, _ := blockers.SubTaskOf(b, detail.Boulder, detail.SubTasks)
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
 		switch {
@@ -106,7 +104,7 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 	}
 	for last := range Tries(ctx, step, raisedWait) {
 		err = p.Steer(ctx, func(there *Desk) (err error) {
-			if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
+			if report.Handover, err = handOver(ctx, d, there, &report.Blocker); err != nil {
 				return err
 			}
 			detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less

@@ -21,6 +21,9 @@ var (
 	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
 	_ orchestrator.Runner  = (*executor.Executor)(nil)
 	_ executor.Workspace   = (*workspace.Workspace)(nil)
+	_ executor.Slots       = slots{}
+
+	_ orchestrator.Integrator = (*executor.Executor)(nil)
 )
 
 // Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
@@ -29,7 +32,7 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	if _, err = p.Model(); err != nil {
 		return err
 	}
-	if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err != nil {
+	if err = p.OpenWorkspace(ctx); err != nil {
 		return err
 	}
 	if p.base, err = p.work.Head(ctx); err != nil { // first: a watch keeps it while it waits for an OpenCode
@@ -41,8 +44,18 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	return p.OpenLedger()
 }
 
-// OpenLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,
-// else through OpenCode.
+// OpenWorkspace looks at the project's git.
+func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
+	own := cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)
+	if p.work, err = workspace.Open(ctx, p.dir, own); err == nil {
+		p.slots = p.work.Slots(own)
+	}
+	return err
+}
+
+// OpenLedger decides which model plans and judges: the ledger model that the user named, else that of the sub-tasks. It is
+// asked directly where its provider's key is set, else through OpenCode. A key alone chooses no provider: what is judged
+// goes only to whom the user chose.
 func (p *Project) OpenLedger() error {
 	registry, err := providers.NewRegistry(providers.RegistryConfig{
 		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
@@ -50,12 +63,9 @@ func (p *Project) OpenLedger() error {
 	if err != nil {
 		return err
 	}
-	ref, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel)
+	ref, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return err
-	}
-	if ref.IsZero() {
-		ref = registry.Default()
 	}
 	if p.direct = registry.Has(ref.Provider); p.direct {
 		p.ledger = ref.String()
@@ -63,13 +73,7 @@ func (p *Project) OpenLedger() error {
 		p.completer = cleanCompleter{direct, p.secrets}
 		return err
 	}
-	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
-	if ref.IsZero() {
-		if ref, err = modelOf(p.opts.Model, p.cfg.Model); err != nil {
-			return err
-		}
-	}
-	p.ledger = ref.String()
+	p.ledger = ref.String() // empty: OpenCode's own choice, as for sub-tasks
 	p.completer = cleanCompleter{providers.WithPrices(&ocprovider.Completer{
 		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(p.ledger),
 	}, ref, p.cfg.Prices), p.secrets}
@@ -94,7 +98,15 @@ func (p *Project) judge() *progressledger.Judge {
 	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
 }
 
-// orchestrator puts the parts of a run together.
+// OtherJudge connects to the judge that the options name: by LedgerModel, or else by Model.
+func (p *Project) OtherJudge(ctx context.Context) (orchestrator.Judge, error) {
+	p.opts.LedgerModel = cmp.Or(p.opts.LedgerModel, p.opts.Model)
+	if err := p.Connect(ctx); err != nil {
+		return nil, err
+	}
+	return p.judge(), nil
+}
+
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
 	env, err := p.environ()
 	if err != nil {
@@ -104,7 +116,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 		return nil, err
 	}
 	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &p.cfg.Rules,
+		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots{p.slots}, Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
@@ -114,7 +126,8 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	}
 	return orchestrator.New(orchestrator.Config{
 		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner, Store: db,
-		Limits: &p.cfg.Limits, BlockerTool: p.diverter.briefed, Logger: p.log,
+		Limits: &p.cfg.Limits, Diversion: p.diverter.briefed, RaiseBlocker: p.diverter.RaiseFor,
+		Logger: p.log,
 	})
 }
 

@@ -12,11 +12,13 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
 
-// Desk is where orders are handed in: the process that holds the database, or, if none does, the database itself.
+// Desk is where the state is read and orders are handed in: the process that holds the database, or, if none does, the
+// database itself.
 type Desk struct {
 	Reader
 	Orders control.Steerer
@@ -97,11 +99,9 @@ func (p *Project) holderText(ctx context.Context) string {
 		return LockOwner(p.database())
 	}
 	defer there.Close()
-	h, also := there.Holder, ""
-	if h.Serves {
-		also = " (a server: hand it the task with `manager run --detach`)"
-	}
-	return fmt.Sprintf(": process %d, `%s`, since %s%s", h.PID, h.Command, h.Since.Local().Format(time.DateTime), also)
+	h := there.Holder
+	return fmt.Sprintf(": process %d, `%s`, since %s%s", h.PID, h.Command, h.Since.Local().Format(time.DateTime),
+		text.If(h.Serves, " (a server: hand it the task with `manager run --detach`)"))
 }
 
 const (
@@ -155,38 +155,37 @@ func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
 	return "", context.Cause(ctx)
 }
 
-// Find says which boulder a person means: without a name the one that is at work, else the newest unfinished one.
-func (d *Desk) Find(ctx context.Context, ref string) (string, error) {
-	ref, err := Meant(d.Holder, ref)
+// Follow is that of [control.Client], for a state that a process holds.
+func (d *Desk) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
+	return d.Reader.(*control.Client).Follow(ctx, boulderID, afterSeq)
+}
+
+// Find reads the boulder that a person means who wants one to go on, or to be steered: the one that is named, or else the
+// one that is at work, the active one, or the newest that is not over. If one is about to be at work, no older one is meant:
+// [control.ErrNotReady]. With an error there is what could be read.
+func (d *Desk) Find(ctx context.Context, ref string) (boulder.Snapshot, error) {
+	id, err := d.find(ctx, ref)
 	if err != nil {
-		return "", err
+		return boulder.Snapshot{}, err
 	}
-	return Unfinished(ctx, d, ref)
+	return d.Get(ctx, id)
 }
 
-// Meant is the boulder that a person means who names none: the one that is at work. It is empty if none is, and
-// [control.ErrNotReady] if one is about to be: no older one is meant then.
-func Meant(h *control.Holder, ref string) (string, error) {
-	if ref != "" || h == nil {
-		return ref, nil
-	}
-	switch atWork := h.AtWork(); {
-	case len(atWork) == 1:
-		return atWork[0], nil
-	case len(atWork) > 1:
-		return "", usagef("process %d runs several boulders: say which one is meant: %s", h.PID, strings.Join(atWork, ", "))
-	case h.Beginning():
-		return "", control.ErrNotReady
-	}
-	return "", nil
-}
-
-// Unfinished finds the boulder to resume: the one that is named, or the active one, or the newest that is not over.
-func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
+func (d *Desk) find(ctx context.Context, ref string) (string, error) {
 	if ref != "" {
-		return Resolve(ctx, db, ref)
+		return Resolve(ctx, d, ref)
 	}
-	all, err := db.Listing(ctx)
+	if d.Holder != nil {
+		switch atWork := d.Holder.AtWork(); {
+		case len(atWork) == 1:
+			return atWork[0], nil
+		case len(atWork) > 1:
+			return "", usagef("process %d runs several boulders: say which one is meant: %s", d.Holder.PID, strings.Join(atWork, ", "))
+		case d.Holder.Beginning():
+			return "", control.ErrNotReady
+		}
+	}
+	all, err := d.Listing(ctx)
 	left := slices.DeleteFunc(all, func(i store.Item) bool { return i.Status.Terminal() })
 	active := slices.IndexFunc(left, func(i store.Item) bool { return i.Active })
 	switch {
@@ -197,7 +196,7 @@ func Unfinished(ctx context.Context, db Reader, ref string) (string, error) {
 	case len(all) == 0:
 		return "", ErrNothing
 	}
-	return "", usagef("nothing to resume or to steer: every boulder here is over; see `manager list`")
+	return "", &UsageError{Err: ErrAllOver}
 }
 
 // Tries begins a try at once, and further ones after a pause each, until ctx ends. last is the one with which patience

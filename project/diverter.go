@@ -29,12 +29,12 @@ func (p *Project) newDiverter() (*diverter, error) {
 	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: p.log})}, nil
 }
 
-// briefed is the name of the tool for a brief; empty: the boulder is not diverted now.
-func (v *diverter) briefed(b boulder.Boulder) string {
+// briefed is what the agents of a boulder are told; zero: it is not diverted now.
+func (v *diverter) briefed(b boulder.Boulder) boulder.Diversion {
 	if !v.On(boulder.BlockerScope{BoulderID: b.ID, Diverted: b.Diverted}) {
-		return ""
+		return boulder.Diversion{}
 	}
-	return v.ToolName()
+	return v.Diversion()
 }
 
 // closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
@@ -57,14 +57,14 @@ func (p *Project) closeDiverter(ctx context.Context) {
 func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 	desk, err := p.Blockers()
 	if err == nil {
-		var detail store.Detail
+		var detail boulder.Snapshot
 		detail, err = db.Get(ctx, boulderID)
-		for i := range detail.SubTasks { // what it knows by these ids would not be waited for, were they given again
-			for _, b := range detail.SubTasks[i].Blockers {
+		for _, t := range detail.SubTasks { // what it knows by these ids would not be waited for, were they given again
+			for _, b := range t.Blockers {
 				err = errors.Join(err, desk.PassOver(ctx, b.ID))
 			}
 		}
-		err = errors.Join(err, deliver(ctx, desk, db, onDisk{db}, boulderID))
+		err = errors.Join(err, deliver(ctx, desk, &Desk{Reader: db, Orders: onDisk{db}}, boulderID))
 	}
 	if err != nil {
 		p.warn("answers to blockers: %v", err)

@@ -8,30 +8,31 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/project"
 )
 
 // The program of the example runs a task on the real OpenCode, and another one reads what is stored of it.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
-	model := octest.Model(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	model := managertest.StartModel(t, func(_ context.Context, r managertest.Request) managertest.Reply {
 		switch {
-		case r.Kind() == scriptmodel.KindStructured:
-			return scriptmodel.Reply{JSON: map[string]any{
+		case r.Kind() == managertest.KindStructured:
+			return managertest.Reply{JSON: map[string]any{
 				"criteria":  []any{map[string]any{"id": "C1", "evidence": "the patch", "met": true}},
 				"completed": true, "summary": "It is written.",
 			}}
 		case r.AssistantTurns() == 0:
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+			return managertest.Reply{ToolCalls: []managertest.ToolCall{
 				{Name: "write", Args: map[string]any{"filePath": "hello.txt", "content": "hello\n"}},
 			}}
 		}
-		return scriptmodel.Reply{Text: "All of it is done now."}
+		return managertest.Reply{Text: "All of it is done now."}
 	})
 	dir := octest.Repo(t, nil)
 	options := project.Options{
-		Environ: octest.Env(t, model.URL()), OpenCode: octest.Binary(t), Model: "scripted/agent", LedgerModel: "scripted/ledger",
+		Environ:  managertest.OpenCodeEnv(append(os.Environ(), octest.Mark()), t.TempDir(), model.URL()),
+		OpenCode: octest.Binary(t), Model: "scripted/agent", LedgerModel: "scripted/ledger",
 	}
 	if err := run(t.Context(), dir, options, "Write hello.txt"); err != nil {
 		t.Fatal(err)
@@ -40,11 +41,11 @@ func TestEmbedding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, closeReader, err := p.Read(t.Context())
+	r, err := p.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeReader()
+	defer r.Close()
 	if stored, err := project.Get(t.Context(), r, ""); err != nil || stored.Boulder.Status != boulder.Completed {
 		t.Errorf("stored: %+v, %v", stored.Boulder, err)
 	}

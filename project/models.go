@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	if err != nil {
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
 	}
-	if err := checkAgents(ctx, dir, plan); err != nil {
+	p.secrets.Add("a key of OpenCode's", catalogue.Keys...)
+	if err := p.checkAgents(ctx, dir, plan); err != nil {
 		return "", err
 	}
 	from := "--model or the configuration"
@@ -70,22 +72,27 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	return fallback, nil
 }
 
-// checkAgents refuses a plan that names an agent OpenCode does not have.
-func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
-	var agents []string
+// agent is that of sub-tasks that name none; empty leaves the choice to OpenCode.
+func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }
+
+func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
+	wanted := map[string]string{p.agent(): "--agent or the configuration"}
 	for _, s := range plan.SubTasks {
-		if s.Agent == "" {
-			continue
+		if _, ok := wanted[s.Agent]; !ok {
+			wanted[s.Agent] = fmt.Sprintf("sub-task %q", s.ID)
 		}
-		if agents == nil {
-			var err error
-			if agents, err = dir.Agents(ctx); err != nil {
-				return fmt.Errorf("ask OpenCode for its agents: %w", err)
-			}
-		}
-		if !slices.Contains(agents, s.Agent) {
-			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them",
-				s.ID, s.Agent)
+	}
+	delete(wanted, "")
+	if len(wanted) == 0 {
+		return nil
+	}
+	agents, err := dir.Agents(ctx)
+	if err != nil {
+		return fmt.Errorf("ask OpenCode for its agents: %w", err)
+	}
+	for name, who := range wanted {
+		if !slices.Contains(agents, name) {
+			return usagef("%s names the agent %s, which OpenCode does not have: `opencode agent list` lists them", who, name)
 		}
 	}
 	return nil
@@ -122,8 +129,8 @@ func (p *Project) price(model string, u boulder.Usage) (float64, bool) {
 	return p.cfg.Prices.Cost(ref, u)
 }
 
-// Sources lists all providers that the ledgers can ask directly, in order of preference. An endpoint of the
-// configuration takes the place of the built-in provider whose name it has; the others come last.
+// Sources lists all providers that the ledgers can ask directly. An endpoint of the configuration takes the
+// place of the built-in provider whose name it has; the others come last.
 func (p *Project) Sources() []providers.Source {
 	opts := openai.Options{Logger: p.log}
 	all := []providers.Source{

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/bouldermgr/manager/opencode"
@@ -27,12 +29,20 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 	return nil
 }
 
+// DefaultServer is where an OpenCode 1 listens if it is not told a port and nothing else does.
+const DefaultServer = "http://127.0.0.1:4096"
+
 // attach connects to an OpenCode server that runs. timeout bounds each call; 0 is the client's default.
 func (p *Project) attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
-		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
-		CallTimeout: timeout,
+		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout,
+		Password: cmp.Or(p.getenv("OPENCODE_SERVER_PASSWORD"), p.getenv("OPENCODE_PASSWORD")), // OpenCode 2 has both
 	})
+	if p.near && errors.Is(err, opencode.ErrUnavailable) {
+		if service, found := p.service(ctx, timeout); found != nil || service != nil {
+			client, err = service, found
+		}
+	}
 	_, otherVersion := errors.AsType[*opencode.VersionError](err)
 	switch {
 	case errors.Is(err, opencode.ErrBadAddress):
@@ -47,12 +57,32 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	return client, nil
 }
 
+// service connects to the background service of OpenCode 2, of which its terminal interfaces are clients. It registers itself
+// in a file that only its user can read. Nil, without an error: none runs.
+func (p *Project) service(ctx context.Context, timeout time.Duration) (*opencode.Client, error) {
+	state := p.getenv("XDG_STATE_HOME")
+	if state == "" {
+		state = filepath.Join(p.getenv("HOME"), ".local", "state")
+	}
+	var registered struct{ URL, Password string }
+	data, err := os.ReadFile(filepath.Join(state, "opencode", "service.json"))
+	if err != nil || json.Unmarshal(data, &registered) != nil {
+		return nil, nil //nolint:nilerr // none, or none that can be found
+	}
+	client, err := opencode.Attach(ctx, registered.URL, opencode.AttachConfig{
+		Password: registered.Password, Logger: p.log, CallTimeout: timeout,
+	})
+	if errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrBadAddress) {
+		return nil, nil // what it left
+	}
+	return client, err
+}
+
 // Binary is the OpenCode to start.
 func (p *Project) Binary() string {
 	return cmp.Or(p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode, "opencode")
 }
 
-// startServer starts a server of our own.
 func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 	env, err := p.environ()
 	if err != nil {
@@ -79,7 +109,7 @@ func withOwnConfig(content string) string {
 		}
 		return found
 	}
-	maps.Copy(section("agent"), ocprovider.AgentConfig()["agent"].(map[string]any))
+	maps.Copy(section("agent"), ocprovider.AgentConfig())
 	if experimental := section("experimental"); experimental["continue_loop_on_deny"] == nil {
 		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
 	}

@@ -10,10 +10,12 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -23,10 +25,7 @@ func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
 	plan, usage, err := p.planner().Plan(ctx, req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, usage, cause
-		}
-		return nil, usage, fmt.Errorf("plan: %w", err)
+		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}
 	return plan, usage, nil
 }
@@ -71,7 +70,7 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := statedir.Write(p.dir, []string{store.DirName}, filepath.Base(path), data); err != nil {
+	if err := statedir.Write(p.dir, store.DirName+"/"+filepath.Base(path), data); err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil
@@ -146,28 +145,60 @@ func (p *Project) commands(
 
 // Check refuses a plan, and without one what the run says, if tests are to decide and no command runs them.
 func (done Criteria) Check(plan *boulder.Plan) error {
-	who := ""
-	switch {
-	case len(done.Checks.Tests) > 0:
-		return nil
-	case plan == nil && slices.Contains(done.Words, boulder.DoneTests):
-		who = "--done-when or the configuration"
-	case plan != nil:
-		for _, s := range plan.SubTasks {
-			words := done.Words
-			for _, own := range [][]string{plan.DoneWhen, s.DoneWhen} {
-				if len(own) > 0 {
-					words = own
-				}
-			}
-			if who == "" && slices.Contains(words, boulder.DoneTests) {
-				who = fmt.Sprintf("sub-task %q", s.ID)
-			}
-		}
-	}
-	if who == "" {
+	who := done.namedBy(plan, boulder.DoneTests)
+	if who == "" || len(done.Checks.Tests) > 0 {
 		return nil
 	}
 	return usagef("%s: done when tests pass, but no command is known that runs them (%s): name it in the configuration,"+
 		" as in `tests: make check`, or leave that criterion out", who, done.NoTests)
+}
+
+// CheckCriteria refuses a plan, and without one what the run says, for what [Criteria.Check] finds, and if diagnostics are to
+// decide and nothing can tell, see [Project.NoDiagnostics].
+func (p *Project) CheckCriteria(ctx context.Context, done Criteria, plan *boulder.Plan) error {
+	err, who := done.Check(plan), done.namedBy(plan, boulder.DoneDiagnostics)
+	if err != nil || who == "" {
+		return err
+	}
+	why, err := p.NoDiagnostics(ctx, done)
+	if err == nil && why != "" {
+		err = noDiagnostics(who, why)
+	}
+	return err
+}
+
+func noDiagnostics(who, why string) error {
+	return usagef("%s: done when diagnostics are clean, but %s", who, why)
+}
+
+// NoDiagnostics says why the OpenCode at hand and the commands that are known cannot tell whether files have errors; empty:
+// they can. It connects to OpenCode where that decides.
+func (p *Project) NoDiagnostics(ctx context.Context, done Criteria) (why string, err error) {
+	if len(done.Checks.Lint) > 0 {
+		return "", nil
+	}
+	client, err := p.Client(ctx)
+	if err != nil {
+		return "", err
+	}
+	return executor.NoDiagnostics(client.Caps(), nil), nil
+}
+
+// namedBy says who wants a criterion to decide; empty: nobody does.
+func (done Criteria) namedBy(plan *boulder.Plan, criterion string) string {
+	if plan == nil {
+		return text.If(slices.Contains(done.Words, criterion), "--done-when or the configuration")
+	}
+	for _, s := range plan.SubTasks {
+		words := done.Words
+		for _, own := range [][]string{plan.DoneWhen, s.DoneWhen} {
+			if len(own) > 0 {
+				words = own
+			}
+		}
+		if slices.Contains(words, criterion) {
+			return fmt.Sprintf("sub-task %q", s.ID)
+		}
+	}
+	return ""
 }

@@ -35,9 +35,10 @@ type Options struct {
 	Config string
 	// Model is PROVIDER/MODEL for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
 	Model string
-	// LedgerModel is PROVIDER/MODEL for planning and judging. Defaults to the configuration, then to a provider whose key
-	// is in the environment, then to Model through OpenCode.
+	// LedgerModel is PROVIDER/MODEL for planning and judging. Defaults to the configuration, then to Model.
 	LedgerModel string
+	// Agent is OpenCode's agent for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
+	Agent string
 	// OpenCode is the path of the binary. Defaults to $MANAGER_OPENCODE, the configuration, $PATH.
 	OpenCode string
 	// Attach is the URL of an OpenCode server to use. Defaults to starting one when it is needed.
@@ -72,12 +73,15 @@ type Project struct {
 	host      *opencode.Host
 	attached  *opencode.Client // with Options.Attach
 	work      *workspace.Workspace
+	slots     *workspace.Slots
 	base      string // the commit that the project is at; empty outside git
 	completer providers.Completer
 	ledger    string // the ledger model, for people and records
 	direct    bool   // the ledger's provider is asked directly, not through OpenCode
 	runner    *executor.Executor
 	diverter  *diverter
+
+	near bool // the server to attach to may as well be OpenCode's service, where nothing listens at the address
 }
 
 // Open finds the project that dir belongs to and reads its configuration. Nothing is started, and nothing is written.
@@ -100,7 +104,6 @@ func Open(dir string, o Options) (*Project, error) {
 	return p, p.learnSecrets()
 }
 
-// prepare fills in the defaults.
 func prepare(root string, o Options) *Project {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
@@ -117,9 +120,7 @@ func prepare(root string, o Options) *Project {
 // git report it: dir itself, or the nearest directory above it, up to the root of the git repository, that has a state
 // directory.
 func Find(dir string) (string, error) {
-	if dir == "" {
-		dir = "."
-	}
+	dir = cmp.Or(dir, ".")
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -175,7 +176,6 @@ func Getenv(environ []string, name string) string {
 	return ""
 }
 
-// note and warn tell the user something while the work goes on.
 func (p *Project) note(format string, args ...any) {
 	if p.opts.Note != nil {
 		p.opts.Note(fmt.Sprintf(format, args...))
@@ -188,7 +188,6 @@ func (p *Project) warn(format string, args ...any) {
 	}
 }
 
-// exists reports whether a path can be looked at.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -54,7 +54,6 @@ func (p *Project) Clean(what string, texts ...string) []string {
 	return clean
 }
 
-// warnOfSecret says that a text held secrets, and what becomes of it.
 func (p *Project) warnOfSecret(what string, kinds []string) {
 	p.note("%s holds %s. It reads %s from here on, also for the agents. If they need it, put it into an environment"+
 		" variable and name that instead.", what, strings.Join(kinds, " and "), secret.Redacted)

@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// idleLook is how often a server looks whether it has nothing to do.
 const idleLook = 100 * time.Millisecond
 
 // Serve runs what a crashed process left, and what other processes hand over, several boulders at the same time and under
@@ -30,11 +29,9 @@ func (s *State) Serve(
 		s.p.warn("%v", err)
 	}
 	s.server.SetSteerer(sv)
-	look := time.NewTicker(idleLook)
-	defer look.Stop()
 	for busy := time.Now(); ; {
 		select {
-		case <-look.C:
+		case <-time.After(idleLook):
 			sv.mu.Lock()
 			if sv.begun > 0 {
 				busy = time.Now()

@@ -108,7 +108,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 		defer work.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		id := ""
+		id, here := "", &Desk{Reader: s.DB, Orders: s.run}
 		defer func() { s.server.Ended(id) }()
 		for e, err := range s.events(ctx, req) {
 			if err == nil && id == "" {
@@ -117,7 +117,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 			}
 			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
 				work.Go(func() { // the run does not wait for it: it is what takes the order
-					if err := deliver(ctx, s.p.diverter.Desk, s.DB, s.run, e.BoulderID); err != nil && ctx.Err() == nil {
+					if err := deliver(ctx, s.p.diverter.Desk, here, e.BoulderID); err != nil && ctx.Err() == nil {
 						s.p.log.Warn("an answer was not handed over", "error", err)
 					}
 				})
@@ -130,7 +130,6 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 	}
 }
 
-// events begins the run.
 func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	p := s.p
 	req.LedgerModel = p.ledger
@@ -144,9 +143,13 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	if req.Plan == nil && req.Fork == nil {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
+	req.Agent = cmp.Or(req.Agent, p.agent())
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.budget(req.Budget)
+	if err := p.isolate(ctx, &req); err != nil {
+		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, err) }
+	}
 	return s.run.Run(ctx, req)
 }
 
@@ -163,7 +166,7 @@ func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State,
 	if err != nil {
 		return nil, "", err
 	}
-	return s, from, errors.Join(db.Import(ctx, x), db.Close())
+	return s, from, errors.Join(db.Import(ctx, s, x.Events), db.Close())
 }
 
 // Reader is what the looking commands read from: the database, or the process that holds it.
@@ -172,26 +175,23 @@ type Reader = control.Source
 var _ Reader = nothing{}
 
 // Read opens the project's state for reading: the process that holds it, or else the database. A project in which nothing
-// was run reads as empty. Nothing is created.
+// was run reads as empty. Nothing is created, and no order is carried out.
 //
 // While the database itself is open, no run can start: the caller closes it as soon as it has read.
-func (p *Project) Read(ctx context.Context) (_ Reader, closeReader func(), err error) {
+func (p *Project) Read(ctx context.Context) (*Desk, error) {
 	there, err := p.enter(ctx, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nothing{}, func() {}, nil
+		return &Desk{Reader: nothing{}, Orders: nothing{}, Close: func() {}}, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return there.Reader, there.Close, nil
+	return there, err
 }
 
 // Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at
 // least the head, or nothing.
-func Get(ctx context.Context, r Reader, ref string) (store.Detail, error) {
+func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {
 	id, err := Resolve(ctx, r, ref)
 	if err != nil {
-		return store.Detail{}, err
+		return boulder.Snapshot{}, err
 	}
 	return r.Get(ctx, id)
 }
@@ -228,20 +228,25 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	return "", &UsageError{Err: err}
 }
 
-// nothing is the state of a project in which nothing was run.
 type nothing struct{}
 
 func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
 
-func (nothing) Get(context.Context, string) (store.Detail, error) { return store.Detail{}, ErrNothing }
+func (nothing) Get(context.Context, string) (boulder.Snapshot, error) {
+	return boulder.Snapshot{}, ErrNothing
+}
 
 func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
 	return nil, ErrNothing
 }
 
+func (nothing) Order(context.Context, string, boulder.Order) error { return ErrNothing }
+
 var (
 	// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
 	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
+	// ErrAllOver is in that of [Desk.Find].
+	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; see `manager list`")
 	// ErrAllArchived is in that of [Resolve] where no boulder is named and all are archived.
 	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
 		boulder.ErrNotFound)

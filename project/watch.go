@@ -18,8 +18,11 @@ import (
 const watchCall = 10 * time.Second
 
 // Watch fills in what a watch of the sessions at an OpenCode server needs of the project: it diverts, runs and judges as a
-// run does. It ends with the project.
+// run does. It ends with the project. Without an address it is the server at [DefaultServer], or else the background service
+// of OpenCode 2.
 func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) error {
+	p.near = address == ""
+	address = cmp.Or(address, DefaultServer)
 	env, err := p.environ()
 	if err != nil {
 		return err
@@ -28,7 +31,22 @@ func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) er
 		return err
 	}
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
-	c.Attach = func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, address, watchCall) }
+	known := address
+	c.Attach = func(ctx context.Context) (*opencode.Client, error) {
+		client, err := p.attach(ctx, address, watchCall)
+		if err == nil && p.near && client.Address() != known {
+			known = client.Address()
+			c.Note("The background service of OpenCode is at " + known + ".")
+		}
+		if err != nil || !slices.Contains(c.DoneWhen, boulder.DoneDiagnostics) {
+			return client, err
+		}
+		if why := executor.NoDiagnostics(client.Caps(), c.Lint); why != "" {
+			client.Close()
+			return nil, noDiagnostics("--done-when or the configuration", why)
+		}
+		return client, nil
+	}
 	c.Run = func(ctx context.Context, command string) boulder.Gate {
 		return executor.RunCommand(ctx, p.dir, env, command, cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout), c.Redact)
 	}
@@ -46,33 +64,29 @@ func (p *Project) sessionJudge(ctx context.Context, address string) (
 ) {
 	opts := p.opts
 	opts.Attach = address
-	connect := func(ctx context.Context) (*Project, error) {
-		j, err := Open(p.dir, opts)
-		if err != nil {
-			return nil, err
-		}
-		if err = j.Connect(ctx); err != nil {
-			j.Close()
-		}
-		return j, err
+	attached := func() *Project {
+		j := prepare(p.dir, opts)
+		j.cfg, j.near = p.cfg, p.near
+		return j
 	}
-	first, err := connect(ctx)
+	first := attached()
+	err = first.Connect(ctx)
+	first.Close()
 	if err != nil && !errors.Is(err, opencode.ErrUnavailable) {
 		return nil, err
 	}
-	first.Close()
 	return func(ctx context.Context, request string, e *boulder.Evidence) ([]string, error) {
-		j, err := connect(ctx)
-		if err != nil {
+		j := attached()
+		defer j.Close()
+		if err := j.Connect(ctx); err != nil {
 			return nil, err
 		}
-		defer j.Close()
 		now, err := j.work.Snapshot(ctx)
 		if err != nil {
 			return nil, err
 		}
 		// Against the commit that was there when the watch began: what the agent commits is its work as well.
-		if e.Diff, err = j.work.Diff(ctx, first.base, now, nil); err != nil {
+		if e.Diff, err = j.work.Diff(ctx, first.base, now, func(string) bool { return true }); err != nil {
 			return nil, err
 		}
 		verdict, _, err := j.judge().Judge(ctx, judgeRequest(request, e))

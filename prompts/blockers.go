@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -29,14 +30,14 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 }
 
 // triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
-func triage(tool string) string {
-	if tool == "" {
+func triage(d boulder.Diversion) string {
+	if d.Tool == "" {
 		return ""
 	}
-	return "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + tool + "`, once for " +
+	return "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + d.Tool + "`, once for " +
 		"each thing, and go on.\n\n" +
-		"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: a name, a format, a library for " +
-		"a detail. Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
+		"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: " + strings.Join(d.Soft, ", ") + ". " +
+		"Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
 		"on with it.\n" +
 		"- A hard blocker (`blocks_progress: true`) is what you must not decide: architecture that much depends on, " +
 		"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
@@ -60,13 +61,13 @@ func before(t *boulder.SubTask) string {
 
 // checkProgress asks an agent that is sent back to work where it stands, and how it says that there is none left (seed 003,
 // FR-014, FR-015).
-func checkProgress(tool string) string {
-	if tool == "" {
+func checkProgress(d boulder.Diversion) string {
+	if d.Tool == "" {
 		return ""
 	}
-	return "Check where each of your tasks stands. What only a person can settle, report with the tool `" + tool + "`, unless " +
+	return "Check where each of your tasks stands. What only a person can settle, report with the tool `" + d.Tool + "`, unless " +
 		"you have, and go on with the rest; what you can do, do. When nothing is left to be done, and only then, write " +
-		boulder.DoneMarker + " on a line of its own, outside of code blocks."
+		d.Marker + " on a line of its own, outside of code blocks."
 }
 
 // News is what people have said, oldest first.

@@ -24,13 +24,14 @@ func settled() []boulder.RaisedBlocker {
 func TestBlockersGolden(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.BlockerTool, in.Answers = "manager_blocker", prompts.Answers(settled())
+	in.Diversion = boulder.Diversion{Tool: "manager_blocker", Marker: "ALL_DONE!", Soft: []string{"a name", "a colour"}}
+	in.Answers = prompts.Answers(settled())
 	in.Notes = []string{"The tests need Node 22."}
 	waited := prompts.WaitDigest("needed an answer to B1: Which key signs the tokens?", boulder.Evidence{
 		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 	})
 	in.SubTask.Before = waited
-	told := prompts.Told{News: in.News, BlockerTool: in.BlockerTool}
+	told := prompts.Told{News: in.News, Diversion: in.Diversion}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
 		prompts.Build(in).Text,
 		prompts.Continuation(in.SubTask, boulder.Turn{
@@ -41,8 +42,9 @@ func TestBlockersGolden(t *testing.T) {
 			News: prompts.News{Answers: in.Answers},
 		}),
 		prompts.KeepGoing(prompts.Unfinished{
-			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,
+			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], Diversion: in.Diversion, Promise: true,
 		}),
+		prompts.KeepGoing(prompts.Unfinished{Diversion: in.Diversion, Idle: 3}),
 	}, "\n======\n\n"))
 }
 

@@ -35,7 +35,9 @@ type Input struct {
 	Dependencies []*boulder.SubTask
 	NewFacts     []string           // what judges noted since the plan was made, oldest first
 	News                            // of the whole job, and of this sub-task
-	BlockerTool  string             // with which the agent can report what only a person can answer; empty: there is none
+	Isolated     bool               // it works in a slot
+	Conflict     *Conflict          // what kept an earlier result from being integrated; nil: nothing
+	Diversion    boulder.Diversion  // what only a person can answer is diverted
 	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
 }
 
@@ -71,10 +73,11 @@ func Build(in Input) boulder.Brief {
 		limit:   maxDependencies, each: maxDependency, path: file(t.ID, "dependencies.md"),
 	}
 	for _, d := range in.Dependencies {
-		out := outcome(d)
-		results.passages = append(results.passages, passage{
-			"### " + d.ID + ": " + text.Short(d.Subject, 200) + "\n", quoted(out), file(d.ID, "output.md"), out,
-		})
+		out, heading := outcome(d), "### "+d.ID+": "+text.Short(d.Subject, 200)+"\n"
+		if d.Transcript != "" {
+			heading += "Transcript of its session, to look things up: " + text.Short(d.Transcript, 200) + "\n"
+		}
+		results.passages = append(results.passages, passage{heading, quoted(out), file(d.ID, "output.md"), out})
 	}
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
@@ -89,8 +92,9 @@ func Build(in Input) boulder.Brief {
 		{heading: "## Goal of the whole job", text: text.Fold(in.Plan.Goal)},
 		{heading: "## Constraints\n\nThey hold for everything you do.", text: bullets(in.Plan.Constraints)},
 		request,
-		{heading: "## Your sub-task", text: work(t)},
-		{heading: triageHeading, text: triage(in.BlockerTool)},
+		{heading: "## Your sub-task", text: work(t, in.Diversion)},
+		{heading: "## It has to be put together with other work", text: in.Conflict.text()},
+		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
 		{heading: "## An earlier session began this", text: before(t)},
 		failures, learned, over, facts,
@@ -119,7 +123,6 @@ func Build(in Input) boulder.Brief {
 	return brief
 }
 
-// newestFirst lists what is in order of time.
 func newestFirst(items []string) string {
 	items = slices.Clone(items)
 	slices.Reverse(items)

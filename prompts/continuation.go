@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -19,9 +18,9 @@ const (
 
 // Told is what a continuation has to say besides what the judge found.
 type Told struct {
-	Idle        int    // turns in a row without a tool call, once these are too many; 0: they are not
-	News               // since the turn began
-	BlockerTool string // as in [Input]; where there is one, the agent is asked to check where its tasks stand
+	Idle      int               // turns in a row without a tool call, once these are too many; 0: they are not
+	News                        // since the turn began
+	Diversion boulder.Diversion // where there is one, the agent is asked to check where its tasks stand
 }
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
@@ -58,8 +57,8 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	switch {
 	case !t.DoneNeeds(boulder.DonePromise):
 	case e.Promised:
-		p.add("You wrote " + boulder.Promise + ", and yet this is not done. There is no need to write it again: finish the work.")
-	default:
+		p.add("You wrote " + told.Diversion.Word() + ", and yet this is not done. There is no need to write it again: finish the work.")
+	case told.Diversion.Tool == "": // else it is told below
 		p.add("You have not written " + boulder.Promise + ". When, and only when, all that your brief asks for is done and " +
 			"checked, write it on a line of its own, outside of code blocks.")
 	}
@@ -75,7 +74,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	p.gates("These commands were run and failed. They must exit 0:", red, room)
 	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",
 		worse, room)
-	p.add(checkProgress(told.BlockerTool))
+	p.add(checkProgress(told.Diversion))
 	return p.String()
 }
 
@@ -94,7 +93,6 @@ func unmet(v *boulder.Verdict) []string {
 	return items
 }
 
-// prompt collects paragraphs.
 type prompt struct{ paragraphs []string }
 
 func (p *prompt) add(text string) {
@@ -143,22 +141,12 @@ func (p *prompt) gates(heading string, red []boulder.Gate, room int) {
 		red = red[:maxUnmet]
 	}
 	for _, g := range red {
-		block := indented(g.Command) + "\n\n" + gateEnd(g)
+		block := indented(g.Command) + "\n\n" + g.End()
 		if output := clean(g.Output); output != "" {
 			block += ":\n" + indented(text.Excerpt(output, room, text.End))
 		}
 		p.add(block)
 	}
-}
-
-func gateEnd(g boulder.Gate) string {
-	switch {
-	case g.TimedOut:
-		return fmt.Sprintf("was stopped after %s", g.Duration.Round(time.Second))
-	case g.ExitCode < 0:
-		return "could not be run"
-	}
-	return fmt.Sprintf("exit code %d", g.ExitCode)
 }
 
 // addition is what is put behind another prompt; nothing, if there is nothing to say.
@@ -190,16 +178,16 @@ func (p *prompt) String() string { return strings.Join(p.paragraphs, separator) 
 
 // Unfinished is a session that was left before its work was done, as its agent has to be told.
 type Unfinished struct {
-	Unmet       []string       // what is missing besides the items, one line for each criterion
-	Items       []string       // of the agent's todo list that are open
-	Broken      string         // the error with which the turn ended; empty: none
-	Gates       []boulder.Gate // commands that were run and failed
-	Compacted   bool           // the conversation was replaced by a summary; the items are the manager's own record
-	Idle        int            // turns in a row without a tool call, once these are too many; 0: they are not
-	Promise     bool           // is asked for, [boulder.Promise]
-	Answers     []string       // of a person about blockers of the session, see [Answers]
-	BlockerTool string         // as in [Input]
-	Continuous  bool           // everything holds, and the agent is to go on improving
+	Unmet      []string       // what is missing besides the items, one line for each criterion
+	Items      []string       // of the agent's todo list that are open
+	Broken     string         // the error with which the turn ended; empty: none
+	Gates      []boulder.Gate // commands that were run and failed
+	Compacted  bool           // the conversation was replaced by a summary; the items are the manager's own record
+	Idle       int            // turns in a row without a tool call, once these are too many; 0: they are not
+	Promise    bool           // is asked for, [boulder.Promise]
+	Answers    []string       // of a person about blockers of the session, see [Answers]
+	Diversion  boulder.Diversion
+	Continuous bool // everything holds, and the agent is to go on improving
 }
 
 // Mark begins every prompt of the manager, so that people and agents can tell it from one of a person.
@@ -210,7 +198,10 @@ const Mark = "[manager]"
 // themselves.
 func KeepGoing(u Unfinished) string {
 	p := prompt{}
+	check := checkProgress(u.Diversion)
 	switch {
+	case check != "" && len(u.Items)+len(u.Unmet)+len(u.Gates)+len(u.Answers) == 0 && u.Broken == "" && !u.Continuous:
+		return Mark + " " + check + "\n" // nothing else is known to be missing
 	case u.Continuous:
 		p.add(Mark + " Everything that was asked for holds. Go on improving it: look at what you made as its strictest reviewer " +
 			"would, take the most useful thing that is still wrong, missing or untested, write it on your todo list, do it, " +
@@ -234,11 +225,11 @@ func KeepGoing(u Unfinished) string {
 		p.list("Open items of your todo list:", u.Items)
 	}
 	p.gates("These commands were run and failed:", u.Gates, maxGateOutput/max(1, min(len(u.Gates), maxUnmet)))
-	p.add(checkProgress(u.BlockerTool))
+	p.add(check)
 	// How the agent gets out: a prompt that demands the impossible would be answered for ever.
 	ending := "Mark each item as completed when it is done and checked. Items that are not needed may be cancelled; one that " +
 		"only a person can do is marked as blocked, with the reason in your last message."
-	if u.Promise {
+	if u.Promise && check == "" {
 		ending += " When everything is done, and only then, end your last message with this line, as plain text:\n\n" +
 			boulder.Promise
 	}

@@ -35,7 +35,7 @@ func Digest(turn boulder.Turn) string {
 		}
 		for _, g := range e.Red() { // with the last line of its output, which tells most
 			lines := strings.Split(clean(g.Output), "\n")
-			failed := fmt.Sprintf("Gate `%s` failed (%s): %s", text.Short(g.Command, 100), gateEnd(g), text.Short(lines[len(lines)-1], 150))
+			failed := fmt.Sprintf("Gate `%s` failed (%s): %s", text.Short(g.Command, 100), g.End(), text.Short(lines[len(lines)-1], 150))
 			add("%s", strings.TrimSuffix(failed, ": "))
 		}
 	}

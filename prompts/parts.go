@@ -15,9 +15,10 @@ func opening(in Input) string {
 	said := "# Sub-task: " + t.ID + " (" + text.Short(t.Subject, 200) + ")\n\n"
 	if len(in.Plan.SubTasks) > 1 {
 		said += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions " +
-			"do the rest, some of them at the same time in the same files. "
+			"do the rest, some of them at the same time " + text.If(in.Isolated, "in copies of their own. ") +
+			text.If(!in.Isolated, "in the same files. ")
 	}
-	if in.BlockerTool == "" {
+	if in.Diversion.Tool == "" {
 		said += "Nobody is there to answer questions: decide yourself, and say in the end what you decided."
 	} else {
 		said += "Nobody is there to answer questions; what to do instead is said below, under \"" +
@@ -28,7 +29,7 @@ func opening(in Input) string {
 	return said
 }
 
-func work(t *boulder.SubTask) string {
+func work(t *boulder.SubTask, d boulder.Diversion) string {
 	text := cmp.Or(clean(t.Description), clean(t.Subject))
 	add := func(heading, body string) {
 		if body != "" {
@@ -41,6 +42,10 @@ func work(t *boulder.SubTask) string {
 	}
 	if t.EmptyOK {
 		add("### Nothing is a result", "If there turns out to be nothing to find or to do, say so and what you checked.")
+	}
+	if len(t.Writes) > 0 {
+		add("### Files", "By the plan, create and change files only here; others may be at work elsewhere: "+
+			strings.Join(t.Writes, ", "))
 	}
 	add("### Outputs\n\nLater sub-tasks need these. State each by its name, with its value, in your last message.",
 		bullets(t.Outputs))
@@ -62,13 +67,12 @@ func work(t *boulder.SubTask) string {
 	if t.DoneNeeds(boulder.DonePromise) {
 		add("### The promise", fmt.Sprintf("When, and only when, all of this is done and checked, write %s on a line of "+
 			"its own in your last message, outside of code blocks. Never write it for any other reason: it is compared with "+
-			"what is there.", boulder.Promise))
+			"what is there.", d.Word()))
 	}
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))
 	return text
 }
 
-// outcome is all that a finished sub-task hands on.
 func outcome(t *boulder.SubTask) string {
 	summary, output := clean(t.Summary), clean(t.Output)
 	switch {

@@ -43,6 +43,7 @@ func input() prompts.Input {
 			{
 				ID: "store", Subject: "Store the theme", Status: boulder.SubTaskCompleted,
 				Summary: "The theme is stored with the user.", Output: "settings key: theme",
+				Transcript: ".manager/runs/01kboulder/store/1.jsonl",
 			},
 			{ID: "palette", Subject: "Choose the colours", Status: boulder.SubTaskCompleted, Output: "palette.css"},
 		},

@@ -55,7 +55,7 @@ func drawInput(t *rapid.T) prompts.Input {
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
 		News:         prompts.News{Answers: []string{text(t, "answer"), text(t, "answer")}, Notes: []string{text(t, "note")}},
-		BlockerTool:  rapid.SampledFrom([]string{"", "manager_blocker"}).Draw(t, "tool"),
+		Diversion:    boulder.Diversion{Tool: rapid.SampledFrom([]string{"", "manager_blocker"}).Draw(t, "tool")},
 		Dependencies: subTasks(t, "dep"),
 		Finished:     subTasks(t, "fin"),
 	}
@@ -88,8 +88,8 @@ func TestBuildProperties(t *testing.T) {
 		}
 
 		triage := strings.Contains(b.Text, "\n## When you need a person\n") && strings.Contains(b.Text, "only where it is a hard blocker.\n")
-		if triage != (in.BlockerTool != "") {
-			t.Fatalf("with the tool %q the brief explains it whole: %v", in.BlockerTool, triage)
+		if triage != (in.Diversion.Tool != "") {
+			t.Fatalf("with the tool %q the brief explains it whole: %v", in.Diversion.Tool, triage)
 		}
 
 		var named, files []string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -82,21 +81,10 @@ var meanings = map[Kind]struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	if who := strings.Trim(e.Provider+"/"+e.Model, "/"); who != "" {
-		b.WriteString(who + ": ")
-	}
 	meaning := meanings[e.Kind]
-	b.WriteString(cmp.Or(meaning.what, "failed"))
-	status := ""
-	if e.Status != 0 {
-		status = strconv.Itoa(e.Status)
-	}
-	if status = strings.TrimSpace(status + " " + e.Code); status != "" {
-		b.WriteString(" (" + status + ")")
-	}
-	if e.Message != "" {
-		b.WriteString(": " + strings.TrimRight(e.Message, ". \n"))
+	what := cmp.Or(meaning.what, "failed")
+	if status := text.JoinedBy(" ", text.If(e.Status != 0, strconv.Itoa(e.Status)), e.Code); status != "" {
+		what += " (" + status + ")"
 	}
 	todo := meaning.todo
 	switch {
@@ -105,10 +93,8 @@ func (e *Error) Error() string {
 	case (e.Kind == KindRateLimit || e.Kind == KindOverloaded) && e.RetryAfter > 0:
 		todo = "try again in " + e.RetryAfter.Round(time.Second).String()
 	}
-	if todo != "" {
-		b.WriteString("; " + todo)
-	}
-	return b.String()
+	who := strings.Trim(e.Provider+"/"+e.Model, "/")
+	return text.JoinedBy(": ", who, what, strings.TrimRight(e.Message, ". \n")) + text.Prefixed("; ", todo)
 }
 
 // Unwrap gives the cause on this side, for errors.Is(err, context.Canceled) and the like.
@@ -231,9 +217,6 @@ func (k Key) Scrub(s string) string {
 
 // Format implements [fmt.Formatter] for every verb.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
-
-// LogValue implements [slog.LogValuer].
-func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // MarshalText covers JSON and YAML.
 func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }

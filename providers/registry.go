@@ -1,11 +1,14 @@
 package providers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Source is one provider that a [Registry] can open.
@@ -14,9 +17,7 @@ type Source struct {
 	// KeyEnv names the environment variables that may hold the key; the first that is set is used. Empty: the provider
 	// needs no key and is always available.
 	KeyEnv []string
-	// DefaultModel is the provider's model for the ledgers when the user named none. Empty: never chosen by default.
-	DefaultModel string
-	Open         func(Key) (Completer, error) // makes the adapter; it does not block
+	Open   func(Key) (Completer, error) // makes the adapter; it does not block
 }
 
 // RegistryConfig configures a [Registry].
@@ -35,7 +36,7 @@ type Registry struct {
 	sources []Source
 }
 
-// NewRegistry makes a registry of the given sources; their order is that of preference for [Registry.Default].
+// NewRegistry makes a registry of the given sources.
 func NewRegistry(cfg RegistryConfig, sources ...Source) (*Registry, error) {
 	if cfg.Getenv == nil {
 		return nil, errors.New("providers: RegistryConfig.Getenv is required")
@@ -43,9 +44,7 @@ func NewRegistry(cfg RegistryConfig, sources ...Source) (*Registry, error) {
 	if err := cfg.Prices.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	for i, source := range sources {
 		if _, err := ParseModel(source.Name + "/model"); err != nil || strings.Contains(source.Name, "/") {
 			return nil, fmt.Errorf("provider name %q: use letters, digits, - and _", source.Name)
@@ -64,7 +63,7 @@ func find(sources []Source, name string) int {
 // Has reports whether the provider is known and its key, if it needs one, is set.
 func (r *Registry) Has(provider string) bool { return slices.Contains(r.Names(), provider) }
 
-// Names lists the available providers in order of preference.
+// Names lists the available providers.
 func (r *Registry) Names() []string {
 	var names []string
 	for _, source := range r.sources {
@@ -75,24 +74,10 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Default gives the ledger model to use when the user named none: the default of the first available provider that
-// has one; zero if none has.
-func (r *Registry) Default() (ref ModelRef) {
-	for _, source := range r.sources {
-		if _, _, available := r.key(source); available && source.DefaultModel != "" {
-			return ModelRef{Provider: source.Name, Model: source.DefaultModel}
-		}
-	}
-	return ref
-}
-
 // Completer opens a model's provider. Requests without a model go to ref.Model. What may pass is tried again by the
 // registry's policy. The error says what to do if the provider is not available.
 func (r *Registry) Completer(ref ModelRef) (Completer, error) {
-	have := "no provider is available"
-	if names := r.Names(); len(names) > 0 {
-		have = "available: " + strings.Join(names, ", ")
-	}
+	have := cmp.Or(text.Prefixed("available: ", strings.Join(r.Names(), ", ")), "no provider is available")
 	i := find(r.sources, ref.Provider)
 	if i < 0 {
 		return nil, fmt.Errorf("model %s: there is no provider %q; choose another model (%s) or define the endpoint in the "+

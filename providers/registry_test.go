@@ -11,9 +11,9 @@ import (
 )
 
 // keyed is a provider that needs one of these keys.
-func keyed(name, defaultModel string, keyEnv ...string) providers.Source {
+func keyed(name string, keyEnv ...string) providers.Source {
 	return providers.Source{
-		Name: name, DefaultModel: defaultModel, KeyEnv: keyEnv,
+		Name: name, KeyEnv: keyEnv,
 		Open: func(providers.Key) (providers.Completer, error) { return &script{}, nil },
 	}
 }
@@ -40,15 +40,14 @@ func newRegistry(t *testing.T, set map[string]string, sources ...providers.Sourc
 func TestRegistryAvailability(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		env       map[string]string
-		names     []string
-		preferred string
+		env   map[string]string
+		names []string
 	}{
-		"no key":        {nil, []string{"free"}, "free/local"},
-		"first of two":  {map[string]string{"A_KEY": "a"}, []string{"keyed", "free"}, "keyed/small"},
-		"second of two": {map[string]string{"B_KEY": "b"}, []string{"keyed", "free"}, "keyed/small"},
+		"no key":        {nil, []string{"free"}},
+		"first of two":  {map[string]string{"A_KEY": "a"}, []string{"keyed", "free"}},
+		"second of two": {map[string]string{"B_KEY": "b"}, []string{"keyed", "free"}},
 	} {
-		r := newRegistry(t, tt.env, keyed("keyed", "small", "A_KEY", "B_KEY"), keyed("free", "local"))
+		r := newRegistry(t, tt.env, keyed("keyed", "A_KEY", "B_KEY"), keyed("free"))
 		if got := r.Names(); !slices.Equal(got, tt.names) {
 			t.Errorf("%s: names %v, want %v", name, got, tt.names)
 		}
@@ -57,14 +56,8 @@ func TestRegistryAvailability(t *testing.T) {
 				t.Errorf("%s: Has(%s) is %t", name, provider, got)
 			}
 		}
-		if ref := r.Default(); ref.String() != tt.preferred {
-			t.Errorf("%s: default %s, want %s", name, ref, tt.preferred)
-		}
 	}
-	r := newRegistry(t, nil, keyed("free", ""), keyed("keyed", "", "A_KEY", "B_KEY"))
-	if ref := r.Default(); !ref.IsZero() {
-		t.Errorf("default without one: %s", ref)
-	}
+	r := newRegistry(t, nil, keyed("free"), keyed("keyed", "A_KEY", "B_KEY"))
 	for provider, says := range map[string][]string{
 		"keyed":   {"set A_KEY or B_KEY", "available: free"},
 		"unheard": {`no provider "unheard"`, "available: free", "configuration"},
@@ -83,7 +76,7 @@ func TestRegistryOpensLazily(t *testing.T) {
 	t.Parallel()
 	var opened []string
 	broken := errors.New("broken")
-	s := keyed("keyed", "", "A_KEY")
+	s := keyed("keyed", "A_KEY")
 	s.Open = func(key providers.Key) (providers.Completer, error) {
 		opened = append(opened, key.Reveal())
 		if len(opened) == 1 {
@@ -148,7 +141,7 @@ func TestRegistryRefusesBadSources(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]string{"twice": "taken", "unnamed": "", "slash": "a/b", "space": "a b"} {
 		cfg := providers.RegistryConfig{Getenv: env(nil)}
-		if _, err := providers.NewRegistry(cfg, keyed("taken", ""), keyed(bad, "")); err == nil {
+		if _, err := providers.NewRegistry(cfg, keyed("taken"), keyed(bad)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -40,18 +40,24 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if t.horizon.IsZero() {
 		t.horizon = firstSight(r.Messages)
 	}
-	failed, first := t.failed, t.newest() == nil
+	root, failed, first := t.members[t.root], t.failed, t.newest() == nil
 	var events []enforcer.Event
-	for _, m := range r.Messages {
-		events = append(events, t.recount(m)...)
+	for _, read := range r.Messages {
+		m, _ := t.heard(read.Info)
+		if !slices.Contains(t.messages, m) {
+			continue // it is older than those that are kept
+		}
+		for _, p := range read.Parts {
+			t.part(m, p, read.Info.Created)
+		}
+		at := later(read.Info.Created, read.Info.Completed)
+		root.life = later(root.life, at)
+		events = append(events, t.news(m, at)...)
 	}
 	if first { // then these prompts are older than a failure of which an event told
 		t.failed = failed
 	}
-	life := t.life() // and what the reading tells of it
-	if m := t.newest(); m != nil {
-		life = later(life, later(m.info.Created, m.info.Completed))
-	}
+	life := t.life() // and what else the reading tells of it
 	for _, s := range r.Sessions {
 		if s.ID != t.root {
 			life = later(life, s.Created) // what else happens to a session may be no life
@@ -60,7 +66,6 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if t.Busy() {
 		life = later(life, r.At)
 	}
-	root := t.members[t.root]
 	if life.After(t.life()) {
 		events = append(events, t.alive(root, life)...)
 	}
@@ -74,10 +79,9 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	return events
 }
 
-// firstSight is the time of the newest prompt of a person.
 func firstSight(messages []opencode.Message) time.Time {
 	for _, m := range slices.Backward(messages) {
-		if known := (&message{m.Info, m.Parts}); known.person() {
+		if (&message{Message: m}).person() {
 			return m.Info.Created
 		}
 	}
@@ -85,28 +89,6 @@ func firstSight(messages []opencode.Message) time.Time {
 		return messages[0].Info.Created
 	}
 	return time.Time{}
-}
-
-// recount tells of a message as its events would have. What was told of it is not told again.
-func (t *Tree) recount(m opencode.Message) []enforcer.Event {
-	at := later(m.Info.Created, m.Info.Completed)
-	var events []enforcer.Event
-	add := func(more []enforcer.Event) {
-		for _, e := range more {
-			if _, life := e.(enforcer.Activity); !life { // all of it is told at once, with the newest
-				events = append(events, e)
-			}
-		}
-	}
-	// First without its end, as it came: of a message that was aborted or compacted the parts are known by then.
-	begun := m.Info
-	begun.Error, begun.Completed = nil, time.Time{}
-	add(t.heard(begun, m.Info.Created))
-	for _, p := range m.Parts {
-		add(t.part(p, m.Info.Created))
-	}
-	add(t.heard(m.Info, at))
-	return events
 }
 
 // Read reads the server's state of a session and everything below it, in whatever directories that works. at is the

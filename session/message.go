@@ -20,50 +20,39 @@ const TagKey = "manager"
 // maxKept is how much of a text is kept, in bytes: enough to say what it claims. OpenCode's events cut at 64 KiB.
 const maxKept = 16 << 10
 
-// message is a message of the main session with its parts: the ends of its texts, and tool calls without their output.
+// message is one of the main session, with the ends of its texts, and tool calls without their output.
 type message struct {
-	info  opencode.MessageInfo
-	parts []opencode.Part
+	opencode.Message
+	clarifies bool // the user has the agent ask them about blockers
 }
 
-// part takes in a part as it is now.
 func (m *message) part(p opencode.Part) {
+	m.clarifies = m.clarifies || m.Info.Role == opencode.RoleUser && strings.Contains(p.Text, boulder.ClarifyPrompt)
 	p.Text = strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], "") // the end says what it comes to
 	if p.Tool != nil {
 		p.Tool = &opencode.ToolCall{Tool: p.Tool.Tool, State: p.Tool.State, Input: p.Tool.Input, Metadata: p.Tool.Metadata}
 	}
-	switch i := slices.IndexFunc(m.parts, func(old opencode.Part) bool { return old.ID == p.ID }); {
+	switch i := slices.IndexFunc(m.Parts, func(old opencode.Part) bool { return old.ID == p.ID }); {
 	case i < 0:
-		m.parts = append(m.parts, p)
-	case p.Type != opencode.PartText || !strings.HasPrefix(m.parts[i].Text, p.Text): // what was read may be older than its events
-		m.parts[i] = p
+		m.Parts = append(m.Parts, p)
+	case p.Type != opencode.PartText || !strings.HasPrefix(m.Parts[i].Text, p.Text): // what was read may be older than its events
+		m.Parts[i] = p
 	}
 }
 
 func (m *message) has(t opencode.PartType) bool {
-	return slices.ContainsFunc(m.parts, func(p opencode.Part) bool { return p.Type == t })
-}
-
-// says is what the author wrote.
-func (m *message) says() string {
-	var b strings.Builder
-	for _, p := range m.parts {
-		if p.Type == opencode.PartText && !p.Synthetic {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
+	return slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Type == t })
 }
 
 // own reports whether the manager wrote the message, person whether somebody else did. What OpenCode writes itself, as after
 // a compaction or when a background task has ended, belongs to the turn that runs.
 func (m *message) own() bool {
-	return m.info.Role == opencode.RoleUser &&
-		slices.ContainsFunc(m.parts, func(p opencode.Part) bool { return p.Metadata[TagKey] != nil })
+	return m.Info.Role == opencode.RoleUser &&
+		slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Metadata[TagKey] != nil })
 }
 
 func (m *message) person() bool {
-	return m.info.Role == opencode.RoleUser && !m.own() && slices.ContainsFunc(m.parts, func(p opencode.Part) bool {
+	return m.Info.Role == opencode.RoleUser && !m.own() && slices.ContainsFunc(m.Parts, func(p opencode.Part) bool {
 		switch p.Type {
 		case opencode.PartText:
 			return !p.Synthetic
@@ -74,16 +63,15 @@ func (m *message) person() bool {
 	})
 }
 
-// begins reports whether the message begins a turn.
 func (m *message) begins() bool { return m.person() || m.own() }
 
-func (m *message) assistant() bool { return m.info.Role == opencode.RoleAssistant }
+func (m *message) assistant() bool { return m.Info.Role == opencode.RoleAssistant }
 
 // diff names the state of the work tree after the message, by OpenCode's snapshot, or what was edited where there are none;
 // empty: unknown.
 func (m *message) diff() (tree string) {
 	var edits uint64
-	for _, p := range m.parts {
+	for _, p := range m.Parts {
 		if p.Type == opencode.PartStepFinish {
 			tree = cmp.Or(p.Snapshot, tree)
 		}

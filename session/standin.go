@@ -37,11 +37,11 @@ const (
 type Diverter interface {
 	// On reports whether a session is diverted at this moment.
 	On(scope boulder.BlockerScope) bool
-	// ToolName is what agents call the tool with which they report blockers.
-	ToolName() string
-	// Tool is the MCP server (streamable HTTP) that has the tool.
-	Tool(ctx context.Context) (opencode.MCPServer, error)
-	// Called says which session makes a call of that tool. The call itself does not say it. It may be told again.
+	// Tools is the MCP server (streamable HTTP) that has these tools: [boulder.BlockerTool], [opencode.TodoTool].
+	Tools(ctx context.Context, names ...string) (opencode.MCPServer, error)
+	// Diversion is what the agents of a session are told while it is diverted.
+	Diversion() boulder.Diversion
+	// Called says which session makes a call of the first. The call itself does not say it. It may be told again.
 	Called(call boulder.BlockerCall)
 	// Divert takes down an ask, which has neither id nor status yet, and rules on it. Asked again about the same
 	// request it gives the same ruling, and records nothing. An error means that nothing is recorded. The ask holds
@@ -139,15 +139,14 @@ func (s *StandIn) next(pending []opencode.Request, now time.Time) (at time.Time)
 		return now
 	}
 	for _, r := range s.asks {
-		again := s.looked.Add(answerLook)
-		if r.Ruling.Reply == "" {
-			again = s.looked.Add(switchLook)
-		}
 		switch {
 		case !among(pending, r.ID):
 			return now
-		case !r.done && (at.IsZero() || again.Before(at)):
-			at = again
+		case r.done:
+		case r.Ruling.Reply == "":
+			at = Earliest(at, s.looked.Add(switchLook))
+		default:
+			at = Earliest(at, s.looked.Add(answerLook))
 		}
 	}
 	return at
@@ -280,12 +279,9 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	return s.Tell(ctx, news)
 }
 
-// word says what becomes of an ask.
 func (s *StandIn) word(r *Ruled) {
-	done, what, allowed := "refused ", text.Short(s.Redact(r.String()), 250), r.Ruling.Reply == boulder.ReplyAllowed
-	if r.SessionID != s.Scope.SessionID {
-		what += " (sub-agent)"
-	}
+	done, allowed := "refused ", r.Ruling.Reply == boulder.ReplyAllowed
+	what := text.Short(s.Redact(r.String()), 250) + text.If(r.SessionID != s.Scope.SessionID, " (sub-agent)")
 	switch {
 	case r.Permission == "" && allowed:
 		done = "answered "
@@ -325,17 +321,23 @@ func clock(at, now time.Time) string {
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
+	diverted := s.Diverted() && !s.Tree.Clarifies()
 	switch {
 	case r.Waits():
 		s.ruleAgain(ctx, r)
-	case s.Diverter != nil && r.Permission == s.Diverter.ToolName():
-		r.Ruling.Reply = boulder.ReplyAllowed // to report a blocker needs a permission, too (seen)
-	case !s.Diverted() && s.Policy == nil, s.dead(ctx, r):
-	case s.Diverted():
+	case s.Diverter != nil && (r.Permission == boulder.BlockerTool || s.ownTodos(r)):
+		r.Ruling.Reply = boulder.ReplyAllowed // a tool of manager's own needs a permission, too (seen)
+	case !diverted && s.Policy == nil, s.dead(ctx, r):
+	case diverted:
 		s.divert(ctx, r)
 	default:
 		r.Ruling = s.Policy(r.Request)
 	}
+}
+
+// ownTodos reports whether it is about the todo list that is offered where OpenCode has none.
+func (s *StandIn) ownTodos(r *Ruled) bool {
+	return r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 }
 
 // dead takes the ask down as a blocker, with the call that asks, and reports whether that waits no more. An ask is not held
@@ -445,7 +447,7 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 
 // Called tells the diverter which session makes a call of the tool that reports blockers; ended: such a call has.
 func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err error) {
-	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != s.Diverter.ToolName() || p.Tool.State == opencode.ToolPending {
+	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != boulder.BlockerTool || p.Tool.State == opencode.ToolPending {
 		return false, nil
 	}
 	input := p.Tool.Input

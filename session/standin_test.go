@@ -64,7 +64,7 @@ type ruler struct {
 }
 
 func (*ruler) On(boulder.BlockerScope) bool       { return true }
-func (*ruler) ToolName() string                   { return "manager_blocker" }
+func (*ruler) Diversion() boulder.Diversion       { return boulder.Diversion{} }
 func (*ruler) Instruction(boulder.Blocker) string { return "Move on" }
 func (r *ruler) Divert(_ context.Context, b boulder.Blocker) (boulder.Ruling, error) {
 	if slices.Contains(b.Ask.Patterns, "no") {
@@ -86,7 +86,7 @@ func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencod
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r.until, asks = now.Add(time.Hour), []opencode.Request{ask("s", "p", "bash")}
 	s = &StandIn{
-		Diverter: r, Redact: strings.TrimSpace, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler),
+		Tree: NewTree("s", Cursor{}), Diverter: r, Redact: strings.TrimSpace, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler),
 	}
 	s.Tell = func(_ context.Context, ruled []*Ruled) error {
 		if len(ruled) != 1 || !ruled[0].Waits() {

@@ -41,34 +41,41 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	case opencode.StatusChanged:
 		return t.status(m, own, p.Status, at)
 	case opencode.SessionFailed:
-		if own {
-			return t.fail(p.Err, at)
+		if !own {
+			return nil
 		}
+		return t.fail(p.Err, at)
 	case opencode.MessageUpdated:
 		if own {
-			return t.heard(p.Message, at)
+			m, lives := t.heard(p.Message)
+			if !lives {
+				return t.news(m, at)
+			}
+			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
 		}
-		return t.alive(m, at)
 	case opencode.PartUpdated:
 		if own {
-			return t.part(p.Part, at)
+			m := t.known(p.Part.MessageID)
+			if m == nil {
+				return nil // the message itself was missed; the state is about to be read
+			}
+			t.part(m, p.Part, at)
+			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
 		}
-		return t.alive(m, at)
 	case opencode.TodosUpdated:
 		if own {
 			t.Todos = Todos(p.Todos)
 			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
 			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.Todos)})
 		}
-		return t.alive(m, at)
 	case opencode.Asked:
 		m.asks[p.Request.ID] = p.Request
-		return t.alive(m, at)
 	case opencode.RequestClosed:
 		delete(m.asks, p.RequestID)
-		return t.alive(m, at)
+	default:
+		return nil
 	}
-	return nil
+	return t.alive(m, at)
 }
 
 // Join takes in what is told of a session: a sub-agent's becomes one of the tree.
@@ -90,7 +97,6 @@ func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	return t.alive(m, at)
 }
 
-// alive passes a sign of life on.
 func (t *Tree) alive(m *member, at time.Time) []enforcer.Event {
 	m.life = later(m.life, at)
 	return []enforcer.Event{enforcer.Activity{At: at}}
@@ -126,11 +132,11 @@ func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []en
 // and means it.
 func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 	m := t.newest()
-	if m == nil || !m.assistant() || m.info.Error != nil || t.failed != nil {
+	if m == nil || !m.assistant() || m.Info.Error != nil || t.failed != nil {
 		return nil
 	}
-	left := m.info.Completed.IsZero()
-	if left && !there || !left && m.info.Finish != opencode.FinishToolCalls {
+	left := m.Info.Completed.IsZero()
+	if left && !there || !left && m.Info.Finish != opencode.FinishToolCalls {
 		return nil
 	}
 	return t.abort(m, at)
@@ -150,7 +156,7 @@ func (t *Tree) fail(err *opencode.TurnError, at time.Time) []enforcer.Event {
 func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	if m != nil {
 		isNew := t.tell("abort", m)
-		if asked := t.known(m.info.ParentID); asked != nil {
+		if asked := t.known(m.Info.ParentID); asked != nil {
 			isNew = t.tell("abort", asked) && isNew
 		}
 		if !isNew {
@@ -160,47 +166,30 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	return []enforcer.Event{enforcer.Aborted{At: at}}
 }
 
-// heard takes in a message of the root as it is now.
-func (t *Tree) heard(info opencode.MessageInfo, at time.Time) []enforcer.Event {
+// heard takes in a message of the root as it is now, and reports whether that is a sign of life.
+func (t *Tree) heard(info opencode.MessageInfo) (m *message, lives bool) {
 	info.Structured = nil
-	m := t.known(info.ID)
-	isNew := m == nil
-	if isNew {
-		m = &message{info: info}
+	if m = t.known(info.ID); m == nil {
+		lives, m = true, &message{Message: opencode.Message{Info: info}}
+		if !m.assistant() {
+			t.failed = nil
+		}
 		t.messages = append(t.messages, m)
 		slices.SortStableFunc(t.messages, func(a, b *message) int {
-			return cmp.Or(a.info.Created.Compare(b.info.Created), strings.Compare(a.info.ID, b.info.ID))
+			return cmp.Or(a.Info.Created.Compare(b.Info.Created), strings.Compare(a.Info.ID, b.Info.ID))
 		})
 		t.messages = slices.Delete(t.messages, 0, max(0, len(t.messages)-MaxMessages))
 	}
-	before := m.info
-	if before.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events
-		m.info = info
+	lives = lives || m.assistant() && m.Info.Completed.IsZero()
+	if m.Info.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events
+		m.Info = info
 	}
-	var events []enforcer.Event
-	if isNew || m.assistant() && before.Completed.IsZero() {
-		events = t.alive(t.members[t.root], at)
-	}
-	if isNew && !m.assistant() {
-		t.failed = nil
-	}
-	if info.Error != nil && info.Error.Name == opencode.MessageAborted {
-		events = append(events, t.abort(m, at)...)
-	}
-	if info.Compacted && info.Error == nil && !info.Completed.IsZero() && t.tell("compacted", m) {
-		events = append(events, enforcer.Compacted{At: at})
-	}
-	return events
+	return m, lives
 }
 
 // part takes in a part of a message of the root as it is now.
-func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
-	m := t.known(p.MessageID)
-	if m == nil {
-		return nil // the message itself was missed; the state is about to be read
-	}
+func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 	m.part(p)
-	events := t.alive(t.members[t.root], at)
 	if p.Tool != nil {
 		t.Findings.Take(p.Tool, t.Session().Directory)
 		var task struct { // a sub-agent's, whose result comes as a message if it goes on in the background
@@ -212,11 +201,21 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 			t.background[task.SessionID] = at
 		}
 	}
-	if id := delivers(p); id != "" && m.info.Role == opencode.RoleUser {
+	if id := delivers(p); id != "" && m.Info.Role == opencode.RoleUser {
 		delete(t.background, id)
 	}
+}
+
+// news tells of a message what was not told before.
+func (t *Tree) news(m *message, at time.Time) (events []enforcer.Event) {
 	if m.person() && t.tell("prompt", m) {
-		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.says())})
+		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.Text())})
+	}
+	if m.Info.Error != nil && m.Info.Error.Name == opencode.MessageAborted {
+		events = append(events, t.abort(m, at)...)
+	}
+	if m.Info.Compacted && m.Info.Error == nil && !m.Info.Completed.IsZero() && t.tell("compacted", m) {
+		events = append(events, enforcer.Compacted{At: at})
 	}
 	return events
 }

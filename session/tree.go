@@ -50,7 +50,6 @@ type Tree struct {
 	Deleted  bool           // the main session was
 }
 
-// member is a session of the tree.
 type member struct {
 	session opencode.Session
 	status  opencode.Status
@@ -118,20 +117,26 @@ func (t *Tree) Busy() bool {
 }
 
 // Request is what a person wrote last, as far as it is known.
-func (t *Tree) Request() string { return t.last((*message).person).says() }
+func (t *Tree) Request() string { return t.last((*message).person).Text() }
+
+// Clarifies reports whether it was a /blockers clarify, so that the user is there.
+func (t *Tree) Clarifies() bool { return t.last((*message).person).clarifies }
 
 // Summary is the newest summary of the conversation; empty: it was not compacted lately.
 func (t *Tree) Summary() string {
-	return t.last(func(m *message) bool { return m.info.Compacted }).says()
+	return t.last(func(m *message) bool { return m.Info.Compacted }).Text()
 }
 
-// Chosen is the newest message with an agent and a model of the user's choice: a summary is written by an agent of its own.
-func (t *Tree) Chosen() (m opencode.MessageInfo, ok bool) {
-	m = t.last(func(m *message) bool {
-		return !m.info.Compacted && !m.info.Model.IsZero() && m.info.Agent != "compaction"
-	}).info
-	return m, m.ID != ""
+// Chosen is the newest message with an agent and a model of the user's choice; zero: none is known. A summary is written by
+// an agent of its own.
+func (t *Tree) Chosen() opencode.MessageInfo {
+	return t.last(func(m *message) bool {
+		return !m.Info.Compacted && !m.Info.Model.IsZero() && m.Info.Agent != "compaction"
+	}).Info
 }
+
+// Agent is the one of the user's choice.
+func (t *Tree) Agent() string { return cmp.Or(t.Chosen().Agent, t.Session().Agent) }
 
 // last is the newest message of a kind; an empty one: none is known.
 func (t *Tree) last(is func(*message) bool) *message {
@@ -145,8 +150,8 @@ func (t *Tree) last(is func(*message) bool) *message {
 
 // tell reports whether something about a message was not told before, and remembers that it is now.
 func (t *Tree) tell(what string, m *message) bool {
-	key := what + " " + m.info.ID
-	if m.info.Created.Before(t.horizon) || slices.Contains(t.told, key) {
+	key := what + " " + m.Info.ID
+	if m.Info.Created.Before(t.horizon) || slices.Contains(t.told, key) {
 		return false
 	}
 	t.told = append(t.told, key)
@@ -156,7 +161,7 @@ func (t *Tree) tell(what string, m *message) bool {
 
 func (t *Tree) known(messageID string) *message {
 	for _, m := range slices.Backward(t.messages) {
-		if m.info.ID == messageID {
+		if m.Info.ID == messageID {
 			return m
 		}
 	}
@@ -175,7 +180,7 @@ func (t *Tree) Answers() []opencode.MessageInfo {
 	var all []opencode.MessageInfo
 	for _, m := range t.turn() {
 		if m.assistant() {
-			all = append(all, m.info)
+			all = append(all, m.Info)
 		}
 	}
 	return all
@@ -195,15 +200,15 @@ func (t *Tree) turn() []*message {
 func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 	r.Todos = slices.Clone(t.Todos)
 	for _, m := range t.turn() {
-		if !m.assistant() || m.info.Compacted {
+		if !m.assistant() || m.Info.Compacted {
 			continue
 		}
-		newestID = m.info.ID
+		newestID = m.Info.ID
 		r.Tools = r.Tools || m.has(opencode.PartTool)
 		if d := m.diff(); d != "" {
 			r.Diff = d
 		}
-		if says := m.says(); says != "" {
+		if says := m.Text(); says != "" {
 			r.Answer = says
 			r.Promised = r.Promised || enforcer.Promised(says)
 		}
@@ -215,7 +220,7 @@ func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 // not hold the session up for ever: OpenCode compacts with the next prompt then.
 func (t *Tree) compacting(now time.Time) bool {
 	m := t.newest()
-	summing := m != nil && m.info.Compacted && m.info.Completed.IsZero()
+	summing := m != nil && m.Info.Compacted && m.Info.Completed.IsZero()
 	if m == nil || !m.has(opencode.PartCompaction) && !summing {
 		return false
 	}
@@ -254,20 +259,16 @@ func (t *Tree) working(now time.Time) []string {
 
 // Lapses is when the situation changes although nothing happens; zero: it does not.
 func (t *Tree) Lapses(now time.Time) time.Time {
-	var first time.Time
-	if at := t.life().Add(delivery); t.compacting(now) && at.After(now) {
-		first = at
+	var all []time.Time
+	if t.compacting(now) {
+		all = append(all, t.life().Add(delivery))
 	}
 	for id, since := range t.background {
-		m, ok := t.members[id]
-		if !ok || m.busy() {
-			continue
-		}
-		if at := later(since, m.life).Add(delivery); at.After(now) && (first.IsZero() || at.Before(first)) {
-			first = at
+		if m, ok := t.members[id]; ok && !m.busy() {
+			all = append(all, later(since, m.life).Add(delivery))
 		}
 	}
-	return first
+	return Earliest(slices.DeleteFunc(all, func(at time.Time) bool { return !at.After(now) })...)
 }
 
 func name(s opencode.Session) string {
@@ -284,7 +285,7 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 	for _, m := range slices.Backward(t.turn()) {
 		if m.assistant() {
 			// The session's error comes first, the message's up to a second after the idle status (seen).
-			err = cmp.Or(m.info.Error, err)
+			err = cmp.Or(m.Info.Error, err)
 			break
 		}
 	}
@@ -297,13 +298,12 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 		}, err.StatusCode)
 		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
 	case err != nil, m == nil, t.members[t.root].busy():
-	case m.assistant() && m.info.Completed.IsZero(), m.person(): // nobody is at work on it
+	case m.assistant() && m.Info.Completed.IsZero(), m.person(): // nobody is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
 	return "", false, false
 }
 
-// life is the newest sign of life of the tree.
 func (t *Tree) life() time.Time {
 	var newest time.Time
 	for _, m := range t.members {
@@ -315,7 +315,7 @@ func (t *Tree) life() time.Time {
 // Spent is what the tree has cost since it began, with its sub-agents.
 func (t *Tree) Spent() (tokens int64, dollars float64) {
 	for _, m := range t.members {
-		tokens += total(m.session.Tokens)
+		tokens += Usage(m.session.Tokens, 0).Tokens()
 		dollars += m.session.Cost
 	}
 	return tokens, dollars
@@ -325,19 +325,33 @@ func (t *Tree) Spent() (tokens int64, dollars float64) {
 func (t *Tree) SpentBefore() (tokens int64, dollars float64) {
 	tokens, dollars = t.Spent()
 	for _, m := range t.turn() {
-		tokens -= total(m.info.Tokens)
-		dollars -= m.info.Cost
+		tokens -= Usage(m.Info.Tokens, 0).Tokens()
+		dollars -= m.Info.Cost
 	}
 	return max(0, tokens), max(0, dollars)
 }
 
-func total(c opencode.Tokens) int64 {
-	return c.Input + c.Output + c.Reasoning + c.CacheRead + c.CacheWrite
+// Usage is what a model was paid for, in US dollars. OpenCode says 0 where it knows no price: of what was not free the cost
+// is unknown then.
+func Usage(t opencode.Tokens, cost float64) boulder.Usage {
+	u := boulder.Usage{
+		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
+		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost,
+	}
+	if cost == 0 && u.Tokens() > 0 {
+		u.Unpriced = 1
+	}
+	return u
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// Earliest is the earliest of times, of which the zero time is none.
+func Earliest(times ...time.Time) (first time.Time) {
+	for _, at := range times {
+		if first.IsZero() || !at.IsZero() && at.Before(first) {
+			first = at
+		}
 	}
-	return a
+	return first
 }

@@ -22,7 +22,6 @@ type Turn struct {
 	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
-// calls is what one session of the tree calls.
 type calls struct {
 	window  *enforcer.Window
 	answer  opencode.MessageInfo // the newest of its model
@@ -74,7 +73,6 @@ func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 	return Told{}
 }
 
-// answer takes in an answer of a model.
 func (t *Turn) answer(m opencode.MessageInfo) {
 	if m.Role != opencode.RoleAssistant {
 		return
@@ -230,7 +228,7 @@ type Position struct {
 // older than the messages that are kept. All of these are looked at for an empty id.
 func (t *Tree) Position(prompt string) (p Position, known bool) {
 	p.Busy = t.members[t.root].busy()
-	i := slices.IndexFunc(t.messages, func(m *message) bool { return m.info.ID == prompt })
+	i := slices.IndexFunc(t.messages, func(m *message) bool { return m.Info.ID == prompt })
 	if i < 0 && prompt != "" {
 		return p, len(t.messages) < MaxMessages
 	}
@@ -238,8 +236,8 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 		if p.Unanswered = !m.assistant(); p.Unanswered {
 			continue
 		}
-		p.Arrived, p.Failed, p.Answered = true, m.info.Error, answered(m.info)
-		p.Begun = m.says() != "" || m.has(opencode.PartTool)
+		p.Arrived, p.Failed, p.Answered = true, m.Info.Error, answered(m.Info)
+		p.Begun = m.Text() != "" || m.has(opencode.PartTool)
 	}
 	return p, true
 }
@@ -247,7 +245,7 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 // Completed reports whether nothing more is to come of the newest message.
 func (t *Tree) Completed() bool {
 	m := t.newest()
-	return m == nil || !m.assistant() || !m.info.Completed.IsZero()
+	return m == nil || !m.assistant() || !m.Info.Completed.IsZero()
 }
 
 // answered reports whether a message ends its turn. A summary of the conversation does not: the turn goes on after it.

@@ -22,30 +22,20 @@ const (
 
 // Export is a whole boulder as one document: its log, without transcripts and the files of briefs, which it refers to.
 type Export struct {
-	Version int              `json:"manager_export"`
-	Events  []boulder.Logged `json:"events"` // by number, from 1
+	Version int             `json:"manager_export"`
+	Events  []boulder.Event `json:"events"` // by number, from 1
 }
 
 // NewExport makes the document of a whole log.
-func NewExport(events []boulder.Event) Export {
-	x := Export{Version: exportVersion}
-	x.add(events)
-	return x
-}
-
-func (x *Export) add(events []boulder.Event) {
-	for _, e := range events {
-		x.Events = append(x.Events, boulder.Logged{Event: e})
-	}
-}
+func NewExport(events []boulder.Event) Export { return Export{exportVersion, events} }
 
 // State is what the events lead to. An error says why the export cannot be imported: the log does not begin with the
 // beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
 // wraps [ErrBadExport].
 func (x *Export) State() (*boulder.State, error) {
 	s := boulder.NewState()
-	for i := range x.Events {
-		if err := s.Replay(x.Events[i].Event); err != nil {
+	for i, e := range x.Events {
+		if err := s.Replay(e); err != nil {
 			return nil, badExport("event %d: %w", i+1, err)
 		}
 	}
@@ -76,7 +66,7 @@ func (x *Export) Write(w io.Writer) error {
 	return enc.Encode(x)
 }
 
-// ReadExport reads what [Export.Write] wrote, and refuses what it does not know. [DB.Import] checks what the records say.
+// ReadExport reads what [Export.Write] wrote, and refuses what it does not know. [Export.State] checks what the records say.
 func ReadExport(r io.Reader) (Export, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxExport+1))
 	if err != nil {
@@ -117,18 +107,11 @@ func badExport(format string, args ...any) error {
 // ErrExists is returned by [DB.Import] for a boulder whose id is taken.
 var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
 
-// Import stores a boulder as it is in an export, in one transaction. Errors wrap
-// [ErrExists], or [ErrBadExport] with what is wrong.
-func (db *DB) Import(ctx context.Context, x Export) error {
-	s, err := x.State()
-	if err != nil {
-		return fmt.Errorf("import: %w", err)
-	}
-	events := make([]boulder.Event, len(x.Events))
-	for i := range x.Events {
-		events[i] = x.Events[i].Event
-	}
-	if err = db.commit(ctx, s, events, true); errors.Is(err, ErrConflict) {
+// Import stores the whole log of a boulder, as [DB.Commit] does; it does not become the active one. s is what the events of
+// the export lead to, see [Export.State]. The error wraps [ErrExists] if there is such a boulder.
+func (db *DB) Import(ctx context.Context, s *boulder.State, events []boulder.Event) error {
+	err := db.commit(ctx, s, events, true)
+	if errors.Is(err, ErrConflict) {
 		err = ErrExists
 	}
 	if err != nil {
@@ -169,8 +152,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 	if err != nil {
 		return nil, "", badExport("boulder %s cannot be paused: %w", s.Boulder.ID, err)
 	}
-	x.Events = events
-	x.add(s.TakeEvents())
+	x.Events = slices.Concat(events, s.TakeEvents())
 	return s, from, nil
 }
 

@@ -38,14 +38,16 @@ func TestRestoreEqualsLiveState(t *testing.T) {
 			}
 		}
 		text := exported(rt, here, id)
-		if err := there.Import(t.Context(), read(rt, text)); err != nil {
+		x := read(rt, text)
+		s, err := x.State()
+		if err = errors.Join(err, there.Import(t.Context(), s, x.Events)); err != nil {
 			rt.Fatalf("%v", err)
 		}
 		if diff := cmp.Diff(text, exported(rt, there, id)); diff != "" {
 			rt.Fatalf("exported (-) and exported again (+):\n%s", diff)
 		}
 		same(there)
-		if err := there.Import(t.Context(), read(rt, text)); !errors.Is(err, ErrExists) {
+		if err := there.Import(t.Context(), s, x.Events); !errors.Is(err, ErrExists) {
 			rt.Fatalf("a second import: %v", err)
 		}
 	})

@@ -2,24 +2,15 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
 )
-
-// Detail is one boulder as a view shows it.
-type Detail struct {
-	Boulder  boulder.Boulder       `json:"boulder"`
-	Revision *boulder.PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
-	SubTasks []boulder.SubTask     `json:"sub_tasks"`          // in plan order
-	Attempts []boulder.Attempt     `json:"attempts"`           // in plan order, then by number
-}
 
 // Load returns the state of a boulder: its snapshot, with the events behind it applied. Errors wrap
 // [boulder.ErrNotFound], or name what cannot be read as a [CorruptError]; nothing is returned then, as a run must not go on
@@ -48,20 +39,28 @@ func load(tx *bolt.Tx, id string) (*boulder.State, error) {
 	return s, replay(tx, id, s)
 }
 
-// replay applies the events of the log that follow a state, and checks that none is missing.
-func replay(tx *bolt.Tx, id string, s *boulder.State) error {
-	prefix, begun := logPrefix(id), s.Boulder.Seq
-	c := tx.Bucket(bucketLog).Cursor()
-	for k, v := c.Seek(logKey(id, begun+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		var e boulder.Event
-		err := decode(bucketLog, readable(k), k, v, &e)
-		if err == nil {
-			if err = s.Replay(e); err != nil {
-				err = &CorruptError{Bucket: string(bucketLog), Key: readable(k), Err: err}
+// records are the keys and values of the log of a boulder, after a number.
+func records(tx *bolt.Tx, id string, after uint64) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		prefix, before := logPrefix(id), logKey(id, after)
+		c := tx.Bucket(bucketLog).Cursor()
+		for k, v := c.Seek(before); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			if !bytes.Equal(k, before) && !yield(k, v) {
+				return
 			}
 		}
-		if err != nil {
+	}
+}
+
+// replay applies the events of the log that follow a state, and checks that none is missing.
+func replay(tx *bolt.Tx, id string, s *boulder.State) error {
+	for k, v := range records(tx, id, s.Boulder.Seq) {
+		var e boulder.Event
+		if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
 			return err
+		}
+		if err := s.Replay(e); err != nil {
+			return &CorruptError{Bucket: string(bucketLog), Key: readable(k), Err: err}
 		}
 	}
 	var last entry
@@ -78,24 +77,14 @@ func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 	return nil
 }
 
-// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name what cannot
-// be read as [CorruptError], and what can be read is returned all the same.
-func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
+// Get is [DB.Load] for views: with a [CorruptError], what can be read is returned all the same.
+func (db *DB) Get(ctx context.Context, boulderID string) (snap boulder.Snapshot, err error) {
 	err = db.view(ctx, "get", func(tx *bolt.Tx) error {
 		s, err := load(tx, boulderID)
-		d = Detail{Boulder: s.Boulder, Revision: s.Revision}
-		for _, t := range s.SubTasks {
-			d.SubTasks = append(d.SubTasks, *t)
-		}
-		for _, a := range s.Attempts {
-			d.Attempts = append(d.Attempts, *a)
-		}
-		slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
-			return cmp.Compare(s.SubTask(a.SubTaskID).Position, s.SubTask(b.SubTaskID).Position)
-		})
+		snap = s.Snapshot()
 		return err
 	})
-	return d, err
+	return snap, err
 }
 
 // Events returns those of a boulder after number afterSeq, in order, at most limit; 0 is all. Errors are those of [DB.Get].
@@ -104,15 +93,11 @@ func (db *DB) Events(
 ) (events []boulder.Event, err error) {
 	err = db.view(ctx, "events", func(tx *bolt.Tx) error {
 		prefix := logPrefix(boulderID)
-		c := tx.Bucket(bucketLog).Cursor()
-		if k, _ := c.Seek(prefix); !bytes.HasPrefix(k, prefix) {
+		if k, _ := tx.Bucket(bucketLog).Cursor().Seek(prefix); !bytes.HasPrefix(k, prefix) {
 			return fmt.Errorf("boulder %q: %w", boulderID, boulder.ErrNotFound)
 		}
-		if afterSeq+1 == 0 {
-			return nil
-		}
 		var faults []error
-		for k, v := c.Seek(logKey(boulderID, afterSeq+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		for k, v := range records(tx, boulderID, afterSeq) {
 			var e boulder.Event
 			if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
 				faults = append(faults, err)

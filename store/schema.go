@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -132,26 +131,23 @@ const (
 // EnsureDir makes the directory .manager in a project, for its owner only whatever the umask and kept out of git, and
 // returns its path. It may be called again. A symbolic link is refused: the project's files may come from
 // anybody, and must not choose where state is written.
-func EnsureDir(project string) (string, error) {
-	path := filepath.Join(project, DirName)
-	explain := func(err error) error {
+func EnsureDir(project string) (path string, err error) {
+	path = filepath.Join(project, DirName)
+	defer func() {
 		if err != nil {
 			err = fmt.Errorf("state directory %s: %w", path, boltfile.Explain(err))
 		}
-		return err
-	}
+	}()
 	dir, err := statedir.Open(project, DirName)
 	if err != nil {
-		return "", explain(err)
+		return path, err
 	}
-	dir.Close()
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
-		if err := os.Chmod(path, 0o700); err != nil {
-			return "", explain(err)
-		}
+	defer dir.Close()
+	if err = dir.Chmod(".", 0o700); err != nil {
+		return path, err
 	}
-	if _, err := os.Lstat(filepath.Join(path, ".gitignore")); !errors.Is(err, fs.ErrNotExist) {
-		return path, explain(err) // what the user wrote into it stays
+	if _, err = dir.Lstat(".gitignore"); errors.Is(err, fs.ErrNotExist) { // what the user wrote into it stays
+		err = statedir.Write(project, DirName+"/.gitignore", []byte("*\n"))
 	}
-	return path, explain(statedir.Write(project, []string{DirName}, ".gitignore", []byte("*\n")))
+	return path, err
 }

@@ -7,7 +7,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -75,7 +74,7 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 			if e.Seq++; event.Seq != e.Seq {
 				return fmt.Errorf("event %d comes where %d is next: %w", event.Seq, e.Seq, ErrConflict)
 			}
-			size, err := db.put(log, logKey(id, e.Seq), boulder.Logged{Event: event})
+			size, err := db.put(log, logKey(id, e.Seq), event)
 			if err != nil {
 				return fmt.Errorf("event %d: %w", event.Seq, err)
 			}
@@ -111,25 +110,12 @@ const (
 
 // entryOf is the entry of a boulder in the list; Seq is 0 if there is none yet. Where it cannot be read, the log says what
 // is needed of it, and the next commit writes it anew.
-func entryOf(tx *bolt.Tx, id string) entry {
-	var e entry
+func entryOf(tx *bolt.Tx, id string) (e entry) {
 	if decode(bucketList, id, []byte(id), tx.Bucket(bucketList).Get([]byte(id)), &e) != nil {
-		e = entry{Seq: lastSeq(tx, id)}
+		s, _ := load(tx, id)
+		e = entry{Seq: s.Boulder.Seq}
 	}
 	return e
-}
-
-func lastSeq(tx *bolt.Tx, id string) uint64 {
-	c := tx.Bucket(bucketLog).Cursor()
-	c.Seek(append([]byte(id), 1)) // behind all of its keys
-	key, _ := c.Prev()
-	if key == nil { // they are the last ones of the log
-		key, _ = c.Last()
-	}
-	if len(key) != len(id)+9 || string(key[:len(id)+1]) != id+"\x00" {
-		return 0
-	}
-	return binary.BigEndian.Uint64(key[len(id)+1:])
 }
 
 func (db *DB) view(ctx context.Context, what string, fn func(*bolt.Tx) error) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scope"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -33,6 +34,7 @@ type answerSubTask struct {
 	ExpectsChanges  bool     `json:"expects_changes"`
 	EmptyOK         bool     `json:"empty_ok"`
 	Outputs         []string `json:"outputs"`
+	Writes          []string `json:"writes"`
 }
 
 const (
@@ -126,6 +128,7 @@ func (a *answer) specs() (specs []boulder.Spec) {
 			ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
 			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
 			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
+			Writes: slices.DeleteFunc(said(s.Writes), func(pattern string) bool { return scope.Check(pattern) != nil }),
 		})
 	}
 	return specs

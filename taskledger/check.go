@@ -8,6 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/scope"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -38,6 +39,16 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("facts.", "guesses", p.Facts.Guesses)
 	c.model("model", p.Model)
 	c.doneWhen("done_when", p.DoneWhen)
+	if err := p.Isolation.Validate(); err != nil {
+		c.report("isolation", "remove it, or correct it", "%v", err)
+	}
+	c.notBlank("", "integration_gates", p.IntegrationGates)
+	c.commands("integration_gates", p.IntegrationGates)
+	for i, s := range p.SubTasks {
+		if (s.ID == "base" || s.ID == "tip") && p.Isolation == boulder.IsolationAlways {
+			c.report(fmt.Sprintf("sub_tasks[%d].id", i), "give it another id", "%s of an isolated run would have the name of a ref of the run", c.called(i))
+		}
+	}
 	for i, s := range p.SubTasks {
 		c.subTask(fmt.Sprintf("sub_tasks[%d].", i), c.called(i), s)
 	}
@@ -73,6 +84,12 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 	c.notBlank(in, "gates", s.Gates)
 	c.notBlank(in, "no_worse", s.NoWorse)
 	c.notBlank(in, "outputs", s.Outputs)
+	for i, pattern := range s.Writes {
+		if err := scope.Check(pattern); err != nil {
+			c.report(fmt.Sprintf("%swrites[%d]", in, i), "write a path below the project, such as src/theme/** or docs/",
+				"%s says that it writes what no file can be: %v", called, err)
+		}
+	}
 	c.commands(in+"gates", s.Gates)
 	c.commands(in+"no_worse", s.NoWorse)
 	for i, gate := range s.NoWorse {
@@ -164,26 +181,25 @@ func (c *checker) graph() {
 			c.report(at, "add it or remove it from depends_on"+maybe(s.DependsOn[f.Edge], c.Plan),
 				"%s depends on %q, which is not in the plan", who, text.Cut(s.DependsOn[f.Edge], maxID))
 		case dag.Cycle:
-			c.report(at, "remove one of these dependencies", "dependency cycle: %s", shorten(f))
+			c.report(at, "remove one of these dependencies", "dependency cycle: %s", cycle(f.Path))
 		}
 	}
 }
 
-func graph(p *boulder.Plan) []dag.Node[string] {
-	nodes := make([]dag.Node[string], len(p.SubTasks))
+func graph(p *boulder.Plan) []dag.Node {
+	nodes := make([]dag.Node, len(p.SubTasks))
 	for i, s := range p.SubTasks {
-		nodes[i] = dag.Node[string]{ID: s.ID, DependsOn: s.DependsOn}
+		nodes[i] = dag.Node{ID: s.ID, DependsOn: s.DependsOn}
 	}
 	return nodes
 }
 
-func shorten(f dag.Fault[string]) string {
-	const shown = 12
-	if len(f.Path) > shown {
-		head := dag.Fault[string]{Path: f.Path[:shown-2]}
-		return fmt.Sprintf("%s → … → %s (%d sub-tasks)", head.PathString(), f.Path[len(f.Path)-1], len(f.Path)-1)
+func cycle(path []string) string {
+	const shown, arrow = 12, " → "
+	if n := len(path) - 1; n >= shown {
+		return fmt.Sprintf("%s → … → %s (%d sub-tasks)", strings.Join(path[:shown-2], arrow), path[n], n)
 	}
-	return f.PathString()
+	return strings.Join(path, arrow)
 }
 
 func maybe(id string, p *boulder.Plan) string {

@@ -25,8 +25,9 @@ const fileHeader = `# A plan of manager. Edit it as you like, then execute it wi
 # Sub-tasks may be changed, added, removed and reordered; only their description is indispensable. One begins when those
 # under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
 # must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
-# model (provider/model), agent, outputs, expects_changes, empty_ok, no_worse (commands that may stay as red as they
-# were), done_when (todos, diagnostics, tests, promise, judge; also of the plan, for all sub-tasks that name none),
+# model (provider/model), agent, outputs, expects_changes, empty_ok, writes (files, as src/theme/**: sub-tasks that may
+# write the same do not run side by side), no_worse (commands that may stay as red as they were),
+# done_when (todos, diagnostics, tests, promise, judge; also of the plan, for all sub-tasks that name none),
 # budget: {attempts: 2, time: 30m, tokens: 500k, cost: 2.50, calls: 100}.
 
 `
@@ -155,7 +156,7 @@ func WriteFile(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	err = statedir.Write(filepath.Dir(target), nil, filepath.Base(target), data)
+	err = statedir.Write(filepath.Dir(target), filepath.Base(target), data)
 	if err == nil {
 		err = os.Chmod(target, mode)
 	}

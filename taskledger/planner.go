@@ -51,7 +51,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return err
 	}
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
-		userPrompt(req, promptLimits{task: maxPromptTask, files: true}), userPrompt(req, promptLimits{task: shortPromptTask}))
+		userPrompt(req, maxPromptTask, projectFiles(req.Project)), userPrompt(req, shortPromptTask, nil))
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
@@ -97,7 +97,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		return err
 	}
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(replanSystemPrompt, schema), check,
-		replanPrompt(req, longReplan), replanPrompt(req, shortReplan))
+		replanPrompt(req, 1), replanPrompt(req, shorter))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
 	}
@@ -149,8 +149,8 @@ func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
 	}
-	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses, &p.DoneWhen} {
-		nilIfEmpty(list)
+	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Guesses) == 0 {
+		p.Facts = boulder.Facts{}
 	}
 	number(p.SubTasks)
 	for i := range p.SubTasks {
@@ -174,17 +174,8 @@ func fillSubTask(s *boulder.Spec) {
 	if len(s.SuccessCriteria) == 0 && s.Subject != "" {
 		s.SuccessCriteria = []string{s.Subject}
 	}
-	for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.NoWorse, &s.Outputs, &s.DoneWhen} {
-		nilIfEmpty(list)
-	}
 	if s.Budget != nil && *s.Budget == (boulder.Budget{}) {
 		s.Budget = nil
-	}
-}
-
-func nilIfEmpty(list *[]string) {
-	if len(*list) == 0 {
-		*list = nil
 	}
 }
 

@@ -236,8 +236,6 @@ func (r *replanner) inherit() {
 			return stays
 		})
 		s.NoWorse = slices.DeleteFunc(s.NoWorse, func(gate string) bool { return slices.Contains(s.Gates, gate) })
-		nilIfEmpty(&s.Gates)
-		nilIfEmpty(&s.NoWorse)
 	}
 }
 
@@ -257,28 +255,11 @@ func (r *replanner) dependsOn(i, j int) bool {
 	return slices.ContainsFunc(r.own[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
 }
 
-// repeats reports whether this was tried before. A plan is not another one because its gates are: those are inherited, or
-// suggestions.
 func (r *replanner) repeats() bool {
 	var replaced []boulder.Spec
 	for i := range r.req.Replaced {
 		replaced = append(replaced, r.req.Replaced[i].Spec())
 	}
-	asOld := slices.Clone(r.specs)
-	for i, old := range r.replaces {
-		if old != nil {
-			asOld[i].Gates, asOld[i].NoWorse = old.Spec().Gates, old.NoWorse
-		}
-	}
-	bare, earlier := boulder.SpecsHash(ungated(r.specs)), r.req.Earlier
-	return bare == boulder.SpecsHash(ungated(replaced)) || slices.Contains(earlier, bare) ||
-		slices.Contains(earlier, boulder.SpecsHash(r.specs)) || slices.Contains(earlier, boulder.SpecsHash(asOld))
-}
-
-func ungated(specs []boulder.Spec) []boulder.Spec {
-	bare := slices.Clone(specs)
-	for i := range bare {
-		bare[i].Gates, bare[i].NoWorse = nil, nil
-	}
-	return bare
+	made := boulder.SpecsHash(r.specs)
+	return made == boulder.SpecsHash(replaced) || slices.Contains(r.req.Earlier, made)
 }

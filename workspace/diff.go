@@ -26,7 +26,7 @@ const (
 // Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that
 // are not UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
 //
-// own says which files this attempt changed, nil: all; it gets the raw path. These are listed first, and the patch
+// own says which files this attempt changed; it gets the raw path. These are listed first, and the patch
 // shows only them, unless there are more than 200 or none. The patch is cut to 12,000 characters, visibly.
 //
 // Outside of a git work tree, and if a snapshot is missing because it was taken there, the diff is Unavailable, without
@@ -41,9 +41,6 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 		return boulder.Diff{}, fmt.Errorf("diff of %s: %q or %q is not a snapshot", w.git.dir, from, to)
 	case from == to:
 		return boulder.Diff{}, nil
-	}
-	if own == nil {
-		own = func(string) bool { return true }
 	}
 	d, err := w.diff(ctx, from, to, own)
 	if err != nil {

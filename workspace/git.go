@@ -38,6 +38,7 @@ func exitCode(err error) int {
 type git struct {
 	dir   string
 	index string // instead of the user's; empty: the user's, which is then not written
+	env   []string
 }
 
 // settings overrule the configuration: no hooks and no daemons are run, nothing is written beside what is asked for.
@@ -46,7 +47,7 @@ func settings() []string {
 	return []string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.quotePath=off",
 		"-c", "core.splitIndex=false", "-c", "core.safecrlf=false", "-c", "advice.addEmbeddedRepo=false",
-		"-c", "gc.auto=0", "-c", "maintenance.auto=false",
+		"-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false", "-c", "maintenance.auto=false",
 	}
 }
 
@@ -62,7 +63,13 @@ func (g git) environ() []string {
 	if g.index != "" {
 		env = append(env, "GIT_INDEX_FILE="+g.index)
 	}
-	return env
+	return append(env, g.env...)
+}
+
+// line is output without the white space around it.
+func (g git) line(ctx context.Context, args ...string) (string, error) {
+	out, err := g.output(ctx, args...)
+	return strings.TrimSpace(out), err
 }
 
 // output runs a command and gives what it printed, also if it failed.

@@ -77,7 +77,11 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 	specs, entries := strings.Join(w.scope, "\x00")+"\x00", ""
 	for _, path := range slices.Compact(strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")) {
 		info, err := os.Lstat(filepath.Join(w.git.dir, path))
-		if err != nil || !info.Mode().IsRegular() || info.Size() <= maxFile {
+		if err != nil || !info.Mode().IsRegular() || info.Size() <= maxFile || w.large == keepLarge {
+			continue
+		}
+		if w.large == leaveOutLarge {
+			specs += ":(exclude,literal)" + path + "\x00"
 			continue
 		}
 		// In place of the file a few bytes are recorded that change whenever it does. They begin with NUL, so that a diff
@@ -122,7 +126,8 @@ func (w *Workspace) writeTree(ctx context.Context) (string, error) {
 // dropConflicts takes out the entries with more than one side. It works from the top of the work tree: they are outside
 // of the project, the others are resolved by record.
 func (w *Workspace) dropConflicts(ctx context.Context) error {
-	top := git{dir: w.root, index: w.git.index}
+	top := w.git
+	top.dir = w.root
 	list, err := top.output(ctx, "diff-files", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=all")
 	if err != nil {
 		return err

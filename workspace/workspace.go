@@ -35,12 +35,26 @@ type Workspace struct {
 	index  string   // the user's index file
 	reason string   // why there is no git work tree
 	scope  []string // pathspecs of what is looked at
+	large  largeFiles
 }
+
+// largeFiles says what a snapshot has of a file above maxFile.
+type largeFiles int
+
+const (
+	markLarge     largeFiles = iota // its size and time of change: enough for a diff
+	leaveOutLarge                   // what the index has
+	keepLarge                       // its content
+)
 
 // Open looks at a directory. That it is in no git work tree is not an error, see [Workspace.Reason]. What is in leaveOut,
 // slash-separated paths relative to the directory, is in no snapshot and in no diff: the manager itself writes there. It
 // blocks for some milliseconds.
 func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, error) {
+	return open(ctx, dir, nil, leaveOut)
+}
+
+func open(ctx context.Context, dir string, env, leaveOut []string) (*Workspace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -51,7 +65,7 @@ func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, erro
 	case !info.IsDir():
 		return nil, fmt.Errorf("open workspace: %s is not a directory; name the directory of the project", dir)
 	}
-	w := &Workspace{git: git{dir: dir}, scope: []string{".", ":(exclude)" + stateDir}}
+	w := &Workspace{git: git{dir: dir, env: env}, scope: []string{".", ":(exclude)" + stateDir}}
 	for _, path := range leaveOut {
 		w.scope = append(w.scope, ":(exclude,literal)"+path)
 	}

@@ -92,12 +92,14 @@ func snapshot(t testing.TB, w *workspace.Workspace) string {
 	return id
 }
 
+func every(string) bool { return true }
+
 // changes is what happened to the files while change ran.
 func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
 	t.Helper()
 	before := snapshot(t, w)
 	change()
-	d, err := w.Diff(t.Context(), before, snapshot(t, w), nil)
+	d, err := w.Diff(t.Context(), before, snapshot(t, w), every)
 	must(t, err)
 	return d
 }
@@ -445,7 +447,7 @@ func TestSnapshotGone(t *testing.T) {
 	r.write("a", "2")
 	after := snapshot(t, w)
 	r.git("prune", "--expire=now")
-	if _, err := w.Diff(t.Context(), before, after, nil); err == nil || !strings.Contains(err.Error(), before+" is not in the repository any more") {
+	if _, err := w.Diff(t.Context(), before, after, every); err == nil || !strings.Contains(err.Error(), before+" is not in the repository any more") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := w.Diff(t.Context(), "--output=x", after, nil); err == nil {
@@ -558,13 +560,13 @@ func TestHash(t *testing.T) {
 		{"long, and different past the cut", "long", strings.ReplaceAll(long, "a", "b") + "END"},
 	} {
 		r.write(test.path, test.content)
-		d := diff(nil)
+		d := diff(every)
 		if before, ok := seen[d.Hash]; ok || len(d.Hash) != 64 {
 			t.Errorf("%s has the hash %q, like %q", test.name, d.Hash, before)
 		}
 		seen[d.Hash] = test.name
 	}
-	again := diff(nil)
+	again := diff(every)
 	if seen[again.Hash] != "long, and different past the cut" {
 		t.Errorf("the same change has another hash: %q", again.Hash)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -18,7 +17,7 @@ import (
 
 // Ten sessions of a real OpenCode report blockers at the same time, over the one connection that it has for a
 // directory: each is recorded for the session that made it, also where all say the same, and each agent reads its own
-// answer (SC-007).
+// answer. The todo list, where it is offered as well, is on the same connection.
 func TestTenSessionsOfOpenCode(t *testing.T) {
 	t.Parallel()
 	const sessions = 10
@@ -29,7 +28,12 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 	model := octest.Model(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		report := func(arguments string) scriptmodel.Reply {
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: blockers.DefaultTool, Args: json.RawMessage(arguments)},
+				{Name: boulder.BlockerTool, Args: json.RawMessage(arguments)},
+			}}
+		}
+		list := func(arguments string) scriptmodel.Reply {
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: DefaultName + "_" + TodoName, Args: json.RawMessage(arguments)},
 			}}
 		}
 		switch r.TurnsSinceUser() {
@@ -45,7 +49,11 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 		case 1:
 			return report(input("The same question?"))
 		case 2:
-			return report(`{"category":"other","question":"What now?","context":"Nothing.","blocksProgress":true}`)
+			return report(`{"category":"other","question":"What now?","context":"Nothing.","blocks progress":true}`)
+		case 3:
+			return list(`{"todos":[{"content":"a","status":"completed","priority":"high"},{"content":"b","status":"pending"}]}`)
+		case 4:
+			return list(`{"todos":[{"content":"b","status":"maybe"}]}`)
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
@@ -61,7 +69,7 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 
 	desk := newDesk(t, nil)
 	s := newServer(t, desk)
-	tools, err := s.Tool(ctx)
+	tools, err := s.Tools(ctx, boulder.BlockerTool, opencode.TodoTool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +117,9 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 			t.Errorf("session %d has %d of its own and %d of all", i, own[id], same[id])
 		}
 		texts := told[id]
-		if len(texts) != 3 || texts[0] != Registered || texts[1] != Registered ||
-			!strings.Contains(texts[2], "Did you mean blocks_progress?") {
+		if len(texts) != 5 || texts[0] != Registered || texts[1] != Registered ||
+			!strings.Contains(texts[2], "Did you mean blocks_progress?") || texts[3] != "Noted: 1 of 2 items are open." ||
+			!strings.Contains(texts[4], `"maybe" is none of pending, in_progress, completed, cancelled`) {
 			t.Errorf("session %d was told %q", i, texts)
 		}
 	}
@@ -126,7 +135,7 @@ func follow(t *testing.T, sub *opencode.Subscription, s *Server, sessions int) (
 		switch p := event.Payload.(type) {
 		case opencode.PartUpdated:
 			tool := p.Part.Tool
-			if tool == nil || tool.Tool != blockers.DefaultTool {
+			if tool == nil || tool.Tool != boulder.BlockerTool && tool.Tool != DefaultName+"_"+TodoName {
 				continue
 			}
 			switch tool.State {

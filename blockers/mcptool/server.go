@@ -1,9 +1,11 @@
-// Package mcptool offers the tool with which agents report blockers, as an MCP server: over HTTP to the sessions of an
-// OpenCode server, and over standard input and output to whoever starts it.
+// Package mcptool offers agents manager's own tools, as an MCP server. That with which they report blockers is there over
+// HTTP for the sessions of an OpenCode server, and over standard input and output for whoever starts it; a todo list over
+// HTTP, for an OpenCode that has none.
 package mcptool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -17,6 +19,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,11 +30,12 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// DefaultName is the server's name within OpenCode. With it the tool is called [blockers.DefaultTool].
+// DefaultName is the server's name within OpenCode. With it the tool is called [boulder.BlockerTool].
 const DefaultName = "manager"
 
 const (
 	path       = "/mcp"
+	setKey     = "tools"          // of the query
 	maxMessage = 1 << 20          // in bytes; a longer call is answered with a text up to there
 	closeGrace = 10 * time.Second // for calls that are being recorded
 	// patience is how long a call waits for its session to be told. It has been some ten milliseconds: OpenCode sends its
@@ -49,7 +53,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Server has the tool "blocker". It is safe for concurrent use.
+// Server has the tools "blocker" and "todo". It is safe for concurrent use.
 //
 // A call over HTTP does not say which session makes it (OpenCode 1.18.33); whoever follows the sessions tells, see
 // [Server.Called]. Equal inputs make the two halves one; each call of a session is claimed once, so that of two sessions
@@ -61,6 +65,7 @@ type Server struct {
 	mu         sync.Mutex
 	http       *http.Server // nil before it is served
 	url, token string
+	sets       map[string]*mcp.Server // with the tools of that name; several with commas in between
 	closed     bool
 	serving    sync.WaitGroup
 
@@ -77,32 +82,31 @@ type announced struct {
 	at    time.Time
 }
 
-// New makes a server. Nothing listens before [Server.Tool].
+// New makes a server. Nothing listens before [Server.Tools].
 func New(cfg Config) *Server {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	return &Server{
+		cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]bool{}, told: make(chan struct{}),
 	}
-	return &Server{cfg: cfg, patience: patience, known: map[[3]string]bool{}, told: make(chan struct{})}
 }
 
-// Tool begins to listen on a free port of 127.0.0.1 and says where, and with which headers: without them nobody is let in.
-// Called again it says the same. ctx bounds the beginning only; the server goes on until [Server.Close], after which this
-// is an error.
-func (s *Server) Tool(ctx context.Context) (tool opencode.MCPServer, err error) {
+// Tools begins to listen on a free port of 127.0.0.1 and says where these tools are, named as agents know them, and with
+// which headers: without them nobody is let in. Called again it says the same. ctx bounds the beginning only; the server
+// goes on until [Server.Close], after which this is an error.
+func (s *Server) Tools(ctx context.Context, names ...string) (tools opencode.MCPServer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return tool, errors.New("the blocker tool's server was closed")
+		return tools, errors.New("the server of manager's tools was closed")
 	}
 	if s.http == nil {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
-			return tool, fmt.Errorf("serve the blocker tool: %w", err)
+			return tools, fmt.Errorf("serve manager's tools: %w", err)
 		}
 		s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
-		tools := s.tools(s.claim)
 		// Stateless, since OpenCode does not end its MCP sessions; plain JSON, since nothing is told in between.
-		handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, &mcp.StreamableHTTPOptions{
+		handler := mcp.NewStreamableHTTPHandler(s.chosen, &mcp.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxMessage,
 		})
 		s.http = &http.Server{
@@ -113,12 +117,23 @@ func (s *Server) Tool(ctx context.Context) (tool opencode.MCPServer, err error) 
 		server := s.http
 		s.serving.Go(func() {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				s.cfg.Logger.Error("the blocker tool is not served any more", "error", err)
+				s.cfg.Logger.Error("manager's tools are not served any more", "error", err)
 			}
 		})
 	}
+	set := strings.Join(names, ",")
+	if s.sets[set] == nil {
+		s.sets[set] = s.tools(s.claim, names...)
+	}
 	headers := map[string]string{"Authorization": "Bearer " + s.token}
-	return opencode.MCPServer{Name: DefaultName, URL: s.url, Headers: headers}, nil
+	return opencode.MCPServer{Name: DefaultName, URL: s.url + "?" + setKey + "=" + set, Headers: headers}, nil
+}
+
+// chosen has the tools that a request is about; nil: nobody was told of such a set.
+func (s *Server) chosen(r *http.Request) *mcp.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sets[r.URL.Query().Get(setKey)]
 }
 
 // Called says which session makes a call, as soon as the session shows it with its whole input. The call may have
@@ -196,7 +211,7 @@ func (s *Server) Close() error {
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if err != nil {
-		err = fmt.Errorf("close the blocker tool's server: %w", errors.Join(err, server.Close()))
+		err = fmt.Errorf("close the server of manager's tools: %w", errors.Join(err, server.Close()))
 	}
 	s.serving.Wait()
 	return err
@@ -234,7 +249,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 			client = notInNames.ReplaceAllString(p.ClientInfo.Name, "_")
 		}
 		return boulder.BlockerScope{SessionID: fmt.Sprintf("%.60s-%d", client, os.Getpid())}, true
-	})
+	}, boulder.BlockerTool)
 	// The library reads on until the reader ends, also when it is told to stop, and a read of a terminal or a file cannot
 	// be ended from here. So it reads from a pipe.
 	reader, writer := io.Pipe()

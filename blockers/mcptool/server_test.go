@@ -21,6 +21,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 func TestMain(m *testing.M) {
@@ -70,9 +71,12 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect is a client of the server, by the library that OpenCode's is the model of.
-func connect(t *testing.T, s *Server) *mcp.ClientSession {
+func connect(t *testing.T, s *Server, names ...string) *mcp.ClientSession {
 	t.Helper()
-	tool, err := s.Tool(t.Context())
+	if names == nil {
+		names = []string{boulder.BlockerTool}
+	}
+	tool, err := s.Tools(t.Context(), names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +147,49 @@ func TestTheToolIsOffered(t *testing.T) {
 	}
 	if tool.Name != "blocker" || !strings.Contains(tool.Description, "three options") {
 		t.Errorf("%s: %s", tool.Name, tool.Description)
+	}
+}
+
+// A set of tools has what it names. Who asks for another one than those that OpenCode was told of is refused.
+func TestSetsOfTools(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, newDesk(t, nil))
+	for _, names := range [][]string{{opencode.TodoTool}, {boulder.BlockerTool, opencode.TodoTool}, {boulder.BlockerTool}} {
+		listed, err := connect(t, s, names...).ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, tool := range listed.Tools {
+			got = append(got, map[string]string{ToolName: boulder.BlockerTool, TodoName: opencode.TodoTool}[tool.Name])
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("%q has %q", names, got)
+		}
+	}
+}
+
+// The todo list is refused where it would not be read as it was meant; what is right is counted.
+func TestTodos(t *testing.T) {
+	t.Parallel()
+	session := connect(t, newServer(t, newDesk(t, nil)), opencode.TodoTool)
+	item := `{"content":"a","status":"in_progress","priority":"low"}`
+	for arguments, want := range map[string]string{
+		`{"todos":[]}`: "Noted: 0 of 0 items are open.",
+		`{"todos":[` + item + `,{"content":"b","status":"completed"},{"content":"c","status":"blocked"}]}`: "Noted: 1 of 3 items are open.",
+		`{"todos":[` + item + `,{"content":"b","status":"done"}]}`:                                         `todos[1]: the status "done" is none of `,
+		`{"todos":[{"status":"pending"}]}`:                                                                 "content",
+		`{"items":[]}`:                                                                                     "unexpected additional properties",
+		`{"todos":[{"content":"` + strings.Repeat("x", maxArguments) + `","status":"pending"}]}`:           "the list is too long",
+	} {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: TodoName, Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := result.Content[0].(*mcp.TextContent).Text
+		if result.IsError != !strings.HasPrefix(want, "Noted") || !strings.Contains(text, want) {
+			t.Errorf("%.80s: %v %q", arguments, result.IsError, text)
+		}
 	}
 }
 
@@ -231,7 +278,7 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 func TestTheDoor(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, newDesk(t, nil))
-	tool, err := s.Tool(t.Context())
+	tool, err := s.Tools(t.Context(), boulder.BlockerTool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +286,7 @@ func TestTheDoor(t *testing.T) {
 	if !strings.HasPrefix(url, "http://127.0.0.1:") || len(headers["Authorization"]) < len("Bearer ")+20 {
 		t.Errorf("served at %s with %d characters of a token", url, len(headers["Authorization"]))
 	}
-	again, err := s.Tool(t.Context())
+	again, err := s.Tools(t.Context(), boulder.BlockerTool)
 	if err != nil || again.URL != url || !maps.Equal(again.Headers, headers) {
 		t.Errorf("served again at %s, %v", again.URL, err)
 	}
@@ -262,7 +309,8 @@ func TestTheDoor(t *testing.T) {
 		{"another token", http.StatusUnauthorized, url, list, authorization("Bearer " + strings.Repeat("A", 26))},
 		{"a page's request", http.StatusForbidden, url, list, func(r *http.Request) { r.Header.Set("Origin", "null") }},
 		{"another name for it", http.StatusForbidden, url, list, func(r *http.Request) { r.Host = "a.example" }},
-		{"another path", http.StatusNotFound, url + "/x", list, func(*http.Request) {}},
+		{"another path", http.StatusNotFound, strings.Replace(url, path, path+"/x", 1), list, func(*http.Request) {}},
+		{"other tools", http.StatusBadRequest, url + "," + opencode.TodoTool, list, func(*http.Request) {}},
 		{"two megabytes", http.StatusRequestEntityTooLarge, url, strings.Repeat(" ", 2<<20) + list, func(*http.Request) {}},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.at, strings.NewReader(c.body))
@@ -289,7 +337,7 @@ func TestTheDoor(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Desk: newDesk(t, nil)})
-	tool, err := s.Tool(t.Context())
+	tool, err := s.Tools(t.Context(), boulder.BlockerTool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,10 +345,10 @@ func TestClose(t *testing.T) {
 	if err := errors.Join(s.Close(), s.Close(), unused.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Tool(t.Context()); err == nil {
+	if _, err := s.Tools(t.Context(), boulder.BlockerTool); err == nil {
 		t.Error("served after it was closed")
 	}
-	if conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(tool.URL, "http://"), path)); err == nil {
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(tool.URL, path)[0], "http://")); err == nil {
 		conn.Close()
 		t.Error("somebody still listens")
 	}

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 const (
@@ -38,11 +41,12 @@ const (
 )
 
 // description is all that an agent in a session of a person's own knows of it; in a run the brief says it as well.
+// %s is what it may choose itself.
 const description = `Report what only the user can decide or allow, and go on without waiting for an answer. ` +
 	`The user reads it later and may answer in a later session. Report each thing once.
 
-A soft blocker (blocks_progress: false) is a choice that can be changed later: a name, a format, a library for a ` +
-	`detail. Find three options, choose one, go on with it, and give options, chosen_option and chosen_reasoning.
+A soft blocker (blocks_progress: false) is a choice that can be changed later: %s. ` +
+	`Find three options, choose one, go on with it, and give options, chosen_option and chosen_reasoning.
 
 A hard blocker (blocks_progress: true) is what you must not decide: architecture that much depends on, security, ` +
 	`secrets, money, deleting or publishing something, a permission that was refused and that you cannot do without. ` +
@@ -71,8 +75,7 @@ const schema = `{
 // scopeOf says which session makes a call; false if that cannot be found out.
 type scopeOf func(context.Context, *mcp.CallToolRequest) (boulder.BlockerScope, bool)
 
-// tools is an MCP server with the tool.
-func (s *Server) tools(who scopeOf) *mcp.Server {
+func (s *Server) tools(who scopeOf, names ...string) *mcp.Server {
 	version := "(devel)"
 	if build, ok := debug.ReadBuildInfo(); ok {
 		version = cmp.Or(build.Main.Version, version)
@@ -80,10 +83,16 @@ func (s *Server) tools(who scopeOf) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: DefaultName, Version: version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
 	})
+	if slices.Contains(names, opencode.TodoTool) {
+		addTodos(server)
+	}
+	if !slices.Contains(names, boulder.BlockerTool) {
+		return server
+	}
 	no := false
 	categories, _ := json.Marshal(boulder.BlockerCategories()) // texts always marshal
 	server.AddTool(&mcp.Tool{
-		Name: ToolName, Title: "Report a blocker", Description: description,
+		Name: ToolName, Title: "Report a blocker", Description: fmt.Sprintf(description, strings.Join(s.cfg.Desk.Diversion().Soft, ", ")),
 		InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

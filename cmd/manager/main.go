@@ -8,10 +8,7 @@ import (
 )
 
 func main() {
-	program, err := os.Executable()
-	if err != nil {
-		program = "" // then nothing can be started in the background, and that says so
-	}
+	program, _ := os.Executable() // without it nothing can be started in the background, and that says so
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Environ: os.Environ(), Signals: cli.Signals(), Executable: program,

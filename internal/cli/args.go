@@ -16,7 +16,6 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 // takes refuses fewer or more arguments than a command takes.
@@ -59,17 +58,17 @@ func subTaskPlace(ref string) (n int, ok bool) {
 }
 
 // findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
-func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
-	i := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == ref })
+func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
+	i := slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.ID == ref })
 	if n, isNumber := subTaskPlace(ref); i < 0 && isNumber {
-		i = slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.Position == n })
+		i = slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.Position == n })
 	}
 	if i >= 0 {
-		return &d.SubTasks[i], nil
+		return d.SubTasks[i], nil
 	}
 	var ids []string
-	for i := range d.SubTasks {
-		ids = append(ids, d.SubTasks[i].ID)
+	for _, t := range d.SubTasks {
+		ids = append(ids, t.ID)
 	}
 	if near := text.Nearest(ref, ids); near != "" {
 		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
@@ -79,30 +78,25 @@ func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
 }
 
 // offers finds in the state of the project what can be written next.
-type offers func(ctx context.Context, r reader, args []string) []cobra.Completion
+type offers func(ctx context.Context, r project.Reader, args []string) []cobra.Completion
 
 const many = 1000 // arguments, or of a flag, which may stand behind any of them
 
 // completion offers to the shell what is found, up to so many arguments.
 func (a *app) completion(most int, find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if _ = a.open(); a.Project == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		r, closeReader, err := a.Read(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer closeReader()
 		var all []cobra.Completion
-		if len(args) < most {
-			all = find(cmd.Context(), r, args)
+		if _ = a.open(); a.Project != nil && len(args) < most {
+			if there, err := a.Read(cmd.Context()); err == nil {
+				defer there.Close()
+				all = find(cmd.Context(), there, args)
+			}
 		}
 		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
-func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion) {
+func boulders(ctx context.Context, r project.Reader, _ []string) (all []cobra.Completion) {
 	items, _ := r.Listing(ctx) // those that can be read
 	for _, b := range items {
 		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+text.Clip(b.Task, 50)))
@@ -112,7 +106,7 @@ func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion
 
 // subTasksOf offers the sub-tasks of a boulder: of the one that a flag names, or without one the arguments.
 func subTasksOf(flag *string) offers {
-	return func(ctx context.Context, r reader, args []string) (all []cobra.Completion) {
+	return func(ctx context.Context, r project.Reader, args []string) (all []cobra.Completion) {
 		ref := cmp.Or(args...)
 		if flag != nil {
 			ref = *flag
@@ -152,13 +146,10 @@ func (g guarded) Write(p []byte) (int, error) {
 // bare is the stream behind a guarded one: for what has to be a terminal, and guards its own output or shows what is
 // clean.
 func bare(stream io.Writer) io.Writer {
-	for {
-		g, ok := stream.(guarded)
-		if !ok {
-			return stream
-		}
-		stream = g.stream // `demo` runs command lines inside of one
+	if g, ok := stream.(guarded); ok {
+		return g.stream
 	}
+	return stream
 }
 
 // fileOf is the file that a stream writes to or reads from, if it is one.

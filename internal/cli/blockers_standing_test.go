@@ -22,21 +22,21 @@ func TestWaitingEverywhere(t *testing.T) {
 		says map[string][]string // command: what it says, or with a ! what not
 	}{
 		{nil, map[string][]string{
-			"blockers":      {"2 hard blockers wait for an answer · 2 choices can still be changed · blockers.md", "B1", "B2"},
-			"blockers list": {"B1", "B4", "choices that can still be changed:\nB2", "B3", "!obsolete"},
+			"blockers":      {"2 hard blockers wait for an answer · 1 choice and 1 refused permission can still be changed · blockers.md", "B1", "B2"},
+			"blockers list": {"B1", "B4", "can still be changed:\nB2", "B3", "!obsolete"},
 			"status": {
-				"1 hard blocker waits for an answer · 2 choices can still be changed: manager blockers clarify\n",
+				"1 hard blocker waits for an answer · 1 choice and 1 refused permission can still be changed:\n  manager blockers clarify\n",
 				"Answer first, then continue with: manager resume " + sampleID,
 			},
 			"status --json": {
-				`"waiting_blockers":{"hard":1,"asks":0,"soft":2}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
+				`"waiting_blockers":{"hard":1,"asks":0,"soft":2,"refused":1}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
 			},
 			"show": {
 				"  blocker: B1 (hard): Which key signs the theme?\n",
 				"  blocker: B2 (soft): Variables or classes?; chosen for now: CSS variables\n",
 			},
 			"show --why theme": {"hard blocker B1 (security)", "answer with: manager blockers clarify; no process runs it"},
-			"report":           {"answer what is waited for: 1 question", "look at 2 choices"},
+			"report":           {"answer what is waited for: 1 question", "look at 1 choice that agents made where they could not ask and 1 refused permission"},
 		}},
 		{[]string{"pause"}, map[string][]string{
 			"wait":               {"answer with: manager blockers clarify; then continue with: manager resume " + sampleID},
@@ -44,21 +44,21 @@ func TestWaitingEverywhere(t *testing.T) {
 		}},
 		{[]string{"skip", "theme"}, map[string][]string{
 			"blockers": {
-				"1 hard blocker waits for an answer · 1 choice can still be changed · 2 obsolete", "!B1", "B3",
+				"1 hard blocker waits for an answer · 1 refused permission can still be changed · 2 obsolete", "!B1", "B3",
 			},
 			"blockers list":          {"B4", "!B1", "!B2", "B3"},
 			"blockers list --all":    {"obsolete:\nB1"},
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
-			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"moot":2,`},
+			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"refused":1,"moot":2,`},
 			"blockers show B1":       {"No answer is waited for"},
-			"status":                 {"1 choice can still be changed: manager", "!wait for an answer", "!Answer first"},
+			"status":                 {"1 refused permission can still be changed: manager", "!wait for an answer", "!Answer first"},
 			"report":                 {"!answer what is waited for", "the answer is not needed any more"},
 		}},
 		{[]string{"cancel"}, map[string][]string{
 			"blockers":                {"1 hard blocker waits for an answer · 3 obsolete", "!B3"},
 			"blockers list -b sample": {"No blocker is of that kind. 3 blockers are obsolete or settled; see: "},
 			"status":                  {"!blocker", "!choice"},
-			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 2 choices"},
+			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 1 choice that agents made where they could not ask and 1 refused permission"},
 		}},
 	} {
 		if step.do != nil {

@@ -48,6 +48,9 @@ func TestAnswerPrompt(t *testing.T) {
 		{[]string{"use \x1b[200~one\ntwo\n\x1b[201~\r"}, "use one\ntwo", nil},
 		{[]string{"\x1b[200~one\r\n\r\ntwo\x03\x15\x1b[201~\r"}, "one\n\ntwo", nil},
 		{[]string{"wrong\x15right\r"}, "right", nil},
+		{[]string{"ab漢d\x1b[D\x1b[D\x7fx\r"}, "ax漢d", nil},
+		{[]string{"one two three\x17\x01\x1bf\x0b, four\r"}, "one, four", nil},
+		{[]string{"\x1b[200~a\rbd\x1b[201~\x1b[H\x1b[3~c\x06e\x1b[1;5D!\r"}, "a\n!cde", nil},
 		{[]string{"\x04"}, "", io.EOF},
 		{[]string{"half an answer\x03"}, "", view.ErrInterrupted},
 	} {
@@ -86,5 +89,38 @@ func TestAnswerPromptEnds(t *testing.T) {
 	p.close()
 	if text, err := answer(); text != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// Ctrl-D leaves, Ctrl-C interrupts; what was answered before stays answered.
+func TestClarifyLeave(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		key, says string
+		code      int
+	}{
+		{"\x04", "1 hard blocker waits for an answer", exitOK},
+		{"half\x03", "manager: interrupted", exitInterrupted},
+	} {
+		project := blockedSample(t)
+		p := openPTY(t)
+		done := make(chan int)
+		go func() {
+			done <- Main(Env{
+				Args: []string{"blockers", "clarify", "-C", project}, Stdin: p.slave, Stdout: io.Discard, Stderr: p.slave,
+				Environ: []string{"TERM=xterm", "HOME=" + t.TempDir()},
+			})
+		}()
+		p.shows("B1>")
+		p.master.WriteString("the release key\r")
+		p.shows("B4>")
+		p.master.WriteString(test.key)
+		if code := <-done; code != test.code {
+			t.Errorf("%q: exit code %d, want %d", test.key, code, test.code)
+		}
+		p.shows(test.says)
+		if got := statusOf(t, project)["B1"]; got != "answered: the release key" || !p.sane() {
+			t.Errorf("%q: B1 is %q, the terminal as it was: %t", test.key, got, p.sane())
+		}
 	}
 }

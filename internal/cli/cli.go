@@ -66,7 +66,7 @@ type app struct {
 	dir                           string
 	model, ledgerModel            string
 	configFile, opencodeBinary    string
-	attach                        string
+	attach, agent                 string
 	lockTimeout                   time.Duration
 }
 
@@ -100,7 +100,6 @@ func Main(env Env) int {
 	return exitCode(err)
 }
 
-// root builds the command tree.
 func (a *app) root() *cobra.Command {
 	version := false
 	cmd := &cobra.Command{
@@ -168,7 +167,7 @@ number: 2 is the one shown as [2/3].`,
 	group("Look", a.newStatusCmd(), a.newLogsCmd(), a.newShowCmd(), a.newReportCmd(), a.newGraphCmd(), a.newListCmd())
 	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newCancelCmd())
 	group("Unattended", a.newBlockersCmd(), a.newServeCmd(), a.newWaitCmd(), a.newWatchCmd())
-	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
+	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
 		a.newMCPCmd(), a.newVersionCmd())
 	a.takeAsUsed(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
@@ -220,16 +219,13 @@ func (a *app) file(name string) string {
 	return filepath.Join(a.dir, name)
 }
 
-// terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
 	f, ok := fileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// interactive reports whether somebody can be asked.
 func (a *app) interactive() bool { return !a.json && terminal(a.Stdin) && terminal(a.Stderr) }
 
-// color reports whether to colour what goes to the stream.
 func (a *app) color(stream io.Writer) bool {
 	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && terminal(stream)
 }
@@ -262,7 +258,7 @@ const (
 )
 
 var (
-	errInterrupted = errors.New("interrupted")
+	errInterrupted = view.ErrInterrupted // also by a signal
 	// errPartial ends a run that is over and not completed. The view has told why.
 	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
 	// errLoopFailed is the same of a loop.
@@ -271,7 +267,6 @@ var (
 	errSilent = errors.New("failed")
 )
 
-// notCompleted is the error of a boulder that is over and not completed.
 func notCompleted(b *boulder.Boulder) error {
 	if b.Loop != nil {
 		return errLoopFailed
@@ -322,7 +317,7 @@ func (a *app) open() error {
 	if a.Project == nil {
 		a.Project, a.openErr = project.Open(a.dir, project.Options{
 			Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary,
-			Environ: a.Environ, Attach: a.attach, LockTimeout: a.lockTimeout,
+			Environ: a.Environ, Attach: a.attach, Agent: a.agent, LockTimeout: a.lockTimeout,
 			Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
 			Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
 		})
@@ -342,7 +337,6 @@ func (a *app) connect(ctx context.Context) error {
 	return a.Connect(ctx)
 }
 
-// exists reports whether a path can be looked at.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

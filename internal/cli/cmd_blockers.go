@@ -14,13 +14,12 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
-	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
@@ -178,11 +177,11 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	report, _ := a.askWatch(ctx, watch.Request{})
-	if r, closeReader, err := a.Read(ctx); err == nil {
-		defer closeReader()
-		if holder := control.HolderOf(ctx, r); holder != nil {
-			ids = slices.DeleteFunc(holder.AtWork(), func(id string) bool {
-				d, _ := r.Get(ctx, id)
+	if there, err := a.Read(ctx); err == nil {
+		defer there.Close()
+		if there.Holder != nil {
+			ids = slices.DeleteFunc(there.Holder.AtWork(), func(id string) bool {
+				d, _ := there.Get(ctx, id)
 				return !d.Boulder.Diverted
 			})
 		}
@@ -194,7 +193,6 @@ func blockersFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
 }
 
-// warnOfSwitch says that --blockers was typed in vain.
 func (a *app) warnOfSwitch(typed bool) {
 	if d, err := a.desk(); typed && err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
 		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
@@ -202,23 +200,20 @@ func (a *app) warnOfSwitch(typed bool) {
 	}
 }
 
-// awaiting reports whether a sub-task stands still, or will, until the user answers a blocker.
-func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).Hard > 0 }
-
 // placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
 // read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
 func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Blocker {
-	now, items, details := time.Now(), make([]morning.Blocker, len(all)), map[string]*store.Detail{}
-	r, closeReader, err := a.Read(ctx)
+	now, items, details := time.Now(), make([]morning.Blocker, len(all)), map[string]*boulder.Snapshot{}
+	there, err := a.Read(ctx)
 	if err == nil {
-		defer closeReader()
+		defer there.Close()
 	}
 	for i, b := range all {
 		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
 		if err == nil && b.BoulderID != "" {
 			d, asked := details[b.BoulderID]
 			if !asked {
-				if of, err := r.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
+				if of, err := there.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
 					d = &of
 				}
 				details[b.BoulderID] = d
@@ -249,7 +244,6 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
-// filter is what the flags say.
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
 	f := blockers.Filter{
 		BlockerScope: boulder.BlockerScope{SubTaskID: o.subTask, SessionID: o.session}, Status: boulder.BlockerStatus(o.status),
@@ -267,7 +261,7 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	_, err := read(ctx, a, o.boulder, func(_ reader, d store.Detail) (_ *store.Detail, err error) {
+	_, err := read(ctx, a, o.boulder, func(_ *project.Desk, d boulder.Snapshot) (_ *boulder.Snapshot, err error) {
 		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
 			var t *boulder.SubTask
 			if t, err = findSubTask(d, o.subTask); err == nil {
@@ -300,7 +294,6 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 	return nil
 }
 
-// print prints blockers, one line each.
 func (d desk) print(all []morning.Blocker) error {
 	if d.json {
 		return writeLines(d.Stdout, all)
@@ -309,7 +302,6 @@ func (d desk) print(all []morning.Blocker) error {
 	return nil
 }
 
-// writeLines writes each as a JSON object on a line.
 func writeLines[T any](w io.Writer, all []T) error {
 	for _, v := range all {
 		if err := view.WriteJSON(w, v); err != nil {
@@ -340,7 +332,7 @@ func (d desk) show(ctx context.Context, id string) error {
 		v.Say(fmt.Sprintf("No answer is waited for any more: sub-task %q was tried again without it.", b.SubTaskID))
 	default:
 		v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
-		if allowable(b) {
+		if b.AsksPermission() {
 			v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
 		}
 		v.Say("Continue without: manager blockers skip " + b.ID)
@@ -374,7 +366,7 @@ func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
 func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
-	return a.completion(1, func(ctx context.Context, _ reader, _ []string) (all []cobra.Completion) {
+	return a.completion(1, func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
 		if d, err := a.desk(); err == nil {
 			found, _ := d.List(ctx, blockers.Filter{Status: status}) // those that can be read
 			for _, b := range d.placed(ctx, found) {

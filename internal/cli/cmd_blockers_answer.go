@@ -83,7 +83,7 @@ func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 			text.If(b.Allowed, "allowed"), text.OneLine(b.Answer))
 		return nil, errors.New(text.JoinedBy("; say more with: manager note --sub-task ", said,
 			text.If(item.Over == "" && b.SubTaskID != "", b.SubTaskID+` "…"`)))
-	case allowable(b) && !s.Allowed && affirms(s.Answer):
+	case b.AsksPermission() && !s.Allowed && affirms(s.Answer):
 		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
 			" (/allow in clarify), or say more", s.Answer)
 	case !skip && !s.Allowed && s.Answer == "":
@@ -99,9 +99,6 @@ func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 	}
 	return report, err
 }
-
-// allowable reports whether a permission can be given: OpenCode asked for one.
-func allowable(b *boulder.Blocker) bool { return b.Ask != nil && b.Ask.Kind == boulder.AskPermission }
 
 // affirms reports whether a text says yes and no more.
 func affirms(text string) bool {
@@ -143,11 +140,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 			return err
 		}
 		return d.clarify(ctx, f, func(ctx context.Context, prompt string) (string, error) {
-			text, err := view.ReadAnswer(ctx, in, bare(d.Stderr), prompt)
-			if errors.Is(err, view.ErrInterrupted) {
-				err = errInterrupted
-			}
-			return text, err
+			return view.ReadAnswer(ctx, in, bare(d.Stderr), prompt)
 		})
 	})
 	o.choose(a, cmd)
@@ -214,7 +207,7 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		v.Say(v.Strong(b.Question))
 	}
 	v.Say("")
-	v.Say(v.Dim("Your answer · " + text.If(allowable(b), "/allow or /deny: give or refuse the permission · ") +
+	v.Say(v.Dim("Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
 		text.If(len(b.Options) > 0, "a number: that option · ") + "Enter: later · /skip: continue without · /quit"))
 	for {
 		typed, err := ask(ctx, b.ID+"> ")
@@ -263,7 +256,7 @@ func parseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 	case "/allow":
 		answer.Answer, answer.Allowed = rest, true
 	case "/deny":
-		if !allowable(b) {
+		if !b.AsksPermission() {
 			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
 		}
 		answer.Answer = text.JoinedBy(": ", "Denied", rest)

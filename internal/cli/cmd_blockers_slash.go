@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// newSlashFileCmd is install or uninstall.
 func (a *app) newSlashFileCmd(install bool) *cobra.Command {
 	var global bool
 	cmd := &cobra.Command{
@@ -83,7 +81,6 @@ func (a *app) runSlashFile(install, global bool) error {
 	return show(a, &done, nil)
 }
 
-// Print says what was done.
 func (done *slashChange) Print(o page.Out) {
 	says := map[string]string{
 		"unchanged": "%s is there already.", "removed": "Removed %s.", "absent": "There is no %s.",
@@ -170,7 +167,7 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 		done.Outcome = "unchanged"
 		return done, nil
 	}
-	return done, statedir.Write(base, nil, name, []byte(content))
+	return done, statedir.Write(base, name, []byte(content))
 }
 
 // slashFile is the command file. What it relies on, all of OpenCode 1.18.33:
@@ -252,7 +249,7 @@ func (a *app) newSlashCmd() *cobra.Command {
 }
 
 // answerWords are flags, the id, perhaps one more flag, and an answer.
-var answerWords = regexp.MustCompile(`(?s)^((?:--\S*\s+)*)(\S*)(\s+--allow(?:\s|$))?\s*(.*)$`)
+var answerWords = text.Regexp(`(?s)^((?:--\S*\s+)*)(\S*)(\s+--allow(?:\s|$))?\s*(.*)$`)
 
 // slashWords takes what was typed apart: a command and its words. An answer is one word, as it was typed, so that
 // apostrophes and quotes in it stay; quotes around the whole are taken off.
@@ -276,7 +273,7 @@ func slashWords(typed string) ([]string, error) {
 	case words[0] != "answer":
 		return words, nil
 	}
-	m := answerWords.FindStringSubmatch(strings.TrimSpace(strings.TrimSpace(typed)[len("answer"):]))
+	m := answerWords().FindStringSubmatch(strings.TrimSpace(strings.TrimSpace(typed)[len("answer"):]))
 	flags := slices.DeleteFunc(strings.Fields(m[1]+m[3]), func(s string) bool { return s == "--" })
 	args := slices.Concat([]string{"answer"}, flags, []string{"--", m[2]})
 	answer := m[4]

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,12 @@ func TestSlashInOpenCode(t *testing.T) {
 	}
 	if deskOfProject(t, project).On(boulder.BlockerScope{SessionID: made.ID}) {
 		t.Error("it was not switched off")
+	}
+	clarified := slices.ContainsFunc(model.Requests(), func(r scriptmodel.Request) bool {
+		return strings.Contains(r.LastUser(), boulder.ClarifyPrompt)
+	})
+	if !clarified {
+		t.Error("no prompt is known as that of /blockers clarify")
 	}
 	for _, dir := range []string{project, shared.home} {
 		if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {

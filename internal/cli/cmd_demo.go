@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -86,7 +88,7 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		{exitOK, []string{"resume"}},
 		{exitOK, []string{"report"}},
 	} {
-		if err := d.manager(step.ends, step.args...); err != nil {
+		if err := d.manager(ctx, step.ends, step.args...); err != nil {
 			return err
 		}
 	}
@@ -109,8 +111,8 @@ type demo struct {
 	env     []string
 }
 
-// manager runs this program's own command line, as a person would.
-func (d *demo) manager(ends int, args ...string) error {
+// manager runs this program, as a person would.
+func (d *demo) manager(ctx context.Context, ends int, args ...string) error {
 	line := "\n$ manager"
 	for _, arg := range args {
 		if strings.Contains(arg, " ") {
@@ -126,24 +128,23 @@ func (d *demo) manager(ends int, args ...string) error {
 	if d.app.noColor {
 		args = append(args, "--no-color")
 	}
-	signals := make(chan os.Signal, 2)
-	giveBack := d.app.interrupts.take(func(n int) {
-		if n <= cap(signals) {
-			signals <- os.Interrupt
-		}
-	})
-	defer close(signals)
-	defer giveBack()
-	env := d.app.Env
-	env.Args, env.Environ, env.Signals = args, d.env, signals
-	if code := Main(env); code != ends {
-		return fmt.Errorf("the demo's `manager %s` ended with exit code %d", args[0], code)
+	cmd := d.command(ctx, d.app.Executable, args...)
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != ends {
+		return fmt.Errorf("the demo's `manager %s` ended otherwise than it should: %w", args[0],
+			cmp.Or(err, errors.New("exit status 0")))
 	}
 	return nil
 }
 
 func (d *demo) shell(ctx context.Context, command string) error {
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.project, d.env, bare(d.app.Stdout), bare(d.app.Stderr)
+	cmd := d.command(ctx, "sh", "-c", command)
+	cmd.Dir = d.project
 	return cmd.Run()
+}
+
+func (d *demo) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, bare(d.app.Stdout), bare(d.app.Stderr)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends what it has started
+	return cmd
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/opencode"
@@ -25,14 +25,31 @@ import (
 )
 
 func (a *app) newDoctorCmd() *cobra.Command {
-	return &cobra.Command{
+	var tryContract bool
+	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Check the installation, and say what to do",
 		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
 model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
-anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
+anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.
+
+With --contract it tries on your OpenCode what manager needs of it, and prints a result to paste into an issue; exit
+code 1 if something does not hold. It takes less than two minutes and no key: a scripted model answers on this machine,
+in a temporary directory. An OpenCode that is started for it has data of its own, and touches neither your sessions nor
+your configuration; on a running one, named with --attach, the sessions that were made are deleted afterwards.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case tryContract:
+				return a.runContract(cmd.Context())
+			case a.attach != "":
+				return usagef("--attach needs --contract")
+			}
+			return a.runDoctor(cmd.Context())
+		},
 	}
+	cmd.Flags().BoolVar(&tryContract, "contract", false, "try what manager needs of OpenCode")
+	a.attachFlag(cmd)
+	return cmd
 }
 
 func (a *app) runDoctor(ctx context.Context) error {
@@ -62,6 +79,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		look func(context.Context) (detail, do string, err error)
 	}{
 		{"config", d.config}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
 	} {
 		c := view.Check{Name: check.name, Finding: view.Fine}
@@ -134,27 +152,27 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 }
 
 func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
-	r, closeReader, err := d.Read(ctx)
+	there, err := d.Read(ctx)
 	switch {
 	case errors.Is(err, store.ErrHeld):
 		return "", "wait a moment, or find that process and end it", err
 	case err != nil:
 		return "", "", err
 	}
-	defer closeReader()
-	boulders, err := r.Listing(ctx)
+	defer there.Close()
+	boulders, err := there.Listing(ctx)
 	for _, b := range boulders {
 		if b.Status.Terminal() {
 			continue
 		}
-		found, readErr := r.Get(ctx, b.BoulderID)
+		found, readErr := there.Get(ctx, b.BoulderID)
 		if readErr == nil {
-			_, readErr = view.Restore(found)
+			_, readErr = boulder.Restore(found)
 		}
 		err = errors.Join(err, readErr)
 	}
 	detail = text.Plural(len(boulders), "boulder")
-	if h := control.HolderOf(ctx, r); h != nil {
+	if h := there.Holder; h != nil {
 		detail += fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
 	if err != nil {
@@ -177,15 +195,65 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 		return "", "then `manager doctor` again; --opencode PATH names another one", err
 	}
 	client, err := d.Client(ctx)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*opencode.VersionError)):
+		return "", "then `manager doctor` again; --opencode PATH names another one", err
+	case err != nil:
 		return "", "run `opencode serve` by hand to see what is wrong", err
 	}
 	d.dir = client.In(d.Dir())
 	detail = fmt.Sprintf("version %s (%s)", version, d.Binary())
-	if version != opencode.TestedVersion {
+	switch {
+	case d.caps().Generation == 2:
+		detail += "; no release of OpenCode 2 was tried, the newest that is described is " + opencode.DescribedVersion
+	case version != opencode.TestedVersion:
 		detail += "; tested with " + opencode.TestedVersion
 	}
 	return detail, "", nil
+}
+
+// caps are what OpenCode can do; the zero value if it does not run.
+func (d *doctor) caps() (c opencode.Caps) {
+	if d.dir != nil {
+		c = d.dir.Client().Caps()
+	}
+	return c
+}
+
+// data says in which database the sessions of runs are. The checks below it say what an OpenCode that runs does not have.
+func (d *doctor) data(context.Context) (detail, do string, err error) {
+	switch own := d.Getenv("OPENCODE_DB"); {
+	case d.caps().Generation < 2:
+		return "", "", nil
+	case own != "":
+		return "sessions are in a database of their own (OPENCODE_DB=" + own + "), without the logins of your OpenCode 2", "", nil
+	}
+	return "sessions are in the database that your OpenCode 2 uses as well, with its logins; OPENCODE_DB names another", "", nil
+}
+
+func (d *doctor) todos(context.Context) (detail, do string, err error) {
+	if d.dir == nil || d.caps().Todos {
+		return "", "", nil
+	}
+	return "this OpenCode has no todo list", "nothing: agents get manager's own, for done_when: todos, loop and watch", nil
+}
+
+func (d *doctor) diagnostics(context.Context) (detail, do string, err error) {
+	if d.dir == nil {
+		return "", "", nil
+	}
+	detail, do, _ = strings.Cut(executor.NoDiagnostics(d.caps(), nil), "; ")
+	if lint := d.Criteria(nil).Checks.Lint; detail != "" && len(lint) > 0 {
+		return detail + "; done_when: diagnostics runs " + strings.Join(lint, ", "), "", nil
+	}
+	return detail, do, nil
+}
+
+func (d *doctor) toasts(context.Context) (detail, do string, err error) {
+	if d.dir == nil || d.caps().Toasts {
+		return "", "", nil
+	}
+	return "this OpenCode shows no toasts", "look at the terminal of `manager watch` for its countdowns", nil
 }
 
 // hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 func (a *app) newLogsCmd() *cobra.Command {
@@ -36,7 +35,7 @@ one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
 		Args: takes(0, 2, "a BOULDER and a SUBTASK"),
-		ValidArgsFunction: a.completion(2, func(ctx context.Context, r reader, args []string) []cobra.Completion {
+		ValidArgsFunction: a.completion(2, func(ctx context.Context, r project.Reader, args []string) []cobra.Completion {
 			if len(args) == 0 {
 				return boulders(ctx, r, args)
 			}
@@ -49,29 +48,24 @@ With --json the events are printed as they are stored, all of them; lines of tra
 }
 
 func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}
 	l := &logs{app: a, o: a.on(a.Stdout), transcripts: map[int]string{}}
-	err = l.read(ctx, r, args)
-	client, held := r.(*control.Client)
-	if !held {
-		closeReader() // before anything is printed: a pager must not keep a run from starting
-	} else {
-		defer closeReader()
-	}
+	err = l.read(ctx, there, args)
+	there.Close() // before anything is printed: a pager must not keep a run from starting
 	printErr := l.print()
 	switch {
 	case printErr != nil:
 		return printErr
 	case err != nil || !follow || l.over:
 		return err
-	case !held:
+	case there.Holder == nil:
 		a.note("No process is at work here, so nothing more will come.")
 		return nil
 	}
-	for e, err := range client.Follow(ctx, l.id, l.last) {
+	for e, err := range there.Follow(ctx, l.id, l.last) {
 		if errors.Is(err, control.ErrNotServed) {
 			return l.rest(ctx)
 		}
@@ -89,7 +83,6 @@ func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
 	return nil
 }
 
-// logs collects what is to be printed.
 type logs struct {
 	app         *app
 	o           page.Out
@@ -110,12 +103,12 @@ type logEntry struct {
 }
 
 // read collects what is stored. With an error there is what could be read.
-func (l *logs) read(ctx context.Context, r reader, args []string) error {
+func (l *logs) read(ctx context.Context, r project.Reader, args []string) error {
 	d, err := l.find(ctx, r, args)
 	if l.id == "" {
 		return err
 	}
-	events, eventsErr := eventsOf(ctx, r, l.id)
+	events, eventsErr := r.Events(ctx, l.id, 0, 0)
 	if l.subTask != "" {
 		err = errors.Join(err, l.readTranscripts(boulder.Turns(events, l.subTask), d.Boulder.Project))
 	}
@@ -127,7 +120,7 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 
 // find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,
 // and so is a number. With an error there is a boulder as well if its head could be read and the sub-task is there.
-func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
+func (l *logs) find(ctx context.Context, r project.Reader, args []string) (boulder.Snapshot, error) {
 	ref := cmp.Or(args...)
 	d, err := project.Get(ctx, r, ref)
 	if _, number := subTaskPlace(ref); len(args) == 1 && (number || errors.Is(err, boulder.ErrNotFound)) {
@@ -158,7 +151,7 @@ func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
 	told := view.Describe(e)
 	of, line := told.SubTask, told.Line
-	entry := logEntry{at: e.Time, object: e, line: text.OneLine(line)}
+	entry := logEntry{at: e.Time, object: e.Shown(), line: text.OneLine(line)}
 	switch b := e.Body.(type) {
 	case boulder.TaskComplete:
 		l.over = true
@@ -188,7 +181,7 @@ type transcriptJSON struct {
 	Time      time.Time `json:"time"`
 	BoulderID string    `json:"boulder_id"`
 	boulder.AttemptRef
-	Line json.RawMessage `json:"line"` // as it is in the transcript
+	Line executor.Line `json:"line"`
 }
 
 // readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
@@ -204,7 +197,7 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error)
 		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
 		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
 		for _, line := range lines {
-			object := transcriptJSON{"transcript", line.Time, l.id, ref, line.Raw}
+			object := transcriptJSON{"transcript", line.Time, l.id, ref, line}
 			l.entries = append(l.entries, logEntry{at: line.Time, object: object, line: told.Tell(line)})
 		}
 	}
@@ -213,12 +206,12 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error)
 
 // rest prints what the process that ended wrote last.
 func (l *logs) rest(ctx context.Context) error {
-	r, closeReader, err := l.app.Read(ctx)
+	there, err := l.app.Read(ctx)
 	if err != nil {
 		return err
 	}
-	events, err := r.Events(ctx, l.id, l.last, 0)
-	closeReader()
+	events, err := there.Events(ctx, l.id, l.last, 0)
+	there.Close()
 	for _, e := range events {
 		l.add(e)
 	}
@@ -247,7 +240,7 @@ const runsDir = ".manager/runs"
 // readTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
 // to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
 // transcript that is gone is empty; lines that cannot be read are left out.
-func readTranscript(project, name string) (lines []view.TranscriptLine, err error) {
+func readTranscript(project, name string) (lines []executor.Line, err error) {
 	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
 	if err == nil {
 		var f *os.File

@@ -17,27 +17,23 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
-
-// reader is what the looking commands read from: the database, or the process that holds it.
-type reader = project.Reader
 
 // read reads a boulder, and makes a report of it. With an error there is a report as well if at least the boulder's head
 // could be read.
 func read[T any](
-	ctx context.Context, a *app, ref string, report func(r reader, d store.Detail) (*T, error),
+	ctx context.Context, a *app, ref string, report func(there *project.Desk, d boulder.Snapshot) (*T, error),
 ) (*T, error) {
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer closeReader() // before anything is printed: a pager must not keep a run from starting
-	d, err := project.Get(ctx, r, ref)
+	defer there.Close() // before anything is printed: a pager must not keep a run from starting
+	d, err := project.Get(ctx, there, ref)
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	made, reportErr := report(r, d)
+	made, reportErr := report(there, d)
 	return made, cmp.Or(err, reportErr)
 }
 
@@ -65,7 +61,6 @@ func (a *app) on(stream io.Writer) page.Out {
 	return o
 }
 
-// console is where runs are shown.
 func (a *app) console() view.Console {
 	return view.Console{
 		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
@@ -81,21 +76,7 @@ func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
 	return a.Config().Limits
 }
 
-// printJSON writes one object on a line of stdout.
 func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
-
-// eventsOf are the events of a boulder, as far as they can be read. They are read in pages: each reading from the process
-// that holds the state is bounded in time.
-func eventsOf(ctx context.Context, r reader, id string) (all []boulder.Event, err error) {
-	const page = 2000
-	for after := uint64(0); ; after = all[len(all)-1].Seq {
-		events, err := r.Events(ctx, id, after, page)
-		all = append(all, events...)
-		if err != nil || len(events) < page {
-			return all, err
-		}
-	}
-}
 
 func (a *app) newStatusCmd() *cobra.Command {
 	var follow bool
@@ -130,33 +111,22 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 
 // followStatus shows a boulder that another process runs as that process would show it, unless none does.
 func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err error) {
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer closeReader()
-	client, held := r.(*control.Client)
-	if !held {
-		return false, nil
-	}
-	d, err := project.Get(ctx, r, ref)
-	id, holder := d.Boulder.ID, control.HolderOf(ctx, r)
+	defer there.Close()
+	d, err := project.Get(ctx, there, ref)
+	id, holder := d.Boulder.ID, there.Holder
 	if err != nil || !holder.Runs(d.Boulder) {
 		return false, err
 	}
-	recent, err := recentOf(ctx, r, d)
+	recent, err := recentOf(ctx, there, d)
 	if err != nil {
 		return false, err
 	}
 	raised, _ := a.recordsOfBlockers(ctx, id) // without them no time left is shown
-	load := func(ctx context.Context, id string) (*boulder.State, error) {
-		d, err := r.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		return view.Restore(d)
-	}
-	p, err := view.ProgressOf(load, d, recent, raised)
+	p, err := view.ProgressOf(there, d, recent, raised)
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +134,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	c.Limits = a.limitsOf(holder)
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
-	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
+	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
 			return true, errInterrupted // that is how to leave it
@@ -182,7 +152,9 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
-	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Status, error) { return a.readStatus(ctx, r, d) })
+	report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Status, error) {
+		return a.readStatus(ctx, there, d)
+	})
 	archived := errors.Is(err, project.ErrAllArchived)
 	if report == nil && (archived || ref == "" && errors.Is(err, boulder.ErrNotFound)) {
 		a.noteNothing(archived)
@@ -191,7 +163,6 @@ func (a *app) runStatus(ctx context.Context, ref string) error {
 	return show(a, report, err)
 }
 
-// noteNothing says that there is nothing to show, and how to begin.
 func (a *app) noteNothing(archived bool) {
 	switch {
 	case archived:
@@ -204,22 +175,21 @@ func (a *app) noteNothing(archived bool) {
 }
 
 // recentOf are the events that tell what the agents do right now.
-func recentOf(ctx context.Context, r reader, d store.Detail) ([]boulder.Event, error) {
+func recentOf(ctx context.Context, r project.Reader, d boulder.Snapshot) ([]boulder.Event, error) {
 	return r.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, 200), 0)
 }
 
 // readStatus reads what status shows besides the boulder.
-func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view.Status, err error) {
-	b := &d.Boulder
+func (a *app) readStatus(ctx context.Context, there *project.Desk, d boulder.Snapshot) (_ *view.Status, err error) {
+	b, holder, now := &d.Boulder, there.Holder, time.Now()
 	var recent []boulder.Event
 	if !b.Status.Terminal() {
-		recent, err = recentOf(ctx, r, d)
+		recent, err = recentOf(ctx, there, d)
 	}
-	var beside []store.Detail
-	holder, now := control.HolderOf(ctx, r), time.Now()
+	var beside []boulder.Snapshot
 	if holder != nil && slices.Contains(holder.Running, b.ID) {
 		for _, id := range holder.Running {
-			if other, err := r.Get(ctx, id); err == nil && id != b.ID { // one that cannot be read has a status of its own
+			if other, err := there.Get(ctx, id); err == nil && id != b.ID { // one that cannot be read has a status of its own
 				beside = append(beside, other)
 			}
 		}
@@ -262,16 +232,16 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				report, err := read(cmd.Context(), a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Receipt, error) {
-					receipt := view.NewReceipt(d, time.Now())
-					receipt.Running = control.HolderOf(cmd.Context(), r).Runs(d.Boulder)
+				report, err := read(cmd.Context(), a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Receipt, error) {
+					receipt := view.NewReceipt(d, time.Now()).Bound(d, a.Config().Limits.EvaluationsTotal)
+					receipt.Running = there.Holder.Runs(d.Boulder)
 					return receipt, nil
 				})
 				return show(a, report, err)
 			}
-			report, err := read(cmd.Context(), a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Show, error) {
-				events, err := eventsOf(cmd.Context(), r, d.Boulder.ID)
-				if control.HolderOf(cmd.Context(), r).Has(d.Boulder.ID) {
+			report, err := read(cmd.Context(), a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Show, error) {
+				events, err := there.Events(cmd.Context(), d.Boulder.ID, 0, 0)
+				if there.Holder.Has(d.Boulder.ID) {
 					d.Boulder.Left = nil // it stops them now
 				}
 				return view.NewShow(d, boulder.Turns(events, "")), err
@@ -285,16 +255,15 @@ decision of the watch about that one.`,
 	return cmd
 }
 
-// runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	report, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*view.Why, error) {
+	report, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Why, error) {
 		t, err := findSubTask(d, subTask)
 		if err != nil {
 			return nil, err
 		}
-		events, err := eventsOf(ctx, r, d.Boulder.ID)
-		holder := control.HolderOf(ctx, r)
-		return view.NewWhy(d, *t, boulder.Turns(events, t.ID), events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
+		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
+		holder := there.Holder
+		return view.NewWhy(d, t, boulder.Turns(events, t.ID), events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
 	})
 	return show(a, report, err)
 }
@@ -314,17 +283,16 @@ was begun or taken up last: it is the one that is meant where a command is given
 }
 
 func (a *app) runList(ctx context.Context, archived bool) error {
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}
-	all, err := r.Listing(ctx)
-	holder := control.HolderOf(ctx, r)
-	closeReader() // before anything is printed: a pager must not keep a run from starting
+	all, err := there.Listing(ctx)
+	there.Close() // before anything is printed: a pager must not keep a run from starting
 	var shown []view.ListItem
 	for i := range all {
 		if all[i].ArchivedAt.IsZero() != archived {
-			shown = append(shown, view.NewListItem(&all[i], holder))
+			shown = append(shown, view.NewListItem(&all[i], there.Holder))
 		}
 	}
 	switch {

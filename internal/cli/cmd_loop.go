@@ -49,6 +49,7 @@ Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 i
 	}
 	o.registerTask(cmd, "; default all of them")
 	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
+	a.agentFlag(cmd)
 	o.runFlags.register(a, cmd)
 	o.registerDetach(cmd)
 	return cmd
@@ -70,7 +71,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err := o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task"); err != nil {
 		return err
 	}
-	done, err := a.loopDone(o.doneWhen)
+	done, named, err := a.loopDone(o.doneWhen)
 	if err != nil {
 		return err
 	}
@@ -78,11 +79,23 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
 	req := project.Request{
 		Plan: plan, GatesApproved: true, SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
-			Base: a.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers, Budget: o.budget.run,
+			Base: a.Base(), Agent: a.agent, Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers, Budget: o.budget.run,
 		},
 	}
 	return a.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
-		if req.Model, err = a.CheckModels(ctx, plan); err == nil && !a.json {
+		if req.Model, err = a.CheckModels(ctx, plan); err != nil {
+			return err
+		}
+		if named {
+			err = a.CheckCriteria(ctx, done, nil)
+		} else {
+			var why string
+			if why, err = a.NoDiagnostics(ctx, done); why != "" {
+				a.note("Note: diagnostics do not decide here: %s.", why)
+				req.DoneWhen = leaveOut(req.DoneWhen, boulder.DoneDiagnostics)
+			}
+		}
+		if err == nil && !a.json {
 			a.note("%s", loopText(&req, done.Checks))
 		}
 		return err
@@ -91,20 +104,23 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 
 // loopDone is every criterion, unless the user named some. One that nobody named and nothing can check is left out,
 // with a word about it.
-func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
-	done := a.Criteria(flag)
+func (a *app) loopDone(flag doneFlag) (done project.Criteria, named bool, err error) {
+	done = a.Criteria(flag)
 	if len(done.Words) > 0 {
-		return done, done.Check(nil)
+		return done, true, done.Check(nil)
 	}
 	done.Words = boulder.DoneWords()
 	if len(done.Checks.Tests) == 0 {
 		a.note("Note: tests do not decide here: %s.", done.NoTests)
-		done.Words = slices.DeleteFunc(done.Words, func(w string) bool { return w == boulder.DoneTests })
+		done.Words = leaveOut(done.Words, boulder.DoneTests)
 	}
-	return done, nil
+	return done, false, nil
 }
 
-// loopText says in a line or two when a loop ends.
+func leaveOut(words []string, word string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return w == word })
+}
+
 func loopText(req *project.Request, checks boulder.Checks) string {
 	tests, lint := text.OneLine(strings.Join(checks.Tests, "; ")), text.OneLine(strings.Join(checks.Lint, "; "))
 	return fmt.Sprintf("Goes on until these hold: %s; at most %s.",

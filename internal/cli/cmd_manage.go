@@ -48,23 +48,15 @@ type exportReport struct {
 }
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	r, closeReader, err := a.Read(ctx)
-	if err != nil {
-		return err
-	}
-	d, err := project.Get(ctx, r, cmp.Or(args...))
-	id := d.Boulder.ID
-	var events []boulder.Event
-	if err == nil { // half a boulder is not exported
-		events, err = eventsOf(ctx, r, id)
-	}
-	closeReader()
-	x := store.NewExport(events)
+	x, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*store.Export, error) {
+		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
+		return new(store.NewExport(events)), err
+	})
 	switch {
-	case err != nil:
+	case err != nil: // half a boulder is not exported
 		return err
 	case output == "" && a.json:
-		return a.printJSON(&x)
+		return a.printJSON(x)
 	case output == "":
 		return x.Write(a.Stdout)
 	}
@@ -72,7 +64,7 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 	if err != nil {
 		return err
 	}
-	file := a.file(output)
+	file, id := a.file(output), s.Boulder.ID
 	if err := writeNew(file, false, x.Write); err != nil {
 		return err
 	}
@@ -133,22 +125,15 @@ type importReport struct {
 }
 
 func (a *app) runImport(ctx context.Context, name string) error {
-	source := a.Stdin
-	if name != "-" {
-		f, err := os.Open(a.file(name))
-		if err != nil {
-			return &project.UsageError{Err: err}
-		}
-		defer f.Close()
-		source = f
-	}
 	var s *boulder.State
 	var from string
-	x, err := store.ReadExport(source)
+	x, err := a.readExport(name)
 	if err == nil {
 		s, from, err = a.Import(ctx, x)
 	}
 	switch {
+	case errors.As(err, new(*project.UsageError)):
+		return err
 	case errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
 		return usagef("%s: %w", name, err)
 	case err != nil:
@@ -170,6 +155,23 @@ func (a *app) runImport(ctx context.Context, name string) error {
 		a.note("Continue with: manager resume %s", b.ID)
 	}
 	return nil
+}
+
+// readExport reads what was exported to a file, or with - what stdin has. What is no export is the user's mistake.
+func (a *app) readExport(name string) (x store.Export, err error) {
+	source := a.Stdin
+	if name != "-" {
+		f, err := os.Open(a.file(name))
+		if err != nil {
+			return x, &project.UsageError{Err: err}
+		}
+		defer f.Close()
+		source = f
+	}
+	if x, err = store.ReadExport(source); errors.Is(err, store.ErrBadExport) {
+		return x, usagef("%s: %w", name, err)
+	}
+	return x, err
 }
 
 // gatesToRun are the commands that a resume will run.
@@ -235,7 +237,6 @@ func newVersionInfo(build *debug.BuildInfo) *versionInfo {
 	return v
 }
 
-// Print is the version for people.
 func (v *versionInfo) Print(o page.Out) {
 	commit := text.Prefixed(", commit ", project.Short(v.Commit)) + text.If(v.Modified, " with changes")
 	o.Say(fmt.Sprintf("manager %s (%s, %s%s)", v.Version, v.Go, v.Platform, commit))

@@ -16,7 +16,6 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 func (a *app) newPauseCmd() *cobra.Command {
@@ -100,7 +99,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest goes on
 
 // confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while the user thinks.
 func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
-	var d store.Detail
+	var d boulder.Snapshot
 	err := a.Steer(ctx, func(there *project.Desk) (err error) {
 		d, err = toSteer(ctx, there, ref, &o)
 		return err
@@ -136,7 +135,7 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 				return err
 			}
 			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.Clean("The note", said)[0]}
-			return a.steer(cmd.Context(), ref, order, func(d store.Detail) error {
+			return a.steer(cmd.Context(), ref, order, func(d boulder.Snapshot) error {
 				if len(args) < 2 || subTask != "" {
 					return nil
 				}
@@ -242,7 +241,6 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 	return nil
 }
 
-// boulderFlag adds --boulder.
 func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "boulder", "b", "",
 		"the `BOULDER` that is meant (default: the one that is at work, or the newest unfinished one)")
@@ -250,7 +248,7 @@ func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
 }
 
 // steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
-func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(store.Detail) error) error {
+func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(boulder.Snapshot) error) error {
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
@@ -269,7 +267,7 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 		after, err := d.Get(ctx, before.Boulder.ID)
 		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
 			d.Holder = nil
-			_, err = read(ctx, a, before.Boulder.ID, func(_ reader, now store.Detail) (*view.Order, error) {
+			_, err = read(ctx, a, before.Boulder.ID, func(_ *project.Desk, now boulder.Snapshot) (*view.Order, error) {
 				after = now
 				return nil, nil
 			})
@@ -285,17 +283,13 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 
 // toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only
 // be a slip, and says what was probably meant.
-func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order) (store.Detail, error) {
-	id, err := r.Find(ctx, ref)
-	if err != nil {
-		return store.Detail{}, err
-	}
-	d, err := r.Get(ctx, id)
+func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order) (boulder.Snapshot, error) {
+	d, err := r.Find(ctx, ref)
 	switch {
 	case err != nil:
 		return d, err
 	case d.Boulder.Status.Terminal():
-		return d, usagef("boulder %s is %s: there is nothing left to %s", id, d.Boulder.Status, o.Do)
+		return d, usagef("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
 	case o.SubTaskID == "":
 		return d, nil
 	}

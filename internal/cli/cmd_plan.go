@@ -36,7 +36,6 @@ type taskFlags struct {
 	doneWhen           doneFlag
 }
 
-// registerTask adds the flags of every task.
 func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
@@ -44,7 +43,6 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 		strings.Join(boulder.DoneWords(), ", ")+doneWithout, f.doneWhen.Set)
 }
 
-// registerPlan adds those of a task that is planned.
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default the judge")
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
@@ -65,7 +63,6 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 // doneFlag is --done-when: `todos,tests`; repeatable.
 type doneFlag []string
 
-// Set takes one value of the flag.
 func (f *doneFlag) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		word = strings.TrimSpace(word)
@@ -133,13 +130,9 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	return strings.ToValidUTF8(s, "\uFFFD"), nil
 }
 
-type planOptions struct {
-	taskFlags
-	output string
-}
-
 func (a *app) newPlanCmd() *cobra.Command {
-	var o planOptions
+	var o taskFlags
+	output := ""
 	cmd := &cobra.Command{
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
@@ -150,16 +143,16 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
   manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
   manager plan -o - "Add dark mode" | less`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, output, args) },
 	}
 	o.registerPlan(cmd)
 	a.attachFlag(cmd)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "",
+	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd
 }
 
-func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error {
+func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []string) error {
 	task, err := o.task(a, args)
 	if err != nil {
 		return err
@@ -168,16 +161,16 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	req, path := o.request(a, task), a.PlanPath()
-	switch o.output { // before the model is asked
+	switch output { // before the model is asked
 	case "-":
 	case "":
 		_, err = store.EnsureDir(a.Dir())
 	default:
-		path = a.file(o.output)
+		path = a.file(output)
 		err = checkWritable("plan", path)
 	}
 	if err == nil && len(o.doneWhen) > 0 {
-		err = a.Criteria(o.doneWhen).Check(nil)
+		err = a.CheckCriteria(ctx, a.Criteria(o.doneWhen), nil)
 	}
 	if err != nil {
 		return err
@@ -197,7 +190,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 			plan.Seal.Hash = plan.Hash()
 		}
 	}
-	if o.output == "-" {
+	if output == "-" {
 		data, err := taskledger.Format(plan)
 		if err != nil {
 			return err
@@ -215,6 +208,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
 	view.Plan(a.on(a.Stdout), plan)
+	view.WorstCase(a.on(a.Stdout), plan, a.Config().Limits.EvaluationsTotal)
 	run := "manager run"
 	if path != a.PlanPath() {
 		run += " " + path
@@ -225,9 +219,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 
 // planning shows on stderr that a plan is being made, until the function that it returns is called.
 func (a *app) planning(ledger string) (done func()) {
-	switch {
-	case a.quiet:
-	case a.console().Drawable():
+	if !a.quiet && a.console().Drawable() {
 		began, p := time.Now(), a.on(a.Stderr)
 		screen := a.console().Screen(view.Picture{Frame: func(size page.Size, tick int) string {
 			took := text.Elapsed(time.Since(began).Truncate(time.Second))
@@ -235,9 +227,8 @@ func (a *app) planning(ledger string) (done func()) {
 			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
 		}})
 		return screen.Close
-	default:
-		a.note("Planning with %s …", view.ModelName(ledger))
 	}
+	a.note("Planning with %s …", view.ModelName(ledger))
 	return func() {}
 }
 
@@ -329,6 +320,7 @@ func (p *approver) approve(
 		default:
 			if plan = shown; !p.json && !p.quiet {
 				view.Plan(p.on(p.Stderr), plan)
+				view.WorstCase(p.on(p.Stderr), plan, p.Config().Limits.EvaluationsTotal)
 			}
 		}
 		answer := "yes"
@@ -351,7 +343,6 @@ func (p *approver) approve(
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
-// approveReplan asks about a replan.
 func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
 	asks := terminal(p.Stdin) && terminal(p.Stderr)
 	if p.view != nil && asks {

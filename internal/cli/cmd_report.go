@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,13 +16,12 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newReportCmd() *cobra.Command {
@@ -45,16 +43,15 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
   manager report 01k3 --format markdown | less`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			made, err := read(ctx, a, cmp.Or(args...), func(r reader, d store.Detail) (*morning.Report, error) {
-				return a.makeReport(ctx, r, d, time.Now())
+			made, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
+				return a.makeReport(ctx, there, d, time.Now())
 			})
 			if made == nil {
 				return err
 			}
-			return errors.Join(o.write(a, made, func(to page.Out) error {
+			return errors.Join(o.write(a, made, func(to page.Out) {
 				to.Markdown = o.format == "markdown"
 				made.Print(to)
-				return nil
 			}), err)
 		},
 	}
@@ -63,13 +60,13 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 }
 
 // makeReport makes the report of a boulder, without secrets. With an error it lacks something.
-func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time.Time) (*morning.Report, error) {
+func (a *app) makeReport(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*morning.Report, error) {
 	in := morning.Input{
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
-		Running: control.HolderOf(ctx, r).Runs(d.Boulder), Now: now.Round(0),
+		Running: there.Holder.Runs(d.Boulder), Now: now.Round(0),
 	}
 	id := d.Boulder.ID
-	events, err := eventsOf(ctx, r, id)
+	events, err := there.Events(ctx, id, 0, 0)
 	for _, turn := range boulder.Turns(events, "") { // the newest that tells how its sub-task stands
 		if turn.Evidence != nil || turn.Verdict != nil {
 			in.Turns[turn.SubTaskID] = turn
@@ -98,7 +95,7 @@ func (a *app) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
 	name := filepath.Join(made.BoulderID, "report.md")
-	if err := statedir.Write(a.Dir(), strings.Split(runsDir, "/"), name, text.Bytes()); err != nil {
+	if err := statedir.Write(a.Dir(), runsDir+"/"+name, text.Bytes()); err != nil {
 		return "", err
 	}
 	return filepath.Join(filepath.FromSlash(runsDir), name), nil
@@ -132,10 +129,7 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 			if len(report.SubTasks) == 0 {
 				a.note("There are no sub-tasks yet.")
 			}
-			return errors.Join(o.write(a, report, func(to page.Out) error {
-				_, err := io.WriteString(to, report.Draw(o.format, to))
-				return err
-			}), err)
+			return errors.Join(o.write(a, report, func(to page.Out) { fmt.Fprint(to, report.Draw(o.format, to)) }), err)
 		},
 	}
 	o.register(a, cmd)
@@ -147,8 +141,8 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
-		report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
-			return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), all), nil
+		report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
+			return view.GraphOf(d, a.limitsOf(there.Holder), all), nil
 		})
 		path = a.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
@@ -226,15 +220,13 @@ func checkWritable(document, path string) error {
 
 // write draws the document into its file, which is written anew if it is there, or on stdout. With --json, stdout gets the
 // object in any case.
-func (o *outputFlags) write(a *app, object any, draw func(to page.Out) error) error {
+func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 	if o.format == formatJSON {
-		draw = func(to page.Out) error { return view.WriteJSON(to.Writer, object) }
+		draw = func(to page.Out) { _ = view.WriteJSON(to, object) } // who writes to stdout notices what goes wrong there
 	}
 	if o.file != "" {
 		var text bytes.Buffer
-		if err := draw(page.Out{Writer: &text}); err != nil {
-			return err
-		}
+		draw(page.Out{Writer: &text})
 		path := a.file(o.file)
 		if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 			return fmt.Errorf("write the %s: %w", o.document, err)
@@ -245,7 +237,7 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out) error) er
 	case a.json:
 		return a.printJSON(object)
 	case o.file == "":
-		return draw(a.on(a.Stdout))
+		draw(a.on(a.Stdout))
 	}
 	return nil
 }

@@ -19,17 +19,18 @@ import (
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 type runOptions struct {
 	taskFlags
 	runFlags
-	edit, allowStale bool
-	fork             string
+	edit, allowStale          bool
+	isolate, inPlace, onClean bool
+	fork                      string
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -55,6 +56,7 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.registerPlan(cmd)
+	a.agentFlag(cmd)
 	o.runFlags.register(a, cmd)
 	o.registerAsking(cmd)
 	o.registerDetach(cmd)
@@ -64,6 +66,12 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
 			"what does not follow from that is taken over with its outputs")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completion(many, boulders)) // fails only for a flag that is not there
+	cmd.Flags().BoolVar(&o.isolate, "isolate", false,
+		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with `manager land`")
+	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "have the sub-tasks work in the project, whatever plan and configuration say")
+	cmd.Flags().BoolVar(&o.onClean, "clean-base", false, "begin slots at HEAD, without what is not committed")
+	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
+	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
 }
@@ -73,7 +81,8 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
-		Base: a.Base(), Model: a.model, Budget: o.budget.run, DoneWhen: o.doneWhen, Diverted: o.blockers,
+		Base: a.Base(), Model: a.model, Agent: a.agent, Budget: o.budget.run, DoneWhen: o.doneWhen, Diverted: o.blockers,
+		Isolation: o.isolation(), CleanBase: o.onClean,
 	}}
 	var path string
 	var err error
@@ -86,18 +95,30 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, check: done.Check}
+	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, check: func(plan *boulder.Plan) error {
+		return a.CheckCriteria(ctx, done, plan)
+	}}
 	ask.into(&req, o.approveReplans)
 	return a.run(ctx, &o.runFlags, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
 		}
-		if err := done.Check(req.Plan); err != nil || req.Plan == nil {
+		if err := ask.check(req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
 		return o.agree(ctx, ask, &req, path)
 	})
+}
+
+func (o *runOptions) isolation() boulder.Isolation {
+	switch {
+	case o.isolate:
+		return boulder.IsolationAlways
+	case o.inPlace:
+		return boulder.IsolationOff
+	}
+	return ""
 }
 
 // read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
@@ -199,16 +220,16 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer closeReader()
-	detail, err := project.Get(ctx, r, o.fork)
+	defer there.Close()
+	detail, err := project.Get(ctx, there, o.fork)
 	if err != nil {
 		return nil, err
 	}
-	detail.SubTasks = slices.DeleteFunc(detail.SubTasks, func(t boulder.SubTask) bool {
+	detail.SubTasks = slices.DeleteFunc(detail.SubTasks, func(t *boulder.SubTask) bool {
 		return t.Status == boulder.SubTaskSuperseded
 	})
 	t, err := findSubTask(detail, o.from)
@@ -240,6 +261,10 @@ func (o *runFlags) registerDetach(cmd *cobra.Command) {
 func (o *runFlags) registerAsking(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+}
+
+func (a *app) agentFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.agent, "agent", "", "`NAME` of OpenCode's agent for sub-tasks that name none")
 }
 
 func (a *app) attachFlag(cmd *cobra.Command) {
@@ -287,39 +312,33 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	if reason := a.NoDiffs(); reason != "" {
 		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
-	end, err := a.newEnding(st.DB)
+	notifier, err := a.Notifier()
 	if err != nil {
 		return err
 	}
-	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Load), "")
-	defer shown.Close()
+	end := &ending{app: a, db: st.DB, notifier: notifier}
+	shown := view.NewRun(a.console(), view.NewProgress(st.DB), "")
 	a.view = shown
 	ctx, giveBack := a.interrupts.stopInTwo(ctx, func() {
 		shown.Stopping()
 		st.Stop()
 	})
 	defer giveBack()
-	err = end.follow(ctx, st.Run(ctx, req), func(string) *view.Run { return shown })
+	err = end.follow(ctx, st.Run(ctx, req), shown)
 	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
-			view.NewReceipt(detail, time.Now()).Print(a.on(a.Stderr))
+			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
 		}
 	}
 	return end.told(end.conclude(ctx, err), err)
 }
 
 // follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
-func (e *ending) follow(
-	ctx context.Context, events iter.Seq2[boulder.Event, error], show func(id string) *view.Run,
-) error {
-	var shown *view.Run
+func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, error], shown *view.Run) error {
+	defer shown.Close()
 	for event, err := range events {
 		if err != nil {
 			return e.howToContinue(err)
-		}
-		if shown == nil {
-			shown = show(event.BoulderID)
-			defer shown.Close()
 		}
 		event.Body = secret.Each(event.Body, e.secrets) // what an error quotes; most was cleaned where it came from
 		e.take(ctx, event)
@@ -349,7 +368,7 @@ func (e *ending) howToContinue(err error) error {
 	} else if errors.Is(err, orchestrator.ErrLoopLimit) && detail.Boulder.Loop != nil {
 		flag = fmt.Sprintf(" --max-iterations %d", 2*detail.Boulder.Loop.Iterations)
 	}
-	how := goOnWith(awaiting(detail))
+	how := goOnWith(detail)
 	return fmt.Errorf("%w\nNothing is lost. %s%smanager resume %s%s", err, strings.ToUpper(how[:1]), how[1:], e.id, flag)
 }
 
@@ -392,11 +411,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	}
 	var req project.Request
 	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
-		id, err := project.Unfinished(ctx, st.DB, cmp.Or(args...))
-		if err != nil {
-			return err
-		}
-		detail, err := st.DB.Get(ctx, id)
+		detail, err := (&project.Desk{Reader: st.DB}).Find(ctx, cmp.Or(args...))
 		if err != nil {
 			return err
 		}
@@ -415,14 +430,11 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return false, nil // nobody runs anything, or Hold says what is wrong with who does
 	}
 	defer there.Close()
-	var detail store.Detail
-	id, err := there.Find(ctx, ref)
-	if err == nil {
-		detail, err = there.Get(ctx, id)
-	}
+	detail, err := there.Find(ctx, ref)
 	if exitCode(err) == exitUsage { // there is no such boulder, or several: to wait for the state does not help
 		return false, err
 	}
+	id := detail.Boulder.ID
 	atWork := slices.Contains(there.Holder.AtWork(), id)
 	switch {
 	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
@@ -445,8 +457,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 // resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
 const resumeLook = time.Second
 
-// resumeServed hands a boulder to the server of the project.
-func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail store.Detail) error {
+func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail boulder.Snapshot) error {
 	a.warnOfSwitch(o.blockers)
 	id := detail.Boulder.ID
 	if a.attach != "" || o.approveReplans {
@@ -479,7 +490,7 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project
 
 // request lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
 // a bound of turns for what is no loop.
-func (o *resumeOptions) request(detail store.Detail) (req project.Request, err error) {
+func (o *resumeOptions) request(detail boulder.Snapshot) (req project.Request, err error) {
 	b := detail.Boulder
 	if o.iterations < 0 || o.iterations > 0 && b.Loop == nil {
 		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, o.iterations)
@@ -490,10 +501,7 @@ func (o *resumeOptions) request(detail store.Detail) (req project.Request, err e
 	if len(detail.SubTasks) > 0 {
 		var open []string // in the places of all
 		for _, t := range detail.SubTasks {
-			if t.Status.Terminal() {
-				t.ID = ""
-			}
-			open = append(open, t.ID)
+			open = append(open, text.If(!t.Status.Terminal(), t.ID))
 		}
 		if err := o.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
 			return req, err

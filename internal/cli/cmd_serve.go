@@ -24,13 +24,9 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-type serveOptions struct {
-	untilIdle      time.Duration
-	stop, blockers bool
-}
-
 func (a *app) newServeCmd() *cobra.Command {
-	var o serveOptions
+	var untilIdle time.Duration
+	var stop, blockers bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the background server",
@@ -42,16 +38,16 @@ Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the runnin
 second one aborts the turns.`,
 		Args: takes(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.stop {
+			if stop {
 				return a.stopServing(cmd.Context())
 			}
-			return a.runServe(cmd.Context(), &o)
+			return a.runServe(cmd.Context(), untilIdle, blockers)
 		},
 	}
 	a.attachFlag(cmd)
-	cmd.Flags().DurationVar(&o.untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
-	cmd.Flags().BoolVar(&o.stop, "stop", false, "stop the server of this project, and wait until it has ended")
-	blockersFlag(cmd, &o.blockers)
+	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
+	cmd.Flags().BoolVar(&stop, "stop", false, "stop the server of this project, and wait until it has ended")
+	blockersFlag(cmd, &blockers)
 	a.lockFlag(cmd)
 	return cmd
 }
@@ -75,19 +71,20 @@ func (a *app) stopServing(ctx context.Context) error {
 	}
 	a.note("Process %d lets its turns end. Once more aborts them.", pid)
 	for range project.Tries(ctx, serverLook, 0) {
-		if control.HolderOf(ctx, there.Reader) == nil {
+		if _, err := a.Dial(ctx); err != nil {
 			break
 		}
 	}
 	return context.Cause(ctx)
 }
 
-func (a *app) runServe(ctx context.Context, o *serveOptions) error {
+func (a *app) runServe(ctx context.Context, untilIdle time.Duration, blockers bool) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || o.blockers
-	if _, err := a.Notifier(); err != nil { // it is needed when a run ends
+	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || blockers
+	notifier, err := a.Notifier()
+	if err != nil {
 		return err
 	}
 	st, err := a.Hold(ctx, true)
@@ -101,7 +98,9 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	})
 	defer giveBack()
 	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
-	err = st.Serve(work, o.untilIdle, func(events iter.Seq2[boulder.Event, error]) { a.followServed(work, st, events) })
+	err = st.Serve(work, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
+		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(work, events, view.NewProgress(st.DB))
+	})
 	if errors.Is(err, orchestrator.ErrStopped) {
 		return errInterrupted
 	}
@@ -109,20 +108,13 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 }
 
 // followServed shows a boulder that was handed over, and tells on stderr how it ended: there is nobody else to tell.
-func (a *app) followServed(ctx context.Context, st *project.State, events iter.Seq2[boulder.Event, error]) {
-	end, err := a.newEnding(st.DB)
-	if err != nil {
-		a.warn("%v", err)
-		return
-	}
-	err = end.follow(ctx, events, func(id string) *view.Run {
-		return view.NewServeRun(a.console(), view.NewProgress(st.DB.Load), id)
-	})
+func (e *ending) followServed(ctx context.Context, events iter.Seq2[boulder.Event, error], p *view.Progress) {
+	err := e.follow(ctx, events, view.NewServeRun(e.console(), p))
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
-		fmt.Fprintf(a.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), end.id, message(err))
+		fmt.Fprintf(e.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), e.id, message(err))
 	}
-	if path := end.conclude(ctx, err); path != "" {
-		fmt.Fprintf(a.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), end.id, path)
+	if path := e.conclude(ctx, err); path != "" {
+		fmt.Fprintf(e.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), e.id, path)
 	}
 }
 
@@ -165,7 +157,6 @@ func (a *app) detach(ctx context.Context, req project.Request) error {
 	return a.detached(id, there.Holder.PID)
 }
 
-// detached says that a boulder runs in the background.
 func (a *app) detached(id string, pid int) error {
 	if a.json {
 		return a.printJSON(struct {
@@ -182,9 +173,6 @@ func (a *app) detached(id string, pid int) error {
 // startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
 // and waits until it is there. What it prints goes to a file.
 func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
-	if a.Executable == "" {
-		return nil, errors.New("the path of this program is not known")
-	}
 	dir, err := store.EnsureDir(a.Dir())
 	if err != nil {
 		return nil, err
@@ -273,7 +261,6 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 	return cmd
 }
 
-// errTimeUp ends a wait.
 var errTimeUp = errors.New("the time is up")
 
 func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration, ref string) error {
@@ -348,32 +335,24 @@ func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 
 // lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
 func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
-	r, closeReader, err := a.Read(ctx)
+	there, err := a.Read(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer closeReader()
-	holder := control.HolderOf(ctx, r)
-	if w.BoulderID == "" {
-		if ref, err = project.Meant(holder, ref); err == nil && ref == "" {
-			ref, _ = project.Unfinished(ctx, r, "") // else the newest
-		}
-		if err == nil {
-			w.BoulderID, err = project.Resolve(ctx, r, ref)
-		}
-		if err != nil {
-			return false, err
-		}
+	defer there.Close()
+	d, err := there.Find(ctx, cmp.Or(w.BoulderID, ref))
+	if errors.Is(err, project.ErrAllOver) {
+		d, err = project.Get(ctx, there, "") // the newest
 	}
-	d, err := r.Get(ctx, w.BoulderID)
 	if d.Boulder.ID == "" {
 		return false, err
 	}
-	return w.judge(d, holder) // what could not be read is not needed
+	w.BoulderID = d.Boulder.ID
+	return w.judge(d, there.Holder) // what could not be read is not needed
 }
 
 // judge says whether what is waited for has come; the error says that it cannot come any more.
-func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
+func (r *waitReport) judge(d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
 	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
 	r.Completed, r.Total = b.Tally.Completed, b.Tally.Planned
@@ -401,12 +380,12 @@ func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
 		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
-			morning.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
+			morning.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(d), b.ID)
 	}
 	return false, nil
 }
 
 // goOnWith says what to do before, and is followed by the command that goes on.
-func goOnWith(awaiting bool) string {
-	return text.If(awaiting, "answer with: "+view.ClarifyHint+"; then ") + "continue with: "
+func goOnWith(d boulder.Snapshot) string {
+	return text.If(view.WaitingIn(d, nil, time.Now()).Hard > 0, "answer with: "+view.ClarifyHint+"; then ") + "continue with: "
 }

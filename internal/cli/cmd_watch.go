@@ -24,9 +24,6 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// defaultServer is where OpenCode listens if it is not told a port and nobody else does.
-const defaultServer = "http://127.0.0.1:4096"
-
 type watchOptions struct {
 	watch.Config
 	attach                       string
@@ -41,9 +38,9 @@ func (a *app) newWatchCmd() *cobra.Command {
 		Use:   "watch [flags]",
 		Short: "Keep your own OpenCode sessions going",
 		Long: `Attaches to an OpenCode that you work in, and keeps the project's sessions going: one that is left idle with open
-items on its todo list is told to continue, after a countdown on your screen. Sessions of runs and of sub-agents are left
-alone. What you write there counts everything anew; an abort or a "stop" ends it for that session. After 5 continuations
-without progress, or 100 in all, it stops by itself.
+items on its todo list is told to continue, after a countdown on your screen. Sessions of runs, of sub-agents and of
+the agent plan are left alone. What you write there counts everything anew; an abort or a "stop" ends it for that
+session. After 5 continuations without progress, or 100 in all, it stops by itself.
 
 docs/sessions.md says when a session is continued, docs/watch.md everything else.`,
 		Example: `  opencode --port 4096                   in one terminal
@@ -71,7 +68,8 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+defaultServer+")")
+	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+project.DefaultServer+
+		", else the background service of OpenCode 2)")
 	f.Func("done-when", "`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos",
 		(*doneFlag)(&o.DoneWhen).Set)
 	f.StringArrayVar(&o.Tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
@@ -107,7 +105,6 @@ counts at once if a watch runs.`,
 	return cmd
 }
 
-// runWatch watches until it is interrupted, or once.
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	if a.openErr != nil {
 		return a.openErr
@@ -117,7 +114,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	if err := a.watchCriteria(&o.Config); err != nil {
 		return err
 	}
-	address := cmp.Or(o.attach, c.Watch.Attach, defaultServer)
+	address := cmp.Or(o.attach, c.Watch.Attach)
 	o.Show = a.showDecisions(o)
 	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
@@ -144,7 +141,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	w := watch.New(o.Config)
 	if !o.DryRun {
 		server, serveErr := w.Serve(ctx, a.watchSocket(), watch.Holder{
-			PID: os.Getpid(), Command: "manager " + strings.Join(a.Args, " "), URL: address,
+			PID: os.Getpid(), Command: "manager " + strings.Join(a.Args, " "), URL: cmp.Or(address, project.DefaultServer),
 			Since: time.Now(), Diverts: c.Blockers.Enabled,
 		})
 		if serveErr != nil {
@@ -152,16 +149,15 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		if !o.Once {
-			a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", a.Dir(), address)
+			a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", a.Dir(), cmp.Or(address, project.DefaultServer))
 		}
 	}
 	if err = w.Run(ctx); errors.Is(err, opencode.ErrUnavailable) {
-		err = fmt.Errorf("%w Run `opencode --port 4096` in the project, or say with --attach where it listens", err)
+		err = fmt.Errorf("%w Run `opencode --port 4096` in the project (OpenCode 2: `opencode`), or say with --attach where it listens", err)
 	}
 	return err
 }
 
-// showDecisions shows decisions as they are made.
 func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
 	if a.json {
 		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
@@ -203,9 +199,8 @@ func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error
 		}
 	}
 	path := filepath.Join(a.Dir(), store.DirName, watch.FileName)
-	db, err := watch.OpenStore(path, readOnly, project.LockWait)
-	switch {
-	case errors.Is(err, store.ErrHeld):
+	db, err := watch.OpenStore(path, store.Options{ReadOnly: readOnly, Timeout: project.LockWait, Redact: a.secrets.JSON})
+	if errors.Is(err, store.ErrHeld) {
 		who := project.LockOwner(path)
 		if r, err := watch.Call(ctx, a.watchSocket(), watch.Request{}); err == nil {
 			h := r.Holder
@@ -213,8 +208,6 @@ func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error
 		}
 		err = fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
 			who, err)
-	case err == nil:
-		db.Clean = a.secrets.JSON
 	}
 	return db, err
 }
@@ -244,7 +237,6 @@ func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Rep
 	return report, errors.Join(unreadable, err, db.Close())
 }
 
-// runWatchOrder is `manager watch stop` and `manager watch start`.
 func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	report, err := a.askWatch(ctx, req)
 	ids := report.Named
@@ -275,7 +267,6 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	return nil
 }
 
-// runWatchStatus tells how the sessions are.
 func (a *app) runWatchStatus(ctx context.Context) error {
 	report, err := a.askWatch(ctx, watch.Request{})
 	holder := report.Holder
@@ -309,7 +300,6 @@ func (a *app) watchedSession(ctx context.Context, end string) string {
 	return strings.Join(report.Named, "")
 }
 
-// runWhySession shows the decisions about a session that is or was watched.
 func (a *app) runWhySession(ctx context.Context, id string) error {
 	report, err := a.askWatch(ctx, watch.Request{Session: id})
 	h := view.WatchHistory{Type: "watched-session-why", SessionID: id, Decisions: append([]watch.Entry{}, report.History...)}

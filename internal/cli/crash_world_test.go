@@ -146,7 +146,7 @@ func newWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) 
 func directWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) *world {
 	t.Helper()
 	w := newWorld(t, reply, files)
-	w.env = direct(w.env, w.model, "any")
+	w.env = direct(t, w.env, w.model.URL(), "any")
 	return w
 }
 

@@ -1,14 +1,20 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/internal/contract"
+	"github.com/bouldermgr/manager/internal/fakeopencode"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 func TestDoctorWithoutOpenCode(t *testing.T) {
@@ -33,10 +39,52 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 	}
 }
 
+// What is to be tried on has to be there, and --attach is for nothing else.
+func TestContractWithoutOpenCode(t *testing.T) {
+	t.Parallel()
+	expect(t, t.TempDir(), exitError, []string{"doctor", "--contract", "--opencode", "nosuch"}, "not installed")
+	expect(t, t.TempDir(), exitUsage, []string{"doctor", "--attach", "http://127.0.0.1:1"}, "--contract")
+}
+
+// The stand-in for OpenCode 2 does what is needed, and doctor says so, in the two forms.
+func TestContractHolds(t *testing.T) {
+	t.Parallel()
+	binary, err := octest.StandIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"doctor", "--contract", "--opencode", binary}
+	expect(t, t.TempDir(), exitOK, args, "OpenCode 2.0.21 ("+binary+")", "✓ a prompt that is sent twice", "– a notice is shown",
+		"    it has no toasts", "hold, 1 not tried, in ", "!✗")
+	stdout, _ := expect(t, t.TempDir(), exitOK, append(args, "--json"))
+	var report contractReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if !report.OK || report.OpenCode != "2.0.21" || len(report.Cases) != len(contract.Cases) || report.Manager.Go == "" {
+		t.Errorf("the report is %+v", report)
+	}
+}
+
+// What does not hold is told, and is what the exit code goes by.
+func TestContractThatDoesNotHold(t *testing.T) {
+	t.Parallel()
+	report := &contractReport{OK: true}
+	a, stdout, _ := testApp(t, t.TempDir())
+	for _, r := range []contract.Result{{Name: "one"}, {Name: "two", Err: errors.New("no such thing")}} {
+		report.add(r).Print(a.on(a.Stdout))
+	}
+	report.Print(a.on(a.Stdout))
+	texts(t, "the report", []string{"✓ one", "✗ two", "    no such thing", "1 of 2 hold, 1 do not, in 0 s."}, nil, stdout.String())
+	if report.OK {
+		t.Error("it is called good")
+	}
+}
+
 // The names of keys are shown, their values never.
 func TestDoctorKeepsKeys(t *testing.T) {
 	t.Parallel()
-	text := doctorText(t, "endpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
+	text := doctorText(t, "model: openai/agent\nendpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
 		"OPENAI_API_KEY=sk-secret-secret", "GOOGLE_API_KEY=secret-too", "ANTHROPIC_API_KEY= ")
 	texts(t, "doctor", []string{
 		"anthropic: ANTHROPIC_API_KEY not set\n", "openai: OPENAI_API_KEY set\n", "google: GOOGLE_API_KEY set\n",
@@ -59,13 +107,45 @@ func TestDoctorOnPrices(t *testing.T) {
 	t.Parallel()
 	const key = "OPENAI_API_KEY=sk-secret-secret"
 	for _, test := range []struct{ config, environ, want string }{
-		{"", "", "✓ prices    none configured; OpenCode tells"},
-		{`prices: [{model: "openai/*", input: 1, output: 2}]`, key, "✓ prices    1 price configured, that of openai/"},
-		{`prices: [{model: "other/*", input: 1, output: 2}]`, key, "! prices    1 price configured; openai does not tell"},
-		{`budget: {cost: 5}`, key, "✗ prices    none configured; openai does not tell"},
+		{"", key, "✓ prices    none configured; OpenCode tells"},
+		{"ledger_model: openai/judge\nprices: [{model: 'openai/*', input: 1, output: 2}]", key, "✓ prices    1 price configured, that of openai/"},
+		{"ledger_model: openai/judge\nprices: [{model: 'other/*', input: 1, output: 2}]", key, "! prices    1 price configured; openai does not tell"},
+		{"ledger_model: openai/judge\nbudget: {cost: 5}", key, "✗ prices    none configured; openai does not tell"},
 	} {
 		if text := doctorText(t, test.config, test.environ); !strings.Contains(text, test.want) {
 			t.Errorf("%s: doctor does not say %q:\n%s", test.config, test.want, text)
 		}
 	}
+}
+
+// What OpenCode 2 does not have is said with what to do instead, and where the sessions of runs are.
+func TestDoctorOnOpenCode2(t *testing.T) {
+	t.Parallel()
+	url := octest.ServeStandIn(t, fakeopencode.Behaviour{}, t.TempDir(), []string{"XDG_DATA_HOME=" + t.TempDir()})
+	client, err := opencode.Attach(t.Context(), url, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	says := func(config string, environ ...string) string {
+		project, all := t.TempDir(), ""
+		writeFile(t, filepath.Join(project, ".manager", "config.yaml"), config)
+		a, _, _ := testApp(t, project, append(environ, "PATH=/nowhere")...)
+		d := &doctor{app: a, dir: client.In(project)}
+		for _, look := range []func(context.Context) (string, string, error){d.data, d.todos, d.diagnostics, d.toasts} {
+			detail, do, err := look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += detail + " → " + do + "\n"
+		}
+		return all
+	}
+	texts(t, "doctor", []string{
+		"the database that your OpenCode 2 uses as well", "no todo list → nothing: agents get manager's own",
+		"OpenCode 2 runs no language servers → use a command (gates, done_when: tests, ", "shows no toasts → look at the terminal",
+	}, nil, says(""))
+	texts(t, "doctor", []string{
+		"a database of their own (OPENCODE_DB=/own.db)", "runs no language servers; done_when: diagnostics runs make lint → \n",
+	}, nil, says("lint: make lint", "OPENCODE_DB=/own.db"))
 }

@@ -62,7 +62,7 @@ func TestCriteriaOfALoop(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(project, ".manager", "config.yaml"), test.config)
 		a, _, stderr := testApp(t, project, "PATH=/nowhere:"+bin)
-		done, err := a.loopDone(test.flag)
+		done, _, err := a.loopDone(test.flag)
 		if (err == nil) != (test.want != "") || err == nil && strings.Join(done.Words, " ") != test.want {
 			t.Errorf("%s: %v, %v", name, done.Words, err)
 		}

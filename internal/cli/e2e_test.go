@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,12 +41,16 @@ func asked(model *scriptmodel.Server, kind scriptmodel.Kind) (n int) {
 	return n
 }
 
-// direct has the ledgers ask the model themselves instead of through OpenCode.
-func direct(env []string, model *scriptmodel.Server, key string) []string {
-	return append(env[:len(env):len(env)], "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+model.URL())
+// direct has the ledgers ask the model at url themselves instead of through OpenCode.
+func direct(t *testing.T, env []string, url, key string) []string {
+	t.Helper()
+	home := t.TempDir()
+	writeFile(t, filepath.Join(home, "manager", "config.yaml"), "ledger_model: openai/judge\n")
+	return append(env[:len(env):len(env)], "XDG_CONFIG_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+url)
 }
 
-// A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it.
+// A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it, as
+// well as the transcript of the session that it comes from.
 func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("All that was found. ", 300) + "THE END"
@@ -63,8 +68,11 @@ func TestHandoffOfALongOutput(t *testing.T) {
 		}
 		_, path, _ := strings.Cut(req.FirstUser(), "full text: ")
 		path, _, _ = strings.Cut(path, "]")
+		_, transcript, _ := strings.Cut(req.FirstUser(), "Transcript of its session, to look things up: ")
+		transcript, _, _ = strings.Cut(transcript, "\n")
 		turn := then("I have read it all to the end.", calls("read", map[string]any{"filePath": path}),
-			shell("tail -c 7 '"+path+"' > end.txt")) // the read tool cuts long lines; a shell does not
+			shell("tail -c 7 '"+path+"' > end.txt"), // the read tool cuts long lines; a shell does not
+			shell("grep -q 'I have found all of it now' "+transcript+" && printf found > seen.txt"))
 		return turn[min(req.AssistantTurns(), len(turn)-1)]
 	}, map[string]string{"plan.yaml": `
 task: Find and use
@@ -85,6 +93,7 @@ sub_tasks:
 		t.Errorf("the brief:\n%s", brief)
 	}
 	wantFile(t, w.dir, "end.txt", "THE END")
+	wantFile(t, w.dir, "seen.txt", "found")
 	if !read {
 		t.Error("the read tool did not give the file")
 	}
@@ -107,7 +116,7 @@ func TestWrongKey(t *testing.T) {
 	env, all := w.env, ""
 	manager := func(key string, want int, args ...string) string {
 		t.Helper()
-		w.env = direct(env, w.model, key)
+		w.env = direct(t, env, w.model.URL(), key)
 		stdout, stderr := w.run(want, args...)
 		all += stdout + stderr
 		return stdout + stderr
@@ -163,7 +172,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// The ledgers through an endpoint of the configuration, and without any key through OpenCode.
+// The ledgers through an endpoint of the configuration, and through OpenCode where the user named no model for them.
 func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	t.Parallel()
 	var judges atomic.Int64
@@ -186,9 +195,10 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	if n := asked(w.model, scriptmodel.KindStructured); n != 0 || judges.Load() != 1 {
 		t.Errorf("through the endpoint: %d calls, and %d through OpenCode", judges.Load(), n)
 	}
-	w.env = own
+	// A key that happens to be there does not choose who sees the work.
+	w.env = slices.Concat(own, []string{"OPENAI_API_KEY=stray", "OPENAI_BASE_URL=" + endpoint.URL()})
 	w.run(0, "run", "plan.yaml", attach)
-	if n := asked(w.model, scriptmodel.KindStructured); n != 1 || judges.Load() != 1 {
-		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, judges.Load()-1)
+	if n := asked(w.model, scriptmodel.KindStructured); n != 1 || len(endpoint.Requests()) != 1 {
+		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, len(endpoint.Requests())-1)
 	}
 }

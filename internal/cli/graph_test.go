@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/store"
 )
 
 func TestGraph(t *testing.T) {
@@ -50,7 +49,7 @@ func TestGraphWhileItRuns(t *testing.T) {
 
 func TestGraphReport(t *testing.T) {
 	t.Parallel()
-	d := store.Detail{Boulder: boulder.Boulder{ID: "b", Task: "T", Status: boulder.Running}, SubTasks: []boulder.SubTask{
+	d := boulder.Snapshot{Boulder: boulder.Boulder{ID: "b", Task: "T", Status: boulder.Running}, SubTasks: []*boulder.SubTask{
 		{ID: "a", Status: boulder.SubTaskCompleted, Attempts: 2},
 		{ID: "old", Status: boulder.SubTaskSuperseded, DependsOn: []string{"a"}, Attempts: 3},
 		{ID: "gone", Status: boulder.SubTaskSuperseded, DependsOn: []string{"old"}},

@@ -73,24 +73,19 @@ func (i *interrupts) onHurry(kill func()) {
 	i.kill = kill
 }
 
-// take makes handler responsible from now on; it is called with 1 for the first signal, and must not block. The
-// returned function gives the responsibility back.
-func (i *interrupts) take(handler func(n int)) (giveBack func()) {
+// handle makes handler responsible from now on, and returns who was. It is called with 1 for the first signal, and must
+// not block.
+func (i *interrupts) handle(handler func(n int)) (before func(n int)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	before := i.handler
-	i.handler = handler
-	return func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.handler = before
-	}
+	before, i.handler = i.handler, handler
+	return before
 }
 
-// stopInTwo has the first signal call stop, and the second one end the context.
+// stopInTwo has the first signal call stop, and the second one end the context, until giveBack is called.
 func (i *interrupts) stopInTwo(ctx context.Context, stop func()) (_ context.Context, giveBack func()) {
 	ctx, abort := context.WithCancelCause(ctx)
-	release := i.take(func(n int) {
+	before := i.handle(func(n int) {
 		if n == 1 {
 			stop()
 		} else {
@@ -98,7 +93,7 @@ func (i *interrupts) stopInTwo(ctx context.Context, stop func()) (_ context.Cont
 		}
 	})
 	return ctx, func() {
-		release()
+		i.handle(before)
 		abort(nil)
 	}
 }

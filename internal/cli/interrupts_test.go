@@ -27,7 +27,7 @@ func TestHangUpIsNeverASecondSignal(t *testing.T) {
 		var seen []int
 		signals := make(chan os.Signal)
 		i.watch(signals, func() {})
-		i.take(func(n int) { seen = append(seen, n) })
+		i.handle(func(n int) { seen = append(seen, n) })
 		for _, s := range test.signals {
 			signals <- s
 		}

@@ -165,7 +165,7 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
 	})}
 	if seed%2 == 1 { // else the ledgers go through OpenCode, too
-		w.env = append(w.env, "OPENAI_API_KEY=any", "OPENAI_BASE_URL="+server.URL+"/v1")
+		w.env = direct(t, w.env, server.URL+"/v1", "any")
 	}
 	if seed%3 == 0 {
 		w.attach = serve(t, w.dir, w.env)

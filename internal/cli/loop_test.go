@@ -112,7 +112,7 @@ var loopCases = map[string]loopCase{
 			return then("I have changed the file again, for the time "+strings.Repeat("x", n+1),
 				writes("a.txt", []string{"one\n", "two\n"}[n%2]))
 		},
-		code: 3, prompts: 4, says: `2 continuations in a row brought no progress`,
+		code: 3, prompts: 3, judged: 1, says: `2 continuations in a row brought no progress`,
 	},
 	"all that is left is blocked": {
 		turns: [][]scriptmodel.Reply{then("I cannot go on without the password.", todos("completed", "blocked"))},

@@ -17,26 +17,21 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 )
 
 // ending is what a run owes to users who are not there: a report when it ends, and notifications if the configuration asks
 // for them. One belongs to one run; its methods are called on one goroutine.
 type ending struct {
 	*app
-	db       reader
+	db       project.Reader
 	notifier *notify.Notifier
 
 	id           string
 	complete     *boulder.TaskComplete // nil: it did not come to an end
-	choices      int                   // that agents made, and nobody has looked at
+	choices      string                // that agents made, and nobody has looked at
 	held, parked bool                  // it was told that a session holds still, and that a sub-task waits
 	telling      sync.WaitGroup
-}
-
-// newEnding is for a run that is about to begin. The error says what is wrong with the configuration.
-func (a *app) newEnding(db reader) (*ending, error) {
-	notifier, err := a.Notifier()
-	return &ending{app: a, db: db, notifier: notifier}, err
 }
 
 // take notices what the user may want to be told.
@@ -72,10 +67,10 @@ func (e *ending) waits(ctx context.Context, body boulder.Body) bool {
 		}
 	case boulder.Parked:
 		d, _ := e.db.Get(ctx, e.id) // what cannot be read is told at the end
-		asked := slices.ContainsFunc(d.SubTasks, func(t boulder.SubTask) bool {
+		asked := slices.ContainsFunc(d.SubTasks, func(t *boulder.SubTask) bool {
 			return t.ID == b.SubTaskID && len(t.AwaitedBy(b.Attempt)) > 0
 		})
-		others := slices.ContainsFunc(d.Attempts, func(t boulder.Attempt) bool { return !t.Status.Terminal() })
+		others := slices.ContainsFunc(d.Attempts, func(t *boulder.Attempt) bool { return !t.Status.Terminal() })
 		if !e.parked && asked && others {
 			e.parked = true
 			return true
@@ -112,13 +107,12 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	return path
 }
 
-// report is that of the boulder as it is now.
 func (e *ending) report(ctx context.Context, id string) (*morning.Report, error) {
 	d, err := e.db.Get(ctx, id)
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	made, reportErr := e.makeReport(ctx, e.db, d, time.Now())
+	made, reportErr := e.makeReport(ctx, &project.Desk{Reader: e.db}, d, time.Now())
 	return made, cmp.Or(err, reportErr)
 }
 
@@ -131,8 +125,8 @@ func (e *ending) told(path string, runErr error) error {
 	if runErr != nil {
 		return fmt.Errorf("%w\nReport: %s", runErr, path)
 	}
-	if e.choices > 0 {
-		e.note("%s that agents made: manager report", text.Plural(e.choices, "choice"))
+	if e.choices != "" {
+		e.note("%s: manager report", e.choices)
 	}
 	e.note("Report: %s", path)
 	return nil

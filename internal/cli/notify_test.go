@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -53,11 +54,11 @@ func TestEventOf(t *testing.T) {
 
 // detailReader has a boulder as the test says.
 type detailReader struct {
-	reader
-	detail store.Detail
+	project.Reader
+	detail boulder.Snapshot
 }
 
-func (r detailReader) Get(context.Context, string) (store.Detail, error) { return r.detail, nil }
+func (r detailReader) Get(context.Context, string) (boulder.Snapshot, error) { return r.detail, nil }
 
 // A sub-task that waits for an answer is told once, and only if others go on; a session that holds still is told once.
 func TestWaitingIsToldOnce(t *testing.T) {
@@ -83,9 +84,9 @@ func TestWaitingIsToldOnce(t *testing.T) {
 		"a budget":           {nil, boulder.AttemptExecuting, []boulder.Body{parked}, "0"},
 		"answered already":   {answered, boulder.AttemptExecuting, []boulder.Body{parked}, "0"},
 	} {
-		e := &ending{db: detailReader{detail: store.Detail{
-			SubTasks: []boulder.SubTask{{ID: "a", Blockers: test.blockers}},
-			Attempts: []boulder.Attempt{{AttemptRef: a, Status: boulder.AttemptCancelled}, {Status: test.other}},
+		e := &ending{db: detailReader{detail: boulder.Snapshot{
+			SubTasks: []*boulder.SubTask{{ID: "a", Blockers: test.blockers}},
+			Attempts: []*boulder.Attempt{{AttemptRef: a, Status: boulder.AttemptCancelled}, {Status: test.other}},
 		}}}
 		got := ""
 		for _, body := range test.events {
@@ -139,10 +140,11 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	project := s.store()
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), config)
 	a, _, stderr := testApp(t, project, "PATH="+os.Getenv("PATH"))
-	e, err := a.newEnding(openState(t, project))
+	notifier, err := a.Notifier()
 	if err != nil {
 		t.Fatal(err)
 	}
+	e = &ending{app: a, db: openState(t, project), notifier: notifier}
 	for _, event := range s.Events {
 		e.take(t.Context(), event)
 	}
@@ -164,7 +166,7 @@ func TestChoicesAreTold(t *testing.T) {
 		}
 	}
 	path := e.conclude(t.Context(), nil)
-	if err := e.told(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made: manager report\n") {
+	if err := e.told(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made where they could not ask: manager report\n") {
 		t.Errorf("%v, %s", err, stderr)
 	}
 }

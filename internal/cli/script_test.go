@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"compress/gzip"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,10 +19,12 @@ import (
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/store"
 )
 
 // In scripts and in tests that need a process of its own, this test binary is the manager.
 func TestMain(m *testing.M) {
+	octest.PlayStandIn()
 	testscript.Main(testsWithServer{m}, map[string]func(){"manager": func() {
 		program, err := exec.LookPath("manager")
 		if err != nil {
@@ -31,7 +37,8 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// Scripts run the command line on the real OpenCode. Besides testscript's own commands they have
+// Scripts run the command line on the real OpenCode, and on the stand-in for OpenCode 2. Where the two differ, a line begins
+// with [opencode2] or [!opencode2]. Besides testscript's own commands they have
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
 //	requests N    check how many requests the model got since it was started
@@ -42,11 +49,18 @@ func TestMain(m *testing.M) {
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	binary, err := octest.Find()
+	generations, err := octest.Generations(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
+	for _, server := range []*sharedServer{&shared, &shared2} {
+		g := generations[server.generation]
+		t.Run(g.Name, func(t *testing.T) { testscript.Run(t, scriptParams(t, g, server)) })
+	}
+}
+
+func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) testscript.Params {
+	return testscript.Params{
 		Dir:             "testdata/script",
 		ContinueOnError: true, // one run tells everything that is wrong
 		Setup: func(env *testscript.Env) error {
@@ -55,10 +69,21 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Vars = scriptmodel.OpenCodeEnv(append(env.Vars, octest.Mark()), home, "http://127.0.0.1:1/v1")
-			env.Setenv("MANAGER_OPENCODE", binary)
+			env.Vars = append(env.Vars, g.Env...)
+			env.Setenv("MANAGER_OPENCODE", g.Binary)
 			env.Setenv("NO_COLOR", "1")
 			env.Values[modelKey{}] = new(*scriptmodel.Server)
+			env.Values[serverKey{}] = server
+			if *bouldersDir != "" && server == &shared {
+				env.Defer(func() { keepBoulders(t, env.WorkDir) })
+			}
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "opencode2" {
+				return false, fmt.Errorf("there is no condition %s", name)
+			}
+			return server == &shared2, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sample": func(ts *testscript.TestScript, _ bool, _ []string) {
@@ -69,7 +94,43 @@ func TestScripts(t *testing.T) {
 			"blocked": func(ts *testscript.TestScript, _ bool, _ []string) { blockedSampleIn(t, ts.MkAbs(".")) },
 			"model":   scriptModel, "requests": scriptRequests, "serve": scriptServe, "repo": scriptRepo, "exit": scriptExit,
 		},
+	}
+}
+
+var bouldersDir = flag.String("boulders", "", "export every boulder that a script leaves to this directory")
+
+// keepBoulders writes what orchestrator/testdata/boulders has some of.
+func keepBoulders(t *testing.T, dir string) {
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "manager.db" {
+			return err
+		}
+		db, err := store.Open(path, store.Options{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		all, err := db.Listing(t.Context())
+		for i, b := range all {
+			events, err := db.Events(t.Context(), b.BoulderID, 0, 0)
+			if err != nil {
+				return err
+			}
+			name := fmt.Sprintf("%s-%d.json.gz", strings.TrimPrefix(filepath.Base(dir), "script-"), i)
+			f, err := os.Create(filepath.Join(*bouldersDir, name))
+			if err != nil {
+				return err
+			}
+			zip := gzip.NewWriter(f)
+			if err := errors.Join(json.NewEncoder(zip).Encode(store.NewExport(events)), zip.Close(), f.Close()); err != nil {
+				return err
+			}
+		}
+		return err
 	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
@@ -84,8 +145,11 @@ func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
 	*ts.Value(modelKey{}).(**scriptmodel.Server) = server
 }
 
-// modelKey finds the script's model among its values.
-type modelKey struct{}
+// modelKey and serverKey find the script's model and shared server among its values.
+type (
+	modelKey  struct{}
+	serverKey struct{}
+)
 
 func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
@@ -102,7 +166,7 @@ func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 
 // scriptServe is a server that a person runs, who attaches to it; it has a password. Other scripts use it, too.
 func scriptServe(ts *testscript.TestScript, _ bool, _ []string) {
-	address, err := shared.lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
+	address, err := ts.Value(serverKey{}).(*sharedServer).lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)
 	ts.Setenv("SERVER_URL", address)
 	ts.Setenv("OPENCODE_SERVER_PASSWORD", sharedPassword)

@@ -35,8 +35,8 @@ func TestGuardedStream(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// A terminal behind it is still found.
-	twice := guarded{stream: guarded{stream: os.Stderr}} // as in `demo`
-	if f, ok := fileOf(twice); !ok || f != os.Stderr || bare(twice) != os.Stderr {
+	terminal := guarded{stream: os.Stderr}
+	if f, ok := fileOf(terminal); !ok || f != os.Stderr || bare(terminal) != os.Stderr {
 		t.Error("the file behind the guard is not found")
 	}
 }

@@ -16,15 +16,20 @@ const sharedLogin = "OPENCODE_SERVER_PASSWORD" + "=" + sharedPassword
 
 // shared is one OpenCode server for all tests that attach to a server and do it no harm: a start takes two seconds of a
 // processor and 0.6 GB. It is somebody else's to the manager, and knows nothing of the manager's own configuration.
-var shared sharedServer
+// shared2 is one of the stand-in for OpenCode 2.
+var (
+	shared  = sharedServer{generation: 0}
+	shared2 = sharedServer{generation: 1}
+)
 
 // sharedServer starts when the first test needs it.
 type sharedServer struct {
-	once     sync.Once
-	err      error
-	home     string
-	exchange *octest.Exchange
-	server   *octest.Server
+	generation int // in octest.Generations
+	once       sync.Once
+	err        error
+	home       string
+	exchange   *octest.Exchange
+	server     *octest.Server
 }
 
 // lead has the sessions in a directory, and below it, ask the model at modelURL, and returns the server's address. It
@@ -43,8 +48,13 @@ func (s *sharedServer) start() {
 	if s.exchange, s.err = octest.NewExchange(); s.err != nil {
 		return
 	}
-	env := octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()))
-	s.server, s.err = octest.Serve(s.home, append(env, sharedLogin), "0")
+	generations, err := octest.Generations(s.home)
+	if s.err = err; err != nil {
+		return
+	}
+	g := generations[s.generation]
+	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL())), sharedLogin)
+	s.server, s.err = octest.ServeWith(g.Binary, s.home, append(env, g.Env...), "0")
 }
 
 func (s *sharedServer) close() {
@@ -75,5 +85,6 @@ type testsWithServer struct{ *testing.M }
 func (m testsWithServer) Run() int {
 	octest.Guard()
 	defer shared.close()
+	defer shared2.close()
 	return m.M.Run()
 }

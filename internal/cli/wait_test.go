@@ -45,9 +45,9 @@ func TestWaitByState(t *testing.T) {
 		{boulder.Failed, ours, true, exitPartial, exitOK},
 		{boulder.Cancelled, nil, false, exitInterrupted, exitError},
 	} {
-		d := store.Detail{Boulder: boulder.Boulder{ID: sampleID, Status: test.status}}
+		d := boulder.Snapshot{Boulder: boulder.Boulder{ID: sampleID, Status: test.status}}
 		if test.blocked {
-			d.SubTasks = []boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
+			d.SubTasks = []*boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
 		}
 		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
 			w := &waitReport{For: what}

@@ -27,6 +27,10 @@ type Blockers struct {
 	MaxPerSession int `yaml:"max_per_session"`
 	// Cooldown is how long the same question of a session is the same blocker; 0: not at all. Defaults to 30 s.
 	Cooldown time.Duration `yaml:"cooldown,off"`
+	// Marker is what agents write when nothing is left to be done. Defaults to BLOCKER_DIVERTER_DONE!
+	Marker string `yaml:"marker"`
+	// Soft is what agents may choose themselves. Defaults to a name, a format, a library for a detail.
+	Soft []string `yaml:"soft"`
 	blockers.Policy
 }
 
@@ -50,6 +54,6 @@ func (b *Blockers) check(file *yamlfile.File) {
 func (b *Blockers) Desk(root string) blockers.Config {
 	return blockers.Config{
 		Root: root, File: b.File, Enabled: b.Enabled, Policy: b.Policy, Max: b.MaxPerSession,
-		Cooldown: cmp.Or(b.Cooldown, -1),
+		Cooldown: cmp.Or(b.Cooldown, -1), Marker: b.Marker, Soft: b.Soft,
 	}
 }

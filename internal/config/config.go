@@ -26,6 +26,7 @@ import (
 type Config struct {
 	Model       string `yaml:"model"`        // for sub-tasks that name none
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
+	Agent       string `yaml:"agent"`        // of OpenCode, for sub-tasks that name none
 	OpenCode    string `yaml:"opencode"`     // path of the binary
 
 	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
@@ -34,6 +35,10 @@ type Config struct {
 	Gates           []string      `yaml:"gates"`        // of every sub-task, besides its own
 	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
 	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
+
+	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to off.
+	Isolation        boulder.Isolation `yaml:"isolation"`
+	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to the judge.
 	DoneWhen []string `yaml:"done_when"`
@@ -101,9 +106,6 @@ func Load(required bool, paths ...string) (*Config, error) {
 	if c.Budget != nil && *c.Budget == (boulder.Budget{}) {
 		c.Budget = nil
 	}
-	if c.Watch.MaxFailures < 0 { // whoever wants no end for want of progress wants none for want of words either
-		c.Watch.SameAnswers = -1
-	}
 	return c, nil
 }
 
@@ -146,6 +148,7 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, "limits.models needs a pattern and a limit", `as in {pattern: "*opus*", limit: 2}`)
 		}
 	}
+	reportAll("isolation", c.Isolation.Validate())
 	reportAll("limits", c.Limits.Validate())
 	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
@@ -181,12 +184,11 @@ func (c *Config) check(file *yamlfile.File) {
 // Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
 func (c *Config) Commands() map[string]string { return c.places }
 
-// checkCommands reports what the shell cannot read.
 func (c *Config) checkCommands(file *yamlfile.File) {
 	before := c.places
 	c.places = map[string]string{}
 	for key, lines := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint,
+		"gates": c.Gates, "no_worse": c.NoWorse, "integration_gates": c.IntegrationGates, "tests": c.Tests, "lint": c.Lint,
 	} {
 		for i, line := range lines {
 			if !file.Has(key) { // it is of an earlier file

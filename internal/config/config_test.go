@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +42,12 @@ budget: {tokens: 2M, cost: 5, time: 8h, attempts: 20, calls: 1.5k}
 prices: [{model: "local/*", input: 0, output: 0}]
 limits: {providers: {openai: 0}, models: [{pattern: "*opus*", limit: 2}], warn: off, replans: 0, backoff: 2s}
 rules: {silence: off, same_output: off, same_error: 0, polling: ["make wait"], wall_clock: 1h}
+watch: {skip_agents: [prometheus], same_answers: 3, same_window: off}
 blockers:
   enabled: true
   file: docs/night.md
+  marker: ALL_DONE!
+  soft: [a colour]
   max_per_session: 7
   cooldown: off
   questions: ask
@@ -73,8 +77,11 @@ blockers:
 		c.GateTimeout != 90*time.Second {
 		t.Errorf("%+v", c)
 	}
+	if w := c.Watch; !slices.Equal(w.SkipAgents, []string{"prometheus"}) || w.SameAnswers != 3 || w.SameWindow != 0 {
+		t.Errorf("watch: %+v", c.Watch)
+	}
 	desk := blockers.Config{
-		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
+		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1, Marker: "ALL_DONE!", Soft: []string{"a colour"},
 		Policy: blockers.Policy{Questions: blockers.AskMe, Wait: 5 * time.Minute, Permissions: []blockers.Rule{
 			{Permission: "bash", Pattern: "git push *", Action: blockers.AskMe, Wait: 30 * time.Minute},
 			{Permission: "edit", Action: blockers.Allow},

@@ -33,7 +33,6 @@ type Notify struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// commandLine is a program with its arguments.
 type commandLine []string
 
 // UnmarshalYAML reads a list, or a line for the shell; an empty one is none, in a project's file over the user's.
@@ -65,7 +64,7 @@ func (c *Notify) check(file *yamlfile.File) {
 				"use finished, blocked, failed or budget")
 		}
 	}
-	if !wholeVariable().MatchString(c.Webhook) {
+	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {
 		if _, err := c.Address(nil); err != nil {
 			file.Report("notify.webhook", err.Error(), "")
 		}

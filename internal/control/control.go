@@ -26,7 +26,7 @@ import (
 // error and with what could be read.
 type Source interface {
 	Listing(ctx context.Context) ([]store.Item, error)
-	Get(ctx context.Context, boulderID string) (store.Detail, error)
+	Get(ctx context.Context, boulderID string) (boulder.Snapshot, error)
 	Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error)
 }
 
@@ -65,19 +65,6 @@ type Submitter interface {
 	// Submit begins to run a boulder and returns its id when it is on disk. What the request leaves out is as this process
 	// was configured. It may be called from any goroutine.
 	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
-}
-
-// HolderOf says which process holds the state; nil if none does.
-func HolderOf(ctx context.Context, s Source) *Holder {
-	client, ok := s.(*Client)
-	if !ok {
-		return nil
-	}
-	h, err := client.Holder(ctx)
-	if err != nil {
-		return nil
-	}
-	return &h
 }
 
 // AtWork lists the boulders that the holder is known to be at.

@@ -208,6 +208,6 @@ func (f *fake) Listing(ctx context.Context) ([]store.Item, error) {
 	}
 }
 
-func (f *fake) Get(context.Context, string) (d store.Detail, err error) { return d, nil }
+func (f *fake) Get(context.Context, string) (d boulder.Snapshot, err error) { return d, nil }
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

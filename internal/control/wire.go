@@ -26,12 +26,11 @@ const (
 	longWait = 20 * time.Second
 	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
 	orderPatience = 20 * time.Second
-	// followWait is how long a request of Follow waits for events before the next one, and followPage how many it brings.
+	// followWait is how long a request of Follow waits for events before the next one.
 	followWait = 25 * time.Second
-	followPage = 1000
+	pageSize   = 1000 // events
 )
 
-// request is what is asked for, and the arguments.
 type request struct {
 	Version    int                   `json:"version"`
 	Do         string                `json:"do"`
@@ -75,13 +74,23 @@ func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
 }
 
 // Get is that of [Source].
-func (c *Client) Get(ctx context.Context, boulderID string) (store.Detail, error) {
-	return ask[store.Detail](ctx, c, request{Do: "get", ID: boulderID}, 0)
+func (c *Client) Get(ctx context.Context, boulderID string) (boulder.Snapshot, error) {
+	return ask[boulder.Snapshot](ctx, c, request{Do: "get", ID: boulderID}, 0)
 }
 
-// Events is that of [Source].
-func (c *Client) Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error) {
-	return ask[[]boulder.Event](ctx, c, request{Do: "events", ID: boulderID, After: afterSeq, Limit: limit}, 0)
+// Events is that of [Source]. All of them are read in pages: a call is bounded in time.
+func (c *Client) Events(
+	ctx context.Context, boulderID string, afterSeq uint64, limit int,
+) (all []boulder.Event, err error) {
+	r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: cmp.Or(limit, pageSize)}
+	for {
+		events, err := ask[[]boulder.Event](ctx, c, r, 0)
+		all = append(all, events...)
+		if err != nil || limit > 0 || len(events) < pageSize {
+			return all, err
+		}
+		r.After = events[len(events)-1].Seq
+	}
 }
 
 // Order has the holder carry an order out, and returns when that is on disk. Besides those of [Steerer], errors wrap
@@ -103,11 +112,11 @@ func (c *Client) Submit(ctx context.Context, r orchestrator.Request) (boulderID 
 // after which the rest can be read from the database; or one of the [Source]. It does not end with the boulder.
 func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
+		r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: pageSize, Wait: followWait}
 		for {
-			r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: followPage, Wait: followWait}
 			events, err := ask[[]boulder.Event](ctx, c, r, followWait)
 			for _, e := range events {
-				afterSeq = e.Seq
+				r.After = e.Seq
 				if !yield(e, nil) {
 					return
 				}
@@ -141,8 +150,7 @@ type Server struct {
 	source Source
 
 	mu      sync.Mutex
-	holder  Holder
-	running []string      // boulders, as they were begun
+	holder  Holder        // with all that it runs, also if it does not serve
 	steerer Steerer       // nil until there is one
 	news    chan struct{} // closed when events have come, and made anew
 }
@@ -169,10 +177,9 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 func (s *Server) Began(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = append(slices.Clone(s.running), id)
-	s.holder.Running = s.running
+	s.holder.Running = append(slices.Clone(s.holder.Running), id)
 	if !s.holder.Serves { // it has no other one, and is about to end when it has ended
-		s.holder.Running, s.holder.BoulderID = nil, id
+		s.holder.BoulderID = id
 	}
 }
 
@@ -180,17 +187,14 @@ func (s *Server) Began(id string) {
 func (s *Server) Ended(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
-	if s.holder.Serves {
-		s.holder.Running = s.running
-	}
+	s.holder.Running = slices.DeleteFunc(slices.Clone(s.holder.Running), func(other string) bool { return other == id })
 }
 
 // Runs reports whether the holder runs a boulder.
 func (s *Server) Runs(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.running, id)
+	return slices.Contains(s.holder.Running, id)
 }
 
 // SetSteerer says who carries out orders from now on. Until then they are refused with [ErrNotReady].
@@ -212,6 +216,9 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 	s.mu.Lock()
 	holder, steerer := s.holder, s.steerer
 	s.mu.Unlock()
+	if !holder.Serves {
+		holder.Running = nil
+	}
 	acts := r.Do == "order" && r.Order != nil || r.Do == "submit" && r.Submission != nil
 	switch {
 	case r.Version != version:
@@ -231,9 +238,8 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 	return nil, errNotUnderstood
 }
 
-// events answers at once if there are events, and otherwise waits for as long as the request allows. They are as the log has
-// them: a reader may need more of them than is public.
-func (s *Server) events(ctx context.Context, r request) (logged []boulder.Logged, err error) {
+// events answers at once if there are events, and otherwise waits for as long as the request allows.
+func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error) {
 	timeout := time.NewTimer(min(r.Wait, followWait))
 	defer timeout.Stop()
 	for {
@@ -241,11 +247,8 @@ func (s *Server) events(ctx context.Context, r request) (logged []boulder.Logged
 		news := s.news // before looking, so that nothing is missed in between
 		s.mu.Unlock()
 		events, err := s.source.Events(ctx, r.ID, r.After, r.Limit)
-		for _, e := range events {
-			logged = append(logged, boulder.Logged{Event: e})
-		}
 		if len(events) > 0 || err != nil || r.Wait <= 0 {
-			return logged, err
+			return events, err
 		}
 		select {
 		case <-news:

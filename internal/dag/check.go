@@ -1,9 +1,6 @@
 package dag
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Kind says what is wrong with a graph.
 type Kind int
@@ -22,44 +19,35 @@ const (
 )
 
 // Fault is one thing that is wrong.
-type Fault[ID ~string] struct {
+type Fault struct {
 	Kind Kind
 	Node int // place of the node in what was given
 	// Edge is the place in the node's DependsOn: of the id that is wrong, or of the first step of the cycle. It is -1 for
 	// a [Duplicate].
 	Edge int
 	// Path is set for a [Cycle]: it begins and ends with the node's id, and each id depends on the next one.
-	Path []ID
-}
-
-// PathString is the path as people read it: "a → b → a".
-func (f Fault[ID]) PathString() string {
-	names := make([]string, len(f.Path))
-	for i, id := range f.Path {
-		names[i] = string(id)
-	}
-	return strings.Join(names, " → ")
+	Path []string
 }
 
 // Check gives everything that is wrong, in the order of the nodes, cycles last. Of nodes that hang together in several
 // cycles it gives one cycle, a shortest one through the first of them: the others may be gone with it. Nodes that
 // repeat an earlier id are not looked at otherwise for cycles, because nobody can say who is meant.
-func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
-	var faults []Fault[ID]
+func Check(nodes []Node) []Fault {
+	var faults []Fault
 	places := index(nodes)
 	for i, n := range nodes {
 		if places[n.ID] != i {
-			faults = append(faults, Fault[ID]{Kind: Duplicate, Node: i, Edge: -1})
+			faults = append(faults, Fault{Kind: Duplicate, Node: i, Edge: -1})
 		}
 		for e, id := range n.DependsOn {
 			_, known := places[id]
 			switch {
 			case id == n.ID:
-				faults = append(faults, Fault[ID]{Kind: Self, Node: i, Edge: e})
+				faults = append(faults, Fault{Kind: Self, Node: i, Edge: e})
 			case slices.Index(n.DependsOn, id) < e:
-				faults = append(faults, Fault[ID]{Kind: Repeated, Node: i, Edge: e})
+				faults = append(faults, Fault{Kind: Repeated, Node: i, Edge: e})
 			case !known:
-				faults = append(faults, Fault[ID]{Kind: Unknown, Node: i, Edge: e})
+				faults = append(faults, Fault{Kind: Unknown, Node: i, Edge: e})
 			}
 		}
 	}
@@ -84,13 +72,13 @@ func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
 				looked[j] = true
 			}
 		}
-		path := []ID{n.ID}
+		path := []string{n.ID}
 		for ; last != i; last = came[last] {
 			path = append(path, nodes[last].ID)
 		}
 		path = append(path, n.ID)
 		slices.Reverse(path)
-		faults = append(faults, Fault[ID]{Kind: Cycle, Node: i, Edge: slices.Index(n.DependsOn, path[1]), Path: path})
+		faults = append(faults, Fault{Kind: Cycle, Node: i, Edge: slices.Index(n.DependsOn, path[1]), Path: path})
 	}
 	return faults
 }

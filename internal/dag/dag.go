@@ -5,14 +5,14 @@ package dag
 import "slices"
 
 // Node is one node and the ids of those that it depends on. Nodes have the order in which they are given.
-type Node[ID ~string] struct {
-	ID        ID
-	DependsOn []ID
+type Node struct {
+	ID        string
+	DependsOn []string
 }
 
 // index maps ids to places; of several nodes with the same id it keeps the first.
-func index[ID ~string](nodes []Node[ID]) map[ID]int {
-	places := make(map[ID]int, len(nodes))
+func index(nodes []Node) map[string]int {
+	places := make(map[string]int, len(nodes))
 	for i, n := range nodes {
 		if _, taken := places[n.ID]; !taken {
 			places[n.ID] = i
@@ -23,7 +23,7 @@ func index[ID ~string](nodes []Node[ID]) map[ID]int {
 
 // edges gives for each node the places of those that it depends on, without unknown ids and self-references, and back those
 // that depend on it.
-func edges[ID ~string](nodes []Node[ID]) (graph, back [][]int) {
+func edges(nodes []Node) (graph, back [][]int) {
 	places := index(nodes)
 	graph, back = make([][]int, len(nodes)), make([][]int, len(nodes))
 	for i, n := range nodes {
@@ -39,7 +39,7 @@ func edges[ID ~string](nodes []Node[ID]) (graph, back [][]int) {
 // Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n
 // on at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
 // places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
-func Levels[ID ~string](nodes []Node[ID]) [][]int {
+func Levels(nodes []Node) [][]int {
 	graph, back := edges(nodes)
 	waits := make([]int, len(nodes)) // for how many edges
 	var levels [][]int

@@ -118,7 +118,6 @@ var workspace = text.Regexp(`(?m)^[ \t]*\[workspace\]`)
 // pytestSection is what stands in a file of configuration that is about pytest.
 var pytestSection = text.Regexp(`(?m)^[ \t]*\[(tool\.pytest(\.ini_options)?|pytest|tool:pytest)\]`)
 
-// pytest says what speaks for it.
 func pytest(project fs.FS) (why string) {
 	for _, name := range []string{"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"} {
 		if isFile(project, name) && (name == "pytest.ini" || pytestSection().Match(read(project, name))) {

@@ -19,7 +19,7 @@ import (
 type Node struct {
 	ID     string `json:"id"`
 	Title  string `json:"subject"`          // what people read; empty: the id
-	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"); empty: nothing is known to happen
+	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"), one of boulder's; empty: of a plan
 	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
 }
 
@@ -101,8 +101,9 @@ type look struct {
 	fill, line, darkFill, darkLine string
 }
 
-// looks are in the order of a legend.
+// looks are in the order of a legend, after the one of a node without a status.
 var looks = []look{
+	{"", "", "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
 	{"completed", "✓", "completed", "#e6f6ec", "#1a7f37", "#12281a", "#3fb950"},
 	{"in_progress", "●", "active", "#e3f0fe", "#0969da", "#0f243d", "#58a6ff"},
 	{"pending", "○", "pending", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
@@ -113,20 +114,17 @@ var looks = []look{
 	{"superseded", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
 }
 
-// Classes that are asked for: the boxes of dropped are dashed, those of plain are of statuses that are not known.
-const dropped, plain = "dropped", "plain"
+// dropped is the class whose boxes are dashed.
+const dropped = "dropped"
 
-// look is that of the node's status. A word that is not known is drawn as it is, without a colour.
+// look is that of the node's status.
 func (n Node) look() look {
-	if i := slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }); i >= 0 {
-		return looks[i]
-	}
-	return look{n.Status, text.If(n.Status != "", "?"), plain, "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
+	return looks[max(0, slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }))]
 }
 
 // palette has a look of each class.
 func palette() []look {
-	return slices.CompactFunc(slices.Concat([]look{Node{}.look()}, looks), func(a, b look) bool { return a.class == b.class })
+	return slices.CompactFunc(slices.Clone(looks), func(a, b look) bool { return a.class == b.class })
 }
 
 func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
@@ -139,18 +137,15 @@ type tally struct {
 
 func (t tally) String() string { return fmt.Sprint(t.word(), " ", t.count) }
 
-// legend counts the statuses that the graph has, known ones first, on lines that have so much room; it is empty when no
-// status is known.
+// legend counts the statuses that the graph has, on lines that have so much room; it is empty when no status is known.
 func (g *Graph) legend(room int, width func(tally) int) [][]tally {
-	all, count := slices.Clone(looks), map[string]int{}
+	count := map[string]int{}
 	for _, n := range g.nodes {
-		if count[n.Status]++; count[n.Status] == 1 && n.Status != "" && n.look().class == plain {
-			all = append(all, n.look())
-		}
+		count[n.Status]++
 	}
 	var lines [][]tally
 	at := room
-	for _, l := range all {
+	for _, l := range looks[1:] {
 		t := tally{l, count[l.status]}
 		if t.count == 0 {
 			continue

@@ -36,7 +36,7 @@ func TestPaint(t *testing.T) {
 	})
 	slices.Sort(got)
 	want := []string{
-		"blocked !", "brand_new ?", "cancelled -", "completed ✓", "failed ✗",
+		"blocked !", "cancelled -", "completed ✓", "failed ✗",
 		"in_progress ●", "pending ○", "skipped -", "superseded -",
 	}
 	if got = slices.Compact(got); !slices.Equal(got, want) {

@@ -49,7 +49,6 @@ func statuses() *shape {
 		add("cache", "Warm the cache", "skipped", "", "schema").
 		add("mail", "Mail them", "cancelled", "", "report").
 		add("old", "Do it the old way", "superseded", "replaced by seeds", "schema").
-		add("odd", "Something new", "brand_new", "").
 		add("done", "<b>Say</b> & \"done\"", "pending", "", "index", "schema", "cache")
 }
 

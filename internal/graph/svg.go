@@ -34,7 +34,6 @@ const (
 	svgAcross = 5   // boxes side by side, at most, if the picture grows to the bottom
 )
 
-// svg is a picture that is being drawn.
 type svg struct {
 	*Graph
 	strings.Builder
@@ -45,7 +44,6 @@ type svg struct {
 	left, above int // where the graph begins on the page
 }
 
-// boxText is what stands in a box, in lines.
 type boxText struct{ title, id, state []string }
 
 // box breaks what stands in a node's box into lines.
@@ -62,7 +60,6 @@ func (n Node) box() boxText {
 	return t
 }
 
-// height is that of a box with the text.
 func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
@@ -238,7 +235,6 @@ var signs = map[string]string{
 	"●": `<circle r="7"/><path d="M-2.2-3.2 3.4 0-2.2 3.2Z"/>`,
 	"○": `<circle r="7"/>`,
 	"-": `<circle r="7"/><path d="M-3 0H3"/>`,
-	"?": `<circle r="7"/><path d="M-2-1.6A2 2 0 1 1 0.6 0.4Q0 0.7 0 1.4M0 4V4.1"/>`,
 }
 
 func (p *svg) sign(l look, x, y int) {

@@ -21,12 +21,17 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve starts a server in dir and waits until it listens. Port 0 is a free one.
+// Serve starts a server of the pinned OpenCode in dir and waits until it listens. Port 0 is a free one.
 func Serve(dir string, env []string, port string) (*Server, error) {
 	binary, err := Find()
 	if err != nil {
 		return nil, err
 	}
+	return ServeWith(binary, dir, env, port)
+}
+
+// ServeWith is [Serve] for another binary.
+func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -82,6 +87,7 @@ const (
 // limit or is killed: a test's cleanup does not run then. Call it first in TestMain. The guard is a process of its own,
 // which waits for the end of this one.
 func Guard() {
+	PlayStandIn()
 	if mark := os.Getenv(guardVar); mark != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		if _, err := orphan.End(mark); err != nil {

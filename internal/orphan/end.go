@@ -126,3 +126,6 @@ func markOf(environ []byte, name string) string {
 	}
 	return ""
 }
+
+// Running reports whether a process exists and is not just waiting to be reaped.
+func Running(pid int) bool { _, err := stat(pid); return err == nil }

@@ -195,7 +195,6 @@ func (r *Registration) remove() error {
 	return err
 }
 
-// mine reports whether a file belongs to the user of this process.
 func mine(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

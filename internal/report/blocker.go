@@ -52,7 +52,7 @@ func SortBlockers(all []Blocker, now time.Time) {
 
 // Blockers puts the full records of a boulder's blockers together with what its sub-tasks know, and finds out who has use
 // for an answer: either may be ahead of the other, when a process was killed between the two.
-func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
+func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
 	full := slices.Clone(records)
 	raised := map[string]boulder.RaisedBlocker{}
 	for _, t := range tasks {

@@ -120,7 +120,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 		out := strings.Join(rapid.SliceOfN(rapid.SampledFrom(hostile), 1, 8).Draw(t, "lines"), "\n")
 		in := report.Input{
 			Boulder: boulder.Boulder{ID: "id", Status: boulder.Failed},
-			SubTasks: []boulder.SubTask{
+			SubTasks: []*boulder.SubTask{
 				{
 					ID: "a", Subject: "a", Status: boulder.SubTaskFailed,
 					GateRuns: []boulder.Gate{{Command: "x", ExitCode: 1, Output: out + "\nend"}},

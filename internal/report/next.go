@@ -19,7 +19,6 @@ type Step struct {
 // subTasksShown is how many sub-tasks are pointed at one by one.
 const subTasksShown = 3
 
-// next says what the user can do now.
 func (r *Report) next() []Step {
 	steps := []Step{}
 	add := func(why, command string, args ...any) {
@@ -45,9 +44,8 @@ func (r *Report) next() []Step {
 	default:
 		steps = append(append(steps, r.retried()...), r.resumed())
 	}
-	if choices := r.Choices(); choices > 0 {
-		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask",
-			"manager blockers list%s", text.If(r.Status.Terminal(), " --all -b "+r.BoulderID))
+	if choices := r.Choices(); choices != "" {
+		add("look at "+choices, "manager blockers list%s", text.If(r.Status.Terminal(), " --all -b "+r.BoulderID))
 	}
 	failed := 0
 	for _, s := range r.SubTasks {
@@ -59,15 +57,20 @@ func (r *Report) next() []Step {
 	return steps
 }
 
-// Choices counts the soft blockers that the user has not looked at.
-func (r *Report) Choices() int {
-	n := 0
-	for _, b := range r.Blockers {
-		if !b.Hard && !b.Awaited && !b.Status.Settled() {
-			n++
+// Choices counts what agents chose, and were refused, where they could not ask; empty if there is nothing to look at.
+func (r *Report) Choices() string {
+	choices, refused := 0, 0
+	for i := range r.Blockers {
+		switch b := &r.Blockers[i]; {
+		case b.Hard, b.Awaited, b.Status.Settled():
+		case b.AsksPermission():
+			refused++
+		default:
+			choices++
 		}
 	}
-	return n
+	return text.JoinedBy(" and ", text.If(choices > 0, text.Plural(choices, "choice")+" that agents made where they could not ask"),
+		text.If(refused > 0, text.Plural(refused, "refused permission")))
 }
 
 // resumed is how to continue a boulder that stands still.

@@ -198,7 +198,6 @@ func PrintChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool
 	o.Item(depth, o.Dim("changes:"), " ", cmp.Or(text.Prefixed("not known: ", o.Plain(d.Unavailable)), said, "none"))
 }
 
-// changes lists files by name.
 func changes(o page.Out, files []boulder.FileChange) string {
 	var all []string
 	for _, f := range files[:min(len(files), filesShown)] {

@@ -15,8 +15,8 @@ import (
 // Input is what is stored about a boulder.
 type Input struct {
 	Boulder  boulder.Boulder
-	SubTasks []boulder.SubTask // in plan order
-	Attempts []boulder.Attempt
+	SubTasks []*boulder.SubTask // in plan order
+	Attempts []*boulder.Attempt
 	// Turns are the newest ones that have evidence or a verdict, by sub-task.
 	Turns map[string]boulder.Turn
 	// Blockers are the full records of the boulder's, oldest first. What the boulder's own records have besides is added.
@@ -78,8 +78,7 @@ func New(in Input) *Report {
 		running[a.SubTaskID] = running[a.SubTaskID].Add(a.Running())
 		r.Usage = r.Usage.Add(a.Running())
 	}
-	for i := range in.SubTasks {
-		t := &in.SubTasks[i]
+	for _, t := range in.SubTasks {
 		r.Files = append(r.Files, t.Files...)
 		if t.Status != boulder.SubTaskSuperseded { // else what took its place is there
 			s := newSubTask(t, &in, running[t.ID])

@@ -35,7 +35,7 @@ func inputOf(say func(string) string) report.Input {
 		{Path: "theirs.go", Added: 1, Removed: 0},
 	}
 	used := boulder.Usage{Input: 10_000, Output: 2_000, Calls: 4, Cost: 0.5}
-	subTask := func(id string, status boulder.SubTaskStatus, t boulder.SubTask) boulder.SubTask {
+	subTask := func(id string, status boulder.SubTaskStatus, t *boulder.SubTask) *boulder.SubTask {
 		t.ID, t.Subject, t.Status = id, say("Do "+id), status
 		if t.Attempts > 0 {
 			t.Usage, t.Worked = used, 5*time.Minute
@@ -51,37 +51,37 @@ func inputOf(say func(string) string) report.Input {
 			Tally:    boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
 			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
 		},
-		SubTasks: []boulder.SubTask{
-			subTask("saved", boulder.SubTaskCompleted, boulder.SubTask{
+		SubTasks: []*boulder.SubTask{
+			subTask("saved", boulder.SubTaskCompleted, &boulder.SubTask{
 				Summary: say("the setting is saved"), Attempts: 1, Files: []string{say("store.go")},
 				GateHints: []string{say("rm -rf build")}, GateRuns: []boulder.Gate{green, sameRed}, NoWorse: []string{sameRed.Command},
 			}),
-			subTask("alone", boulder.SubTaskCompleted, boulder.SubTask{
+			subTask("alone", boulder.SubTaskCompleted, &boulder.SubTask{
 				Summary: say("done"), Attempts: 1, GateRuns: []boulder.Gate{green},
 			}),
-			subTask("guess", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
-			subTask("old", boulder.SubTaskSuperseded, boulder.SubTask{Attempts: 1, Files: []string{"theirs.go"}}),
-			subTask("lost", boulder.SubTaskFailed, boulder.SubTask{
+			subTask("guess", boulder.SubTaskCompleted, &boulder.SubTask{Summary: say("done"), Attempts: 1}),
+			subTask("old", boulder.SubTaskSuperseded, &boulder.SubTask{Attempts: 1, Files: []string{"theirs.go"}}),
+			subTask("lost", boulder.SubTaskFailed, &boulder.SubTask{
 				Reason: say("not complete after 3 tries"), Attempts: 3, Replaces: "old",
 				GateRuns: []boulder.Gate{red, hung},
 				Failures: []string{say("the first try went in circles"), say("so did the second")},
 			}),
-			subTask("after", boulder.SubTaskBlocked, boulder.SubTask{
+			subTask("after", boulder.SubTaskBlocked, &boulder.SubTask{
 				Reason: `depends on "lost", which failed`, DependsOn: []string{"lost"},
 			}),
-			subTask("asks", boulder.SubTaskBlocked, boulder.SubTask{
+			subTask("asks", boulder.SubTaskBlocked, &boulder.SubTask{
 				Reason: say("waits for an answer"), Attempts: 2, Parked: true, Blockers: []boulder.RaisedBlocker{
 					{ID: "B2", Attempt: 1, Hard: true, Question: say("an old question"), Status: boulder.BlockerPending},
 					{ID: "B3", Attempt: 2, Hard: true, Question: say("Which licence?"), Status: boulder.BlockerPending},
 					{ID: "B4", Attempt: 2, Hard: true, Question: say("Which port?"), Status: boulder.BlockerPending},
 				},
 			}),
-			subTask("poor", boulder.SubTaskBlocked, boulder.SubTask{
+			subTask("poor", boulder.SubTaskBlocked, &boulder.SubTask{
 				Reason: "its budget is used up", Attempts: 1, Parked: true, Budget: &boulder.Budget{Tokens: 500},
 			}),
-			subTask("last", boulder.SubTaskPending, boulder.SubTask{}),
+			subTask("last", boulder.SubTaskPending, &boulder.SubTask{}),
 		},
-		Attempts: []boulder.Attempt{{
+		Attempts: []*boulder.Attempt{{
 			AttemptRef: boulder.AttemptRef{SubTaskID: "asks", Attempt: 2}, Seen: boulder.Usage{Input: 100, Cost: 0.01},
 		}},
 		Turns: map[string]boulder.Turn{
@@ -146,8 +146,8 @@ func TestRenderings(t *testing.T) {
 // What to do next depends on where the boulder stands; commands can be typed as they are.
 func TestNext(t *testing.T) {
 	t.Parallel()
-	one := func(status boulder.SubTaskStatus) []boulder.SubTask {
-		return []boulder.SubTask{{ID: "a", Status: boulder.SubTaskCompleted}, {ID: "b", Status: status, Files: []string{"x"}}}
+	one := func(status boulder.SubTaskStatus) []*boulder.SubTask {
+		return []*boulder.SubTask{{ID: "a", Status: boulder.SubTaskCompleted}, {ID: "b", Status: status, Files: []string{"x"}}}
 	}
 	for name, test := range map[string]struct {
 		in   report.Input

@@ -11,8 +11,8 @@ import (
 // adds what it alone knows: the tag and the prompt of a [boulder.Starting]; the prompt of a [boulder.Continuation], before
 // what that one has. For a [boulder.Parked] it first stops a turn that is at work. [Finish] is a decision as well.
 //
-// [Run], [Judge] and [AskReplan] are work that should be under way now: start what is not. [Wake] asks to be called again at
-// a time; [Stop] ends the run.
+// [Run], [Judge], [Raise], [Integrate] and [AskReplan] are work that should be under way now: start what is not. [Wake] asks to
+// be called again at a time; [Stop] ends the run.
 type Action any
 
 // Run says that the attempt's newest turn should be running.
@@ -20,6 +20,12 @@ type Run struct{ Open *boulder.Open }
 
 // Judge says that the attempt's newest turn should be being judged.
 type Judge struct{ Open *boulder.Open }
+
+// Raise says that a hard blocker should be being recorded, which the verdict on the attempt's newest turn calls for.
+type Raise struct {
+	Open    *boulder.Open
+	Blocker boulder.Blocker // without id and status
+}
 
 // AskReplan says that the Task Ledger should be being asked for the replan that was begun.
 type AskReplan struct{}
@@ -100,7 +106,6 @@ func proceed(o *boulder.Open, reason string) boulder.Continuation {
 	}
 }
 
-// complete ends a sub-task as its verdict says.
 func complete(o *boulder.Open) boulder.SubTaskDone {
 	return boulder.SubTaskDone{
 		AttemptRef: o.Attempt.AttemptRef, Completed: true, Summary: o.Turn.Verdict.Summary, Output: o.Turn.Verdict.OutputData,

@@ -28,7 +28,6 @@ type budget struct {
 	judges         int64 // that should be asked, by this computation
 }
 
-// dimension is one thing that is limited.
 type dimension struct {
 	name        string
 	used, limit float64
@@ -71,7 +70,6 @@ func (b *budget) reserve(seen boulder.Usage) {
 	}
 }
 
-// look compares what is used, and what is reserved, with the run's budget.
 func (b *budget) look() {
 	limit := *b.s.Boulder.Budget
 	b.run = dimensions(limit, b.used, b.reserved, b.worked)

@@ -29,6 +29,9 @@ type Limits struct {
 	Attempts int `json:"attempts"`
 	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
 	Evaluations int `json:"evaluations"`
+	// EvaluationsTotal is the number of judged turns of a sub-task and of all that replaces it, whatever the attempts and
+	// replans. A loop has its own bound. Defaults to 15: three attempts with five.
+	EvaluationsTotal int `json:"evaluations_total"`
 	// Troubles is how many infrastructure faults in a row end an attempt, and sessions a sub-task may lose. Defaults to 3.
 	Troubles int `json:"troubles"`
 	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
@@ -36,6 +39,11 @@ type Limits struct {
 
 	// Stalls is how many turns without progress, less those with, make a sub-task's plan suspect. Defaults to 2.
 	Stalls int `json:"stalls"`
+	// NeedsUser is how many verdicts in a row that only the user can remove what is in the way make it a hard blocker. Defaults
+	// to 2.
+	NeedsUser int `json:"needs_user"`
+	// Stuck is how many turns in a row of which the judge says that it is stuck end a loop. Defaults to 2.
+	Stuck int `json:"stuck"`
 	// Replans is how often in a run what remains of a plan may be made anew. 0: never. Defaults to 2.
 	Replans int `json:"replans"`
 	// IdleTurns is how many turns in a row without a tool call bring a nudge; one more is stuck. Defaults to 3.
@@ -65,8 +73,8 @@ func DefaultLimits() Limits {
 		Models: []ModelLimit{
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
-		PerModel: 5, Attempts: 3, Evaluations: 5, Troubles: 3, Backoff: 500 * time.Millisecond,
-		Stalls: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute, Warn: 0.8,
+		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
+		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute, Warn: 0.8,
 	}
 }
 
@@ -88,8 +96,11 @@ func (l Limits) Validate() error {
 	}
 	least("attempts", l.Attempts, 1)
 	least("evaluations", l.Evaluations, 1)
+	least("evaluations_total", l.EvaluationsTotal, 1)
 	least("troubles", l.Troubles, 0)
 	least("stalls", l.Stalls, 1)
+	least("needs_user", l.NeedsUser, 1)
+	least("stuck", l.Stuck, 1)
 	least("replans", l.Replans, 0)
 	least("idle_turns", l.IdleTurns, 1)
 	least("cooldowns", l.Cooldowns, 0)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		return fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed)
 	}
 	p := loopPolicy(c.s.Boulder.Loop)
+	p.Stuck = c.l.Stuck
 	if len(lateAnswers(o)) > 0 {
 		track = enforcer.Track{} // as if it had been parked: what a person takes up again is counted anew
 	}
@@ -67,7 +69,21 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		b.AtLimit = true
 		return b
 	}
+	if d.Gate == enforcer.GateStuck {
+		missing = o.Turn.Verdict.Summary // what was achieved
+	}
 	return fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed)
+}
+
+// RulesFirst reports whether no model needs to be asked about a turn that the rules alone find incomplete: in a loop, where
+// evidence shows whether it gets on, and no verdict has said that something is in its way.
+func RulesFirst(s *boulder.State, o *boulder.Open) bool {
+	if s.Boulder.Loop == nil {
+		return false
+	}
+	track, err := trackOf(o.SubTask)
+	return err == nil && track.Stuck == 0 && o.SubTask.NeedsUser == 0 &&
+		(o.Turn.Kind == boulder.TurnBrief || !track.Progress.FilesAlone(turnEnded(o).Reached))
 }
 
 // Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,
@@ -119,6 +135,9 @@ func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 	reached := enforcer.Reached{
 		Todos: e.Todos, Diff: e.Diff.Hash, Tools: e.ToolCount > 0, Answer: e.FinalMessage, Promised: e.Promised,
 	}
+	if v := o.Turn.Verdict; v != nil && !v.JudgeUnavailable {
+		reached.Stuck, reached.Stalled = stuckReason(v) != "", !v.IsProgress || v.IsInLoop
+	}
 	for _, g := range e.Gates {
 		if g.Green() {
 			reached.Gates = append(reached.Gates, g.Command)
@@ -132,8 +151,9 @@ func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 func situationOf(o *boulder.Open) enforcer.Situation {
 	e := o.Turn.Evidence
 	s := enforcer.Situation{
-		Owned: true, Checked: true, Unmet: []string{shortcoming(o.Turn.Verdict)}, Blocked: len(blocked(e)),
-		Overflow: e.Ended.Error == boulder.ErrorOverflow || e.Ended.Rule == boulder.RuleCompaction,
+		Checked: true, Unmet: []string{shortcoming(o.Turn.Verdict)}, Blocked: len(blocked(e)),
+		StuckReason: stuckReason(o.Turn.Verdict),
+		Overflow:    e.Ended.Error == boulder.ErrorOverflow || e.Ended.Rule == boulder.RuleCompaction,
 	}
 	switch {
 	case e.Ended.Error != "" && !s.Overflow && e.Ended.Truncated == "":
@@ -142,6 +162,15 @@ func situationOf(o *boulder.Open) enforcer.Situation {
 		s.Unmet = nil
 	}
 	return s
+}
+
+// stuckReason is why a session cannot get further by itself, by the judge; empty: it can. A loop has no plan that could be
+// made anew.
+func stuckReason(v *boulder.Verdict) string {
+	if !v.IsStuck && !v.NeedReplan && v.BlockedBy != "wrong_plan" {
+		return ""
+	}
+	return cmp.Or(v.StuckReason, v.ReplanReason, v.Summary, "it did not say why")
 }
 
 // doable reports whether there is anything left that an agent can do although it says of some items that it cannot.

@@ -29,12 +29,17 @@ func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
 
 func (r *loopRun) apply(b boulder.Body) { feed(r.t, r.s, r.now, b) }
 
-// turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
-func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
+// start begins the session that is due.
+func (r *loopRun) start() {
 	if a, ok := r.decide().(boulder.Starting); ok {
 		r.apply(a)
 		r.apply(boulder.SubTaskStart{AttemptRef: a.AttemptRef, SessionID: fmt.Sprint("ses_", a.Attempt)})
 	}
+}
+
+// turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
+func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
+	r.start()
 	o := r.s.Open("1")
 	ref := o.Attempt.AttemptRef
 	if wake, waits := r.decide().(Wake); waits {
@@ -74,7 +79,7 @@ func acted(diff string) boulder.Evidence {
 	}
 }
 
-var unfinished = boulder.Verdict{Summary: "Something is missing."}
+var unfinished = boulder.Verdict{Summary: "Something is missing.", IsProgress: true}
 
 // A list with blocked items is no work for the agent, and not done either.
 func TestLoopWithBlockedItems(t *testing.T) {
@@ -113,7 +118,46 @@ func TestLoop(t *testing.T) {
 		turns  int
 		reason string
 		waits  []time.Duration // before the second turn, the third …
+
+		verdict func(n int) boulder.Verdict // nil: it is unfinished
 	}{
+		"stuck twice, although files change": {
+			loop: five, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) }, want: "fail failed", turns: 3,
+			reason: "the judge said of 2 turns in a row that it is stuck: The form refuses it; The name is there.",
+			verdict: func(n int) boulder.Verdict {
+				return boulder.Verdict{
+					Summary: "The name is there.", IsProgress: true, IsStuck: n > 1, StuckReason: "The form refuses it",
+				}
+			},
+		},
+		"stuck in every second turn": {
+			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) },
+			want: "park", turns: 7, verdict: func(n int) boulder.Verdict { return boulder.Verdict{IsProgress: true, IsStuck: n%2 == 0} },
+		},
+		"it needs another plan, which there is none of": {
+			loop: five, turn: func(int, *boulder.Evidence) {}, want: "fail failed", turns: 2,
+			reason: "the judge said of 2 turns in a row that it is stuck: There is no such page",
+			verdict: func(int) boulder.Verdict {
+				return boulder.Verdict{NeedReplan: true, ReplanReason: "There is no such page"}
+			},
+		},
+		"files change, and the judge sees no progress": {
+			loop: five, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) }, want: "fail failed", turns: 6,
+			reason: "5 continuations in a row brought no progress", verdict: func(int) boulder.Verdict { return boulder.Verdict{} },
+		},
+		"files change, and the judge sees a loop": {
+			loop: five, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) }, want: "fail failed", turns: 6,
+			verdict: func(int) boulder.Verdict { return boulder.Verdict{IsProgress: true, IsInLoop: true} },
+		},
+		"gates turn green, and the judge sees no progress": {
+			loop: boulder.Loop{Iterations: 7, Failures: 1}, want: "park", turns: 7,
+			turn:    func(n int, e *boulder.Evidence) { e.Gates = []boulder.Gate{{Command: fmt.Sprint("make ", n)}} },
+			verdict: func(int) boulder.Verdict { return boulder.Verdict{} },
+		},
+		"no judge was to be had": {
+			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) },
+			want: "park", turns: 7, verdict: func(int) boulder.Verdict { return boulder.Verdict{JudgeUnavailable: true} },
+		},
 		"progress in every turn, up to the limit": {
 			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) },
 			want: "park", turns: 7, reason: "it had 7 turns, which is the limit; Something is missing.",
@@ -183,7 +227,11 @@ func TestLoop(t *testing.T) {
 			for n := 1; ; n++ {
 				e := acted("x")
 				test.turn(n, &e)
-				last = r.turn(e, unfinished)
+				v := unfinished
+				if test.verdict != nil {
+					v = test.verdict(n)
+				}
+				last = r.turn(e, v)
 				if kindOf(last) != "continue" {
 					break
 				}
@@ -316,9 +364,10 @@ func TestLoopEnds(t *testing.T) {
 		failures := 0
 		for {
 			e, reached := drawTurn(t)
-			isNew := false
+			isNew, v := false, unfinished
+			v.IsProgress = rapid.Bool().Draw(t, "progress by the judge")
 			for _, x := range reached {
-				isNew = isNew || !known[x]
+				isNew = isNew || !known[x] && (v.IsProgress || !strings.HasPrefix(x, "diff "))
 				known[x] = true
 			}
 			if isNew && e.ToolCount > 0 {
@@ -326,7 +375,7 @@ func TestLoopEnds(t *testing.T) {
 			} else if r.prompts > 0 {
 				failures++
 			}
-			got := r.turn(e, unfinished)
+			got := r.turn(e, v)
 			kind := kindOf(got)
 			goesOn := kind == "continue" || strings.HasPrefix(kind, "retry")
 			switch {
@@ -345,6 +394,42 @@ func TestLoopEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRulesFirst: the judge of a loop is spared as long as evidence shows progress and nothing was said to be in the way.
+func TestRulesFirst(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before []boulder.Verdict // on turns in which a file changed
+		e      boulder.Evidence
+		want   bool
+	}{
+		"the first turn":        {nil, acted(""), true},
+		"an item was completed": {[]boulder.Verdict{unfinished}, boulder.Evidence{Todos: []boulder.Todo{{Content: "a", Status: "completed"}}}, true},
+		"a gate turned green":   {[]boulder.Verdict{unfinished}, boulder.Evidence{Gates: []boulder.Gate{{Command: "make"}}}, true},
+		"a file changed":        {[]boulder.Verdict{unfinished}, acted("y"), false},
+		"a file is as it was":   {[]boulder.Verdict{unfinished}, acted("x"), true},
+		"nothing changed":       {[]boulder.Verdict{unfinished}, boulder.Evidence{}, true},
+		"a gate turned green, but it was stuck": {
+			[]boulder.Verdict{{IsStuck: true}}, boulder.Evidence{Gates: []boulder.Gate{{Command: "make"}}}, false,
+		},
+	} {
+		r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
+		r.start()
+		for _, v := range test.before {
+			r.turn(acted("x"), v)
+		}
+		o := r.s.Open("1")
+		r.apply(boulder.TurnEnded{AttemptRef: o.Attempt.AttemptRef, Turn: o.Turn.Number, Evidence: test.e})
+		if got := RulesFirst(r.s, r.s.Open("1")); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	s := begun(t, boulder.Spec{ID: "a"})
+	feed(t, s, epoch, running("a")...)
+	if RulesFirst(s, s.Open("a")) {
+		t.Error("in a run the judge is asked about every turn")
+	}
 }
 
 // repeats reports whether the agent has said the same too often: two bounds of their own.

@@ -14,14 +14,25 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Compute returns what to do. A boulder that is not running gets no actions; one that is gets at least one, if it is
-// [Startable]. The others are boulders that share the limits and run at the same time.
+// Compute returns what to do. A boulder that is running gets at least one action, if it is [Startable]; one that is being
+// planned only learns when the ledger's model may be asked, and any other gets none. The others are boulders that share the
+// limits and run at the same time.
 func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Action {
-	if s.Boulder.Status != boulder.Running {
+	running, ledger := s.Boulder.Status == boulder.Running, s.Boulder.LedgerModel
+	if !running && s.Boulder.Status != boulder.Planning {
 		return nil
 	}
 	c := newComputing(s, l, now)
-	c.replan()
+	if cooled := c.coolDowns(others); len(cooled) > 0 {
+		return cooled
+	}
+	switch {
+	case !running && c.cooling(ledger):
+		return []Action{Wake{At: s.Boulder.Cooldowns[ledger].Until}}
+	case !running:
+		return nil
+	}
+	c.advanceReplan()
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return []Action{c.allOver()}
 	}
@@ -44,14 +55,15 @@ type computing struct {
 	wake    time.Time
 	held    string // why a prompt was held back for a budget
 
+	begun   map[string]int // by line: turns that this call begins
 	working map[string]int // by model that cooled down: live attempts that need it, as they were gone through
 
-	replanning bool // a replan is being made, or begins with this call
-	skipping   bool // what is left of the plan is skipped with this call
+	replan   *boulder.Replanning // is being made, or begins with this call
+	skipping bool                // what is left of the plan is skipped with this call
 }
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
-	return &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil}
+	return &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replan: s.Boulder.Replan}
 }
 
 // wakeAt asks for a time, if it is one.
@@ -76,7 +88,7 @@ func (c *computing) do(a Action) {
 	case Wake:
 		c.wakeAt(a.At)
 	case boulder.ReplanStarted:
-		c.replanning = true
+		c.replan = &boulder.Replanning{AttemptRef: a.AttemptRef, Replaces: a.Replaces}
 		c.actions = slices.Insert(c.actions, 0, Action(a))
 	case boulder.SubTaskDone:
 		c.actions = append(c.actions, a)
@@ -93,14 +105,11 @@ func (c *computing) do(a Action) {
 func (c *computing) queues() map[string][]*boulder.Open {
 	var held []string
 	replans := c.s.Boulder.Replans
-	if r := c.s.Boulder.Replan; r != nil {
-		held = r.Replaces
+	if c.replan != nil {
+		held = c.replan.Replaces
 	}
-	for _, a := range c.actions {
-		if r, ok := a.(boulder.ReplanStarted); ok {
-			replans++
-			held = r.Replaces
-		}
+	if c.replan != c.s.Boulder.Replan {
+		replans++
 	}
 	if replans < c.l.Replans {
 		for _, w := range c.s.Boulder.Wanted {
@@ -142,7 +151,7 @@ func decisions(actions []Action) []Action {
 	var left []Action
 	for _, a := range actions {
 		switch a.(type) {
-		case Run, Judge, AskReplan, Wake:
+		case Run, Judge, Raise, Integrate, AskReplan, Wake:
 		default:
 			left = append(left, a)
 		}
@@ -150,8 +159,8 @@ func decisions(actions []Action) []Action {
 	return left
 }
 
-// replan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
-func (c *computing) replan() {
+// advanceReplan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
+func (c *computing) advanceReplan() {
 	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
@@ -192,6 +201,9 @@ func (c *computing) allOver() Action {
 		return stop
 	}
 	verify, last := unverified(c.s)
+	if c.s.Boulder.Isolated() {
+		verify, last = unverifiedTip(c.s), nil
+	}
 	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
 }
 
@@ -221,7 +233,7 @@ func Outcome(s *boulder.State) boulder.Status {
 	switch {
 	case good+s.Count(boulder.SubTaskSuperseded) == len(s.SubTasks) && !slices.ContainsFunc(s.SubTasks, open):
 		return boulder.Completed
-	case good > 0:
+	case good > 0, s.Boulder.Loop != nil && s.Count(boulder.SubTaskFailed) > 0:
 		return boulder.Partial
 	}
 	return boulder.Failed
@@ -244,7 +256,7 @@ func (c *computing) next(o *boulder.Open) Action {
 	case judging && unrunnable(o) != nil:
 		return *unrunnable(o)
 	case judging && o.Turn.Verdict != nil:
-		return c.afterVerdict(o)
+		return c.withinTotal(o, c.afterVerdict(o))
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged, %d times in a row: %s",
 			a.SubTaskID, a.Troubles, a.Reason)}
@@ -331,11 +343,11 @@ func (c *computing) refused(a *boulder.Attempt, model string) bool {
 // first: another try would meet the same question. A lost session is not a try, but who loses session after session fails.
 func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
 	reason, lost := err.Error(), errors.Is(err, boulder.ErrSessionLost)
-	c := &computing{s: s, l: l, replanning: s.Boulder.Replan != nil}
+	c := &computing{s: s, l: l, now: now, replan: s.Boulder.Replan}
 	var follows Action
 	switch n := o.SubTask.Lost + 1; {
 	case errors.Is(err, boulder.ErrTrouble):
-		return trouble(s, l, now, o, err)
+		return c.trouble(o, err)
 	case len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0:
 		follows = park(o, reason)
 	case lost && n > l.Troubles:
@@ -343,9 +355,9 @@ func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err erro
 	case lost:
 		follows = uncounted(o, reason, boulder.AttemptLost)
 	case s.Boulder.Loop != nil: // it has no tries that such faults could use up over a night
-		return trouble(s, l, now, o, err)
+		return c.trouble(o, err)
 	default:
-		follows = c.retryOrReplan(o, reason, boulder.AttemptFailed)
+		follows = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed))
 	}
 	if follows == nil { // its turn is over: it cannot wait for the replan that is being made
 		follows = fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed)

@@ -41,6 +41,7 @@ func TestAfterVerdict(t *testing.T) {
 		turns   int
 		tries   int // before this attempt
 		stalls  int
+		needs   int // verdicts in a row that say so, this one included
 		idle    int
 		same    bool // as the attempt before: the diff and the failing gates
 		budget  *boulder.Budget
@@ -66,7 +67,17 @@ func TestAfterVerdict(t *testing.T) {
 		"one stall":        {stalls: 1, want: "continue"},
 		"fourth turn":      {turns: 4, want: "continue"},
 		"third turn without a tool call: the nudge": {idle: 3, want: "continue"},
-		"blocked by something else":                 {verdict: boulder.Verdict{BlockedBy: "permission"}, want: "continue"},
+		"blocked by something else":                 {verdict: boulder.Verdict{BlockedBy: "environment"}, needs: 2, want: "continue"},
+		"the user is needed, for the first time":    {verdict: boulder.Verdict{BlockedBy: "permission"}, needs: 1, want: "continue"},
+
+		"the user is needed": {verdict: boulder.Verdict{BlockedBy: "permission"}, needs: 2, want: "raise"},
+		"the user is needed, stuck and a wish to replan": {
+			verdict: boulder.Verdict{BlockedBy: "external", IsStuck: true, NeedReplan: true}, needs: 2, stalls: 2, want: "raise",
+		},
+		"the user is needed, and the budget used up": {
+			verdict: boulder.Verdict{BlockedBy: "missing_info"}, needs: 2, budget: &boulder.Budget{Tokens: 100}, want: "raise",
+		},
+		"the user was needed before it was complete": {verdict: done, needs: 2, want: "complete"},
 
 		"fifth turn":                         {turns: 5, want: "retry failed"},
 		"fourth turn without a tool call":    {idle: 4, want: "retry failed"},
@@ -118,7 +129,7 @@ func TestAfterVerdict(t *testing.T) {
 			t.Parallel()
 			o := &boulder.Open{
 				SubTask: &boulder.SubTask{
-					ID: "a", Tries: test.tries, Stalls: test.stalls, Budget: test.budget, LastResult: "of the attempt before",
+					ID: "a", Tries: test.tries, Stalls: test.stalls, NeedsUser: test.needs, Budget: test.budget, LastResult: "of the attempt before",
 					Usage: boulder.Usage{Input: 90, Output: 10, Calls: 4, Cost: 0.5, Unpriced: 3}, Worked: time.Minute,
 				},
 				Attempt: &boulder.Attempt{
@@ -416,15 +427,15 @@ func TestDispatch(t *testing.T) {
 		want   []string
 	}{
 		"room for all": {
-			Limits{Global: 9, PerModel: 9}, []string{"urgent", "first", "second", "other", "low", "low other"},
+			Limits{EvaluationsTotal: 15, Global: 9, PerModel: 9}, []string{"urgent", "first", "second", "other", "low", "low other"},
 		},
-		"room for two":      {Limits{Global: 2, PerModel: 9}, []string{"urgent", "first"}},
-		"one of each model": {Limits{Global: 9, PerModel: 1}, []string{"urgent", "first", "other"}},
+		"room for two":      {Limits{EvaluationsTotal: 15, Global: 2, PerModel: 9}, []string{"urgent", "first"}},
+		"one of each model": {Limits{EvaluationsTotal: 15, Global: 9, PerModel: 1}, []string{"urgent", "first", "other"}},
 		"a full model does not hold up the others": {
-			Limits{Global: 9, Models: []ModelLimit{{"p/one", 0}}, PerModel: 9}, []string{"urgent", "other", "low other"},
+			Limits{EvaluationsTotal: 15, Global: 9, Models: []ModelLimit{{"p/one", 0}}, PerModel: 9}, []string{"urgent", "other", "low other"},
 		},
 		"a full provider neither": {
-			Limits{Global: 9, Providers: map[string]int{"p": 1}, PerModel: 9}, []string{"urgent", "other", "low other"},
+			Limits{EvaluationsTotal: 15, Global: 9, Providers: map[string]int{"p": 1}, PerModel: 9}, []string{"urgent", "other", "low other"},
 		},
 		"nothing allowed": {Limits{}, nil},
 	}
@@ -441,7 +452,7 @@ func TestDispatchBetweenModels(t *testing.T) {
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "q/two"}}...)
 	ref := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
 	feed(t, s, epoch, boulder.Starting{AttemptRef: ref}, boulder.Retry{AttemptRef: ref, Status: boulder.AttemptFailed, Next: 2})
-	if d := cmp.Diff([]string{"b"}, starts(s, Limits{Global: 1, PerModel: 1})); d != "" {
+	if d := cmp.Diff([]string{"b"}, starts(s, Limits{EvaluationsTotal: 15, Global: 1, PerModel: 1})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -466,7 +477,7 @@ func TestWaiting(t *testing.T) {
 		{ID: "a", Model: "p/one"}, {ID: "b", Model: "p/one"}, {ID: "c", Model: "p/one", Priority: boulder.High},
 		{ID: "d", Model: "q/two"}, {ID: "e", Model: "q/two", DependsOn: []string{"d"}},
 	}...)
-	l := Limits{Global: 9, Models: []ModelLimit{{"p/one", 1}}, PerModel: 9}
+	l := Limits{EvaluationsTotal: 15, Global: 9, Models: []ModelLimit{{"p/one", 1}}, PerModel: 9}
 	applyAll(t, s, epoch, Compute(s, l, epoch))
 	full := "the one slot of p/one is taken"
 	want := []Wait{
@@ -482,7 +493,7 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("%s waits because %s", w.SubTaskID, w.Reason)
 		}
 	}
-	l = Limits{Global: 9, PerModel: 9}
+	l = Limits{EvaluationsTotal: 15, Global: 9, PerModel: 9}
 	if w := Waiting(s, l, epoch, nil); len(w) != 0 {
 		t.Errorf("with room for all, %v wait", w)
 	}

@@ -10,12 +10,41 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scope"
 )
 
-// Share is what one of several boulders that share the limits holds, and what it waits for.
+// Share is what one of several boulders that share the limits holds, what it waits for, and which models turned it away.
 type Share struct {
-	Held    map[string]int // by model: attempts that hold a slot
-	Waiting []Ticket       // attempts that would start if there were a slot, the oldest of each model first
+	Held    map[string]int              // by model: attempts that hold a slot
+	Waiting []Ticket                    // attempts that would start if there were a slot, the oldest of each model first
+	Cooling map[string]boulder.Cooldown // by model: cool-downs that are not over
+}
+
+// coolDowns are those of other boulders that are new to one, of models that it needs now: whoever is turned away speaks for
+// all.
+func (c *computing) coolDowns(others []Share) (cooled []Action) {
+	newest := map[string]boulder.Cooldown{}
+	for _, share := range others {
+		for m, cool := range share.Cooling {
+			known := cmp.Or(newest[m], c.s.Boulder.Cooldowns[m])
+			if c.now.Before(cool.Until) && cool.Until.After(known.Until) && c.needs(m) {
+				newest[m] = cool
+			}
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(newest)) {
+		cool := newest[m]
+		cooled = append(cooled, boulder.Cooled{
+			Model: m, Until: cool.Until, Limit: cool.Limit, Full: cool.Full, Hits: cool.Hits, Reason: cool.Reason,
+		})
+	}
+	return cooled
+}
+
+// needs reports whether the boulder would ask a model now.
+func (c *computing) needs(model string) bool {
+	uses := func(o *boulder.Open) bool { return o.Attempt.Model == model }
+	return model == c.s.Boulder.LedgerModel || len(c.s.Queues()[model]) > 0 || slices.ContainsFunc(c.s.Live(), uses)
 }
 
 // Ticket is the place of a boulder in the line for a model: the boulder whose ticket is older goes first. Which of its own
@@ -109,10 +138,13 @@ func (c *computing) dispatch(others []Share) {
 	for m, q := range queues {
 		tickets[m] = ticketsOf(q, c.l.Global)
 	}
-	models := slices.Sorted(maps.Keys(queues))
+	models, atWork := slices.Sorted(maps.Keys(queues)), c.s.Live()
 	for {
 		var first *boulder.Open
 		for _, m := range models {
+			for len(queues[m]) > 0 && claimed(queues[m][0].SubTask, atWork) != "" {
+				queues[m] = queues[m][1:]
+			}
 			q, mine := queues[m], tickets[m]
 			if len(q) > 0 && free.full(m) == "" && (first == nil || before(q[0], first)) &&
 				(len(mine) == 0 || !free.yields(m, mine[0], others)) {
@@ -122,9 +154,16 @@ func (c *computing) dispatch(others []Share) {
 		if first == nil {
 			break
 		}
-		c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef})
 		m := first.Attempt.Model
-		free.held[m]++
+		switch {
+		case c.exhausted(first.SubTask):
+			c.do(c.outOfTurns(first, "another one had the last of them"))
+		case !c.crowdedOut(first.SubTask):
+			c.begins(first.SubTask)
+			c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)})
+			atWork = append(atWork, first)
+			free.held[m]++
+		}
 		queues[m], tickets[m] = queues[m][1:], tickets[m][min(1, len(tickets[m])):]
 	}
 	for m, q := range queues {
@@ -139,6 +178,24 @@ func (c *computing) dispatch(others []Share) {
 	}
 }
 
+// claimed says why a sub-task cannot run beside those at work: one of them may write the same file. What one has written
+// belongs to what it may write. Empty: none does; of sub-tasks that do not say what they write, nobody can tell.
+func claimed(t *boulder.SubTask, atWork []*boulder.Open) string {
+	if len(t.Writes) == 0 {
+		return ""
+	}
+	for _, o := range atWork {
+		if o.SubTask == t || len(o.SubTask.Writes) == 0 {
+			continue
+		}
+		mine, its := scope.Overlap(slices.Concat(t.Writes, t.Files), slices.Concat(o.SubTask.Writes, o.SubTask.Files))
+		if mine != "" {
+			return fmt.Sprintf("%q is at work on %s, and this one may write %s", o.SubTask.ID, its, mine)
+		}
+	}
+	return ""
+}
+
 // ticketsOf are since when the first n attempts in line wait, the oldest first: more than there are slots say nothing.
 func ticketsOf(queue []*boulder.Open, n int) []time.Time {
 	var all []time.Time
@@ -149,7 +206,6 @@ func ticketsOf(queue []*boulder.Open, n int) []time.Time {
 	return all
 }
 
-// before orders the heads of two queues.
 func before(a, b *boulder.Open) bool {
 	return cmp.Or(
 		cmp.Compare(a.SubTask.Priority.Rank(), b.SubTask.Priority.Rank()),
@@ -165,7 +221,12 @@ func Hold(
 	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
 	others []Share, halting bool,
 ) Share {
-	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}}
+	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}, Cooling: map[string]boulder.Cooldown{}}
+	for m, cool := range s.Boulder.Cooldowns {
+		if now.Before(cool.Until) {
+			share.Cooling[m] = cool
+		}
+	}
 	for ref, model := range slots {
 		o := s.Open(ref.SubTaskID)
 		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
@@ -195,12 +256,13 @@ func Hold(
 	if halting || c.budget.forbids(boulder.Starting{}) != "" {
 		return share
 	}
-	queues := c.queues()
+	queues, live := c.queues(), s.Live()
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		if c.cooling(m) {
 			continue
 		}
-		for _, since := range ticketsOf(queues[m], l.Global) {
+		able := slices.DeleteFunc(slices.Clone(queues[m]), func(o *boulder.Open) bool { return claimed(o.SubTask, live) != "" })
+		for _, since := range ticketsOf(able, l.Global) {
 			share.Waiting = append(share.Waiting, Ticket{m, since})
 		}
 	}
@@ -226,7 +288,7 @@ func Startable(s *boulder.State, l Limits) error {
 	return errors.Join(errs...)
 }
 
-// Wait is an attempt that waits for a slot, for people to see.
+// Wait is an attempt that waits for a slot, or for one that may write the same files, for people to see.
 type Wait struct {
 	SubTaskID string `json:"sub_task_id"`
 	Model     string `json:"model"`
@@ -239,7 +301,7 @@ type Wait struct {
 // Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it. others are
 // the boulders that share the limits, by id, as far as they hold slots.
 func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []Wait) {
-	queues, own, all := s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
+	live, queues, own, all := s.Live(), s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		reason, until := own.full(m), s.Boulder.Cooldowns[m].Until
 		if reason == "" && all.full(m) != "" {
@@ -249,8 +311,8 @@ func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share)
 			until = time.Time{}
 		}
 		for i, o := range queues[m] {
-			if reason != "" {
-				waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason, Until: until})
+			if why := cmp.Or(reason, claimed(o.SubTask, live)); why != "" {
+				waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: why, Until: until})
 			}
 		}
 	}

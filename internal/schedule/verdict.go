@@ -20,13 +20,19 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
 	switch {
+	case v.Completed && o.SubTask.Integrated != "":
+		return complete(o)
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0:
 		// Items that only somebody else can close are no open work, and not done either.
 		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
 	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
 		return c.tell(o, newAnswers(o))
+	case v.Completed && c.s.Boulder.Isolated():
+		return c.integrate(o)
 	case v.Completed:
 		return complete(o)
+	case needs(*v) != "" && o.SubTask.NeedsUser >= c.l.NeedsUser:
+		return c.raise(o)
 	case ended.Rule == boulder.RuleBudget, overspent(o.SubTask, o) != "":
 		return park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped))
 	case c.s.Boulder.Loop != nil:
@@ -61,7 +67,7 @@ func TurnEnded(s *boulder.State, o *boulder.Open, turn int, e boulder.Evidence, 
 // Judged hands in the verdict on an ended turn. It is an answer of the ledger's model, unless that could not be used.
 func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now time.Time) boulder.Judged {
 	v = Overrule(o.SubTask, o.Turn.Evidence, v)
-	b := boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: turn, Verdict: v, Stalls: stalls(o, v)}
+	b := boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: turn, Verdict: v, Stalls: stalls(o, v), NeedsUser: needsUser(o, v)}
 	if !v.JudgeUnavailable {
 		b.Cooldown = regrown(s, s.Boulder.LedgerModel, now)
 	}
@@ -133,7 +139,7 @@ func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Actio
 func (c *computing) canContinue(o *boulder.Open) bool {
 	ended := o.Turn.Evidence.Ended
 	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
-	return whole && o.Attempt.Turns < c.l.Evaluations
+	return whole && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
 }
 
 // continueOrRetry asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
@@ -147,7 +153,7 @@ func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	b := proceed(o, missing)
 	b.Track = encode(track)
 	track.Iteration, track.FailureCount = o.Attempt.Turns-1, o.Attempt.Idle
-	d := enforcer.Continue(track, enforcer.Situation{Owned: true, Checked: true, Unmet: []string{missing}}, p, c.now)
+	d := enforcer.Continue(track, enforcer.Situation{Checked: true, Unmet: []string{missing}}, p, c.now)
 	switch {
 	case d.Kind == enforcer.Send:
 		return b
@@ -177,7 +183,7 @@ func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 // skip ends all that is left, dependents first, because a sub-task achieved the goal. Nothing if one of them has gates,
 // which only its own work can turn green, or is at work already, or while a replan is being made.
 func (c *computing) skip(done *boulder.Open) {
-	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replanning {
+	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replan != nil {
 		return
 	}
 	var rest []*boulder.SubTask
@@ -190,9 +196,9 @@ func (c *computing) skip(done *boulder.Open) {
 			rest = append(rest, t)
 		}
 	}
-	nodes := make([]dag.Node[string], len(rest))
+	nodes := make([]dag.Node, len(rest))
 	for i, t := range rest {
-		nodes[i] = dag.Node[string]{ID: t.ID, DependsOn: t.DependsOn}
+		nodes[i] = dag.Node{ID: t.ID, DependsOn: t.DependsOn}
 	}
 	for _, level := range slices.Backward(dag.Levels(nodes)) {
 		for _, i := range level {
@@ -245,7 +251,7 @@ func (c *computing) mayReplan() bool {
 
 // planAnew begins a replan. Only one is made at a time; whoever wants another waits for it.
 func (c *computing) planAnew(o *boulder.Open, reason string) Action {
-	if c.replanning {
+	if c.replan != nil {
 		return nil
 	}
 	return boulder.ReplanStarted{
@@ -255,12 +261,12 @@ func (c *computing) planAnew(o *boulder.Open, reason string) Action {
 }
 
 // trouble is what follows from a fault of an attempt that is not the agent's: the attempt is taken up again after a while.
-func trouble(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
+func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	ref, model := o.Attempt.AttemptRef, o.Attempt.Model
 	if o.Attempt.Status == boulder.AttemptMonitoring {
-		model = s.Boulder.LedgerModel
+		model = c.s.Boulder.LedgerModel
 	}
-	kind, until, cooled := wait(s, l, now, err, model, o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
+	kind, until, cooled := c.wait(err, model, o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
 	return append(cooled, boulder.Trouble{
 		AttemptRef: ref, Kind: kind, Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0,
 	})
@@ -268,43 +274,44 @@ func trouble(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err err
 
 // ReplanTrouble is what follows from such a fault of a replan.
 func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	_, until, cooled := wait(s, l, now, err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
+	c := &computing{s: s, l: l, now: now}
+	_, until, cooled := c.wait(err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
 	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
 // wait says until when whoever met a fault waits. A model that answers with a rate limit or an overload cools down, for
 // everybody who uses it; that wait is its provider's wish and does not count towards giving up.
-func wait(
-	s *boulder.State, l Limits, now time.Time, err error, model string, troubles int, who string, n int,
+func (c *computing) wait(
+	err error, model string, troubles int, who string, n int,
 ) (kind boulder.TroubleKind, until time.Time, cooled []boulder.Body) {
 	t, known := errors.AsType[*boulder.TroubleError](err)
 	if !known {
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
 	}
 	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded {
-		cool := coolDown(s, l, now, model, t)
+		cool := c.coolDown(model, t)
 		cool.Reason = err.Error()
 		return t.Kind, cool.Until, []boulder.Body{cool}
 	}
-	d := jitter(s, doubled(l.Backoff, l.Backoff<<10, troubles+1), who, n<<8+troubles)
-	return t.Kind, now.Add(max(d, t.RetryAfter)), nil
+	d := c.jitter(doubled(c.l.Backoff, c.l.Backoff<<10, troubles+1), who, n<<8+troubles)
+	return t.Kind, c.now.Add(max(d, t.RetryAfter)), nil
 }
 
 // coolDown is the pause of a model, and with how many attempts at once it continues after that: half as many. Attempts that
 // meet the same limit at once count once: those that come while the model cools down already say nothing about whether the
 // wait was long enough.
-func coolDown(s *boulder.State, l Limits, now time.Time, model string, t *boulder.TroubleError) boulder.Cooled {
+func (c *computing) coolDown(model string, t *boulder.TroubleError) boulder.Cooled {
 	model = cmp.Or(t.Model, model)
-	before, full := s.Boulder.Cooldowns[model], l.Model(model)
+	before, full := c.s.Boulder.Cooldowns[model], c.l.Model(model)
 	limit, hits := full, max(before.Hits, 1)
 	if before.Limit > 0 {
 		limit = min(limit, before.Limit)
 	}
-	if !now.Before(before.Until) {
+	if !c.now.Before(before.Until) {
 		limit, hits = limit/2, before.Hits+1
 	}
-	pause := cmp.Or(max(t.RetryAfter, 0), doubled(l.CoolBase, l.CoolMax, hits))
-	until := now.Add(jitter(s, pause, model, hits))
+	pause := cmp.Or(max(t.RetryAfter, 0), doubled(c.l.CoolBase, c.l.CoolMax, hits))
+	until := c.now.Add(c.jitter(pause, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
 	}
@@ -331,8 +338,8 @@ func doubled(wait, most time.Duration, n int) time.Duration {
 
 // jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one. How much follows
 // from who waits, in which boulder, and for the how-many-th time: what happened once can be replayed.
-func jitter(s *boulder.State, d time.Duration, who string, n int) time.Duration {
+func (c *computing) jitter(d time.Duration, who string, n int) time.Duration {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %s %d", s.Boulder.ID, who, n) // a hash takes everything
+	_, _ = fmt.Fprintf(h, "%s %s %d", c.s.Boulder.ID, who, n) // a hash takes everything
 	return d + time.Duration(h.Sum64()%(uint64(min(d/4, 10*time.Second))+1))
 }

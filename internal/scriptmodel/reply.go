@@ -37,7 +37,7 @@ type Reply struct {
 	Cut bool
 }
 
-// ToolCall is one call of a tool.
+// ToolCall is one call of a tool, named as in OpenCode 1.
 type ToolCall struct {
 	ID   string // defaults to one that no other call has
 	Name string

@@ -12,6 +12,8 @@ const (
 	// structuredTool is the tool that OpenCode adds, with tool choice "required", when a prompt asks for a
 	// json_schema format; the tool's parameters are the schema.
 	structuredTool = "StructuredOutput"
+	// schemaWords come before a JSON schema in a prompt of ours to OpenCode 2, which has no formats: see package opencode.
+	schemaWords = "Answer with JSON alone, of this schema:"
 	// titlePrompt starts the system prompt of the request that names a session created without a title. It
 	// goes out next to the first real request, without tools, and its first user message is OpenCode's own.
 	titlePrompt = "You are a title generator"
@@ -26,7 +28,8 @@ type Kind string
 const (
 	// KindAgent is a step of an agent, or a plain question: everything that is not one of the other two.
 	KindAgent Kind = "agent"
-	// KindStructured asks for JSON: by response_format, or by OpenCode's StructuredOutput tool.
+	// KindStructured asks for JSON: by response_format, by OpenCode's StructuredOutput tool, or in the words in which
+	// OpenCode 2 is asked.
 	KindStructured Kind = "structured"
 	// KindTitle is OpenCode asking for the title of an untitled session.
 	KindTitle Kind = "title"
@@ -207,6 +210,10 @@ func parseRequest(body []byte) (Request, error) {
 		r.SchemaName, r.Schema = wire.ResponseFormat.JSONSchema.Name, wire.ResponseFormat.JSONSchema.Schema
 	case "json_object":
 		r.structured = true
+	}
+	if _, after, asked := strings.Cut(r.LastUser(), schemaWords); asked {
+		r.structured = true
+		_ = json.NewDecoder(strings.NewReader(after)).Decode(&r.Schema) // what follows it is no part of it
 	}
 	for _, tool := range wire.Tools {
 		r.Tools = append(r.Tools, tool.Function.Name)

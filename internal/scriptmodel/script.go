@@ -26,6 +26,8 @@ import (
 //	      - {status: 429, header: {Retry-After: "1"}, times: 2}
 //	      - text: Done.
 //
+// Tools and their arguments are named as in OpenCode 1; OpenCode 2 gets them under its own names.
+//
 // The first rule that matches a request answers it; a request that no rule matches gets HTTP 400 with an explanation.
 // Title requests are answered without a rule.
 //

@@ -69,6 +69,7 @@ func newAnswer(req Request, r Reply, seq, created int64) (*answer, error) {
 	a := &answer{id: id, model: req.Model, created: created, text: r.Text, finish: r.Finish, cut: r.Cut}
 	size := len(r.Text)
 	for i, call := range r.ToolCalls {
+		call = call.forGeneration(req.Tools)
 		args, err := marshalArgs(call.Args)
 		if err != nil {
 			return nil, fmt.Errorf("marshal the arguments of tool call %s: %w", call.Name, err)

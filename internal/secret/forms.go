@@ -95,7 +95,12 @@ func (f *form) find(s, lower string) (spans []span) {
 }
 
 func containsAny(s, words string) bool {
-	return slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Contains(s, w) })
+	for w := range strings.FieldsSeq(words) {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
 }
 
 func groupsOf(s string, match []int) (groups []string) {
@@ -129,7 +134,7 @@ var named = text.Regexp(`(?:\\[nrtbf])?([\w-]*(?i:(` + strings.ReplaceAll(keyWor
 
 // findNamed gives the values that are called a secret.
 func findNamed(s, lower string) (spans []span) {
-	if !containsAny(lower, keyWords) {
+	if !containsAny(lower, keyWords) || !strings.ContainsAny(s, ":=") {
 		return nil
 	}
 	for _, match := range named().FindAllStringSubmatchIndex(s, -1) {

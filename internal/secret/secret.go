@@ -31,19 +31,9 @@ type Redactor struct {
 // known is a secret and what people call it.
 type known struct{ value, kind string }
 
-// span is a secret in a text.
 type span struct {
 	from, to int
 	kind     string
-}
-
-// New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
-// say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
-// passwords in addresses. Values that might as well be words, switches, numbers or paths are left out.
-func New(environ []string) *Redactor {
-	r := &Redactor{}
-	r.learnEnviron(environ)
-	return r
 }
 
 // Add makes further values known. Those that are too weak to be told from ordinary text are left out, see [New].

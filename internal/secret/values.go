@@ -11,8 +11,11 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// learnEnviron makes the secrets of an environment known.
-func (r *Redactor) learnEnviron(environ []string) {
+// New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
+// say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
+// passwords in addresses. Values that might as well be words, switches, numbers or paths are left out.
+func New(environ []string) *Redactor {
+	r := &Redactor{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		value = strings.TrimSpace(value)
@@ -29,12 +32,12 @@ func (r *Redactor) learnEnviron(environ []string) {
 			r.learn("the password of "+name, value[address.from:address.to])
 		}
 	}
+	return r
 }
 
 // guarded reports whether a value that is called a secret is one: addresses and paths are not.
 func guarded(v string) bool { return strong(v) && !strings.Contains(v, "://") && !pathLike(v) }
 
-// inJSON finds the secrets in a value with a name.
 func inJSON(name string, v any) (found []string) {
 	switch v := v.(type) {
 	case string:
@@ -53,34 +56,46 @@ func inJSON(name string, v any) (found []string) {
 	return found
 }
 
-const secretWords = `(PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRET|APIKEY)$`
-
-var (
-	secretVariables = text.Regexp(`\w_(KEY|CREDENTIALS?|PAT|PASS)$|_ACCESS_KEY_ID$|^_MYSQL_PWD$|` + secretWords)
-	publicNames     = text.Regexp(`_(PUBLIC|PUBLISHABLE)_`)
-	secretNames     = text.Regexp(`_(API|ACCESS|SECRET|PRIVATE|AUTH|ENCRYPTION|SIGNING|MASTER)_KEY$|` + secretWords)
-	separators      = text.Regexp(`[_.-]+`)
-	humps           = text.Regexp(`([a-z])([A-Z])`)
-	lastNumbers     = text.Regexp(`(_\d+)+$`)
-)
+const secretWords = " PASSWORD PASSWD PASSPHRASE TOKEN SECRET APIKEY"
 
 // secretVariable reports whether the name of an environment variable says that its value is secret: its last part is
 // KEY, TOKEN, SECRET, PASSWORD or the like. Trailing numbers do not count. What is public by its name is none.
 func secretVariable(name string) bool {
 	parts := partsOf(name)
-	return secretVariables().MatchString(parts) && !publicNames().MatchString(parts+"_")
+	return !containsAny(parts+"_", "_PUBLIC_ _PUBLISHABLE_") && (parts == "_MYSQL_PWD" ||
+		endsInAny(parts, "_ACCESS_KEY_ID"+secretWords) ||
+		endsInAny(parts[1:], "_KEY _CREDENTIAL _CREDENTIALS _PAT _PASS")) // and not only that
 }
 
 // secretName is secretVariable for names in programs and documents, where a key is most often a word to look
 // something up by.
-func secretName(name string) bool { return secretNames().MatchString(partsOf(name)) }
+func secretName(name string) bool {
+	return endsInAny(partsOf(name), "_API_KEY _ACCESS_KEY _SECRET_KEY _PRIVATE_KEY _AUTH_KEY _ENCRYPTION_KEY _SIGNING_KEY"+
+		" _MASTER_KEY"+secretWords)
+}
+
+func endsInAny(s, words string) bool {
+	for w := range strings.FieldsSeq(words) {
+		if strings.HasSuffix(s, w) {
+			return true
+		}
+	}
+	return false
+}
 
 // partsOf writes apiKey-2 as _API_KEY.
 func partsOf(name string) string {
-	name = humps().ReplaceAllString(name, "${1}_$2")
-	name = strings.Trim(separators().ReplaceAllString(name, "_"), "_")
-	return "_" + strings.ToUpper(lastNumbers().ReplaceAllString(name, ""))
+	if strings.ContainsAny(name, lowers) { // few variables have one, and every command looks at all of them
+		name = humps().ReplaceAllString(name, "${1}_$2")
+	}
+	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_.-", r) })
+	for last := len(parts) - 1; last > 0 && strings.Trim(parts[last], digits) == ""; last-- {
+		parts = parts[:last]
+	}
+	return "_" + strings.ToUpper(strings.Join(parts, "_"))
 }
+
+var humps = text.Regexp(`([a-z])([A-Z])`)
 
 // minValue is the least length of a value that is replaced wherever it stands, in bytes.
 const minValue = 8

@@ -64,6 +64,37 @@ func (w *world) raise(s *session, at place) {
 	}
 }
 
+// RaiseBlocker records what a verdict needs of a person: orchestrator.Config has the contract. A person may answer before
+// the boulder knows of it, and the process may die between.
+func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
+	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
+	d := throw(p.w.sc.seed, "raised", ref, turn)
+	p.w.mu.Lock()
+	lane := p.w.lane(ref, 1)
+	p.w.mu.Unlock()
+	err := p.alive(func() error {
+		at := place{b.SubTaskID, p.w.disk.SubTask(b.SubTaskID).Tries, turn}
+		same := func(q *question) bool { return q.ref == ref && q.at == at && q.nth == ofVerdict }
+		i := slices.IndexFunc(p.w.desk, same)
+		if i < 0 {
+			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.desk)+1), boulder.BlockerPending
+			p.w.desk, i = append(p.w.desk, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.desk)
+			p.w.note("the verdict on turn %d of %v asks %s", turn, ref, b.ID)
+			p.w.seen["a verdict needed the user"]++
+		}
+		b = p.w.desk[i].Blocker
+		p.w.desk[i].delivered = b.Status.Settled() // the report has it
+		return nil
+	})
+	if err == nil {
+		err = p.waits(ctx, lane, d.span(time.Millisecond, time.Second), time.Millisecond)
+	}
+	return b, err
+}
+
+// ofVerdict is the nth of a question that no agent asked.
+const ofVerdict = -1
+
 // decide writes a person's word onto the desk. The caller holds mu.
 func (w *world) decide(q *question) {
 	d := throw(w.sc.seed, "word", q.at, q.nth)

@@ -21,7 +21,7 @@ func (w *world) committed(p *process, events []boulder.Event) {
 	w.since = events[0].Seq
 	for _, e := range events {
 		if w.logging {
-			text, err := json.Marshal(e)
+			text, err := json.Marshal(e.Shown())
 			w.note("  %s %v", text, err)
 		}
 		w.checkEvent(p, e)
@@ -89,6 +89,17 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}
+	case boulder.Judged: // of a line all that replaces something takes part in; a person's retry begins it anew
+		line := w.disk.First(w.disk.SubTask(b.SubTaskID)).ID
+		if w.judged[line]++; w.judged[line] > w.sc.limits.EvaluationsTotal {
+			w.violate("attempts and budgets are within bounds", "%d judged turns of %s and what replaces it, %d are allowed",
+				w.judged[line], line, w.sc.limits.EvaluationsTotal)
+		}
+		if w.judged[line] == w.sc.limits.EvaluationsTotal {
+			w.seen["the last judged turn"]++
+		}
+	case boulder.Reopened:
+		delete(w.judged, w.disk.First(w.disk.SubTask(b.SubTaskID)).ID)
 	case boulder.ReplanStarted:
 		if w.replans++; w.replans > w.sc.limits.Replans || b.Number != w.replans {
 			w.violate("attempts and budgets are within bounds", "replan %d begins as number %d, %d are allowed",
@@ -179,6 +190,18 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 	}
 }
 
+// lastTurns reports whether the turns of a line that are not judged yet may be the last that it gets.
+func (w *world) lastTurns(t *boulder.SubTask) bool {
+	first := w.disk.First(t)
+	n := first.Judged
+	for _, o := range w.disk.Live() {
+		if w.disk.First(o.SubTask) == first && o.Turn.Verdict == nil {
+			n++
+		}
+	}
+	return n >= w.sc.limits.EvaluationsTotal
+}
+
 // checkFull: when work begins, no attempt waits for which there is a slot.
 func (w *world) checkFull(now time.Time) {
 	aside := w.aside()
@@ -188,11 +211,22 @@ func (w *world) checkFull(now time.Time) {
 			continue
 		}
 		for _, o := range queue {
-			if !aside[o.SubTask.ID] {
+			if !aside[o.SubTask.ID] && w.writer(o.SubTask) == "" && !w.lastTurns(o.SubTask) {
 				w.violate("no slot is left unused", "%v waits for %q", o.Attempt.AttemptRef, m)
 			}
 		}
 	}
+}
+
+// writer is a sub-task at work, not one of some, that writes what another one does: all that say what they write say the
+// same.
+func (w *world) writer(t *boulder.SubTask, but ...*boulder.SubTask) string {
+	for _, o := range w.disk.Live() {
+		if o.SubTask != t && !slices.Contains(but, o.SubTask) && len(t.Writes) > 0 && len(o.SubTask.Writes) > 0 {
+			return o.SubTask.ID
+		}
+	}
+	return ""
 }
 
 // aside are the sub-tasks that a replan is about to replace.
@@ -227,7 +261,7 @@ func provider(model string) string {
 }
 
 // checkQueue: within a model, the more urgent attempt starts first, and of equally urgent ones the one that has waited
-// longer. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
+// longer. What writes the files of one at work waits for that. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
 // slot was given before.
 func (w *world) checkQueue(ref boulder.AttemptRef) {
 	o := w.disk.Open(ref.SubTaskID)
@@ -239,7 +273,7 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 	for _, t := range w.disk.SubTasks {
 		other := w.disk.Open(t.ID)
 		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
-			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since {
+			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since || w.writer(t, o.SubTask) != "" {
 			continue
 		}
 		mine, its := o.SubTask.Priority.Rank(), t.Priority.Rank()

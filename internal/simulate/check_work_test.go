@@ -21,6 +21,9 @@ func (w *world) checkRun(c *call) {
 		return
 	}
 	w.checkFull(c.now())
+	if other := w.writer(o.SubTask); other != "" {
+		w.violate("two that write the same files are not at work at once", "%v and %s are", ref, other)
+	}
 	if d := c.now(); d.Before(o.Attempt.NotBefore) {
 		w.violate("waits are waited out", "%v runs at %s, and not before %s", ref, d, o.Attempt.NotBefore)
 	}
@@ -69,6 +72,7 @@ func (w *world) checkStopped(p *process) {
 
 // checkPrompt: what a session is told was stored before, and is told by the one who has it, while it is not at work.
 func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job) {
+	id = promptOf(id)
 	ref := job.Attempt.AttemptRef
 	o := w.disk.Open(ref.SubTaskID)
 	switch {
@@ -80,7 +84,7 @@ func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job)
 		w.violate("intent before effect", "%s is sent (resume: %v); the disk has %q and %q",
 			id, resume, o.Turn.MessageID, o.Turn.ResumeID)
 	}
-	if m := s.newest; m != nil && m.state == working && m.id != id {
+	if m := s.newest; m != nil && m.state == working && promptOf(m.id) != id {
 		w.violate("one prompt in flight for each session", "%s is sent to session %s while %s is at work", id, s.id, m.id)
 	}
 	if t := w.disk.SubTask(ref.SubTaskID); t.Status == boulder.SubTaskCompleted {
@@ -96,7 +100,7 @@ func (w *world) ended(ref boulder.AttemptRef) bool {
 // count: a turn has one prompt, and at most one resume prompt.
 func (w *world) count(job boulder.Job, id string, resume bool) {
 	prompt := promptRef{job.Attempt.AttemptRef, job.Turn.Number, resume}
-	if old := w.prompts[prompt]; old != "" {
+	if old := w.prompts[prompt]; old != "" && old != id {
 		w.violate("each prompt reaches the model once", "%+v is %s, and now %s", prompt, old, id)
 	}
 	w.prompts[prompt] = id

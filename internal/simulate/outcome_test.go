@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -163,6 +164,10 @@ func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
 		if v.NeedReplan = d.is(0.5); !v.NeedReplan {
 			v.BlockedBy = "wrong_plan"
 		}
+	}
+	if text := fmt.Sprintf("the user is needed at %v", at); !v.Completed && throw(sc.seed, "needs the user", at).is(sc.asks) &&
+		!slices.ContainsFunc(req.SubTask.Blockers, func(b boulder.RaisedBlocker) bool { return b.Question == text && b.Status.Settled() }) {
+		v.BlockedBy, v.StuckReason = "external", text
 	}
 	if v.Completed {
 		v.Remaining, v.ContinuationPrompt, v.OutputData = nil, "", fmt.Sprintf("output of %v", at)

@@ -204,7 +204,8 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	limits := w.sc.limits
 	p.orch, err = orchestrator.New(orchestrator.Config{
 		Project: "/project", Planner: p, Judge: p, Runner: p, Store: p.store, Limits: &limits, StopGrace: w.sc.grace,
-		Now: p.clock, NewID: func() string { return boulderID },
+		RaiseBlocker: p.RaiseBlocker,
+		Now:          p.clock, NewID: func() string { return boulderID },
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

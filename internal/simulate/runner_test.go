@@ -168,7 +168,7 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 	}
 	c.w.mu.Lock()
 	m := message{state: failed}
-	if sent := c.sess.byID[c.last()]; sent != nil {
+	if sent := c.sess.sent(c.last()); sent != nil {
 		m = *sent
 	}
 	c.w.mu.Unlock()
@@ -228,7 +228,7 @@ func (c *call) hand(ctx context.Context, id string, resume bool) error {
 		if err := c.look(c.sess.id); err != nil {
 			return err
 		}
-		c.w.prompt(c.sess, id, resume, c.job)
+		c.w.send(c.sess, id, resume, c.job)
 		return nil
 	})
 }
@@ -297,7 +297,7 @@ func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 		}
 		w := c.w.sc.workOf(c.job.SubTask, c.at)
 		e, e.Duration = w.evidence, w.takes
-		if m := c.sess.byID[c.last()]; m == nil || m.state == cutOff {
+		if m := c.sess.sent(c.last()); m == nil || m.state == cutOff {
 			e.Ended = boulder.Ended{Error: "MessageAbortedError", Message: "aborted"}
 		}
 		c.w.inexact = c.w.inexact || w.broken != nil

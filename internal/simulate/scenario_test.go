@@ -45,6 +45,8 @@ type scenario struct {
 	orders  float64 // how likely a process is steered
 	asks    float64 // how likely an agent needs a person
 	calm    bool    // no process is disturbed: the run to compare with
+
+	generation int // of OpenCode
 }
 
 var models = []string{"", "a/one", "a/two", "b/one"}
@@ -65,6 +67,8 @@ func newScenario(seed uint64) scenario {
 	sc.grace = pick(d, 10*time.Second, 2*time.Minute, 30*time.Minute)
 	sc.orders = pick(d, 0, 0, 0.3, 0.8)
 	sc.asks = pick(throw(seed, "asks"), 0, 0, 0.1, 0.4)
+	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
+	sc.generation = pick(throw(seed, "generation"), 1, 2)
 	if sc.class == anything {
 		sc.approval = pick(d, "", "yes", "edit", "later", "no")
 		sc.asked = d.is(0.2)
@@ -126,6 +130,9 @@ func drawSpec(d dice, id string, c class) boulder.Spec {
 	s := boulder.Spec{
 		ID: id, Subject: "Do " + id, Description: "Do all of " + id, SuccessCriteria: []string{id + " is done"},
 		Priority: pick(d, "", boulder.High, boulder.Medium, boulder.Low), Model: pick(d, models...),
+	}
+	if s.Priority == boulder.High {
+		s.Writes = []string{"src/"}
 	}
 	if d.is(0.25) {
 		s.Gates = []string{"check " + id}

@@ -53,8 +53,9 @@ func (c *census) check(t *testing.T) {
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
 		"clock forward", "power cut",
-		"asked", "answered before the report", "answered twice", "order settle", "delivered later",
-		"answer lost between desk and boulder",
+		"asked", "a verdict needed the user", "the last judged turn",
+		"answered before the report", "answered twice", "order settle", "delivered later",
+		"answer lost between desk and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {

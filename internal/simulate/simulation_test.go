@@ -93,7 +93,7 @@ func firstSeed(n int) uint64 {
 // that is that of a map, a random number, a look at the real clock.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
-	n := 300
+	n := 150
 	if testing.Short() {
 		n = 30
 	}
@@ -126,6 +126,7 @@ func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
 	t.Helper()
 	sc := newScenario(seed)
 	w := bubble(t, dir, sc, logging)
+	w.checkDecisions()
 	if sc.class.same() && len(w.broken) == 0 {
 		sc.calm = true
 		calm := bubble(t, dir, sc, false)

@@ -46,6 +46,7 @@ type record struct {
 	done      map[string]bool // sub-tasks that were completed
 	replans   int
 	prompts   map[promptRef]string        // accepted by sessions: their ids
+	judged    map[string]int              // turns, by the first sub-task of a line
 	retried   map[boulder.AttemptRef]bool // attempts that a person asked for
 	spent     int64                       // tokens and calls together
 	worked    time.Duration
@@ -67,7 +68,7 @@ func newWorld(sc scenario, logging bool) *world {
 	}
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, subTasks: map[string]boulder.SubTaskStatus{},
-		done: map[string]bool{}, prompts: map[promptRef]string{}, retried: map[boulder.AttemptRef]bool{},
+		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
@@ -216,22 +217,61 @@ func (w *world) create(job boulder.Job) *session {
 	return s
 }
 
-// prompt gives a session a message. One that it has already changes nothing, unless the turn has failed by then. The
-// caller holds mu.
-func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
+// again stands between the id of a prompt and how often package opencode sent it again, in the id of a message.
+const again = "again"
+
+// promptOf is the id of the prompt that a message is.
+func promptOf(messageID string) string {
+	id, _, _ := strings.Cut(messageID, again)
+	return id
+}
+
+// sent is what came of a prompt when it was sent last; nil: it never was.
+func (s *session) sent(id string) *message {
+	m := s.byID[id]
+	for n := 1; m != nil && s.byID[fmt.Sprint(id, again, n)] != nil; n++ {
+		m = s.byID[fmt.Sprint(id, again, n)]
+	}
+	return m
+}
+
+// send gives a session a prompt as package opencode does: one of which nothing came runs again. OpenCode 2 never runs an id
+// twice, so that it gets another one there. The caller holds mu.
+func (w *world) send(s *session, id string, resume bool, job boulder.Job) {
 	w.settle(s)
+	messageID := id
+	if w.sc.generation == 2 {
+		for n := 1; s.byID[messageID] != nil && s.byID[messageID].idle(); n++ {
+			messageID = fmt.Sprint(id, again, n)
+		}
+	}
+	w.prompt(s, messageID, resume, job)
+}
+
+// idle reports whether nothing came of a message.
+func (m *message) idle() bool { return m.state == failed || m.state == cutOff && !m.begun }
+
+// prompt gives a session a message. One that it has already changes nothing, unless the turn has failed by then and it is an
+// OpenCode 1. The caller holds mu.
+func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.checkPrompt(s, id, resume, job)
 	if q := w.awaiting(s); q != nil {
 		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.ID)
 	}
 	m := s.byID[id]
+	runsAgain := fmt.Sprintf("a prompt runs again on OpenCode %d", w.sc.generation)
 	switch {
 	case m == nil:
 		at := placeOf(job.SubTask, job.Turn)
 		m = &message{id: id, resume: resume, at: at, work: w.sc.workOf(job.SubTask, at)}
+		if id != promptOf(id) {
+			m.reached = s.newest.reached
+			w.seen[runsAgain]++
+		}
 		s.byID[id] = m
-		w.count(job, id, resume)
-	case m.state == failed, m.state == cutOff && !m.begun:
+		w.count(job, promptOf(id), resume)
+	case w.sc.generation == 1 && m.idle():
+		w.seen[runsAgain]++
 	default:
 		return
 	}

@@ -39,9 +39,13 @@ func Open(base string, names ...string) (*os.Root, error) {
 	return root, nil
 }
 
-// enter opens a directory in another one, and makes it if it is not there.
+// enter opens a directory in another one, and makes it if it is not there, with a mode that no umask has a say in.
 func enter(in *os.Root, name string) (*os.Root, error) {
-	if err := mkdir(in, name); err != nil {
+	err := in.Mkdir(name, dirMode)
+	if err == nil {
+		err = in.Chmod(name, dirMode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	info, err := in.Lstat(name)
@@ -66,57 +70,32 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 	return root, nil
 }
 
-// mkdir makes a directory whose mode no umask has a say in.
-func mkdir(in *os.Root, name string) error {
-	err := in.Mkdir(name, dirMode)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return in.Chmod(name, dirMode)
-}
-
-// Write replaces a file in the directory that [Open] opens by base and below, as a whole or not at all, also in a crash; it
-// is on disk when Write returns. A link of that name is replaced, and not followed. Directories on the way are made.
-func Write(base string, below []string, name string, data []byte) error {
-	if !filepath.IsLocal(name) {
-		return fmt.Errorf("write in %s: %q leads out of it", filepath.Join(base, filepath.Join(below...)), name)
-	}
+// Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash; it is on
+// disk when Write returns. The directories on the way are opened as [Open] does it. A link with the file's name is replaced,
+// and not followed.
+func Write(base, path string, data []byte) error {
+	names := strings.Split(path, "/")
+	below, name := names[:len(names)-1], names[len(names)-1]
 	root, err := Open(base, below...)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	parent := filepath.Dir(name)
-	for i, c := range parent + "/" {
-		if c == '/' || c == filepath.Separator {
-			if err := mkdir(root, parent[:i]); err != nil {
-				return err
-			}
-		}
-	}
-	temp := filepath.Join(parent, "."+strings.TrimLeft(filepath.Base(name), ".")+"-"+rand.Text()+".tmp")
+	temp := "." + strings.TrimLeft(name, ".") + "-" + rand.Text() + ".tmp"
 	f, err := root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
-	err = f.Chmod(fileMode) // a umask may have taken the owner's rights
+	_, err = f.Write(data)
+	err = errors.Join(f.Chmod(fileMode), err, f.Sync(), f.Close()) // a umask may have taken the owner's rights
 	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
 		err = root.Rename(temp, name)
 	}
 	if err != nil {
 		_ = root.Remove(temp)
 		return err
 	}
-	dir, err := root.Open(parent) // a rename survives a power failure only if its directory is synced
+	dir, err := root.Open(".") // a rename survives a power failure only if its directory is synced
 	if err != nil {
 		return err
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-var runs = []string{".manager", "runs"}
+const runs = ".manager/runs/"
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
 	for _, text := range []string{"one", "two"} {
-		if err := statedir.Write(project, runs, "b/x/request.md", []byte(text)); err != nil {
+		if err := statedir.Write(project, runs+"b/x/request.md", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(filepath.Join(project, ".manager/runs/b/x/request.md")); string(got) != text {
@@ -29,7 +29,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	only(t, filepath.Join(project, ".manager/runs/b/x"), "request.md")
-	if err := statedir.Write(project, runs, "b/x", nil); err == nil {
+	if err := statedir.Write(project, runs+"b/x", nil); err == nil {
 		t.Error("a file took the place of a directory")
 	}
 	only(t, filepath.Join(project, ".manager/runs/b"), "x")
@@ -58,7 +58,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				os.Symlink(to, link)); err != nil {
 				t.Fatal(err)
 			}
-			if err := statedir.Write(project, runs, "b/x/1.jsonl", []byte("written")); err == nil {
+			if err := statedir.Write(project, runs+"b/x/1.jsonl", []byte("written")); err == nil {
 				t.Errorf("%s -> %s was followed", planted, target)
 			}
 			only(t, outside)
@@ -84,7 +84,7 @@ func TestLinkOfAFileIsReplaced(t *testing.T) {
 		if err := os.Symlink(target, name); err != nil {
 			t.Fatal(err)
 		}
-		if err := statedir.Write(project, runs[:1], "plan.yaml", []byte("plan")); err != nil {
+		if err := statedir.Write(project, ".manager/plan.yaml", []byte("plan")); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
@@ -103,7 +103,7 @@ func TestNamesThatLeadOut(t *testing.T) {
 	for _, name := range []string{
 		"../x", "b/../../x", "/tmp/x", "", ".", "..", "b/x\x00y/1.jsonl", strings.Repeat("long", 100) + "/1.jsonl",
 	} {
-		if err := statedir.Write(project, runs, name, []byte("x")); err == nil {
+		if err := statedir.Write(project, runs+name, []byte("x")); err == nil {
 			t.Errorf("%q was written", name)
 		}
 	}
@@ -144,7 +144,7 @@ func TestModesWhateverTheUmask(t *testing.T) {
 
 func checkModes(t *testing.T, project string) {
 	t.Helper()
-	if err := statedir.Write(project, runs, "b/x/1.jsonl", []byte("x")); err != nil {
+	if err := statedir.Write(project, runs+"b/x/1.jsonl", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, e fs.DirEntry, err error) error {

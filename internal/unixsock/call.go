@@ -149,10 +149,6 @@ func Call[A any](ctx context.Context, path string, q any) (answer A, sent bool, 
 		}
 		err = fmt.Errorf("control socket %s: %w", path, err)
 	}()
-	request, err := json.Marshal(q)
-	if err != nil {
-		return answer, false, err
-	}
 	conn, err := dial(ctx, path)
 	if err != nil {
 		return answer, false, err
@@ -160,6 +156,10 @@ func Call[A any](ctx context.Context, path string, q any) (answer A, sent bool, 
 	hangUp := func() { _ = conn.Close() }
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
+	request, err := json.Marshal(q)
+	if err != nil {
+		return answer, false, err
+	}
 	if _, err = conn.Write(request); err == nil {
 		err = conn.(*net.UnixConn).CloseWrite()
 	}

@@ -2,25 +2,17 @@ package view
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"charm.land/bubbles/v2/textarea"
-	tea "charm.land/bubbletea/v2"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/store"
 )
 
 // ClarifyHint is how the user gets at what waits for them.
@@ -110,7 +102,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 				o.Say()
 			}
 			o.Say(o.Dim(map[blockers.Standing]string{
-				blockers.Awaited: "waiting for an answer:", blockers.Choice: "choices that can still be changed:",
+				blockers.Awaited: "waiting for an answer:", blockers.Choice: "can still be changed:",
 				blockers.Moot: "obsolete:", blockers.Over: "settled:",
 			}[group]))
 		}
@@ -148,7 +140,9 @@ func WithoutMoot(all []report.Blocker) []report.Blocker {
 type WaitingBlockers struct {
 	Hard int `json:"hard"` // sub-tasks stand still because of them, or will
 	Asks int `json:"asks"` // sessions hold still because of them, for a time
-	Soft int `json:"soft"` // the agents chose for themselves, and an answer still reaches them
+	Soft int `json:"soft"` // the agents go on without an answer, and one still reaches them
+	// Refused are those of Soft that are permissions.
+	Refused int `json:"refused,omitempty"`
 }
 
 // WaitingOf counts blockers.
@@ -161,6 +155,9 @@ func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
 			w.Asks++
 		case b.Standing == blockers.Choice:
 			w.Soft++
+			if b.AsksPermission() {
+				w.Refused++
+			}
 		}
 	}
 	return w
@@ -168,7 +165,7 @@ func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
 
 // WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
 // know for how long a session waits, nor of an answer that is on its way.
-func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
+func WaitingIn(d boulder.Snapshot, records []boulder.Blocker, now time.Time) WaitingBlockers {
 	return WaitingOf(report.Blockers(d.Boulder, d.SubTasks, records, now))
 }
 
@@ -184,104 +181,7 @@ func (w WaitingBlockers) Awaited() string {
 
 // Choices says how many an answer would still reach; empty if there are none.
 func (w WaitingBlockers) Choices() string {
-	return text.If(w.Soft > 0, text.Plural(w.Soft, "choice")+" can still be changed")
-}
-
-// ErrInterrupted is returned for Ctrl-C.
-var ErrInterrupted = tea.ErrInterrupted
-
-// answerLines is how many lines of an answer are seen at once.
-const answerLines = 12
-
-// ReadAnswer reads one answer on a terminal. Enter ends it; a text that is pasted stays one answer however many lines it
-// has, and a line that ends with a backslash continues in the next one. Ctrl-C is [ErrInterrupted]; Ctrl-D, or a terminal
-// that is gone, is [io.EOF]. The terminal is in raw mode only meanwhile.
-func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
-	area := textarea.New()
-	area.ShowLineNumbers, area.DynamicHeight = false, true
-	area.MaxHeight, area.MaxContentHeight = answerLines, 100_000
-	area.SetStyles(textarea.Styles{})
-	area.SetVirtualCursor(false)
-	area.SetPromptFunc(len(prompt), func(i textarea.PromptInfo) string {
-		if i.LineNumber > 0 {
-			return ""
-		}
-		return prompt
-	})
-	area.SetWidth(page.SizeOf(in).Width)
-	there, gone := context.WithCancel(ctx)
-	defer gone()
-	program := tea.NewProgram(&answer{area: area}, tea.WithContext(there), tea.WithInput(keyboard{in, gone}),
-		tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM"))))
-	end, err := program.Run()
-	a, ok := end.(*answer)
-	switch {
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case errors.Is(err, ErrInterrupted):
-		return "", ErrInterrupted
-	case err != nil || !ok || a.left: // a terminal that is gone
-		return "", io.EOF
-	}
-	return strings.TrimSpace(strings.ReplaceAll(a.area.Value(), "\\\n", "\n")), nil
-}
-
-// keyboard tells when its terminal is gone: bubbletea would wait on.
-type keyboard struct {
-	*os.File
-	gone func()
-}
-
-func (k keyboard) Read(b []byte) (int, error) {
-	n, err := k.File.Read(b)
-	if err != nil {
-		k.gone()
-	}
-	return n, err
-}
-
-// answer is an answer that is being typed.
-type answer struct {
-	area textarea.Model
-	over bool
-	left bool
-}
-
-func (a *answer) Init() tea.Cmd { return a.area.Focus() }
-
-func (a *answer) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch m := msg.(type) {
-	case tea.WindowSizeMsg:
-		a.area.SetWidth(m.Width)
-	case tea.PasteMsg:
-		msg = tea.PasteMsg{Content: strings.ReplaceAll(m.Content, "\r\n", "\n")}
-	case tea.KeyPressMsg:
-		switch m.String() {
-		case "ctrl+c":
-			a.over = true
-			return a, tea.Interrupt
-		case "ctrl+d":
-			if a.area.Value() == "" {
-				a.over, a.left = true, true
-				return a, tea.Quit
-			}
-		case "enter":
-			if !strings.HasSuffix(a.area.Value(), `\`) {
-				a.over = true
-				return a, tea.Quit
-			}
-		}
-	}
-	var cmd tea.Cmd
-	a.area, cmd = a.area.Update(msg)
-	return a, cmd
-}
-
-func (a *answer) View() tea.View {
-	if a.over { // bubbletea takes the last line away when it ends
-		return tea.NewView(a.area.View() + "\n")
-	}
-	v := tea.NewView(a.area.View())
-	v.Cursor = a.area.Cursor()
-	return v
+	all := text.JoinedBy(" and ", text.If(w.Soft > w.Refused, text.Plural(w.Soft-w.Refused, "choice")),
+		text.If(w.Refused > 0, text.Plural(w.Refused, "refused permission")))
+	return text.If(all != "", all+" can still be changed")
 }

@@ -114,6 +114,8 @@ func TestWaitingBlockersText(t *testing.T) {
 		{Asks: 1}:                   "1 ask waits for an answer",
 		{Hard: 1, Asks: 1}:          "1 hard blocker and 1 ask wait for an answer",
 		{Hard: 1, Soft: 1}:          "1 hard blocker waits for an answer · 1 choice can still be changed",
+		{Soft: 3, Refused: 1}:       "2 choices and 1 refused permission can still be changed",
+		{Soft: 2, Refused: 2}:       "2 refused permissions can still be changed",
 		{Hard: 2, Asks: 2, Soft: 5}: "2 hard blockers and 2 asks wait for an answer · 5 choices can still be changed",
 	} {
 		if got := w.Text(); got != want {

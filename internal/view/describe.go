@@ -137,7 +137,20 @@ func Describe(e boulder.Event) Step {
 		}
 		_, how := report.NewGate(*s.Gate).Text()
 		say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
-			text.If(b.Final, ", on the final files"), text.Prefixed(": ", b.NoWorse))
+			text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"), text.Prefixed(": ", b.NoWorse))
+	case boulder.Integrating:
+		say("", "attempt %d: its result is being put onto the tip", b.Attempt)
+	case boulder.Integrated:
+		reused := 0
+		for _, g := range b.Gates {
+			if g.Reused {
+				reused++
+			}
+		}
+		say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
+			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
+	case boulder.Conflict:
+		say("↻", "not integrated: %s", conflictText(b))
 	case boulder.Judged:
 		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
 		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
@@ -201,6 +214,8 @@ func Describe(e boulder.Event) Step {
 		s.SubTask = b.SubTaskID
 		decide("reopened", b.Reason)
 		say("✎", "retried: %s", b.Reason)
+	case boulder.Landed:
+		say("", "results: %s", landedText(b))
 	case boulder.Archived:
 		say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
 	case boulder.BlockerRaised:
@@ -227,7 +242,6 @@ func Describe(e boulder.Event) Step {
 	return s
 }
 
-// replanned says what a replan did to each sub-task.
 func replanned(b boulder.Replanned, name func(id string) string) (parts []string) {
 	for _, c := range b.Changed {
 		parts = append(parts, "~ "+c.From+" → "+name(c.To.ID))
@@ -241,7 +255,6 @@ func replanned(b boulder.Replanned, name func(id string) string) (parts []string
 	return parts
 }
 
-// amountText is an amount of a budget's dimension.
 func amountText(dimension string, n float64) string {
 	switch dimension {
 	case "cost":
@@ -287,3 +300,27 @@ func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // Stamp is a time with its date, here.
 func Stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+
+// conflictText says why a result could not be integrated.
+func conflictText(c boulder.Conflict) string {
+	why := "conflicts in " + strings.Join(c.Files, ", ")
+	if len(c.Files) == 0 {
+		var red []string
+		for _, g := range c.Red {
+			red = append(red, g.Command)
+		}
+		why = "red on the combined files: " + strings.Join(red, "; ")
+	}
+	return why + text.Prefixed(" (with ", strings.Join(c.With, ", ")) + text.If(len(c.With) > 0, ")")
+}
+
+// landedText says what became of the results of an isolated boulder.
+func landedText(l boulder.Landed) string {
+	switch l.How {
+	case boulder.LandedFiles:
+		return "landed in your files, tree " + l.Tree
+	case boulder.LandedBranch:
+		return "landed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree
+	}
+	return "dropped; kept for 30 days as commit " + l.Commit
+}

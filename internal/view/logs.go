@@ -72,7 +72,7 @@ func (v *Transcript) whose(prompt string) string {
 
 // Tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
 // empty for what nobody misses.
-func (v *Transcript) Tell(l TranscriptLine) string {
+func (v *Transcript) Tell(l executor.Line) string {
 	switch l.Type {
 	case "prompt":
 		return v.o.Cyan(v.whose(l.Text)) + v.below(l.Text, promptShown, false)
@@ -158,21 +158,12 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
-// TranscriptLine is one line of a transcript file.
-type TranscriptLine struct {
-	executor.Line
-
-	Raw json.RawMessage `json:"-"` // as it is in the file
-}
-
 // ParseTranscript reads the lines that can be read.
-func ParseTranscript(r io.Reader) ([]TranscriptLine, error) {
+func ParseTranscript(r io.Reader) (lines []executor.Line, err error) {
 	data, err := io.ReadAll(r)
-	var lines []TranscriptLine
 	for line := range bytes.Lines(data) {
-		var l TranscriptLine
+		var l executor.Line
 		if json.Unmarshal(line, &l) == nil && l.Type != "" {
-			l.Raw = line
 			lines = append(lines, l)
 		}
 	}

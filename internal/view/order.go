@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Order is what an order prints with --json: one object.
@@ -34,25 +33,26 @@ type Order struct {
 }
 
 // NewOrder reports what an order did, from the boulder before and after it.
-func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Order) *Order {
+func NewOrder(before, after boulder.Snapshot, holder *control.Holder, o boulder.Order) *Order {
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
 		Freed: []string{}, Left: b.Left, tally: b.Tally,
 	}
+	atWork, was := map[string]bool{}, map[string]boulder.SubTaskStatus{}
 	if holder.Has(b.ID) {
 		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, a := range after.Attempts {
-			if a.Status.Live() && (o.Now || !stopped(b.Status == boulder.Paused, &a)) {
-				r.AtWork = append(r.AtWork, a.SubTaskID)
-			}
+			atWork[a.SubTaskID] = atWork[a.SubTaskID] || a.Status.Live() && (o.Now || !stopped(b.Status == boulder.Paused, a))
 		}
 	}
-	was := map[string]boulder.SubTaskStatus{}
 	for _, t := range before.SubTasks {
 		was[t.ID] = t.Status
 	}
 	for _, t := range after.SubTasks {
+		if atWork[t.ID] {
+			r.AtWork = append(r.AtWork, t.ID)
+		}
 		r.depended = r.depended || slices.Contains(t.DependsOn, o.SubTaskID) && t.Status != boulder.SubTaskSuperseded
 		switch old := was[t.ID]; {
 		case t.Status == boulder.SubTaskBlocked && old != t.Status:
@@ -171,6 +171,8 @@ const (
 	Fine   Finding = "ok"
 	Notice Finding = "note"   // works, but is worth knowing
 	Broken Finding = "failed" // in the way of a run
+	// Skipped is for `manager doctor --contract`.
+	Skipped Finding = "skipped"
 )
 
 // Check is one line of `manager doctor`.

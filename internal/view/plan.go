@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/store"
 )
 
 // planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about
@@ -53,10 +52,10 @@ func Plan(o page.Out, plan *boulder.Plan) {
 		o.Field(1, "constraint", c)
 	}
 	o.Fields(1, "decided by", strings.Join(plan.DoneWhen, ", "), "model", plan.Model)
-	var nodes []dag.Node[string]
+	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
 		spec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
-		nodes = append(nodes, dag.Node[string]{ID: s.ID, DependsOn: s.DependsOn})
+		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
 	}
 	if len(nodes) < 2 {
 		return
@@ -77,6 +76,13 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	}
 	o.Say()
 	o.Field(0, "order", order)
+}
+
+// WorstCase says how many turns a plan can come to, whatever attempts, continuations and replans it takes.
+func WorstCase(o page.Out, plan *boulder.Plan, total int) {
+	n := len(plan.SubTasks)
+	o.Field(0, "at most", text.Plural(n*total, "judged turn")+
+		text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total)))
 }
 
 // Replan shows a replan to the user who is asked about it: what goes, what changes and what is new.
@@ -100,7 +106,6 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	}
 }
 
-// spec is a sub-task of a plan.
 func spec(o page.Out, mark, id string, s boulder.Spec) {
 	o.Say()
 	o.Say(mark, " ", o.Strong(s.Subject), " ", o.Faint("("+id+")"))
@@ -121,7 +126,7 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 	}
 	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
-		"outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"outputs", strings.Join(s.Outputs, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
 		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
 	o.Field(1, "budget", report.Budget(s.Budget))
 }
@@ -155,9 +160,9 @@ type graphSubTask struct {
 
 // GraphOfPlan is the graph of a plan that nothing has run yet.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
-	d := store.Detail{Boulder: boulder.Boulder{Task: plan.Task}}
+	d := boulder.Snapshot{Boulder: boulder.Boulder{Task: plan.Task}}
 	for _, s := range plan.SubTasks {
-		d.SubTasks = append(d.SubTasks, boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
+		d.SubTasks = append(d.SubTasks, &boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
 	}
 	r := GraphOf(d, schedule.Limits{}, true)
 	r.Path = path
@@ -165,7 +170,7 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 }
 
 // GraphOf makes the graph of a stored boulder; all is with what a later plan replaced.
-func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
+func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
 		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graph.Edge{},
@@ -175,8 +180,7 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		hidden[t.ID] = !all && t.Status == boulder.SubTaskSuperseded
 		replacedBy[t.Replaces] = t.ID
 	}
-	for i := range d.SubTasks {
-		t := &d.SubTasks[i]
+	for _, t := range d.SubTasks {
 		if hidden[t.ID] {
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Progress follows a boulder by its events. It has the same state as the run, because it applies the same events, and
@@ -19,7 +18,7 @@ import (
 type Progress struct {
 	State *boulder.State // nil before the first event
 
-	load   Load
+	stored Records
 	broken bool              // the stored records contradict each other: there are no indexes over them
 	began  time.Time         // time of the first event seen
 	doing  map[string]doing  // by sub-task
@@ -37,54 +36,32 @@ type doing struct {
 	alone                 bool   // the last verdict came from the gates alone, without a judge
 }
 
-// Load reads a boulder that was begun by an earlier process, as [store.DB.Load] does.
-type Load func(ctx context.Context, boulderID string) (*boulder.State, error)
+// Records are those of a boulder whose beginning is not seen: an earlier process began it.
+type Records interface {
+	Get(ctx context.Context, boulderID string) (boulder.Snapshot, error)
+}
 
 // NewProgress follows a run.
-func NewProgress(load Load) *Progress {
-	return &Progress{load: load, doing: map[string]doing{}}
+func NewProgress(stored Records) *Progress {
+	return &Progress{stored: stored, doing: map[string]doing{}}
 }
 
 // ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
 // other, it can be shown as well.
-func ProgressOf(load Load, d store.Detail, recent []boulder.Event, raised []boulder.Blocker) (*Progress, error) {
-	p := NewProgress(load)
+func ProgressOf(
+	stored Records, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
+) (p *Progress, err error) {
+	p = NewProgress(stored)
 	p.began, p.raised = d.Boulder.CreatedAt, raised
 	for _, e := range recent {
 		if e.Seq <= d.Boulder.Seq {
 			p.watch(e)
 		}
 	}
-	var err error
-	p.State, err = Restore(d)
-	p.broken = err != nil
+	if p.State, err = boulder.Restore(d); err != nil {
+		p.State, p.broken = &boulder.State{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts}, true
+	}
 	return p, err
-}
-
-// Restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
-// evidence, so the state has stand-ins that say no more than that there is one. With an error, which says that the records
-// contradict each other, it has the records alone.
-func Restore(d store.Detail) (*boulder.State, error) {
-	snap := boulder.Snapshot{Boulder: d.Boulder, Revision: d.Revision}
-	for i := range d.SubTasks {
-		snap.SubTasks = append(snap.SubTasks, &d.SubTasks[i])
-	}
-	for i := range d.Attempts {
-		a := &d.Attempts[i]
-		snap.Attempts = append(snap.Attempts, a)
-		if a.Turns > 0 && !a.Status.Terminal() {
-			turn := &boulder.Turn{AttemptRef: a.AttemptRef, Number: a.Turns}
-			if a.Status == boulder.AttemptMonitoring {
-				turn.Evidence = &boulder.Evidence{}
-			}
-			snap.Turns = append(snap.Turns, turn)
-		}
-	}
-	s, err := boulder.Restore(snap)
-	if err != nil {
-		s = &boulder.State{Boulder: snap.Boulder, SubTasks: snap.SubTasks, Attempts: snap.Attempts}
-	}
-	return s, err
 }
 
 // Take follows one event. An error means that the state could not be read; what is shown is then out of date.
@@ -100,9 +77,9 @@ func (p *Progress) Take(e boulder.Event) error {
 		return nil
 	}
 	// The beginning was not seen. Events are stored before they are shown, so what is stored holds the one at hand.
-	state, err := p.load(context.Background(), e.BoulderID)
+	stored, err := p.stored.Get(context.Background(), e.BoulderID)
 	if err == nil {
-		p.State = state
+		p.State, err = boulder.Restore(stored)
 	}
 	return err
 }
@@ -177,7 +154,7 @@ type row struct {
 }
 
 // rows are the sub-tasks in plan order, beside the boulders that share their limits. running: a process is at them.
-func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.Time, running bool) []row {
+func (p *Progress) rows(limits schedule.Limits, beside []boulder.Snapshot, now time.Time, running bool) []row {
 	b := &p.State.Boulder
 	attempts := map[string][]*boulder.Attempt{}
 	for _, a := range p.State.Attempts {
@@ -301,12 +278,12 @@ func (r *row) does(paused bool, now time.Time) string {
 }
 
 // heldBy are the slots that boulders hold. A turn that goes on although its boulder is paused has one as well.
-func heldBy(beside []store.Detail) map[string]schedule.Share {
+func heldBy(beside []boulder.Snapshot) map[string]schedule.Share {
 	shares := map[string]schedule.Share{}
 	for _, d := range beside {
 		paused := d.Boulder.Status == boulder.Paused
 		for _, a := range d.Attempts {
-			if a.Status.Live() && !stopped(paused, &a) && (!paused || a.Status != boulder.AttemptMonitoring) {
+			if a.Status.Live() && !stopped(paused, a) && (!paused || a.Status != boulder.AttemptMonitoring) {
 				if shares[d.Boulder.ID].Held == nil {
 					shares[d.Boulder.ID] = schedule.Share{Held: map[string]int{}}
 				}

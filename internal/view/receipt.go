@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -8,7 +9,6 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Receipt says where tokens, money and time of a boulder went: one object of `manager show --receipt --json`.
@@ -23,6 +23,11 @@ type Receipt struct {
 	// Planning is what the Task Ledger used: the plan, and replans.
 	Planning boulder.Usage    `json:"planning"`
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
+
+	JudgedTurns int `json:"judged_turns"`
+	// The worst case, see [Receipt.Bound]. The cost is at what a judged turn has cost so far; 0: that is not known.
+	MostJudgedTurns int     `json:"most_judged_turns,omitempty"`
+	MostCost        float64 `json:"most_cost,omitempty"`
 
 	Running bool `json:"-"` // a process is at it
 }
@@ -52,13 +57,14 @@ type attemptReceipt struct {
 }
 
 // NewReceipt adds up what is stored. now is for a run that is at work.
-func NewReceipt(d store.Detail, now time.Time) *Receipt {
+func NewReceipt(d boulder.Snapshot, now time.Time) *Receipt {
 	b := d.Boulder
 	r := &Receipt{
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
 		spending: spending{b.Usage, b.WorkedBy(now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{},
 	}
 	for _, t := range d.SubTasks {
+		r.JudgedTurns += t.Judged
 		s := subTaskReceipt{
 			ID: t.ID, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
 			spending: spending{t.Usage, t.Worked.Milliseconds()},
@@ -75,11 +81,33 @@ func NewReceipt(d store.Detail, now time.Time) *Receipt {
 			running := a.Running()
 			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
 			s.Attempts = append(s.Attempts, attemptReceipt{
-				Attempt: a.Attempt, Status: a.Status, Model: a.Model, stopped: stopped(b.Status == boulder.Paused, &a),
+				Attempt: a.Attempt, Status: a.Status, Model: a.Model, stopped: stopped(b.Status == boulder.Paused, a),
 				spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
 			})
 		}
 		r.SubTasks = append(r.SubTasks, s)
+	}
+	return r
+}
+
+// Bound says what the run comes to at worst, if a sub-task and all that replaces it get so many judged turns.
+func (r *Receipt) Bound(d boulder.Snapshot, total int) *Receipt {
+	if d.Boulder.Loop != nil || r.JudgedTurns == 0 {
+		return r
+	}
+	open := map[string]bool{} // lines, by their first
+	for _, t := range d.SubTasks {
+		if !t.Status.Terminal() && !d.Boulder.Status.Terminal() {
+			open[cmp.Or(t.Line, t.ID)] = true
+		}
+	}
+	for _, t := range d.SubTasks {
+		if r.MostJudgedTurns += t.Judged; open[t.ID] {
+			r.MostJudgedTurns += max(0, total-t.Judged)
+		}
+	}
+	if left := r.MostJudgedTurns - r.JudgedTurns; r.Usage.Unpriced == 0 {
+		r.MostCost = r.Usage.Cost + float64(left)*(r.Usage.Cost-r.Planning.Cost)/float64(r.JudgedTurns)
 	}
 	return r
 }
@@ -123,5 +151,10 @@ func (r *Receipt) Print(o page.Out) {
 		if b := budgets[i]; b != nil {
 			o.Item(1, o.Faint(text.Prefixed("of ", report.Budget(b))))
 		}
+	}
+	if r.MostJudgedTurns > 0 {
+		o.Say(o.Dim(text.Plural(r.JudgedTurns, "judged turn") + text.If(r.MostJudgedTurns > r.JudgedTurns,
+			fmt.Sprintf(" of at most %d%s", r.MostJudgedTurns,
+				text.If(r.MostCost > 0, ", "+text.Money(r.MostCost)+" in all at what a turn cost so far")))))
 	}
 }

@@ -54,7 +54,7 @@ const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
 type Run struct {
 	Console
 	drawn  bool   // there is a picture to draw
-	prefix string // of plain lines, where there are several boulders
+	beside bool   // other runs are shown as well: lines begin with the end of the boulder's id
 	on     string // says which boulder is meant, at the end of a command; empty where there is only one
 	now    func() time.Time
 
@@ -63,7 +63,6 @@ type Run struct {
 	printed  []string // lines that wait for the next frame, or for the end of a pause
 	scrolled bool     // there are some above the picture
 	stopping bool
-	lost     error // the state could not be followed
 
 	term   sync.Mutex // guards the fields below; taken before mu
 	screen *Screen    // nil while the terminal is not ours
@@ -80,10 +79,8 @@ func NewRun(c Console, p *Progress, on string) *Run {
 	return v
 }
 
-// NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
-func NewServeRun(c Console, p *Progress, id string) *Run {
-	return &Run{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
-}
+// NewServeRun shows one of several runs that go on at the same time, in lines alone.
+func NewServeRun(c Console, p *Progress) *Run { return &Run{Console: c, progress: p, beside: true} }
 
 // Event shows one event. It is called for each event in order, and does not block.
 func (v *Run) Event(e boulder.Event) {
@@ -91,7 +88,7 @@ func (v *Run) Event(e boulder.Event) {
 	switch {
 	case v.JSON: // the documented events, one object per line
 		if e.Public() {
-			_ = WriteJSON(v.Stdout, e) // a reader that went away is no reason to stop the work
+			_ = WriteJSON(v.Stdout, e.Shown()) // a reader that went away is no reason to stop the work
 		}
 		return
 	case v.Quiet:
@@ -115,17 +112,14 @@ func (v *Run) Event(e boulder.Event) {
 	}
 }
 
-// open takes the terminal.
 func (v *Run) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
 
 // take follows the event and reports whether the manager is at work after it.
 func (v *Run) take(e boulder.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost = v.progress.Take(e); v.lost != nil {
-		if !v.drawn {
-			v.printed = append(v.printed, Clock(e.Time)+" "+v.prefix+v.lostText())
-		}
+	if err := v.progress.Take(e); err != nil {
+		v.printed = append(v.printed, v.Stderr.Red(v.lineStart(e)+"this view has lost track: "+text.OneLine(err.Error())))
 		return v.screen != nil
 	}
 	v.printed = append(v.printed, v.lines(e)...)
@@ -138,7 +132,10 @@ func (v *Run) take(e boulder.Event) bool {
 	return false
 }
 
-func (v *Run) lostText() string { return "this view has lost track: " + text.OneLine(v.lost.Error()) }
+// lineStart is how a plain line begins.
+func (v *Run) lineStart(e boulder.Event) string {
+	return Clock(e.Time) + " " + text.If(v.beside, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
+}
 
 // lines are those that an event leaves: above the picture what that does not show, elsewhere all.
 func (v *Run) lines(e boulder.Event) (lines []string) {
@@ -181,7 +178,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		return nil
 	case !v.drawn:
 		for _, line := range append([]string{line}, below...) {
-			lines = append(lines, Clock(e.Time)+" "+v.prefix+label+text.Clip(line, 400))
+			lines = append(lines, v.lineStart(e)+label+text.Clip(line, 400))
 		}
 		return lines
 	case done != "":
@@ -276,9 +273,6 @@ func (v *Run) frame(size page.Size, tick int) string {
 		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
 		say(t.Yellow, "manager resume "+s.Boulder.ID)
 	}
-	if v.lost != nil {
-		say(t.Red, v.lostText())
-	}
 	var live, waiting []row
 	for _, r := range rows {
 		switch {
@@ -296,7 +290,6 @@ func (v *Run) frame(size page.Size, tick int) string {
 	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
 }
 
-// head sums the run up.
 func (v *Run) head(t *tasks, now time.Time) string {
 	s := v.progress.State
 	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))

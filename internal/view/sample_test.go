@@ -16,7 +16,6 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/store"
 )
 
 // console is a console that writes into buffers.
@@ -60,7 +59,7 @@ func holder() *control.Holder {
 // statusText is what status shows on a terminal of 80 columns.
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
 	t.Helper()
-	status := NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
+	status := NewStatus(s.State.Snapshot(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
 	if status.Total != s.State.Boulder.Tally.Planned {
 		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Boulder.Tally.Planned)
 	}
@@ -132,17 +131,3 @@ func says(t *testing.T, text string, words ...string) {
 
 // ref is the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }
-
-// detailOf is the sample as a store would give it, from its state and its events.
-func detailOf(s *sample.Boulder) store.Detail {
-	d := store.Detail{Boulder: s.State.Boulder, Revision: s.State.Revision}
-	for _, t := range s.State.SubTasks {
-		d.SubTasks = append(d.SubTasks, *t)
-		for _, a := range s.State.Attempts {
-			if a.SubTaskID == t.ID {
-				d.Attempts = append(d.Attempts, *a)
-			}
-		}
-	}
-	return d
-}

@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Show is what `manager show --json` prints: one object with the stored records.
@@ -38,7 +37,7 @@ type AttemptShow struct {
 }
 
 // NewShow puts stored records together.
-func NewShow(d store.Detail, turns []boulder.Turn) *Show {
+func NewShow(d boulder.Snapshot, turns []boulder.Turn) *Show {
 	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
 	s.claimed = boulder.Claimed(d.SubTasks)
 	history := map[boulder.AttemptRef][]boulder.Turn{}
@@ -46,10 +45,10 @@ func NewShow(d store.Detail, turns []boulder.Turn) *Show {
 		history[turn.AttemptRef] = append(history[turn.AttemptRef], turn)
 	}
 	for _, t := range d.SubTasks {
-		shown := SubTaskShow{t, []AttemptShow{}}
+		shown := SubTaskShow{*t, []AttemptShow{}}
 		for _, a := range d.Attempts {
 			if a.SubTaskID == t.ID {
-				shown.History = append(shown.History, AttemptShow{a, append([]boulder.Turn{}, history[a.AttemptRef]...)})
+				shown.History = append(shown.History, AttemptShow{*a, append([]boulder.Turn{}, history[a.AttemptRef]...)})
 			}
 		}
 		s.SubTasks = append(s.SubTasks, shown)
@@ -77,6 +76,11 @@ func (s *Show) Print(o page.Out) {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
 	}
 	o.Field(1, "left at work", leftText(b.Left))
+	if l := b.Line.Landed; l != nil {
+		o.Field(1, "results", landedText(*l))
+	} else if b.Isolated() && b.Status.Terminal() && b.Line.Tip != b.Line.Base {
+		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
+	}
 	for _, n := range b.Notes {
 		o.Field(1, text.JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
 	}
@@ -114,6 +118,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
 		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, report.Usage(t.Usage)),
+		"integrated", text.Prefixed("as commit ", t.Integrated),
 		"stalls", text.If(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := gatesFrom[gate]; from != "" {
@@ -151,6 +156,9 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 			how := cmp.Or(text.If(v.Completed, o.Green("complete")), o.Yellow("not complete"))
 			o.Item(3, "judged ", how, text.Prefixed(": ", o.Plain(v.Summary)))
 			verdict(o, 4, v)
+		}
+		if c := t.Conflict; c != nil {
+			o.Item(3, o.Yellow("not integrated"), ": ", conflictText(*c))
 		}
 	}
 }

@@ -42,14 +42,15 @@ type Status struct {
 	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that a person may still answer
 	CreatedAt   time.Time             `json:"created_at"`
 	UpdatedAt   time.Time             `json:"updated_at"`
-	SubTasks    []row                 `json:"sub_tasks"` // in plan order
+	AtEvent     uint64                `json:"at_event,omitempty"` // it is as it was at this event of the log
+	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
 	now time.Time
 }
 
 // NewStatus reports how a boulder stands, beside those that the same process runs.
 func NewStatus(
-	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []store.Detail,
+	d boulder.Snapshot, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []boulder.Snapshot,
 	now time.Time,
 ) *Status {
 	b := d.Boulder
@@ -98,11 +99,15 @@ func (s *Status) Print(o page.Out) {
 	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
 	resume := how + o.Code("manager resume "+s.BoulderID)
+	if s.AtEvent > 0 {
+		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(time.DateTime))))
+		resume = ""
+	}
 	switch {
 	case s.Status == boulder.Paused:
 		o.Say(o.Yellow(o.Plain(report.Stated("paused", s.Reason))))
 		o.Say(resume)
-	case s.RunBy != nil:
+	case s.RunBy != nil, s.AtEvent > 0:
 	case s.Status == boulder.AwaitingApproval:
 		o.Say("The plan waits for approval. ", resume)
 	case s.Resumable:
@@ -182,24 +187,23 @@ type need struct {
 // the order of the plan. raised are the full records of blockers, as far as they are known. on is added to commands that
 // have to say which boulder is meant.
 func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Time) (needs []need) {
-	var tasks []boulder.SubTask
 	places, asking := map[string]string{}, map[string]bool{}
 	for _, t := range s.SubTasks {
-		tasks, places[t.ID] = append(tasks, *t), numbered(t.Position, len(s.SubTasks))
+		places[t.ID] = numbered(t.Position, len(s.SubTasks))
 	}
-	for _, b := range report.Blockers(s.Boulder, tasks, raised, now) {
+	for _, b := range report.Blockers(s.Boulder, s.SubTasks, raised, now) {
 		if !b.Awaited {
 			continue
 		}
 		asking[b.SubTaskID] = true
 		n := need{mark: "?", name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
-		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.Ask != nil && b.Ask.Kind == boulder.AskPermission]
+		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.AsksPermission()]
 		if blockers.Waiting(&b.Blocker, now) {
 			n.left = b.Until.Sub(now)
 		}
 		needs = append(needs, n)
 	}
-	for _, t := range tasks {
+	for _, t := range s.SubTasks {
 		n := need{mark: "!", name: places[t.ID], text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
 		switch {
 		case t.Status == boulder.SubTaskFailed:

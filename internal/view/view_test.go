@@ -140,7 +140,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	for begin := range s.Events {
-		p := NewProgress(storedAt{s.Events, begin}.Load)
+		p := NewProgress(storedAt{s.Events, begin})
 		for _, e := range s.Events[begin:] {
 			if err := p.Take(e); err != nil {
 				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)
@@ -180,7 +180,7 @@ func TestStatusView(t *testing.T) {
 			s := test.sample
 			limits := schedule.DefaultLimits()
 			limits.Global = 1
-			status := NewStatus(detailOf(s), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
+			status := NewStatus(s.State.Snapshot(), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
 			compare(t, name+".txt", shown(t, 100, status.Print)+"== 80 columns\n"+shown(t, 80, status.Print))
 			data, err := json.MarshalIndent(status, "", "  ")
 			if err != nil {
@@ -195,9 +195,9 @@ func TestStatusView(t *testing.T) {
 func TestStatusOfContradictoryRecords(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play)
-	d := detailOf(s)
+	d := s.State.Snapshot()
 	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
-	if _, err := Restore(d); err == nil {
+	if _, err := boulder.Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
 	report := NewStatus(d, nil, nil, schedule.DefaultLimits(), nil, s.Now)
@@ -213,12 +213,12 @@ type storedAt struct {
 	begin  int
 }
 
-func (l storedAt) Load(context.Context, string) (*boulder.State, error) {
+func (l storedAt) Get(context.Context, string) (boulder.Snapshot, error) {
 	s := boulder.NewState()
 	for _, e := range l.events[:min(l.begin+2, len(l.events))] {
 		if err := s.Replay(e); err != nil {
-			return nil, err
+			return boulder.Snapshot{}, err
 		}
 	}
-	return s, nil
+	return s.Snapshot(), nil
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestStoppedTurns(t *testing.T) {
 	text := statusText(t, s, holder)
 	says(t, lineOf(t, text, "theme"), resting, "NOT Creating", "NOT 1h")
 	says(t, lineOf(t, text, "icons"), "Drawing", "edit icons")
-	for _, r := range NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
+	for _, r := range NewStatus(s.State.Snapshot(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
@@ -83,7 +84,7 @@ func TestStoppedTurns(t *testing.T) {
 	if strings.Count(frame, resting) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
-	receipt := NewReceipt(detailOf(s), s.Now)
+	receipt := NewReceipt(s.State.Snapshot(), s.Now)
 	receipt.Running = true
 	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
 		if out := shown(t, 80, receipt.Print); strings.Count(out, want) != 1 {
@@ -91,12 +92,12 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(detailOf(s), detailOf(s), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		report := NewOrder(s.State.Snapshot(), s.State.Snapshot(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(detailOf(s), *s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
+	w := NewWhy(s.State.Snapshot(), s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
 	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by a person", "stopped for now: paused by a person\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
@@ -197,7 +198,7 @@ func TestReceiptFits(t *testing.T) {
 		{false, boulder.Running, "attempt 1, interrupted"},
 	} {
 		for _, width := range []int{80, 120} {
-			r := NewReceipt(detailOf(s), s.Now)
+			r := NewReceipt(s.State.Snapshot(), s.Now)
 			r.Running, r.Status = test.running, test.status
 			says(t, shown(t, width, r.Print), test.says, "NOT executing", "500 model calls")
 		}
@@ -232,4 +233,24 @@ func TestOrdersInTheViews(t *testing.T) {
 	says(t, live.frame(page.Size{Width: 44, Height: 30}, 0), "manager resume "+sample.ID) // to be typed: never cut
 	live.Stopping()
 	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "NOT manager resume")
+}
+
+// TestReceiptBound: a line that is not over may take all its turns, at what a judged turn has cost so far.
+func TestReceiptBound(t *testing.T) {
+	t.Parallel()
+	d := boulder.Snapshot{
+		Boulder: boulder.Boulder{Status: boulder.Running, Usage: boulder.Usage{Cost: 1.2}},
+		SubTasks: []*boulder.SubTask{
+			{ID: "a", Status: boulder.SubTaskSuperseded, Judged: 4, Usage: boulder.Usage{Cost: 0.4}},
+			{ID: "b", Status: boulder.SubTaskCompleted, Judged: 1, Usage: boulder.Usage{Cost: 0.6}},
+			{ID: "a2", Line: "a", Status: boulder.SubTaskInProgress},
+		},
+	}
+	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
+		t.Errorf("%d judged turns of at most %d, $%v", r.JudgedTurns, r.MostJudgedTurns, r.MostCost)
+	}
+	d.Boulder.Status, d.Boulder.Usage.Unpriced = boulder.Partial, 1
+	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.MostJudgedTurns != 5 || r.MostCost != 0 {
+		t.Errorf("when it is over: at most %d, $%v", r.MostJudgedTurns, r.MostCost)
+	}
 }

@@ -63,7 +63,6 @@ func printDecision(o page.Out, e watch.Entry, which bool) {
 	o.Say(o.Dim(Clock(e.Time)), " ", of, watchWord(o.Paint, e), " ", text.Clip(e.Reason, 300))
 }
 
-// watchWord is what was decided.
 func watchWord(p page.Paint, e watch.Entry) string {
 	w := map[enforcer.Kind][2]string{
 		enforcer.Wait:      {"", "waits (" + string(e.Gate) + ")"},

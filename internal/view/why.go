@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Why is what `manager show --why SUBTASK --json` prints: one object, folded from its events.
@@ -26,7 +25,7 @@ type Why struct {
 	Chain     []Step            `json:"chain"`         // in order of time
 	Now       string            `json:"now,omitempty"` // what it does or waits for; empty once it is over
 
-	detail store.Detail
+	detail boulder.Snapshot
 	turns  []boulder.Turn
 	reason string // of the continuation that the next prompt carries
 }
@@ -34,15 +33,15 @@ type Why struct {
 // NewWhy makes the chain of decisions about a sub-task, from its turns and the boulder's events, as far as they can be
 // read, and says what it does or waits for now. running: a process is at the boulder.
 func NewWhy(
-	d store.Detail, t boulder.SubTask, turns []boulder.Turn, events []boulder.Event, limits schedule.Limits, running bool,
+	d boulder.Snapshot, t *boulder.SubTask, turns []boulder.Turn, events []boulder.Event, limits schedule.Limits, running bool,
 	now time.Time,
 ) *Why {
 	w := &Why{
-		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: t,
+		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: *t,
 		GatesFrom: map[string]string{}, Chain: []Step{}, detail: d, turns: turns,
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
-		if from := d.Boulder.GateOrigin(&t, d.SubTasks, gate); from != "" {
+		if from := d.Boulder.GateOrigin(t, d.SubTasks, gate); from != "" {
 			w.GatesFrom[gate] = from
 		}
 	}

@@ -22,7 +22,7 @@ func whyOf(t *testing.T, turns bool) *Why {
 			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
 		}
 	}
-	return NewWhy(detailOf(s), *s.State.SubTask("toggle"), all, s.Events, schedule.DefaultLimits(), false, s.Now)
+	return NewWhy(s.State.Snapshot(), s.State.SubTask("toggle"), all, s.Events, schedule.DefaultLimits(), false, s.Now)
 }
 
 // The chain has every event of the sub-task that it is made of, in order.

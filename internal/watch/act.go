@@ -27,21 +27,18 @@ const (
 	maxRequest = 8000
 )
 
-// intend makes the continuation that will be sent.
-func (w *Watch) intend(s *watched, d enforcer.Decision, now time.Time) (messageID string) {
-	i := Intent{MessageID: opencode.NewMessageID(now), Text: w.prompt(s, d), Fresh: d.Kind == enforcer.Fresh}
-	i.Agent = s.tree.Session().Agent
-	if m, ok := s.tree.Chosen(); ok {
-		// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
-		i.Agent, i.Model, i.Variant = m.Agent, m.Model, m.Variant
-	}
+func (w *Watch) intend(s *watched, d enforcer.Decision) (messageID string) {
+	// OpenCode compares the id with those of its own, by its own clock.
+	i := Intent{MessageID: opencode.NewMessageID(time.Now()), Text: w.prompt(s, d), Fresh: d.Kind == enforcer.Fresh}
+	// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
+	m := s.tree.Chosen()
+	i.Agent, i.Model, i.Variant = s.tree.Agent(), m.Model, m.Variant
 	_, i.Answered = s.answers()
 	s.rec.Answered = append(s.rec.Answered, i.Answered...)
 	s.rec.Intent, s.resent, s.lookAt = &i, 0, time.Time{}
 	return i.MessageID
 }
 
-// prompt is what the agent is told.
 func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	t, u := s.rec.Track, w.unfinished(s)
 	u.Compacted = t.Compacted
@@ -49,10 +46,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	if t.Same > 1 && !t.Acted {
 		u.Idle = t.Same
 	}
-	if s.away.on {
-		u.BlockerTool = w.cfg.Diverter.ToolName()
-	}
-	u.Continuous = len(u.Items) == 0 && len(u.Unmet) == 0 && len(u.Gates) == 0 && u.Broken == ""
+	u.Continuous = len(w.situation(s, w.cfg.Now()).Unmet) == 0 && u.Broken == ""
 	said := prompts.KeepGoing(u)
 	if d.Kind == enforcer.Fresh { // which has to know more
 		var b strings.Builder
@@ -85,7 +79,7 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 			Text: i.Text, Metadata: map[string]any{session.TagKey: "watch"},
 		})
 	}
-	s.lookedAt, s.lookAt = true, time.Now().Add(w.cfg.Policy.Admission)
+	s.lookedAt, s.lookAt = true, w.cfg.Now().Add(w.cfg.Policy.Admission)
 	s.wake()
 	switch {
 	case err == nil && i.Fresh:
@@ -95,7 +89,7 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 		w.failed(err) // whether it arrived is found out when the server is there again
 	default:
 		w.log.Warn("OpenCode refused a continuation", "session", s.rec.SessionID, "error", err)
-		w.apply(s, enforcer.NotSent{At: time.Now()})
+		w.apply(s, enforcer.NotSent{At: w.cfg.Now()})
 	}
 }
 
@@ -104,7 +98,7 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 func (w *Watch) look(ctx context.Context, s *watched) {
 	switch i := s.rec.Intent; {
 	case i == nil || i.MessageID != s.rec.Track.Pending, s.resent >= maxResent:
-		w.apply(s, enforcer.NotSent{At: time.Now()})
+		w.apply(s, enforcer.NotSent{At: w.cfg.Now()})
 	default:
 		s.resent++
 		w.send(ctx, s)
@@ -130,7 +124,7 @@ func (w *Watch) freshSession(ctx context.Context, old opencode.Session, i Intent
 
 // replaced takes in that the work goes on in a fresh session, with the track of the old one.
 func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session, i Intent) {
-	now := time.Now()
+	now := w.cfg.Now()
 	s.rec.Intent = nil // it is the fresh one's
 	main := fresh
 	if fresh.ParentID != "" {
@@ -148,7 +142,6 @@ func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session
 	}})
 }
 
-// checks is what the costly criteria said.
 type checks struct {
 	unmet []string       // one line each, without the commands
 	red   []boulder.Gate // commands that failed
@@ -177,9 +170,10 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 			c.unmet = append(c.unmet, fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
 		}
 	}
+	dir := w.dir
 	w.inFlight++
 	w.work.Go(func() {
-		c.fault = w.verify(checking, &c, request, e, id, turn)
+		c.fault = w.verify(checking, dir, &c, request, e, id, turn)
 		done := func() {
 			w.inFlight--
 			ended := checking.Err() != nil
@@ -188,7 +182,7 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 				return
 			}
 			s.end, s.checks = nil, &c
-			w.apply(s, enforcer.Verified{At: time.Now(), Green: c.green})
+			w.apply(s, enforcer.Verified{At: w.cfg.Now(), Green: c.green})
 		}
 		select {
 		case w.posts <- done:
@@ -199,11 +193,11 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 
 // verify runs the commands that the criteria need, and asks the judge where everything else holds, in the background.
 func (w *Watch) verify(
-	ctx context.Context, c *checks, request string, e *boulder.Evidence, sessionID string, turn []string,
+	ctx context.Context, dir *opencode.Directory, c *checks, request string, e *boulder.Evidence, sessionID string, turn []string,
 ) error {
 	var commands []string
 	if w.needs(boulder.DoneDiagnostics) && len(w.cfg.Lint) > 0 {
-		has, err := w.dir.HasLanguageServer(ctx)
+		has, err := dir.HasLanguageServer(ctx)
 		if err != nil {
 			return err
 		}
@@ -229,7 +223,7 @@ func (w *Watch) verify(
 	if !w.needs(boulder.DoneJudge) || len(c.unmet)+len(c.red) > 0 {
 		return nil
 	}
-	messages, err := w.dir.Messages(ctx, sessionID, session.MaxMessages)
+	messages, err := dir.Messages(ctx, sessionID, session.MaxMessages)
 	if err != nil {
 		return err
 	}

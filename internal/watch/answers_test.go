@@ -33,7 +33,7 @@ func TestAnswersThatAreStillToBeTold(t *testing.T) {
 		if c.ask == nil {
 			b.Until = time.Time{}
 		}
-		s := watched{away: away{blockers: []boulder.Blocker{b}}}
+		s := watched{blockers: []boulder.Blocker{b}}
 		if texts, _ := s.answers(); len(texts) > 0 != c.told {
 			t.Errorf("%s: told %q", name, texts)
 		}

@@ -156,14 +156,14 @@ func (w *Watch) order(ctx context.Context, id string, req Request) {
 		s.rec.Asked = req.Order == OrderStart
 	}
 	if req.Order == OrderStart {
-		w.apply(s, enforcer.Started{At: time.Now()})
+		w.apply(s, enforcer.Started{At: w.cfg.Now()})
 		w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateOpen, Reason: "a person started it"})
 		if delete(w.strange, id); w.online {
 			w.meet(ctx, id)
 		}
 		return
 	}
-	w.apply(s, enforcer.StopAsked{At: time.Now()})
+	w.apply(s, enforcer.StopAsked{At: w.cfg.Now()})
 	w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateStopped, Reason: "a person stopped it"})
 }
 

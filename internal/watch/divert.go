@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,39 +23,43 @@ const (
 	withdrawTimeout = 5 * time.Second
 )
 
-// offer makes the tool known to the server, once while it is connected.
-func (w *Watch) offer(ctx context.Context) {
-	if w.offered {
-		return
+// offer makes manager's tools known to the server, once while it is connected: that for blockers if sessions are diverted,
+// and a todo list where OpenCode has none and it decides. Only the lack of that list is an error: agents can do without the
+// other.
+func (w *Watch) offer(ctx context.Context, diverted bool) error {
+	caps := w.client.Caps()
+	caps.Todos = caps.Todos || !w.needs(boulder.DoneTodos)
+	tools := session.Wanted(w.cfg.Diverter, caps, diverted)
+	missing := slices.DeleteFunc(tools, func(tool string) bool { return slices.Contains(w.offered, tool) })
+	if w.cfg.DryRun || len(missing) == 0 {
+		return nil
 	}
-	w.offered = true
-	if err := w.offers.Offer(ctx, w.cfg.Diverter, w.dir); err != nil {
+	err, list := w.offers.Offer(ctx, w.cfg.Diverter, w.dir, missing...), slices.Contains(missing, opencode.TodoTool)
+	switch {
+	case err != nil && list:
+		return fmt.Errorf("agents have no todo list: %w", err)
+	case err != nil:
 		w.cfg.Note("Agents cannot report blockers with a tool; what they ask is diverted all the same.")
 		w.log.Warn("the blocker tool could not be added to OpenCode", "error", err)
-		return
+	case list:
+		w.cfg.Note("This OpenCode has no todo list; agents get one of manager's.")
 	}
-	w.cfg.Note("Blockers are taken down; agents report them with the tool " + w.cfg.Diverter.ToolName() + ".")
+	if err == nil && slices.Contains(missing, boulder.BlockerTool) {
+		w.cfg.Note("Blockers are taken down; agents report them with the tool " + boulder.BlockerTool + ".")
+	}
+	w.offered = append(w.offered, missing...)
+	return nil
 }
 
-// withdraw takes the tool back when the watch ends.
+// withdraw takes the tools back when the watch ends.
 func (w *Watch) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	if err := w.offers.Withdraw(ctx); err != nil {
-		w.log.Warn("the blocker tool could not be taken back", "error", err)
+		w.log.Warn("manager's tools could not be taken back", "error", err)
 	}
 }
 
-// away is what stands in for the user in one session.
-type away struct {
-	*session.StandIn
-
-	on       bool              // the session is diverted
-	blockers []boulder.Blocker // of the session and its sub-agents
-	looked   time.Time         // when these two were read last
-}
-
-// standIn is one for a session that is taken up.
 func (w *Watch) standIn(s *watched) *session.StandIn {
 	return &session.StandIn{
 		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},
@@ -79,15 +84,23 @@ func (w *Watch) diverts(s *watched) bool {
 	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
 }
 
+// diversion is what its agent is told; zero: it is not diverted.
+func (s *watched) diversion() (d boulder.Diversion) {
+	if s.diverted {
+		d = s.standIn.Diverter.Diversion()
+	}
+	return d
+}
+
 // divert answers what a session asks, as far as that is due.
 func (w *Watch) divert(ctx context.Context, s *watched) {
 	if !w.diverts(s) {
 		return
 	}
-	again, looked, err := s.away.Answer(ctx)
-	s.due = earlier(s.due, again)
+	again, looked, err := s.standIn.Answer(ctx)
+	s.due = session.Earliest(s.due, again)
 	if looked {
-		s.away.looked = time.Time{}
+		s.blockersRead = time.Time{}
 		s.wake()
 	}
 	if err != nil {
@@ -95,31 +108,31 @@ func (w *Watch) divert(ctx context.Context, s *watched) {
 	}
 }
 
-// called takes in a call of the tool that reports blockers.
 func (w *Watch) called(ctx context.Context, s *watched, e opencode.Event) {
 	p, ok := e.Payload.(opencode.PartUpdated)
 	if !ok || !w.diverts(s) {
 		return
 	}
-	ended, err := s.away.Called(ctx, p.Part)
+	ended, err := s.standIn.Called(ctx, p.Part)
 	if err != nil {
 		w.failed(err)
 	}
 	if ended {
-		s.away.looked = time.Time{}
+		s.blockersRead = time.Time{}
 	}
 }
 
 // lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool.
 func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
-	x := &s.away
-	if !w.diverts(s) || now.Sub(x.looked) < blockerLook {
+	if !w.diverts(s) || now.Sub(s.blockersRead) < blockerLook {
 		return
 	}
 	scope := boulder.BlockerScope{SessionID: s.rec.SessionID}
-	x.looked, x.on = now, w.cfg.Diverter.On(scope)
-	if x.on {
-		w.offer(ctx)
+	s.blockersRead, s.diverted = now, w.cfg.Diverter.On(scope)
+	if s.diverted {
+		if err := w.offer(ctx, true); err != nil {
+			w.failed(err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -128,7 +141,7 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 		w.log.Warn("the blockers of a session could not be read", "session", scope.SessionID, "error", err)
 		return
 	}
-	x.blockers = all
+	s.blockers = all
 	answers, _ := s.answers()
 	if awaits := len(s.awaited())+len(answers) > 0; awaits != s.rec.Awaits {
 		s.rec.Awaits, s.changed = awaits, true
@@ -138,7 +151,7 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 // awaited are the hard blockers of a session that nobody has settled. It is not told to go on before.
 func (s *watched) awaited() []string {
 	var texts []string
-	for _, b := range s.away.blockers {
+	for _, b := range s.blockers {
 		if b.Hard && !b.Status.Settled() {
 			texts = append(texts, "an answer to "+b.ID+": "+text.Short(b.Question, 200))
 		}
@@ -149,7 +162,7 @@ func (s *watched) awaited() []string {
 // answers are what the user said about blockers of the session, and its agent has not been told.
 func (s *watched) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
-	for _, b := range s.away.blockers {
+	for _, b := range s.blockers {
 		if b.Status.Settled() && !b.Replied() && !slices.Contains(s.rec.Answered, b.ID) {
 			news = append(news, boulder.RaisedBlocker{
 				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,

@@ -3,12 +3,15 @@ package watch_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +19,8 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -61,7 +66,7 @@ func (s standIn) all(k *talk, want int) []boulder.Blocker {
 }
 
 // mayDelete is an agent that needs the user.
-var mayDelete = use(blockers.DefaultTool, map[string]any{
+var mayDelete = use(boulder.BlockerTool, map[string]any{
 	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
 	"blocks_progress": true,
 })
@@ -92,7 +97,7 @@ func TestDiverted(t *testing.T) {
 		say("I cannot go on without an answer."), whole, say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(blockers.DefaultTool)
+	r.noted(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "wait asks")
 	r.wait(t, "the wait for an answer to B2", func() bool {
@@ -120,11 +125,140 @@ func TestDiverted(t *testing.T) {
 	k.continued(1)
 }
 
+// clock stands still, but for waits that a person would have to sit through: they are over at once. So the times that a
+// loaded machine takes do not count.
+type clock struct {
+	mu    sync.Mutex
+	now   time.Time
+	skips bool
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.skips && d <= time.Minute {
+		c.now, d = c.now.Add(d), 0
+	}
+	return time.After(d)
+}
+
+func (c *clock) skip(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skips = on
+}
+
+// insists is an agent that is diverted, has no list, and never says that it is done. With the numbers of people it is asked
+// five times, within two minutes, and let go. What would break it: an idle time or a cool-down that are longer than that.
+func insists(t *testing.T, w *world) {
+	t.Helper()
+	away, c := newStandIn(t, true), &clock{now: time.Now()}
+	k := w.talk(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		return say(fmt.Sprint("I am still waiting for number ", r.AssistantTurns()))
+	})
+	r := w.watch(func(cfg *watch.Config) {
+		cfg.Diverter, cfg.Policy, cfg.Now, cfg.After = away, enforcer.WatchPolicy(), c.Now, c.After
+		show := cfg.Show
+		cfg.Show = func(e watch.Entry) {
+			show(e)
+			c.skip(slices.Contains([]enforcer.Gate{enforcer.GateIdle, enforcer.GateCooldown, enforcer.GateCountdown}, e.Gate))
+		}
+	})
+	r.noted(boulder.BlockerTool)
+	began := c.Now()
+	k.user("Write a and b.")
+	for range 5 {
+		if e := k.until(r, "send open", boulder.DoneMarker); !strings.HasPrefix(e.Prompt, "[manager] Check where each of your tasks") {
+			t.Errorf("the prompt is %q", e.Prompt)
+		}
+	}
+	let := k.until(r, "let_go answers", "the same answer 5 times within 2m")
+	k.continued(5)
+	if took := let.Time.Sub(began); took > 2*time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestTheSameAnswerIsLetGo(t *testing.T) { insists(t, newWorld(t)) }
+
+// An agent that is diverted is asked where it stands, although it has no list, until it says that it is done.
+func TestStopIsPrevented(t *testing.T) {
+	w := newWorld(t)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+		say("I wrote a."), say("I look at b."), say("Both are there.\n"+boulder.DoneMarker), say("Four."),
+	))
+	r := w.watch(func(c *watch.Config) { c.Diverter, c.DoneWhen = newStandIn(t, true), []string{boulder.DonePromise} })
+	r.noted(boulder.BlockerTool)
+	k.user("Write a and b.")
+	k.until(r, "send open", "has not said "+boulder.DoneMarker)
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	for _, m := range k.continued(2) {
+		if strings.Contains(m.Text(), boulder.Promise) {
+			t.Errorf("it asks for two words: %s", m.Text())
+		}
+	}
+	r = r.again(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
+	k.until(r, "wait work", "complete") // it is not asked again
+	k.user("What is two and two?")
+	k.until(r, "send open") // but after each prompt of the user
+}
+
+// What the agent asks for a /blockers clarify is for the user who typed it, not for who stands in for them; and so is what
+// handing the answer over needs. What is asked later is diverted as before.
+func TestClarifyAsksTheUser(t *testing.T) {
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	ask := use("question", map[string]any{"questions": []map[string]any{{
+		"question": "May the token stay?", "header": "Token", "options": []map[string]any{{"label": "Yes", "description": "It stays"}},
+	}}})
+	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+		ask, bash("true"), say(boulder.DoneMarker), ask, say("Both are there.\n"+boulder.DoneMarker),
+	))
+	asked := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	defer asked.Close()
+	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r.noted(boulder.BlockerTool)
+	k.user("It was carried out, and this is what it printed:\n\n" + boulder.ClarifyPrompt + "1 hard blocker waits for an answer.")
+	k.until(r, "wait asks", "May the token stay?")
+	for answered := 0; answered < 2; {
+		e := <-asked.C()
+		p, ok := e.Payload.(opencode.Asked)
+		if !ok || e.SessionID != k.id {
+			continue
+		}
+		answered++
+		away.all(k, 0)
+		err := error(nil)
+		if p.Request.Permission == "" {
+			err = w.dir.AnswerQuestion(w.ctx, p.Request.ID, [][]string{{"Yes"}})
+		} else {
+			err = w.dir.ReplyPermission(w.ctx, p.Request.ID, opencode.ReplyOnce, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.until(r, "finish work")
+	away.all(k, 0)
+	k.user("Write a and b.")
+	k.until(r, "finish work")
+	if all := away.all(k, 1); all[0].Category != boulder.BlockerQuestion {
+		t.Errorf("%+v", all[0])
+	}
+}
+
 // Switched off, nobody stands in for the user. A switch counts for what is asked already.
 func TestDivertedWhenSwitchedOn(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, false)
-	k := w.begin(steps(half, bash("true"), whole, say("It works.")), askForBash)
+	k := w.begin(steps(half, bash("true"), whole, say("It works.\n"+boulder.DoneMarker)), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	k.until(r, "wait asks", "permission bash [true]")
 	// Another test may have had the directory before, and withdrawn the tool.
@@ -173,7 +307,7 @@ func TestAnswerIsToldAgain(t *testing.T) {
 	r := w.watch(func(c *watch.Config) { c.Diverter = away }, proxied(t, w.url, func(r *http.Request, body string) bool {
 		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
 	}))
-	r.noted(blockers.DefaultTool)
+	r.noted(boulder.BlockerTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
 	away.settle(w, "B1", blockers.Settlement{Answer: answer})
@@ -194,7 +328,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	events := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
 	defer events.Close()
 	r := w.watch(change)
-	r.noted(blockers.DefaultTool)
+	r.noted(boulder.BlockerTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
 	for e := range events.C() { // it waits for that while it is still at work

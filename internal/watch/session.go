@@ -33,16 +33,19 @@ type watched struct {
 	end      context.CancelFunc // of the look at them that is under way; nil: none is
 	resent   int                // how often the pending continuation was sent again
 	lookAt   time.Time          // not before is it looked for again
-	away     away               // who stands in for the user
 	shown    Entry              // the newest decision
 	held     bool               // of a dry run: nothing further until something happens
 	lookedAt bool               // with Once: it was looked at
 	changed  bool               // it has to be stored
+
+	standIn      *session.StandIn // answers in the user's stead
+	diverted     bool
+	blockers     []boulder.Blocker // of the session and its sub-agents
+	blockersRead time.Time         // and whether it is diverted
 }
 
-func (s *watched) wake() { s.due = time.Now() }
+func (s *watched) wake() { s.due = time.Unix(0, 0) }
 
-// event takes in one event.
 func (w *Watch) event(ctx context.Context, e opencode.Event) {
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
@@ -55,7 +58,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 	known := false
 	for s := range w.watched() {
 		had := s.tree.Has(e.SessionID)
-		events := s.tree.Take(e, time.Now())
+		events := s.tree.Take(e, w.cfg.Now())
 		if had || s.tree.Has(e.SessionID) {
 			known = true
 			w.called(ctx, s, e)
@@ -122,19 +125,15 @@ func (s *watched) stopChecking() {
 	}
 }
 
-// policyFor are the numbers of a session's gates.
 func (w *Watch) policyFor(s *watched) enforcer.Policy {
 	p := w.cfg.Policy
-	if s.away.on {
-		p.Marker = boulder.DoneMarker // which its agent was asked for
-	}
+	p.Marker = s.diversion().Marker
 	return p
 }
 
-// situation is what the arbiter is told.
 func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	sit := s.tree.Situation(now)
-	sit.Owned, sit.NotOwned = s.notOwned == "", s.notOwned
+	sit.NotOwned, sit.Agent = s.notOwned, s.tree.Agent()
 	sit.Asks = append(sit.Asks, s.awaited()...)
 	u := w.unfinished(s)
 	for _, missing := range slices.Concat(u.Items, u.Unmet) {
@@ -148,6 +147,9 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	}
 	if len(u.Answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")
+	}
+	if d := s.diversion(); d.Marker != "" && !s.rec.Track.Promised && s.rec.Track.Status != enforcer.Complete {
+		sit.Unmet = append(sit.Unmet, "its agent has not said "+d.Marker)
 	}
 	sit.Checked = s.checks != nil || !w.needs(boulder.DoneTests, boulder.DoneJudge, boulder.DoneDiagnostics)
 	if b := w.cfg.Budget; b != nil {
@@ -166,12 +168,12 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	return sit
 }
 
-// unfinished is what is known to be missing in a session.
 func (w *Watch) unfinished(s *watched) (u prompts.Unfinished) {
 	if w.needs(boulder.DoneTodos) {
 		u.Items = enforcer.OpenItems(s.rec.Track, s.tree.Todos)
 	}
-	if u.Promise = w.needs(boulder.DonePromise); u.Promise && !s.rec.Track.Promised {
+	u.Diversion = s.diversion()
+	if u.Promise = w.needs(boulder.DonePromise) && u.Diversion.Tool == ""; u.Promise && !s.rec.Track.Promised {
 		u.Unmet = append(u.Unmet, "the promise "+boulder.Promise+" was not given")
 	}
 	if s.checks != nil {
@@ -181,7 +183,6 @@ func (w *Watch) unfinished(s *watched) (u prompts.Unfinished) {
 	return u
 }
 
-// needs reports whether one of these criteria counts.
 func (w *Watch) needs(criteria ...string) bool {
 	return slices.ContainsFunc(criteria, func(c string) bool { return slices.Contains(w.cfg.DoneWhen, c) })
 }
@@ -197,15 +198,15 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 		w.read(ctx, s)
 		return
 	}
-	now := time.Now()
+	now := w.cfg.Now()
 	w.lookAtBlockers(ctx, s, now)
 	d := enforcer.Continue(s.rec.Track, w.situation(s, now), w.policyFor(s), now)
 	switch {
 	case d.Kind == enforcer.Wait:
 		w.show(s, d)
-		s.due = earlier(d.At, s.tree.Lapses(now))
+		s.due = session.Earliest(d.At, s.tree.Lapses(now))
 		if len(s.awaited()) > 0 {
-			s.due = earlier(s.due, now.Add(blockerLook))
+			s.due = session.Earliest(s.due, now.Add(blockerLook))
 		}
 		s.lookedAt = true
 	case s.held:
@@ -223,11 +224,10 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 	w.divert(ctx, s)
 }
 
-// do stores what was decided, and does it.
 func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
-	decided := enforcer.Decided{At: time.Now(), Decision: d}
+	decided := enforcer.Decided{At: w.cfg.Now(), Decision: d}
 	if d.Kind == enforcer.Send || d.Kind == enforcer.Fresh {
-		decided.MessageID = w.intend(s, d, decided.At)
+		decided.MessageID = w.intend(s, d)
 	}
 	w.apply(s, decided)
 	s.fresh = false
@@ -253,7 +253,7 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 // show tells a decision that is not the one before.
 func (w *Watch) show(s *watched, d enforcer.Decision) {
 	e := Entry{
-		Type: "decision", Time: time.Now(), SessionID: s.rec.SessionID, Title: s.rec.Title, Decision: d.Kind, Gate: d.Gate,
+		Type: "decision", Time: w.cfg.Now(), SessionID: s.rec.SessionID, Title: s.rec.Title, Decision: d.Kind, Gate: d.Gate,
 		Reason: w.cfg.Redact(d.Reason), Iteration: s.rec.Track.Iteration, Failures: s.rec.Track.FailureCount, Until: d.At,
 	}
 	sends := d.Kind == enforcer.Send || d.Kind == enforcer.Fresh
@@ -272,32 +272,37 @@ func (w *Watch) show(s *watched, d enforcer.Decision) {
 	w.cfg.Show(e)
 }
 
-// toast shows the user what is about to happen. That nobody sees it is no fault.
+// toast shows the user what is about to happen. That nobody sees it is no fault. Where OpenCode has no toasts, the watch's own
+// lines say it.
 func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
-	if d.Toast == nil {
+	if d.Toast == nil || !w.client.Caps().Toasts {
 		return
 	}
-	shown := 5 * time.Second
+	shown := 15 * time.Second // seed 000
 	if d.Kind == enforcer.Countdown {
 		shown = max(w.cfg.Policy.Countdown, time.Second)
 	}
 	if err := w.dir.ShowToast(ctx, opencode.Toast{
-		Title: d.Toast.Title, Message: w.cfg.Redact(text.Short(d.Toast.Message, 300)), Variant: string(d.Toast.Variant),
+		Title: d.Toast.Title, Message: w.cfg.Redact(text.Short(d.Toast.Message, 300)), Variant: d.Toast.Variant,
 		Duration: shown,
 	}); err != nil {
 		w.log.Warn("a toast could not be shown", "error", err)
 	}
 }
 
-// read reads the server's state of a session.
 func (w *Watch) read(ctx context.Context, s *watched) {
-	r, err := session.Read(ctx, w.dir, s.rec.SessionID, time.Now())
+	if err := w.offer(ctx, s.diverted); err != nil { // without a list, nothing would be left to do
+		w.failed(err)
+		s.due = w.cfg.Now().Add(reconnect)
+		return
+	}
+	r, err := session.Read(ctx, w.dir, s.rec.SessionID, w.cfg.Now())
 	switch {
 	case errors.Is(err, opencode.ErrNotFound):
 		w.forget(s)
 	case err != nil:
 		w.failed(err)
-		s.due = time.Now().Add(reconnect)
+		s.due = w.cfg.Now().Add(reconnect)
 	default:
 		w.apply(s, s.tree.Load(r)...)
 		s.rec.Title = text.Short(s.tree.Session().Title, 200)
@@ -343,12 +348,12 @@ func (w *Watch) take(info, main opencode.Session) {
 	case s.tree != nil:
 		return
 	default:
-		w.apply(s, enforcer.TakenUp{At: time.Now()})
+		w.apply(s, enforcer.TakenUp{At: w.cfg.Now()})
 	}
 	s.rec.Title = text.Short(info.Title, 200)
 	s.tree, s.main = session.NewTree(info.ID, s.rec.Cursor), main
-	s.tree.Join(info, time.Now())
-	s.away.StandIn = w.standIn(s)
+	s.tree.Join(info, w.cfg.Now())
+	s.standIn = w.standIn(s)
 	s.notOwned = w.notOwned(s)
 	s.wake()
 }
@@ -373,7 +378,6 @@ func (w *Watch) notOwned(s *watched) string {
 	return ""
 }
 
-// forget drops a session that was deleted.
 func (w *Watch) forget(s *watched) {
 	s.stopChecking()
 	delete(w.sessions, s.rec.SessionID)
@@ -381,12 +385,4 @@ func (w *Watch) forget(s *watched) {
 	if !w.cfg.DryRun {
 		w.fatal = errors.Join(w.fatal, w.cfg.Store.Forget(s.rec.SessionID))
 	}
-}
-
-// earlier is the earlier of two times, of which the zero time is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

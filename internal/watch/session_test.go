@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
@@ -160,6 +159,29 @@ func TestUserStopsAndGoesOn(t *testing.T) {
 	k.user("Go on.")
 	k.until(r, "finish work")
 	k.continued(0)
+}
+
+// An agent that plans with the user is left to them, whatever is open, until they have another one go on.
+func planned(t *testing.T, w *world, r *running) {
+	t.Helper()
+	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+		half, say("Shall I write b as well?"), say("I look at b."), whole, say("Both are there."),
+	))
+	other := w.talk(opencode.NewSession{Title: "other"}, twice)
+	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a and b.\n" + k.mark})
+	k.until(r, "wait agent", "the agent plan is left to the user")
+	other.user("Write a and b.")
+	other.until(r, "finish work") // by then it would have been sent something long ago
+	k.continued(0)
+	k.user("Yes.")
+	k.until(r, "send open", "Write b")
+	k.until(r, "finish work")
+	k.continued(1)
+}
+
+func TestPlanIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	planned(t, w, w.watch())
 }
 
 // A model that does not exist is nothing that a continuation heals.
@@ -380,7 +402,7 @@ func TestStopAndStart(t *testing.T) {
 	k := w.begin(twice)
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
-	if _, err := watch.OpenStore(w.db, false, time.Millisecond); !errors.Is(err, store.ErrHeld) {
+	if _, err := watch.OpenStore(w.db, store.Options{}); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("a second watch: %v", err)
 	}
 	stop := watch.Request{Order: watch.OrderStop, Session: k.id[len(k.id)-6:]}
@@ -489,15 +511,20 @@ func TestOpenCodeRestarts(t *testing.T) {
 	}
 	w := worldOn(t, s.URL, octest.Repo(t, nil))
 	k := w.begin(nil)
-	r := w.watch()
+	var url atomic.Value
+	url.Store(s.URL)
+	r := w.watch(func(c *watch.Config) {
+		c.Attach = func(ctx context.Context) (*opencode.Client, error) { return attach(ctx, url.Load().(string)) }
+	})
 	k.until(r, "wait idle") // at work
 	s.Kill()
 	r.noted("does not answer")
 	dead.Store(true)
-	if s, err = octest.Serve(home, env, s.Port()); err != nil {
+	if s, err = octest.Serve(home, env, "0"); err != nil { // as a background service does
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
+	url.Store(s.URL)
 	r.noted("answers again")
 	k.until(r, "send open")
 	k.until(r, "finish work")

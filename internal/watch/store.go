@@ -46,21 +46,13 @@ var (
 
 // Store keeps the records of watched sessions. One process has it open for writing. Its methods may be called from any
 // goroutine.
-type Store struct {
-	// Clean takes secrets out of a record, which is JSON, before it is stored. Set it before the first Save; nil stores
-	// records as they are.
-	Clean func(record []byte) []byte
+type Store struct{ file *boltfile.DB }
 
-	file *boltfile.DB
-}
-
-// OpenStore opens the database at path, and makes it if it is not there; its directory must exist. Whoever else has it
-// is waited for no longer than patience. Errors wrap [store.ErrHeld], [store.ErrUnusable], a [store.VersionError], or
-// what the operating system says. With readOnly a file that is not there is [fs.ErrNotExist].
-func OpenStore(path string, readOnly bool, patience time.Duration) (*Store, error) {
+// OpenStore opens the database at path as [store.Open] does.
+func OpenStore(path string, opts store.Options) (*Store, error) {
 	file, err := boltfile.Open(path, boltfile.Tree{
 		Version: schemaVersion, Buckets: []string{string(bucketSessions), string(bucketDecisions)},
-	}, boltfile.Options{Timeout: patience, ReadOnly: readOnly})
+	}, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -109,10 +101,7 @@ func (s *Store) put(b *bolt.Bucket, key []byte, v any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	if s.Clean != nil {
-		data = s.Clean(data)
-	}
-	return b.Put(key, data)
+	return b.Put(key, s.file.Clean(data))
 }
 
 // Forget removes everything about a session.
@@ -135,7 +124,6 @@ func (s *Store) History(sessionID string) ([]Entry, error) {
 	return all[Entry](s, bucketDecisions, []byte(sessionID))
 }
 
-// all are the values of a bucket.
 func all[T any](s *Store, path ...[]byte) (values []T, err error) {
 	var faults []error
 	err = s.file.View(context.Background(), func(tx *bolt.Tx) error {

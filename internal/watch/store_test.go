@@ -18,7 +18,8 @@ const main = "ses_root"
 
 func openTest(t *testing.T, path string) *Store {
 	t.Helper()
-	s, err := OpenStore(path, false, time.Second)
+	clean := func(record []byte) []byte { return bytes.ReplaceAll(record, []byte("hunter2"), []byte("[secret]")) }
+	s, err := OpenStore(path, store.Options{Timeout: time.Second, Redact: clean})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,6 @@ func TestStore(t *testing.T) {
 	for i := range maxHistory + 5 {
 		entries = append(entries, Entry{SessionID: main, Iteration: i})
 	}
-	s.Clean = func(record []byte) []byte { return bytes.ReplaceAll(record, []byte("hunter2"), []byte("[secret]")) }
 	r.Title = "Log in with hunter2"
 	if err := s.Save([]Record{r}, entries...); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if _, err := OpenStore(path, false, time.Millisecond); !errors.Is(err, store.ErrHeld) {
+	if _, err := OpenStore(path, store.Options{}); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("opened twice: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -89,7 +89,7 @@ func TestDamagedStore(t *testing.T) {
 	if corrupt, ok := errors.AsType[*store.CorruptError](err); !ok || corrupt.Key != "ses_a" || len(records) != 1 {
 		t.Errorf("%+v, %v", records, err)
 	}
-	if _, err := OpenStore(filepath.Join(dir, "none"), true, time.Second); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenStore(filepath.Join(dir, "none"), store.Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing there: %v", err)
 	}
 }

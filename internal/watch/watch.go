@@ -63,6 +63,9 @@ type Config struct {
 	Note   func(text string)        // is told, in a sentence, what else happens, such as a lost connection
 	Redact func(text string) string // takes secrets out of what is stored and sent
 	Logger *slog.Logger
+
+	Now   func() time.Time                       // Defaults to time.Now.
+	After func(d time.Duration) <-chan time.Time // waits by that clock. Defaults to time.After.
 }
 
 const (
@@ -86,7 +89,7 @@ type Watch struct {
 	online   bool
 	told     bool // that the connection is lost
 	offers   session.Offers
-	offered  bool                // the server was told of the blocker tool, since it is online
+	offered  []string            // the tools of manager's own that the server was told of, since it is online
 	sessions map[string]*watched // those that are watched now, and those of which a record is left
 	strange  map[string]bool     // sessions that were looked up, and are none of ours
 	inFlight int                 // checks that run
@@ -98,6 +101,9 @@ type Watch struct {
 func New(cfg Config) *Watch {
 	if cfg.DryRun {
 		cfg.Policy.Countdown = 0 // nobody is shown one
+	}
+	if cfg.Now == nil {
+		cfg.Now, cfg.After = time.Now, time.After
 	}
 	w := &Watch{
 		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, strange: map[string]bool{},
@@ -117,24 +123,29 @@ func (w *Watch) Run(ctx context.Context) error {
 	if err := w.attach(ctx); err != nil {
 		return err
 	}
-	defer w.client.Close()
-	defer w.withdraw(ctx)
+	defer func() {
+		w.withdraw(ctx)
+		w.client.Close()
+	}()
 	sub := w.client.Subscribe(opencode.Filter{Directory: w.cfg.Project})
-	defer sub.Close()
-	timer := time.NewTimer(idleAsk)
-	defer timer.Stop()
 	for {
 		next, due := w.next()
-		timer.Reset(max(due, settle))
 		select {
 		case e, ok := <-sub.C():
 			if !ok {
 				return opencode.ErrClosed
 			}
 			w.event(ctx, e)
+			if _, cut := e.Payload.(opencode.Disconnected); cut { // it may come back elsewhere, as OpenCode 2's service does
+				w.client.Close()
+				if err := w.attach(ctx); err != nil {
+					return errors.Join(err, w.save())
+				}
+				sub = w.client.Subscribe(opencode.Filter{Directory: w.cfg.Project})
+			}
 		case f := <-w.posts:
 			f()
-		case <-timer.C:
+		case <-w.cfg.After(max(due, settle)):
 			if next != nil {
 				w.decide(ctx, next)
 			}
@@ -151,10 +162,11 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 // attach connects, and waits for a server that is not there yet.
-func (w *Watch) attach(ctx context.Context) (err error) {
+func (w *Watch) attach(ctx context.Context) error {
 	for {
-		if w.client, err = w.cfg.Attach(ctx); err == nil {
-			w.dir = w.client.In(w.cfg.Project)
+		client, err := w.cfg.Attach(ctx)
+		if err == nil {
+			w.client, w.dir, w.holder.URL = client, client.In(w.cfg.Project), client.Address()
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -167,6 +179,9 @@ func (w *Watch) attach(ctx context.Context) (err error) {
 		select {
 		case f := <-w.posts: // people may ask how it is
 			f()
+			if err := w.save(); err != nil {
+				return err
+			}
 		case <-time.After(reconnect):
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -186,21 +201,23 @@ func (w *Watch) lost(err error) {
 
 // found is called when the event stream stands, the first time and after every gap: what happened before is read.
 func (w *Watch) found(ctx context.Context) {
-	w.online, w.offered = true, false // a server that was started anew has forgotten the tool
+	w.online, w.offered = true, nil // a server that was started anew has forgotten them
 	if w.told {
 		w.told = false
 		w.cfg.Note("OpenCode answers again.")
 	}
-	if w.cfg.Diverter != nil && !w.cfg.DryRun && w.cfg.Diverter.On(boulder.BlockerScope{}) {
-		w.offer(ctx) // before there is a session
+	if w.cfg.Diverter != nil { // before there is a session
+		if err := w.offer(ctx, w.cfg.Diverter.On(boulder.BlockerScope{})); err != nil {
+			w.failed(err)
+		}
 	}
 	for s := range w.watched() {
 		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
-		w.apply(s, enforcer.Activity{At: time.Now()})
-		s.loaded = false
+		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
+		s.loaded, s.standIn.Dir = false, w.dir
 	}
 	clear(w.strange)
-	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: !w.cfg.All, UpdatedSince: time.Now().Add(-w.cfg.Since)})
+	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: !w.cfg.All, UpdatedSince: w.cfg.Now().Add(-w.cfg.Since)})
 	if err != nil {
 		w.failed(err)
 	}
@@ -208,7 +225,7 @@ func (w *Watch) found(ctx context.Context) {
 		w.meet(ctx, info.ID)
 	}
 	for id, s := range maps.Clone(w.sessions) {
-		if s.rec.Asked || s.rec.unfinished(time.Now()) {
+		if s.rec.Asked || s.rec.unfinished(w.cfg.Now()) {
 			w.meet(ctx, id)
 		}
 	}
@@ -225,7 +242,6 @@ func (w *Watch) failed(err error) {
 	}
 }
 
-// watched are the sessions that are watched now.
 func (w *Watch) watched() iter.Seq[*watched] {
 	return func(yield func(*watched) bool) {
 		for _, s := range maps.Clone(w.sessions) {
@@ -248,7 +264,7 @@ func (w *Watch) next() (next *watched, due time.Duration) {
 	if next == nil {
 		return nil, idleAsk
 	}
-	return next, time.Until(next.due)
+	return next, next.due.Sub(w.cfg.Now())
 }
 
 // done reports whether one look at each session has come to its end.
@@ -261,14 +277,13 @@ func (w *Watch) done() bool {
 	return w.online && w.inFlight == 0
 }
 
-// save stores what has changed.
 func (w *Watch) save() error {
 	entries := w.entries
 	w.entries = nil
 	var records []Record
 	for _, s := range w.sessions {
 		if s.changed {
-			s.changed, s.rec.UpdatedAt = false, time.Now()
+			s.changed, s.rec.UpdatedAt = false, w.cfg.Now()
 			records = append(records, s.rec)
 		}
 	}

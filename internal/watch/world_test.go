@@ -20,6 +20,7 @@ import (
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/store"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 // shared is the real server of the tests, with a model whose answers each test chooses and repositories that one test uses
 // at a time.
 var shared struct {
-	cast   octest.Cast
+	cast   scriptmodel.Cast
 	repos  octest.Repos
 	model  *scriptmodel.Server
 	server *octest.Server
@@ -154,10 +155,12 @@ func (k *talk) user(text string) {
 // write is [talk.user] without the mark, of which the model knows the session by then.
 func (k *talk) write(text string, model opencode.ModelRef) {
 	k.t.Helper()
-	err := k.w.dir.Prompt(k.w.ctx, k.id, opencode.Prompt{
-		Agent: "build", Model: model, Text: text,
-	})
-	if err != nil {
+	k.prompt(opencode.Prompt{Agent: "build", Model: model, Text: text})
+}
+
+func (k *talk) prompt(p opencode.Prompt) {
+	k.t.Helper()
+	if err := k.w.dir.Prompt(k.w.ctx, k.id, p); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -209,7 +212,7 @@ type running struct {
 // watch begins to watch the project, with the times of people divided by a hundred or so and 3 failures in the place of 5.
 func (w *world) watch(change ...func(*watch.Config)) *running {
 	w.t.Helper()
-	db, err := watch.OpenStore(w.db, false, patience)
+	db, err := watch.OpenStore(w.db, store.Options{Timeout: patience})
 	if err != nil {
 		w.t.Fatal(err)
 	}

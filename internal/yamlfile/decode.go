@@ -72,7 +72,6 @@ func (d *decoder) wrong(path string, n *yaml.Node, what, do string) {
 	d.file.add(spotOf(n), path+" "+what, do)
 }
 
-// wrongKind reports a value of another kind than the one that is wanted.
 func (d *decoder) wrongKind(path string, n *yaml.Node, wanted, do string) {
 	is := strconv.Quote(text.Cut(n.Value, 60))
 	switch {

@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// DefaultModel is the ledger model of users who name none: the vendor's middle one of November 2026.
-	DefaultModel = "claude-sonnet-5-5"
-
 	name    = "anthropic"
 	baseURL = "https://api.anthropic.com"
 )
@@ -31,7 +28,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, DefaultModel: DefaultModel,
+		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"},
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }
@@ -81,7 +78,7 @@ var features = []adapter.Feature{
 		Name: roomy, Words: []string{"max_tokens"},
 		Wanted: func(req *providers.Request, _ adapter.Features) bool { return req.MaxOutputTokens == 0 },
 	},
-	{Name: structured, Wanted: adapter.Always, Words: []string{
+	{Name: structured, Words: []string{
 		"output_config", "output_format", "output format", "json_schema", "structured output",
 	}},
 	{

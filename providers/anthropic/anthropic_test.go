@@ -222,7 +222,7 @@ func TestRegistryToWire(t *testing.T) {
 	}
 	url, seen := adaptertest.Seen(t, says("end_turn", `{"type":"text","text":"yes"}`))
 	getenv := adaptertest.Env(map[string]string{"ANTHROPIC_API_KEY": "given\n", "ANTHROPIC_BASE_URL": url})
-	resp := adaptertest.ByDefault(t, getenv, "anthropic/"+anthropic.DefaultModel,
+	resp := adaptertest.ByName(t, getenv, "anthropic/c-1",
 		anthropic.Source(getenv, anthropic.Options{HTTPClient: adaptertest.HTTPClient(t)}))
 	if resp.Text != "yes" || resp.Provider != "anthropic" || resp.Model != "m-1" {
 		t.Errorf("got %+v", resp)

@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// DefaultModel is the ledger model of users who name none: the vendor's middle one of November 2026.
-	DefaultModel = "gemini-3.8-flash"
-
 	name    = "google"
 	baseURL = "https://generativelanguage.googleapis.com"
 )
@@ -33,7 +30,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: keyEnv, DefaultModel: DefaultModel,
+		Name: name, KeyEnv: keyEnv,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }
@@ -85,7 +82,7 @@ const (
 )
 
 var features = []adapter.Feature{
-	{Name: jsonMode, Wanted: adapter.Always, Words: []string{
+	{Name: jsonMode, Words: []string{
 		"json mode", "responsemimetype", "response_mime_type", "response mime type",
 	}},
 	{

@@ -231,13 +231,13 @@ func TestRegistryToWire(t *testing.T) {
 	}
 	url, seen := adaptertest.Seen(t, says("STOP", `{"text":"yes"}`))
 	getenv := adaptertest.Env(map[string]string{"GEMINI_API_KEY": "given\n", "GOOGLE_GEMINI_BASE_URL": url})
-	resp := adaptertest.ByDefault(t, getenv, "google/"+gemini.DefaultModel,
+	resp := adaptertest.ByName(t, getenv, "google/g-1",
 		gemini.Source(getenv, gemini.Options{HTTPClient: adaptertest.HTTPClient(t)}))
 	if resp.Text != "yes" || resp.Provider != "google" || resp.Model != "m-1" {
 		t.Errorf("got %+v", resp)
 	}
 	path, key := seen.URL.String(), seen.Header.Get("X-Goog-Api-Key")
-	if path != "/v1beta/models/"+gemini.DefaultModel+":generateContent" || key != "given" {
+	if path != "/v1beta/models/g-1:generateContent" || key != "given" {
 		t.Errorf("path %s, key %s", path, key)
 	}
 }

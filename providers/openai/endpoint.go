@@ -34,8 +34,6 @@ type Endpoint struct {
 	BaseURL string `yaml:"base_url"`
 	// KeyEnv names the environment variable with the key. Empty: the server wants none.
 	KeyEnv string `yaml:"key_env,omitempty"`
-	// Model is the ledger model to use when the user named none. Empty: this endpoint is not chosen by default.
-	Model string `yaml:"model,omitempty"`
 	// Structured is the strongest form of structured output to ask for. Defaults to json_schema.
 	Structured Structured `yaml:"structured,omitempty"`
 	TokenParam TokenParam `yaml:"token_param,omitempty"` // defaults to max_tokens

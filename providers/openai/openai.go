@@ -12,12 +12,6 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// The ledger models of users who name none: small to middle ones of November 2026, strong enough to plan and judge.
-const (
-	DefaultOpenAIModel = "gpt-5.4-mini"
-	DefaultXAIModel    = "grok-4.3"
-)
-
 // Options are for sources and [New]. Their BaseURL has no effect: each endpoint has its own.
 type Options = adapter.Options
 
@@ -25,7 +19,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	return Endpoint{
 		Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"),
-		KeyEnv: "OPENAI_API_KEY", Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
+		KeyEnv: "OPENAI_API_KEY", TokenParam: MaxCompletionTokens,
 	}.Source(opts)
 }
 
@@ -33,14 +27,14 @@ func Source(getenv func(string) string, opts Options) providers.Source {
 func XAI(opts Options) providers.Source {
 	return Endpoint{
 		Name: "xai", BaseURL: "https://api.x.ai/v1",
-		KeyEnv: "XAI_API_KEY", Model: DefaultXAIModel, TokenParam: MaxCompletionTokens,
+		KeyEnv: "XAI_API_KEY", TokenParam: MaxCompletionTokens,
 	}.Source(opts)
 }
 
 // Source is the endpoint for a registry.
 func (e Endpoint) Source(opts Options) providers.Source {
 	source := providers.Source{
-		Name: e.Name, DefaultModel: e.Model,
+		Name: e.Name,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(e, key, opts) },
 	}
 	if e.KeyEnv != "" {

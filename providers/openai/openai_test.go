@@ -272,24 +272,19 @@ func TestAnswerWithoutEndIsRefused(t *testing.T) {
 
 func TestSourcesFromEnvironment(t *testing.T) {
 	t.Parallel()
-	local := openai.Endpoint{Name: "ollama", BaseURL: "http://127.0.0.1:11434/v1", Model: "qwen3"}
+	local := openai.Endpoint{Name: "ollama", BaseURL: "http://127.0.0.1:11434/v1"}
 	keyed := openai.Endpoint{Name: "router", BaseURL: "https://router.example/v1", KeyEnv: "ROUTER_KEY"}
 	for name, tt := range map[string]struct {
 		env       map[string]string
 		endpoints []openai.Endpoint
 		names     []string
-		preferred string
 	}{
-		"nothing": {},
-		"openai": {
-			map[string]string{"OPENAI_API_KEY": "k"}, nil, []string{"openai"}, "openai/" + openai.DefaultOpenAIModel,
-		},
-		"xai": {
-			map[string]string{"XAI_API_KEY": "k"}, nil, []string{"xai"}, "xai/" + openai.DefaultXAIModel,
-		},
+		"nothing":                {},
+		"openai":                 {map[string]string{"OPENAI_API_KEY": "k"}, nil, []string{"openai"}},
+		"xai":                    {map[string]string{"XAI_API_KEY": "k"}, nil, []string{"xai"}},
 		"blank and others' keys": {env: map[string]string{"OPENAI_API_KEY": " \n", "GEMINI_API_KEY": "k"}},
 		"endpoints": {
-			map[string]string{"ROUTER_KEY": "k"}, []openai.Endpoint{keyed, local}, []string{"router", "ollama"}, "ollama/qwen3",
+			map[string]string{"ROUTER_KEY": "k"}, []openai.Endpoint{keyed, local}, []string{"router", "ollama"},
 		},
 	} {
 		sources := []providers.Source{openai.Source(adaptertest.Env(tt.env), openai.Options{}), openai.XAI(openai.Options{})}
@@ -300,8 +295,8 @@ func TestSourcesFromEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ref := r.Default(); !slices.Equal(r.Names(), tt.names) || ref.String() != tt.preferred {
-			t.Errorf("%s: %v are available, the default is %q", name, r.Names(), ref)
+		if !slices.Equal(r.Names(), tt.names) {
+			t.Errorf("%s: %v are available", name, r.Names())
 		}
 	}
 }
@@ -312,7 +307,7 @@ func TestRegistryToWire(t *testing.T) {
 	url, seen := adaptertest.Seen(t, fine)
 	env := adaptertest.Env(map[string]string{"OPENAI_API_KEY": "key-from-env\n", "OPENAI_BASE_URL": url + "/v1"})
 	source := openai.Source(env, openai.Options{HTTPClient: adaptertest.HTTPClient(t)})
-	adaptertest.ByDefault(t, env, "openai/"+openai.DefaultOpenAIModel, source)
+	adaptertest.ByName(t, env, "openai/o-1", source)
 	if path, auth := seen.URL.Path, seen.Header.Get("Authorization"); path != "/v1/chat/completions" ||
 		auth != "Bearer key-from-env" {
 		t.Errorf("path %q, authorization %q", path, auth)

@@ -3,6 +3,7 @@ package opencode
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -30,7 +31,12 @@ func failed(ctx context.Context, err error, starting bool) *providers.Error {
 		return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())
 	}
 	if turn, ok := errors.AsType[*opencode.TurnError](err); ok && !errors.Is(err, errRunaway) {
-		return turnFailed(turn)
+		e := Classify(turn)
+		if errors.Is(turn, opencode.ErrUnknownModel) {
+			e.Kind, e.Err = providers.KindBadRequest, turn
+			e.Message += " (`opencode models` lists what there is)"
+		}
+		return e
 	}
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
@@ -61,16 +67,20 @@ var kinds = map[string]providers.Kind{
 	opencode.MessageAborted:      providers.KindCanceled, // by somebody else, such as the end of the server
 }
 
-// turnFailed sorts by OpenCode's own name of the error where that says it all, else by what the provider said.
-func turnFailed(turn *opencode.TurnError) *providers.Error {
-	e := providers.Classify(turn.StatusCode, "", turn.Message, nil, nil)
-	e.RetryAfter = turn.RetryAfter
-	// The provider's own code, which tells missing credit from too many requests, is in the body only.
-	byBody := providers.Classify(turn.StatusCode, "", turn.Message+"\n"+turn.Body, nil, nil).Kind
-	e.Kind = cmp.Or(kinds[turn.Name], byBody)
-	if errors.Is(turn, opencode.ErrUnknownModel) {
-		e.Kind, e.Err = providers.KindBadRequest, turn
-		e.Message += " (`opencode models` lists what there is)"
+// Classify sorts by OpenCode's own name of the error where that says it all, else by what the provider said. Its code, which
+// tells missing credit from too many requests, is in the body only.
+func Classify(turn *opencode.TurnError) *providers.Error {
+	var body struct {
+		Error struct {
+			Message, Type, Status string
+			Code                  any // a word, or the HTTP status again
+		}
 	}
+	_ = json.Unmarshal([]byte(turn.Body), &body) // what is not such a body is known by its text
+	said := body.Error
+	word, _ := said.Code.(string)
+	e := providers.Classify(
+		turn.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, turn.Message), nil, nil)
+	e.Kind, e.RetryAfter = cmp.Or(kinds[turn.Name], e.Kind), turn.RetryAfter
 	return e
 }

@@ -24,7 +24,7 @@ const patience = 5 * time.Minute // a bound for the failure; a busy machine is n
 // shared is the real server that the tests use, each in a project of its own.
 var shared struct {
 	host    *opencode.Host
-	cast    octest.Cast
+	cast    scriptmodel.Cast
 	model   *scriptmodel.Server
 	project string
 }
@@ -77,7 +77,7 @@ func serverConfig(url string) (string, error) {
 		return "", err
 	}
 	config["enabled_providers"] = []string{scriptmodel.ProviderID, "local"}
-	config["agent"] = ocprovider.AgentConfig()["agent"]
+	config["agent"] = ocprovider.AgentConfig()
 	config["snapshot"], config["lsp"], config["formatter"] = false, false, false // no question needs them
 	out, err := json.Marshal(config)
 	return string(out), err

@@ -20,19 +20,19 @@ import (
 // Agent is the name of the agent that [AgentConfig] defines.
 const Agent = "manager-ledger"
 
-// AgentConfig is OpenCode configuration (JSON) that defines an agent without tools and with a short prompt of its own.
+// AgentConfig is for "agent" in OpenCode's configuration: an agent without tools and with a short prompt of its own.
 // A server that was started with it spends some 900 characters of system prompt on a ledger call instead of 9,800.
 //
 // The session of a question denies all tools as well; only denied here, in the agent, do the user's skills disappear
 // from the system prompt too.
 func AgentConfig() map[string]any {
-	return map[string]any{"agent": map[string]any{Agent: map[string]any{
+	return map[string]any{Agent: map[string]any{
 		"mode": "primary", "hidden": true,
 		"description": "Answers the ledger questions of manager; has no tools.",
 		"prompt": "You answer one question with the JSON that it asks for. " +
 			"You have no tools beside the one for the answer.",
 		"permission": map[string]any{"*": "deny", "StructuredOutput": "allow"},
-	}}}
+	}}
 }
 
 // Completer implements providers.Completer on an OpenCode server. Host and Directory are required.
@@ -111,16 +111,4 @@ func flatten(messages []providers.Message) string {
 		fmt.Fprintf(&b, "[%s]\n%s\n\n", m.Role, m.Text)
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// usage is unpriced where OpenCode knows no price: it then says 0 for what was not free.
-func usage(t opencode.Tokens, cost float64) boulder.Usage {
-	u := boulder.Usage{
-		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
-		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost,
-	}
-	if cost == 0 && u.Tokens() > 0 {
-		u.Unpriced = 1
-	}
-	return u
 }

@@ -260,9 +260,9 @@ func TestStartFailures(t *testing.T) {
 	}{
 		"not installed":   {starting(missing), providers.KindSetup, "npm install -g opencode-ai@"},
 		"not a program":   {starting(script("\x7fnonsense")), providers.KindSetup, "exec format error"},
-		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindSetup, "OpenCode 2.0.0 has another API"},
+		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindSetup, "OpenCode 2.0.0 has an older API"},
 		"ended at once":   {starting(script("#!/bin/sh\necho disk full; exit 3")), providers.KindNetwork, "disk full"},
-		"too slow":        {starting(script("#!/bin/sh\nsleep 600")), providers.KindNetwork, "did not get ready in time"},
+		"too slow":        {starting(script("#!/bin/sh\n[ $1 = --version ] && exit 1\nsleep 600")), providers.KindNetwork, "did not get ready in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

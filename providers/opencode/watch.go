@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or
@@ -88,7 +89,7 @@ func (w *watch) follow() {
 
 // spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
 func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
-	sum := usage(a.Tokens, a.Cost)
+	sum := session.Usage(a.Tokens, a.Cost)
 	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
 		return strings.Compare(a.ID, b.ID) // ids ascend
 	})
@@ -96,7 +97,7 @@ func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 		calls = calls[:len(calls)-1]
 	}
 	for _, m := range calls {
-		sum = sum.Add(usage(m.Tokens, m.Cost))
+		sum = sum.Add(session.Usage(m.Tokens, m.Cost))
 	}
 	return sum
 }

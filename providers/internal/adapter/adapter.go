@@ -27,7 +27,7 @@ type Options struct {
 // Feature is a part of a request that not every model takes, and that the request can do without.
 type Feature struct {
 	Name string // of the API's parameter
-	// Wanted reports whether a request wants it beside those of the features before it that it uses.
+	// Wanted reports whether a request wants it beside those of the features before it that it uses. Nil: always.
 	Wanted func(req *providers.Request, use Features) bool
 	// Words name it in refusals, in small letters. There are no codes for it.
 	Words []string
@@ -38,9 +38,6 @@ type Features []string
 
 // Has reports whether the request uses one.
 func (f Features) Has(one string) bool { return slices.Contains(f, one) }
-
-// Always is for features that every request wants.
-func Always(*providers.Request, Features) bool { return true }
 
 // Reply is an answer with status 200, which need not be a success.
 type Reply struct {
@@ -75,7 +72,7 @@ func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*provid
 	for {
 		var use Features
 		for _, f := range a.Features {
-			if _, refused := a.refused.Load(refusal{req.Model, f.Name}); !refused && f.Wanted(req, use) {
+			if _, refused := a.refused.Load(refusal{req.Model, f.Name}); !refused && (f.Wanted == nil || f.Wanted(req, use)) {
 				use = append(use, f.Name)
 			}
 		}

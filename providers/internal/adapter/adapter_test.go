@@ -53,7 +53,7 @@ func TestWhatIsARefusal(t *testing.T) {
 			Parse:    func([]byte) Said { return Said{Text: tt.text} },
 			Features: []Feature{
 				{Name: "tool", Words: []string{"tools"}, Wanted: func(*providers.Request, Features) bool { return false }},
-				{Name: "effort", Wanted: Always, Words: []string{"effort"}},
+				{Name: "effort", Words: []string{"effort"}},
 			},
 			Call: func(ctx context.Context, _ *providers.Request, _ Features) (Reply, error) {
 				calls++

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +40,8 @@ func record(ctx context.Context) (context.Context, *recorded) {
 // somewhere else or turn the request into another. Nil base: a client with the default transport. Attempts are bounded
 // by their context, so base should have no Timeout of its own.
 func Client(base *http.Client) *http.Client {
-	if base == nil {
-		base = new(http.Client)
-	}
-	client := *base
-	client.Transport = recorder{next: base.Transport}
+	client := *cmp.Or(base, new(http.Client))
+	client.Transport = recorder{next: cmp.Or(client.Transport, http.DefaultTransport)}
 	client.CheckRedirect = checkRedirect
 	return &client
 }
@@ -68,11 +66,7 @@ type recorder struct{ next http.RoundTripper }
 
 // RoundTrip reads the whole answer before it returns, so that a cut body is an error here, of one kind for all SDKs.
 func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := t.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(req)
+	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}

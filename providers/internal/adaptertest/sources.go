@@ -37,18 +37,16 @@ func Seen(t testing.TB, body string) (string, *http.Request) {
 	return server.URL, &seen
 }
 
-// ByDefault asks the model that a registry of the sources chooses by itself; that has to be want.
-func ByDefault(
-	t testing.TB, getenv func(string) string, want string, sources ...providers.Source,
-) *providers.Response {
+// ByName asks a model of a source, as PROVIDER/MODEL, by way of a registry.
+func ByName(t testing.TB, getenv func(string) string, name string, source providers.Source) *providers.Response {
 	t.Helper()
-	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv}, sources...)
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv}, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref := r.Default()
-	if ref.String() != want {
-		t.Errorf("default %s, want %s", ref, want)
+	ref, err := providers.ParseModel(name)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, err := r.Completer(ref)
 	if err != nil {

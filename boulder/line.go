@@ -1,0 +1,166 @@
+package boulder
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Isolation says where the sub-tasks of a boulder work.
+type Isolation string
+
+const (
+	IsolationOff    Isolation = "off"    // in place: in the project. So too if it is empty
+	IsolationAlways Isolation = "always" // each in a slot; results are integrated one at a time
+)
+
+// Validate refuses a word that is none of these.
+func (i Isolation) Validate() error {
+	if i == "" || i == IsolationOff || i == IsolationAlways {
+		return nil
+	}
+	return fmt.Errorf("isolation is %q: use %s or %s", i, IsolationAlways, IsolationOff)
+}
+
+// Line is what the results of an isolated boulder become: commits on top of each other, each of whose trees passed its gates.
+// refs/manager/<boulder>/tip is at Tip, or at Before if a crash came between the event and the ref.
+type Line struct {
+	Base        string       `json:"base"` // commit at which slots begin: the project's files as they were when the run began
+	Tip         string       `json:"tip"`
+	Before      string       `json:"before,omitempty"`
+	Tree        string       `json:"tree,omitempty"` // of Tip; empty: that of Base
+	Green       []TreeGate   `json:"green,omitempty"`
+	Integrating *Integrating `json:"integrating,omitempty"`
+	Landed      *Landed      `json:"landed,omitempty"`
+	LandedAt    time.Time    `json:"landed_at,omitzero"`
+}
+
+// TreeGate is a command, and a tree on which it was run.
+type TreeGate struct {
+	Command string `json:"command"`
+	Tree    string `json:"tree"`
+	Passed  bool   `json:"passed"`
+	Reused  bool   `json:"reused,omitempty"` // it had passed on this very tree before, and was not run again
+}
+
+// Passed reports whether a command is known to pass on a tree.
+func (l *Line) Passed(command, tree string) bool {
+	return slices.ContainsFunc(l.Green, func(g TreeGate) bool { return g.Command == command && g.Tree == tree })
+}
+
+// Isolated reports whether its sub-tasks work in slots.
+func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
+
+// Integrating says that a result is about to be put onto the tip. It is committed before that begins; nothing else is
+// integrated until [Integrated] or [Conflict].
+type Integrating struct {
+	AttemptRef
+	Tip    string    `json:"tip"`    // commit
+	Result string    `json:"result"` // commit
+	At     time.Time `json:"at"`     // of the commit that it becomes, so that a crash leads to the same one
+}
+
+// Integrated says that the tip has a result, whose gates are green on the combined tree. It is committed before the ref moves.
+type Integrated struct {
+	AttemptRef
+	Tree   string     `json:"tree"`
+	Commit string     `json:"commit"`
+	Gates  []TreeGate `json:"gates"`
+}
+
+// Conflict says that a result cannot be put onto the tip: files conflict, or gates are red on the combined tree. From now on
+// the sub-task works on top of Tip.
+type Conflict struct {
+	AttemptRef
+	Files []string `json:"files"`         // with conflict markers; empty: gates are red
+	With  []string `json:"with"`          // sub-tasks whose results it conflicts with
+	Red   []Gate   `json:"red,omitempty"` // on the combined tree
+	Tip   string   `json:"tip"`           // commit
+	Tree  string   `json:"tree,omitempty" log:"only"`
+}
+
+// How the results of an isolated boulder left it.
+const (
+	LandedFiles   = "files"
+	LandedBranch  = "branch"
+	LandedDropped = "dropped"
+)
+
+// Landed says what became of the results. It comes after the end of the boulder, once.
+type Landed struct {
+	How    string `json:"how"`              // files | branch | dropped
+	Branch string `json:"branch,omitempty"` // that was made
+	Commit string `json:"commit"`           // the tip, or what a branch has of it on top of the commit that the user had
+	Tree   string `json:"tree"`             // of Commit; its gates were green
+}
+
+// Integration is a result to put onto the tip.
+type Integration struct {
+	BoulderID string
+	Line      Line
+	SubTask   SubTask
+	Turn      Turn
+	Earlier   []SubTask // completed before, in that order
+	Gates     []string  // of every combined tree
+}
+
+func (s *State) landed(e *Event, b Landed) error {
+	l := &s.Boulder.Line
+	switch {
+	case !s.Boulder.Isolated() || !s.Boulder.Status.Terminal():
+		return fmt.Errorf("boulder %s is %s, or not isolated", s.Boulder.ID, s.Boulder.Status)
+	case l.Landed != nil:
+		return fmt.Errorf("the results of boulder %s have left it: %s", s.Boulder.ID, l.Landed.How)
+	}
+	l.Landed, l.LandedAt = &b, e.Time
+	return nil
+}
+
+func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
+	switch l := s.Boulder.Line; {
+	case o.Turn.Verdict == nil || !o.Turn.Verdict.Completed || o.Turn.Conflict != nil || o.SubTask.Integrated != "":
+		return fmt.Errorf("turn %d of %q has no result to integrate", o.Turn.Number, b.SubTaskID)
+	case l.Integrating != nil:
+		return fmt.Errorf("%q is being integrated", l.Integrating.SubTaskID)
+	case b.Tip != l.Tip || b.Result != o.SubTask.Work || b.Result == "":
+		return fmt.Errorf("the tip is %q and the result of %q %q", l.Tip, b.SubTaskID, o.SubTask.Work)
+	}
+	s.Boulder.Line.Integrating = &b
+	return nil
+}
+
+// goesOn takes a result back that is being integrated: its attempt goes on, or is over.
+func (s *State) goesOn(o *Open) {
+	if i := s.Boulder.Line.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
+		s.Boulder.Line.Integrating = nil
+	}
+}
+
+func (s *State) integrated(e *Event, o *Open, b Integrated) error {
+	l := &s.Boulder.Line
+	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef {
+		return fmt.Errorf("%q is not being integrated", b.SubTaskID)
+	}
+	l.Before, l.Tip, l.Tree, l.Integrating = l.Tip, b.Commit, b.Tree, nil
+	l.Green = slices.DeleteFunc(slices.Clone(l.Green), func(g TreeGate) bool { return g.Tree != b.Tree })
+	for _, g := range b.Gates {
+		if g.Passed && !l.Passed(g.Command, g.Tree) {
+			l.Green = append(l.Green, TreeGate{Command: g.Command, Tree: g.Tree, Passed: true})
+		}
+	}
+	o.SubTask.Integrated, o.SubTask.From, o.SubTask.Snapshot, o.SubTask.UpdatedAt = b.Commit, b.Commit, b.Tree, e.Time
+	return nil
+}
+
+func (s *State) conflict(e *Event, o *Open, b Conflict) error {
+	l := &s.Boulder.Line
+	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef || l.Integrating.Tip != b.Tip {
+		return fmt.Errorf("%q is not being integrated onto %s", b.SubTaskID, b.Tip)
+	}
+	l.Integrating = nil
+	t := o.SubTask
+	t.From, t.Snapshot, t.UpdatedAt = b.Tip, b.Tree, e.Time
+	t.Conflicts = append(slices.Clip(t.Conflicts), b)
+	o.Turn.Conflict = &b
+	return nil
+}

@@ -1,0 +1,179 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Integrate implements orchestrator.Integrator.
+func (e *Executor) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
+	i := integration{Executor: e, Integration: what, report: e.reporting(report)}
+	if err := i.syncTip(ctx, what.BoulderID, what.Line); err != nil {
+		return err
+	}
+	result := what.Line.Integrating
+	commit, tree, conflicts, err := e.cfg.Slots.Integrate(ctx, result.Tip, result.Result, i.message(), result.At)
+	if err != nil {
+		return err
+	}
+	if len(conflicts) == 0 && len(what.SubTask.Conflicts) > 0 {
+		last := what.SubTask.Conflicts[len(what.SubTask.Conflicts)-1]
+		if conflicts, err = e.cfg.Slots.Marked(ctx, tree, last.Files); err != nil {
+			return err
+		}
+	}
+	if len(conflicts) > 0 {
+		return i.conflict(ctx, conflicts, nil)
+	}
+	gates, red, err := i.test(ctx, commit, tree)
+	if err != nil {
+		return err
+	}
+	if len(red) > 0 {
+		return i.conflict(ctx, nil, red)
+	}
+	err = i.report(boulder.Integrated{AttemptRef: result.AttemptRef, Tree: tree, Commit: commit, Gates: gates})
+	if err != nil {
+		return err
+	}
+	return e.cfg.Slots.MoveTip(context.WithoutCancel(ctx), what.BoulderID, result.Tip, commit)
+}
+
+type integration struct {
+	*Executor
+	boulder.Integration
+	report func(boulder.Body) error
+}
+
+// syncTip moves the ref of the tip to where the log says that it is.
+func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Line) error {
+	if e.cfg.Slots == nil {
+		return fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
+	}
+	return e.cfg.Slots.MoveTip(ctx, boulderID, cmp.Or(l.Before, l.Tip), l.Tip)
+}
+
+// tip is the slot in which combined trees are tested, at the tip.
+func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Line) (place, error) {
+	if err := e.syncTip(ctx, boulderID, l); err != nil {
+		return place{}, err
+	}
+	return e.slot(ctx, boulder.SlotClaim{BoulderID: boulderID, Base: l.Base, From: l.Tip})
+}
+
+// message is that of the commit on the tip.
+func (i *integration) message() string {
+	t := i.SubTask
+	message := t.Subject
+	if t.Summary != "" {
+		message += "\n\n" + t.Summary
+	}
+	message += fmt.Sprintf("\n\nManager-Boulder: %s\nManager-Sub-task: %s\n", i.BoulderID, t.ID)
+	for _, gate := range t.AllGates() {
+		if !strings.Contains(gate, "\n") {
+			message += "Manager-Gate: " + gate + "\n"
+		}
+	}
+	return strings.TrimSuffix(message, "\n")
+}
+
+// test runs the gates of the combined tree that are not known to be green on it: on a fast-forward those of the sub-task,
+// else those of all earlier ones and of every combined tree as well.
+func (i *integration) test(ctx context.Context, commit, tree string) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
+	t := i.SubTask
+	type wanted struct {
+		command string
+		of      *boulder.SubTask // whose baseline counts; nil: it has to be green
+	}
+	var all []wanted
+	want := func(of *boulder.SubTask, commands []string) {
+		for _, command := range commands {
+			if !slices.ContainsFunc(all, func(w wanted) bool { return w.command == command }) {
+				all = append(all, wanted{command, of})
+			}
+		}
+	}
+	want(&t, t.AllGates())
+	if t.From != i.Line.Tip || len(t.Conflicts) > 0 {
+		for j := range i.Earlier {
+			want(&i.Earlier[j], i.Earlier[j].AllGates())
+		}
+		want(nil, i.Gates)
+	}
+	var at place
+	for _, w := range all {
+		if i.passed(w.command, tree) {
+			gates = append(gates, boulder.TreeGate{Command: w.command, Tree: tree, Passed: true, Reused: true})
+			continue
+		}
+		if at.path == "" {
+			if at, err = i.slot(ctx, boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: commit}); err != nil {
+				return nil, nil, err
+			}
+		}
+		g := RunCommand(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if w.of != nil && w.of.MayStayRed(w.command) {
+			g.NoWorse = noWorse(boulder.GateOf(w.of.Baseline, w.command), g)
+		}
+		run := boulder.NewGateRun(&t, i.Line.Integrating.Attempt, g)
+		run.Tree = tree
+		if err := i.report(run); err != nil {
+			return nil, nil, err
+		}
+		gates = append(gates, boulder.TreeGate{Command: w.command, Tree: tree, Passed: g.Holds()})
+		if !g.Holds() {
+			red = append(red, g)
+		}
+	}
+	return gates, red, nil
+}
+
+// passed reports whether a gate is known to pass on a tree: the newest turn's gates ran on the tree that it left.
+func (i *integration) passed(command, tree string) bool {
+	e := i.Turn.Evidence
+	if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && g != nil && g.Holds() {
+		return true
+	}
+	return i.Line.Passed(command, tree)
+}
+
+func (i *integration) conflict(ctx context.Context, files []string, red []boulder.Gate) error {
+	tree, err := i.cfg.Slots.Tree(ctx, i.Line.Tip)
+	if err != nil {
+		return err
+	}
+	c := boulder.Conflict{
+		AttemptRef: i.Line.Integrating.AttemptRef, Files: slices.Clip(append([]string{}, files...)), With: []string{}, Red: red,
+		Tip: i.Line.Tip, Tree: tree,
+	}
+	var others []string
+	for _, t := range i.Earlier {
+		if t.Integrated == "" {
+			continue
+		}
+		others = append(others, t.ID)
+		changed := slices.ContainsFunc(files, func(f string) bool { return slices.Contains(t.Files, f) })
+		if changed || slices.ContainsFunc(red, func(g boulder.Gate) bool { return slices.Contains(t.AllGates(), g.Command) }) {
+			c.With = append(c.With, t.ID)
+		}
+	}
+	if len(c.With) == 0 {
+		c.With = append(c.With, others...)
+	}
+	if err := i.report(c); err != nil {
+		return err
+	}
+	// At once, so that the user finds it there if nobody is to try again.
+	_, err = i.slot(context.WithoutCancel(ctx), boulder.SlotClaim{
+		BoulderID: i.BoulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Line.Base, From: c.Tip,
+	})
+	return err
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+type landOptions struct {
+	files, drop, dryRun, withUncommitted bool
+	branch                               string
+}
+
+func (a *app) newLandCmd() *cobra.Command {
+	var o landOptions
+	cmd := &cobra.Command{
+		Use:   "land [flags] [BOULDER]",
+		Short: "Bring the results of an isolated boulder to where you want them",
+		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch of
+them: exactly the files on which all gates were green, merged with what you have changed since. If anything conflicts,
+nothing is written. Then the slots and the refs of the boulder are removed.
+
+Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody moved · 2 usage, or the branch exists.`,
+		Example: `  manager land --files --dry-run
+  manager land --branch dark-mode 01k3`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completion(1, boulders),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLand(cmd.Context(), &o, cmp.Or(args...)) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.files, "files", false, "write them into your files, and leave index and branches alone")
+	f.StringVar(&o.branch, "branch", "", "make branch `NAME` of them")
+	f.BoolVar(&o.drop, "drop", false, "drop them; they are kept under refs/manager/dropped for 30 days")
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen")
+	f.BoolVar(&o.withUncommitted, "with-uncommitted", false,
+		"with --branch: publish what you had not committed when the run began, too")
+	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
+	cmd.MarkFlagsOneRequired("files", "branch", "drop")
+	return cmd
+}
+
+// landReport is what `manager land --json` prints.
+type landReport struct {
+	Type      string `json:"type"` // land
+	BoulderID string `json:"boulder_id"`
+	boulder.Landed
+	Files  []workspace.Change `json:"files,omitempty"`
+	DryRun bool               `json:"dry_run"`
+}
+
+func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
+	if a.openErr != nil {
+		return a.openErr
+	}
+	if err := a.OpenWorkspace(ctx); err != nil {
+		return err
+	}
+	there, err := a.Read(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := project.Get(ctx, there, ref)
+	there.Close()
+	if err != nil {
+		return err
+	}
+	how := project.Land{How: boulder.LandedFiles, Branch: o.branch, DryRun: o.dryRun, WithUncommitted: o.withUncommitted}
+	switch {
+	case o.branch != "":
+		how.How = boulder.LandedBranch
+	case o.drop:
+		how.How = boulder.LandedDropped
+	}
+	landed, err := a.Land(ctx, &b, how)
+	if err != nil {
+		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
+	}
+	if a.json {
+		return writeLines(a.Stdout, []landReport{{"land", b.Boulder.ID, landed.Landed, landed.Files, o.dryRun}})
+	}
+	for _, f := range landed.Files {
+		sign := "write "
+		if f.Deleted {
+			sign = "delete"
+		}
+		fmt.Fprintf(a.Stdout, "%s %s\n", sign, f.Path)
+	}
+	did := map[string]string{
+		boulder.LandedFiles:   "in your files",
+		boulder.LandedBranch:  "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
+		boulder.LandedDropped: "nowhere: dropped, and kept for 30 days",
+	}[landed.How]
+	verb := "Landed"
+	if o.dryRun {
+		verb = "Would land"
+	}
+	fmt.Fprintf(a.Stdout, "%s %s. Its gates were green on tree %s.\n", verb, did, project.Short(landed.Tree))
+	return nil
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// A key that only OpenCode's own configuration has, and that has no known form, is neither shown nor stored, whoever
+// repeats it: a provider, an agent, a log.
+func TestKeysOfOpenCodeStayThere(t *testing.T) {
+	t.Parallel()
+	const planted = "Planted4711" + "InTheGarden" // in two, or it looks like one that slipped in
+	generations, err := octest.Generations(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range generations {
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel()
+			model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+				return scriptmodel.Reply{Status: http.StatusUnauthorized, Body: `{"error":{"message":"Incorrect API key: ` + planted + `"}}`}
+			})
+			config := strings.Replace(scriptmodel.OpenCodeConfig(model.URL()), `"apiKey":"scripted"`, `"apiKey":"`+planted+`"`, 1)
+			project := octest.Repo(t, map[string]string{
+				"opencode.json": config, "plan.yaml": "sub_tasks: [{description: Write a.txt.}]\n",
+			})
+			env := append(octest.Env(t, model.URL()), g.Env...)
+			code, stdout, stderr := run(t, project, append(env, "OPENCODE_CONFIG_CONTENT="), "run", "plan.yaml", "--yes", "--verbose",
+				"--opencode", g.Binary)
+			texts(t, "the run", []string{"Incorrect API key: [redacted]"}, []string{planted}, stdout+stderr)
+			if code != exitError {
+				t.Errorf("exit code %d", code)
+			}
+			err := filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, entry os.DirEntry, err error) error {
+				if err != nil || !entry.Type().IsRegular() {
+					return err
+				}
+				data, err := os.ReadFile(path)
+				if strings.Contains(string(data), planted) {
+					t.Errorf("%s has it", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

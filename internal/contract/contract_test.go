@@ -1,0 +1,160 @@
+package contract_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/contract"
+	"github.com/bouldermgr/manager/internal/fakeopencode"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+var (
+	only     = flag.String("case", "", "try the cases whose name this `regexp` matches")
+	patience = flag.Duration("patience", 5*time.Minute, "bounds each case; a busy machine is no failure")
+)
+
+func TestMain(m *testing.M) {
+	octest.Guard()
+	os.Exit(octest.CheckLeaks(m.Run()))
+}
+
+// open has a suite on an OpenCode, or on a server that runs.
+func open(t *testing.T, cfg contract.Config, environ ...string) *contract.Suite {
+	t.Helper()
+	cfg.Environ, cfg.Patience = append(os.Environ(), environ...), *patience
+	suite, err := contract.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(suite.Close)
+	return suite
+}
+
+func standIn(t *testing.T) string {
+	t.Helper()
+	path, err := octest.StandIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// holds tries all cases: none may fail, and none be left out for another reason than these.
+func holds(t *testing.T, suite *contract.Suite, reasons ...string) {
+	t.Helper()
+	wanted := regexp.MustCompile(*only)
+	cases := slices.DeleteFunc(slices.Clone(contract.Cases), func(c contract.Case) bool { return !wanted.MatchString(c.Name) })
+	for r := range suite.Run(t.Context(), cases) {
+		t.Run(r.Name, func(t *testing.T) {
+			t.Logf("took %v", r.Took)
+			if r.Err != nil || r.Skipped != "" && !slices.Contains(reasons, r.Skipped) {
+				t.Error(r.Err, r.Skipped)
+			}
+		})
+	}
+}
+
+const noToasts = "it has no toasts"
+
+func TestOpenCode1(t *testing.T) {
+	t.Parallel()
+	holds(t, open(t, contract.Config{Binary: octest.Binary(t)}))
+}
+
+// TestOpenCode2 tries the stand-in as it is, with what 2.x has besides surprises, and a real one.
+func TestOpenCode2(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]fakeopencode.Behaviour{
+		"surprising": {},
+		"tame": {
+			RepeatRuns: true, KeepRejectText: true, FullCatalogue: true, LastPage: true,
+			EventLocations: true, NoWebPage: true,
+		},
+	} {
+		t.Run("stand-in "+name, func(t *testing.T) {
+			t.Parallel()
+			holds(t, open(t, contract.Config{Binary: standIn(t)}, b.Env()), noToasts)
+		})
+	}
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		binary := os.Getenv("OPENCODE2_BIN")
+		if binary == "" {
+			t.Skip("no OpenCode 2 was tried: OPENCODE2_BIN names none")
+		}
+		holds(t, open(t, contract.Config{Binary: binary}), noToasts)
+	})
+}
+
+// On a server that somebody else runs nothing is ended, and no session is left.
+func TestAttached(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	environ := slices.DeleteFunc(scriptmodel.OpenCodeEnv(os.Environ(), home, ""), func(entry string) bool {
+		return strings.HasPrefix(entry, "OPENCODE_CONFIG_CONTENT=")
+	})
+	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
+		Binary: standIn(t), Dir: home, Env: environ, StartTimeout: *patience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop(context.WithoutCancel(t.Context()))
+	var dir string
+	t.Run("cases", func(t *testing.T) {
+		suite := open(t, contract.Config{Attached: server.Client()})
+		holds(t, suite, noToasts, "it ends servers, and this one is yours")
+		dir = suite.Dir()
+	})
+	left, err := server.Client().In(dir).Sessions(t.Context(), opencode.SessionFilter{})
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %+v, %v", left, err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", dir, err)
+	}
+}
+
+// Whose environment does not let it have the model of the cases is not prompted: another model could cost money.
+func TestAttachedWithoutTheModel(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
+		Binary: octest.Binary(t), Dir: home, StartTimeout: *patience,
+		Env: append(scriptmodel.OpenCodeEnv(os.Environ(), home, ""), `OPENCODE_CONFIG_CONTENT={"enabled_providers":["anthropic"]}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop(context.WithoutCancel(t.Context()))
+	suite, err := contract.Open(t.Context(), contract.Config{Attached: server.Client(), Environ: os.Environ()})
+	if err == nil {
+		suite.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "does not take the model scripted/agent from ") {
+		t.Errorf("opened with %v", err)
+	}
+}
+
+// An OpenCode that does not do what is needed is found out.
+func TestBrokenOpenCode(t *testing.T) {
+	t.Parallel()
+	suite := open(t, contract.Config{Binary: standIn(t)}, fakeopencode.Behaviour{IgnoreRules: true}.Env())
+	cases := slices.DeleteFunc(slices.Clone(contract.Cases), func(c contract.Case) bool {
+		return !strings.Contains(c.Name, "without tools")
+	})
+	for r := range suite.Run(t.Context(), cases) {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "the model was offered") {
+			t.Errorf("%s, where a session's rules have no effect: %v", r.Name, r.Err)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// scene is one case at work. What it wants and does not get ends the case: its methods panic with a failure, which
+// [Suite.try] takes.
+type scene struct {
+	suite *Suite
+	ctx   context.Context
+	mark  string // begins each prompt, by which the model knows whose it is, and the name of each file
+	dir   *opencode.Directory
+	ends  []func() // what is to be done when the case is over
+}
+
+type (
+	failure  string // how a case does not hold
+	omission string // why a case is not tried
+)
+
+// want ends the case unless something holds; the text says what was seen instead.
+func (s *scene) want(holds bool, seen string, args ...any) {
+	if !holds {
+		panic(failure(fmt.Sprintf(seen, args...)))
+	}
+}
+
+// can leaves the case out unless the server can do what it is about.
+func (s *scene) can(it bool, why string) {
+	if !it {
+		panic(omission(why))
+	}
+}
+
+// must ends the case with the error of a call.
+func (s *scene) must(err error) { s.want(err == nil, "%v", err) }
+
+// model has the model answer the scene's conversations.
+func (s *scene) model(part scriptmodel.Handler) { s.suite.cast.Play(s.mark, part) }
+
+// asked are the requests of the scene's conversations that reached the model.
+func (s *scene) asked() (all []scriptmodel.Request) {
+	for _, r := range s.suite.model.Requests() {
+		if strings.Contains(r.FirstUser(), s.mark) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// newSession makes a session, and follows it and its sub-agents'.
+func (s *scene) newSession(rules ...opencode.Rule) (id string, sub *opencode.Subscription) {
+	session, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark, Rules: rules})
+	s.must(err)
+	return session.ID, s.follow(s.dir.Client(), session.ID)
+}
+
+// follow subscribes, and waits until nothing is missed.
+func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
+	sub := client.Subscribe(opencode.Filter{Sessions: sessions})
+	s.ends = append(s.ends, sub.Close)
+	next[opencode.Resync](s, sub)
+	return sub
+}
+
+// send prompts a session with the scene's mark and the text.
+func (s *scene) send(sessionID, text string) (messageID string) {
+	messageID = opencode.NewMessageID(time.Now())
+	s.sendAs(messageID, sessionID, text)
+	return messageID
+}
+
+func (s *scene) sendAs(messageID, sessionID, text string) {
+	s.must(s.dir.Prompt(s.ctx, sessionID, opencode.Prompt{
+		MessageID: messageID, Agent: "build", Model: agentModel, Variant: "high", Text: s.mark + " " + text,
+		Metadata: map[string]any{"tag": s.mark},
+	}))
+}
+
+var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
+
+// status is what the server's state says that a session is doing.
+func (s *scene) status(sessionID string) opencode.StatusType {
+	statuses, err := s.dir.Statuses(s.ctx)
+	s.must(err)
+	return statuses[sessionID].Type
+}
+
+// idle waits for the end of a session's turn.
+func (s *scene) idle(sub *opencode.Subscription, sessionID string) []opencode.Event {
+	return s.await(sub, "the end of the turn", func(e opencode.Event) bool {
+		return e.SessionID == sessionID && status(opencode.Idle)(e)
+	})
+}
+
+// await collects events up to the first one that matches.
+func (s *scene) await(
+	sub *opencode.Subscription, what string, match func(opencode.Event) bool,
+) (events []opencode.Event) {
+	for {
+		select {
+		case event, open := <-sub.C():
+			s.want(open, "waited for %s, and the events ended", what)
+			if events = append(events, event); match(event) {
+				return events
+			}
+		case <-s.ctx.Done():
+			last := ""
+			for _, e := range events[max(0, len(events)-10):] {
+				last += fmt.Sprintf(" %T", e.Payload)
+			}
+			s.want(false, "waited for %s: %v; the last of %d events:%s", what, context.Cause(s.ctx), len(events), last)
+		}
+	}
+}
+
+func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
+
+// next waits for an event of the kind, and gives it.
+func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
+	events := s.await(sub, fmt.Sprintf("%T", *new(P)), is[P])
+	return events[len(events)-1].Payload.(P)
+}
+
+// toolEnd waits for the end of a tool call, and gives it.
+func (s *scene) toolEnd(sub *opencode.Subscription) *opencode.ToolCall {
+	events := s.await(sub, "the end of a tool call", func(e opencode.Event) bool {
+		return tool(opencode.ToolCompleted)(e) || tool(opencode.ToolError)(e)
+	})
+	return events[len(events)-1].Payload.(opencode.PartUpdated).Part.Tool
+}
+
+// answered matches the whole answer to a prompt.
+func answered(messageID string) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.MessageUpdated)
+		return ok && p.Message.ParentID == messageID && p.Message.Finish == opencode.FinishStop
+	}
+}
+
+func status(want opencode.StatusType) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.StatusChanged)
+		return ok && p.Status.Type == want
+	}
+}
+
+// tool matches a tool call that has come to the state.
+func tool(state opencode.ToolState) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.PartUpdated)
+		return ok && p.Part.Tool != nil && p.Part.Tool.State == state
+	}
+}
+
+// eventually waits for what nobody announces, such as the end of another's process.
+func (s *scene) eventually(what string, condition func() bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.want(false, "waited until %s: %v", what, context.Cause(s.ctx))
+		}
+	}
+}
+
+// file is the path of a file in the project that is the scene's alone: the mark and the name.
+func (s *scene) file(name string) string { return filepath.Join(s.dir.Path(), s.mark+name) }
+
+func (s *scene) exists(name string) bool {
+	_, err := os.Stat(s.file(name))
+	s.want(err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
+	return err == nil
+}
+
+// touch is a shell command that leaves a file.
+func (s *scene) touch(name string) scriptmodel.Reply { return bash("touch " + s.mark + name) }
+
+// endless is a shell command that tells its process id and never ends by itself.
+func (s *scene) endless() scriptmodel.Reply {
+	return bash("echo $$ > " + s.mark + "pid; exec sleep 600")
+}
+
+// endlessPID waits until that command runs, and gives its process id.
+func (s *scene) endlessPID() (pid int) {
+	s.eventually("the tool runs", func() bool {
+		data, _ := os.ReadFile(s.file("pid")) // there may be none yet
+		number, whole := strings.CutSuffix(string(data), "\n")
+		pid, _ = strconv.Atoi(number)
+		return whole && pid > 0
+	})
+	return pid
+}
+
+func (s *scene) gone(pid int) {
+	s.eventually("the tool's process is gone", func() bool { return !orphan.Running(pid) })
+}
+
+// serve serves HTTP on the loopback interface until it is closed, or the case is over.
+func (s *scene) serve(handler http.Handler) (url string, end func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	end = func() { _ = server.Close() }
+	s.ends = append(s.ends, end)
+	return "http://" + listener.Addr().String(), end
+}
+
+// steps answers the nth call of the model in a turn with the nth reply, and says "done" after the last.
+func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
+	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if n := r.TurnsSinceUser(); n < len(replies) {
+			return replies[n]
+		}
+		return scriptmodel.Reply{Text: "done"}
+	}
+}
+
+// once answers the first call of the model in a session with the reply, and says "done" after it.
+func once(reply scriptmodel.Reply) scriptmodel.Handler {
+	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.AssistantTurns() == 0 {
+			return reply
+		}
+		return scriptmodel.Reply{Text: "done"}
+	}
+}
+
+func always(reply scriptmodel.Reply) scriptmodel.Handler {
+	return func(context.Context, scriptmodel.Request) scriptmodel.Reply { return reply }
+}
+
+func call(name string, args map[string]any) scriptmodel.Reply {
+	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: args}}}
+}
+
+func bash(command string) scriptmodel.Reply {
+	return call("bash", map[string]any{"command": command, "description": "Run it"})
+}
+
+// configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and
+// that one refusal does not end a turn, as manager has it.
+func configOf(url string) []byte {
+	config := map[string]any{}
+	_ = json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config) // it is JSON
+	maps.Copy(config, map[string]any{
+		"subagent_depth": 2, // of OpenCode 1
+		"experimental":   map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
+		"agent": map[string]any{nester: map[string]any{
+			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
+		}},
+	})
+	out, _ := json.Marshal(config) // and is again
+	return out
+}

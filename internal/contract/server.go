@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+func handshake(s *scene) {
+	client := s.dir.Client()
+	s.want(client.Caps().Version != "", "the server says no version")
+	_, err := opencode.Attach(s.ctx, client.URL(), opencode.AttachConfig{Password: "wrong"})
+	s.can(err != nil || s.suite.server != nil, "the server has no password")
+	s.want(errors.Is(err, opencode.ErrUnauthorized), "with a wrong password: %v", err)
+}
+
+func catalogue(s *scene) {
+	all, err := s.dir.Catalogue(s.ctx)
+	s.must(err)
+	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers)
+	fallback, err := s.dir.DefaultModel(s.ctx)
+	s.must(err)
+	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
+	agents, err := s.dir.Agents(s.ctx)
+	s.must(err)
+	s.want(slices.Contains(agents, "build") && slices.Contains(agents, nester), "the agents are %q", agents)
+}
+
+func toast(s *scene) {
+	s.can(s.suite.Caps().Toasts, "it has no toasts")
+	s.must(s.dir.ShowToast(s.ctx, opencode.Toast{Message: "hello", Variant: "info"}))
+}
+
+func storedSession(s *scene) {
+	rules := []opencode.Rule{{Permission: "bash", Pattern: "*", Action: opencode.Deny}}
+	made, err := s.dir.CreateSession(s.ctx, opencode.NewSession{
+		Title: s.mark, Metadata: map[string]any{"tag": "x"}, Agent: "build", Model: agentModel, Rules: rules,
+	})
+	s.must(err)
+	got, err := s.dir.Session(s.ctx, made.ID)
+	s.must(err)
+	s.want(got.Title == s.mark && got.Metadata["tag"] == "x" && got.Directory == s.dir.Path() && got.Agent == "build" &&
+		slices.Equal(got.Rules, rules) && !got.Created.IsZero(), "stored as %+v", got)
+	for range 2 {
+		s.must(s.dir.DeleteSession(s.ctx, made.ID))
+	}
+	_, err = s.dir.Session(s.ctx, made.ID)
+	s.want(errors.Is(err, opencode.ErrNotFound), "after its deletion: %v", err)
+	_, err = s.dir.Message(s.ctx, made.ID, "msg_none")
+	s.want(errors.Is(err, opencode.ErrNotFound), "a message that never was: %v", err)
+}
+
+func listedSessions(s *scene) {
+	s.model(steps())
+	old, _ := s.newSession()
+	titled, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark + " TITLED"})
+	s.must(err)
+	between := time.UnixMilli(titled.Updated.UnixMilli() + 1)
+	busy, sub := s.newSession()
+	s.send(busy, "go")
+	s.idle(sub, busy)
+	names := map[string]string{old: "old ", titled.ID: "titled ", busy: "busy "}
+	for _, test := range []struct {
+		filter opencode.SessionFilter
+		want   string
+	}{
+		{opencode.SessionFilter{}, "busy titled old "},
+		{opencode.SessionFilter{Title: s.mark + " titled"}, "titled "},
+		{opencode.SessionFilter{UpdatedSince: between}, "busy "},
+	} {
+		found, err := s.dir.Sessions(s.ctx, test.filter)
+		s.must(err)
+		got := ""
+		for _, one := range found {
+			got += names[one.ID] // those of other cases have none
+		}
+		s.want(got == test.want, "%+v finds %q, not %q", test.filter, got, test.want)
+	}
+}
+
+func cutStream(s *scene) {
+	s.model(steps())
+	session, _ := s.newSession()
+	target, err := url.Parse(s.dir.Client().URL())
+	s.must(err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1}
+	whole, cut := context.WithCancel(s.ctx)
+	defer cut()
+	address, _ := s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		if whole.Err() == nil {
+			defer context.AfterFunc(whole, end)()
+		}
+		proxy.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	client, err := s.dir.Client().Through(s.ctx, address)
+	s.must(err)
+	defer client.Close()
+	sub := s.follow(client, session)
+	cut()
+	next[opencode.Disconnected](s, sub)
+	next[opencode.Resync](s, sub)
+	s.await(sub, "the answer", answered(s.send(session, "go")))
+}
+
+// own starts a server for the scene, with the data of the one before. It is in the place of the suite's.
+func (s *scene) own() *opencode.Server {
+	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
+	path := s.dir.Path()
+	if s.dir == s.suite.dir {
+		var err error
+		path, err = s.suite.project(s.ctx, s.mark+"project")
+		s.must(err)
+	}
+	server, err := s.suite.start(s.ctx, path, s.mark+"data")
+	s.must(err)
+	s.ends = append(s.ends, func() { server.Stop(context.WithoutCancel(s.ctx)) })
+	s.dir = server.Client().In(path)
+	return server
+}
+
+func killed(s *scene) {
+	s.model(once(s.endless()))
+	server := s.own()
+	session, _ := s.newSession()
+	messageID := s.send(session, "go")
+	pid := s.endlessPID()
+	s.must(syscall.Kill(server.PID(), syscall.SIGKILL))
+	<-server.Done()
+	s.want(runtime.GOOS != "linux" || !orphan.Running(pid), "the tool outlived its server")
+	_, err := s.dir.Session(s.ctx, session)
+	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a dead server: %v", err)
+
+	server = s.own()
+	found, err := s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark})
+	s.must(err)
+	s.want(len(found) == 1 && found[0].ID == session, "found %+v", found)
+	messages, err := s.dir.Messages(s.ctx, session, 0)
+	s.must(err)
+	s.want(len(messages) == 2 && messages[0].Info.ID == messageID && messages[1].Info.Completed.IsZero() &&
+		slices.ContainsFunc(messages[1].Parts, func(p opencode.Part) bool {
+			return p.Tool != nil && p.Tool.State == opencode.ToolRunning
+		}), "of the turn is left %+v", messages)
+	sub := s.follow(server.Client(), session)
+	s.sendAs(messageID, session, "go")
+	s.await(sub, "the answer", answered(messageID))
+}
+
+func stopped(s *scene) {
+	s.model(steps(s.endless()))
+	server := s.own()
+	session, sub := s.newSession()
+	s.send(session, "go")
+	pid := s.endlessPID()
+	for range 2 { // the second time nothing more happens
+		server.Stop(s.ctx)
+	}
+	err := syscall.Kill(-server.PID(), 0)
+	s.want(errors.Is(err, syscall.ESRCH), "its process group is still there: %v", err)
+	s.want(!orphan.Running(pid), "the tool still runs")
+	for range sub.C() { // the subscription has ended
+		continue
+	}
+	_, err = s.dir.Statuses(s.ctx)
+	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a stopped server: %v", err)
+
+	s.own()
+	messages, err := s.dir.Messages(s.ctx, session, 1)
+	s.must(err)
+	s.want(len(messages) == 1 && !messages[0].Info.Completed.IsZero() && messages[0].Info.Error != nil &&
+		messages[0].Info.Error.Name == opencode.MessageAborted, "the interrupted turn was stored as %+v", messages)
+}

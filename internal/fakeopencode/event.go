@@ -1,0 +1,117 @@
+package fakeopencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+type event struct {
+	ID       string       `json:"id"`
+	Created  int64        `json:"created,omitempty"` // milliseconds
+	Type     string       `json:"type"`
+	Durable  *durable     `json:"durable,omitempty"`
+	Location *locationRef `json:"location,omitempty"`
+	Data     fields       `json:"data"`
+}
+
+// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them.
+type durable struct {
+	AggregateID string `json:"aggregateID"`
+	Seq         int    `json:"seq"`
+	Version     int    `json:"version"`
+}
+
+type fields map[string]any
+
+const (
+	backlog = 4096             // events that a reader may be behind before its stream is cut
+	silence = 15 * time.Second // between heartbeats
+)
+
+// secondVersion are the durable events whose shape changed before the branch of August.
+var secondVersion = map[string]bool{
+	"session.deleted": true, "session.instructions.updated": true, "session.tool.success": true, "session.tool.failed": true,
+}
+
+// emit tells of something durable in a session, and stores the session.
+func (x *session) emit(eventType string, data fields) {
+	x.Seq++
+	version := 1
+	if secondVersion[eventType] {
+		version = 2
+	}
+	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq, version}, Data: data})
+	x.save()
+}
+
+// live tells of something in a session that has no number.
+func (x *session) live(eventType string, data fields) {
+	x.publish(event{Type: eventType, Data: data})
+}
+
+func (x *session) publish(e event) {
+	if e.Data["form"] == nil {
+		e.Data["sessionID"] = x.Info.ID
+	}
+	if !strings.HasPrefix(e.Type, "session.execution.") || x.server.behaviour.EventLocations {
+		e.Location = &x.Info.Location
+	}
+	x.server.publish(e)
+}
+
+// publish sends an event to all who listen, and cuts off who is too slow.
+func (s *Server) publish(e event) {
+	e.ID, e.Created = s.newID("evt_"), now()
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // what came in as JSON goes out as JSON
+	}
+	for l := range s.listeners {
+		select {
+		case l <- data:
+		default:
+			delete(s.listeners, l)
+			close(l)
+		}
+	}
+}
+
+type listener chan []byte
+
+// eventStream answers with all events from now on.
+func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
+	l := make(listener, backlog)
+	s.mu.Lock()
+	hello, _ := json.Marshal(event{ID: s.newID("evt_"), Type: "server.connected", Data: fields{}}) // plain fields
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, l)
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprintf(w, "data: %s\n\n", hello)
+	out := http.NewResponseController(w)
+	heartbeat := time.NewTicker(silence)
+	defer heartbeat.Stop()
+	for out.Flush() == nil {
+		select {
+		case data, open := <-l:
+			if !open {
+				return
+			}
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+		case <-heartbeat.C:
+			_, _ = io.WriteString(w, ": heartbeat\n\n")
+		case <-r.Context().Done():
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package fakeopencode
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Main is the program that is used in the place of OpenCode's. It takes its arguments and all else from the process, and
+// returns an exit code.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "opencode (stand-in):", err)
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, args []string) error {
+	behaviour, err := parseBehaviour(os.Getenv(BehaviourVar))
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Println("opencode v" + behaviour.withDefaults().Version)
+		return nil
+	}
+	if len(args) == 0 || args[0] != "serve" {
+		return errors.New("only --version and serve are there")
+	}
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	stdio := flags.Bool("stdio", false, "end with the standard input")
+	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
+	port := flags.String("port", "0", "`port` to listen on")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	return serve(ctx, behaviour, net.JoinHostPort(*host, *port), *stdio)
+}
+
+func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool) error {
+	environ := map[string]string{}
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		environ[name] = value
+	}
+	password := cmp.Or(environ["OPENCODE_PASSWORD"], environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
+	if stdio { // a plain serve hands it on to every tool
+		delete(environ, "OPENCODE_PASSWORD")
+		delete(environ, "OPENCODE_SERVER_PASSWORD")
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	server, err := New(Config{Behaviour: behaviour, Dir: dir, Environ: environ, Password: password})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	url := "http://" + listener.Addr().String()
+	served := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- served.Serve(listener) }()
+	defer func() { _ = served.Close() }() // before the server, whose handlers it ends
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if stdio {
+		line, err := json.Marshal(map[string]string{"url": url})
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(line))
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
+			cancel()
+		}()
+	} else {
+		fmt.Println("server listening on " + url)
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}

@@ -1,0 +1,131 @@
+package fakeopencode
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// errShutdown and errInterrupted are why an execution is ended from outside.
+var (
+	errShutdown    = errors.New("shutdown")
+	errInterrupted = errors.New("user")
+)
+
+// Config is what a server is started with.
+type Config struct {
+	Behaviour
+	Dir      string            // for calls that name no directory
+	Environ  map[string]string // XDG_DATA_HOME, OPENCODE_CONFIG_CONTENT and the like; tools get all of it
+	Password string            // of HTTP basic authentication, for the user opencode
+}
+
+// Server is a running stand-in. Serve it with net/http; close it afterwards.
+type Server struct {
+	behaviour Behaviour
+	cfg       Config
+	data      string // directory of what outlives the server
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	work      sync.WaitGroup // executions and what they started
+
+	mu        sync.Mutex
+	newest    int64 // of the numbers in ids
+	listeners map[listener]struct{}
+	sessions  map[string]*session
+	locations map[string]*location
+	asked     []*permission
+	forms     []*form
+}
+
+// New starts a server with the sessions that an earlier one left.
+func New(cfg Config) (*Server, error) {
+	home := cmp.Or(cfg.Environ["XDG_DATA_HOME"], filepath.Join(cfg.Environ["HOME"], ".local", "share"))
+	s := &Server{
+		behaviour: cfg.Behaviour.withDefaults(), cfg: cfg, data: filepath.Join(home, "opencode"),
+		listeners: map[listener]struct{}{}, sessions: map[string]*session{}, locations: map[string]*location{},
+	}
+	for _, dir := range []string{"session", "shell", "snapshot"} {
+		if err := os.MkdirAll(filepath.Join(s.data, dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s, nil
+}
+
+// Close interrupts what runs, ends its tools, and waits for that.
+func (s *Server) Close() {
+	s.cancel(errShutdown)
+	s.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.locations {
+		for _, m := range l.mcp {
+			m.disconnect()
+		}
+	}
+}
+
+// location is what the server knows of one directory.
+type location struct {
+	server *Server
+	ref    locationRef
+	config *config
+	mcp    map[string]*mcpServer
+	listed map[string]bool // kinds of lists that are complete by now
+}
+
+type locationRef struct {
+	Directory string `json:"directory"`
+}
+
+// at boots a directory, if that was not done yet.
+func (s *Server) at(dir string) (*location, error) {
+	if l := s.locations[dir]; l != nil {
+		return l, nil
+	}
+	c, err := readConfig(dir, s.cfg.Environ)
+	if err != nil {
+		return nil, err
+	}
+	l := &location{server: s, ref: locationRef{dir}, config: c, mcp: map[string]*mcpServer{}, listed: map[string]bool{}}
+	s.locations[dir] = l
+	return l, nil
+}
+
+// complete reports whether a kind of list is by now: not when it is asked for the first time.
+func (l *location) complete(kind string) bool {
+	complete := l.listed[kind] || l.server.behaviour.FullCatalogue
+	l.listed[kind] = true
+	return complete
+}
+
+// answer is a thing of the directory as it is sent.
+func (l *location) answer(data any) (any, error) {
+	return bare{fields{"location": l.info(), "data": data}}, nil
+}
+
+func (l *location) info() fields {
+	project := fields{"id": "global", "directory": l.ref.Directory, "canonical": l.ref.Directory}
+	return fields{"directory": l.ref.Directory, "project": project}
+}
+
+func now() int64 { return time.Now().UnixMilli() }
+
+// newID makes an id that sorts after those before it, in OpenCode's format: who sorts by ids finds those of clients, made
+// likewise, in their place.
+func (s *Server) newID(prefix string) string {
+	const steps = 1 << 12 // within a millisecond
+	s.newest = max(s.newest+1, now()*steps)
+	return fmt.Sprintf("%s%012x%s", prefix, s.newest&(1<<48-1), rand.Text()[:14])
+}

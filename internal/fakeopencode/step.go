@@ -1,0 +1,277 @@
+package fakeopencode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// step is one call of the model and the tools that it asks for.
+type step struct {
+	x       *session
+	agent   *agent
+	message *message
+	text    *content         // that is being written
+	calls   map[int]*content // by their number in the answer
+	finish  string
+}
+
+// step reports whether the model wants to go on after it. The lock is held when it begins and ends, not while it waits.
+func (x *session) step(ctx context.Context, a *agent, e endpoint, ref modelRef) (more bool, err error) {
+	t := &step{x: x, agent: a}
+	begin := x.tree()
+	t.message = x.add(&message{Type: "assistant", Agent: a.id, Model: &ref, Content: []*content{}})
+	started := fields{"assistantMessageID": t.message.ID, "agent": a.id, "model": ref}
+	if begin != "" {
+		t.message.Snapshot = &snapshot{Start: begin}
+		started["snapshot"] = begin
+	}
+	x.emit("session.step.started", started)
+	if err = t.ask(ctx, e); err == nil {
+		err = t.runTools(ctx)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if err != nil {
+		t.fail(err)
+		return false, err
+	}
+	t.end(begin)
+	return len(t.calls) > 0, nil
+}
+
+// ask calls the model, again and again if that may help.
+func (t *step) ask(ctx context.Context, e endpoint) error {
+	x, s := t.x, t.x.server
+	messages, tools := x.conversation(t.agent), x.offered(t.agent)
+	for attempt := 1; ; attempt++ {
+		t.text, t.calls, t.message.Content = nil, map[int]*content{}, []*content{}
+		s.mu.Unlock()
+		err := e.stream(ctx, x.Info.ID, messages, tools, func(piece chunk) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			t.take(piece, e.model)
+		})
+		s.mu.Lock()
+		if err == nil {
+			t.endText()
+			return nil
+		}
+		failure := asProviderError(err)
+		if ctx.Err() != nil || !failure.retryable() || attempt > maxRetries {
+			return &failure.turnError
+		}
+		wait := max(failure.after, e.retry<<(attempt-1))
+		x.emit("session.retry.scheduled", t.about(fields{
+			"attempt": attempt, "at": now() + wait.Milliseconds(), "error": failure.turnError,
+		}))
+		s.mu.Unlock()
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+}
+
+// take adds a piece of the answer to the message.
+func (t *step) take(piece chunk, m model) {
+	if u := piece.Usage; u != nil {
+		cost := (float64(u.PromptTokens)*m.Cost.Input + float64(u.CompletionTokens)*m.Cost.Output) / 1e6
+		t.message.Cost, t.message.Tokens = &cost, &tokens{Input: u.PromptTokens, Output: u.CompletionTokens}
+	}
+	for _, choice := range piece.Choices {
+		t.finish = cmp.Or(choice.FinishReason, t.finish)
+		if text := choice.Delta.Content; text != "" {
+			t.addText(text)
+		}
+		for _, call := range choice.Delta.ToolCalls {
+			t.addCall(call)
+		}
+	}
+}
+
+func (t *step) addText(text string) {
+	if t.text == nil {
+		t.text = &content{Type: "text", Text: new("")}
+		t.message.Content = append(t.message.Content, t.text)
+		t.x.emit("session.text.started", t.about(fields{"ordinal": t.ordinal()}))
+	}
+	*t.text.Text += text
+	t.x.live("session.text.delta", t.about(fields{"ordinal": t.ordinal(), "delta": text}))
+}
+
+func (t *step) endText() {
+	if t.text != nil {
+		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.ordinal(), "text": *t.text.Text}))
+		t.text = nil
+	}
+}
+
+// ordinal numbers the texts of a message.
+func (t *step) ordinal() int {
+	n := -1
+	for _, c := range t.message.Content {
+		if c.Type == "text" {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *step) addCall(piece chatCall) {
+	c := t.calls[piece.Index]
+	if c == nil {
+		t.endText()
+		c = &content{
+			Type: "tool", ID: piece.ID, Name: piece.Function.Name, State: &toolState{Status: "streaming", Input: ""},
+			Time: &toolTime{Created: now()},
+		}
+		t.calls[piece.Index] = c
+		t.message.Content = append(t.message.Content, c)
+		t.x.emit("session.tool.input.started", t.about(fields{"id": c.ID, "name": c.Name}))
+	}
+	if arguments := piece.Function.Arguments; arguments != "" {
+		c.State.Input = c.State.Input.(string) + arguments
+		t.x.live("session.tool.input.delta", t.about(fields{"id": c.ID, "delta": arguments}))
+	}
+}
+
+// about adds the message to the data of an event.
+func (t *step) about(data fields) fields {
+	data["assistantMessageID"] = t.message.ID
+	return data
+}
+
+// runTools runs the calls side by side. The error is errDeclined if the user declined one without a word.
+func (t *step) runTools(ctx context.Context) error {
+	var group sync.WaitGroup
+	var calls []*toolCall
+	for _, c := range t.message.running() {
+		text := c.State.Input.(string)
+		t.x.emit("session.tool.input.ended", t.about(fields{"id": c.ID, "text": text}))
+		input := map[string]any{}
+		if err := json.Unmarshal([]byte(text), &input); err != nil {
+			c.State.Input = input
+			t.x.failTool(t.message, c, &turnError{Type: "tool.execution", Message: fmt.Sprintf("Invalid tool input: %v", err)})
+			continue
+		}
+		c.State = &toolState{Status: "running", Input: input, Metadata: map[string]any{}}
+		c.Time.Ran = now()
+		t.x.emit("session.tool.called", t.about(fields{"id": c.ID, "input": input, "executed": false}))
+		calls = append(calls, &toolCall{ctx: ctx, step: t, content: c, input: input})
+	}
+	t.x.server.mu.Unlock()
+	for _, call := range calls {
+		group.Go(call.run)
+	}
+	group.Wait()
+	t.x.server.mu.Lock()
+	if slices.ContainsFunc(calls, func(call *toolCall) bool { return errors.Is(call.err, errDeclined) }) {
+		return errDeclined
+	}
+	return nil
+}
+
+// failTool ends a call with an error.
+func (x *session) failTool(m *message, c *content, failure *turnError) {
+	if text, streaming := c.State.Input.(string); streaming {
+		c.State.Input = fields{"raw": text}
+	}
+	c.State = &toolState{Status: "error", Input: c.State.Input, Error: failure, Metadata: c.State.Metadata}
+	c.Time.Completed = now()
+	x.emit("session.tool.failed", fields{
+		"assistantMessageID": m.ID, "id": c.ID, "error": failure, "executed": false,
+	})
+}
+
+func (t *step) fail(err error) {
+	failure, ok := errors.AsType[*turnError](err)
+	if !ok {
+		failure = &turnError{Type: "aborted", Message: "Step interrupted"}
+	}
+	t.endText()
+	for _, c := range t.message.running() {
+		t.x.failTool(t.message, c, &turnError{Type: "aborted", Message: "Tool execution aborted"})
+	}
+	t.message.Error, t.message.Time.Completed = failure, now()
+	t.x.emit("session.step.failed", t.about(fields{"error": failure}))
+}
+
+func (t *step) end(begin string) {
+	x, m := t.x, t.message
+	m.Time.Completed = now()
+	switch t.finish {
+	case "tool_calls":
+		m.Finish = "tool-calls"
+	case "content_filter":
+		m.Finish = "content-filter"
+	case "stop", "length":
+		m.Finish = t.finish
+	default:
+		m.Finish = "unknown"
+	}
+	if m.Cost == nil {
+		m.Cost, m.Tokens = new(0.0), &tokens{}
+	}
+	x.Info.Cost += *m.Cost
+	x.Info.Tokens.Input += m.Tokens.Input
+	x.Info.Tokens.Output += m.Tokens.Output
+	ended := t.about(fields{"finish": m.Finish, "cost": *m.Cost, "tokens": *m.Tokens})
+	if tree := x.tree(); tree != "" {
+		m.Snapshot = &snapshot{Start: begin, End: tree}
+		ended["snapshot"] = tree
+	}
+	x.emit("session.step.ended", ended)
+	x.live("session.usage.updated", fields{"cost": x.Info.Cost, "tokens": x.Info.Tokens})
+}
+
+// conversation is what the model reads.
+func (x *session) conversation(a *agent) []chatMessage {
+	system := cmp.Or(a.system, "You are the agent "+a.id+" of a stand-in for OpenCode.") +
+		"\n\nHere is some useful information about the environment you are running in:\n<env>\n  Working directory: " +
+		x.Info.Location.Directory + "\n</env>" + x.instructions()
+	all := []chatMessage{{Role: "system", Content: system}}
+	for _, m := range x.Messages {
+		switch m.Type {
+		case "user", "synthetic":
+			all = append(all, chatMessage{Role: "user", Content: *m.Text})
+		case "assistant":
+			all = append(all, m.spoken()...)
+		}
+	}
+	return all
+}
+
+// spoken is an assistant's message as the model reads it: what it said, and what became of the tools that it called.
+func (m *message) spoken() []chatMessage {
+	said := chatMessage{Role: "assistant", Content: m.said()}
+	var results []chatMessage
+	for _, c := range m.Content {
+		if c.Type != "tool" {
+			continue
+		}
+		input, _ := json.Marshal(c.State.Input) // it came in as JSON
+		call := chatCall{ID: c.ID, Type: "function"}
+		call.Function.Name, call.Function.Arguments = c.Name, string(input)
+		said.ToolCalls = append(said.ToolCalls, call)
+		result := chatMessage{Role: "tool", ToolCallID: c.ID}
+		if c.State.Error != nil {
+			result.Content = c.State.Error.Message
+		}
+		for _, part := range c.State.Content {
+			result.Content += part.Text + "\n"
+		}
+		results = append(results, result)
+	}
+	if said.Content == "" && len(said.ToolCalls) == 0 {
+		return nil
+	}
+	return append([]chatMessage{said}, results...)
+}

@@ -1,0 +1,53 @@
+package octest
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/fakeopencode"
+)
+
+// Generation is a kind of OpenCode to test with.
+type Generation struct {
+	Name   string
+	Binary string
+	Env    []string // more of its environment
+}
+
+// Generations are the pinned OpenCode and the stand-in for OpenCode 2. What it takes goes into dir.
+func Generations(dir string) ([]Generation, error) {
+	first, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	second, err := StandIn(dir)
+	// The real one waits for seconds before it asks a provider again.
+	quick := fakeopencode.Behaviour{Retry: 10 * time.Millisecond}.Env()
+	return []Generation{{Name: "opencode1", Binary: first}, {"opencode2", second, []string{quick}}}, err
+}
+
+// standIn is the name under which a test binary plays OpenCode 2.
+const standIn = "opencode"
+
+// StandIn puts a program into dir that is used in the place of OpenCode 2: this test binary under another name. Its
+// TestMain has to begin with [Guard] or [PlayStandIn].
+func StandIn(dir string) (path string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "stand-in") // the real one makes a directory of its own name
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, standIn)
+	return path, os.Symlink(self, path)
+}
+
+// PlayStandIn does not return in a test binary that was started as the stand-in.
+func PlayStandIn() {
+	if filepath.Base(os.Args[0]) == standIn {
+		os.Exit(fakeopencode.Main())
+	}
+}

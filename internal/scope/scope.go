@@ -1,0 +1,71 @@
+// Package scope compares patterns of files: whether two sub-tasks that say what they write may write the same file.
+package scope
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Check says what is wrong with a pattern: a path below the project's root with / between names, in which * and ? stand
+// for characters of a name and ** for any number of directories.
+func Check(pattern string) error {
+	names := strings.Split(pattern, "/")
+	switch {
+	case strings.TrimSpace(pattern) == "":
+		return fmt.Errorf("it is empty")
+	case strings.ContainsAny(pattern, `\[]{}`):
+		return fmt.Errorf("%q has characters other than *, ? and ** for what is left open", pattern)
+	case names[0] == "" || slices.Contains(names, ".."):
+		return fmt.Errorf("%q does not lead below the project", pattern)
+	}
+	return nil
+}
+
+// Overlap returns a pattern of each list for which there may be a file that both match; "" if there is none. Case does not
+// count: it does not on every file system.
+func Overlap(one, other []string) (string, string) {
+	for _, a := range one {
+		for _, b := range other {
+			if meet(names(a), names(b), "**", func(x, y string) bool {
+				return meet([]rune(x), []rune(y), '*', func(x, y rune) bool { return x == y || x == '?' || y == '?' })
+			}) {
+				return a, b
+			}
+		}
+	}
+	return "", ""
+}
+
+// names are those of a pattern. One that ends with a slash, or with a name without wildcard and ending, may be a directory:
+// all below is meant as well.
+func names(pattern string) []string {
+	pattern = strings.ToLower(strings.TrimPrefix(pattern, "./"))
+	all := strings.Split(strings.TrimSuffix(pattern, "/"), "/")
+	if last := all[len(all)-1]; strings.HasSuffix(pattern, "/") || !strings.ContainsAny(last, "*?.") || last == "." {
+		all = append(all, "**")
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "." || name == "" })
+}
+
+// meet reports whether two sequences may stand for the same one. star stands for any number of elements.
+func meet[T comparable](a, b []T, star T, same func(x, y T) bool) bool {
+	next := make([]bool, len(b)+1) // whether what is behind meets, by the place in b
+	for i := len(a); i >= 0; i-- {
+		now := make([]bool, len(b)+1)
+		for j := len(b); j >= 0; j-- {
+			switch inA, inB := i < len(a), j < len(b); {
+			case !inA && !inB:
+				now[j] = true
+			case inA && a[i] == star:
+				now[j] = next[j] || inB && now[j+1]
+			case inB && b[j] == star:
+				now[j] = now[j+1] || inA && next[j]
+			default:
+				now[j] = inA && inB && same(a[i], b[j]) && next[j+1]
+			}
+		}
+		next = now
+	}
+	return next[0]
+}

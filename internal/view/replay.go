@@ -1,0 +1,140 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// StatusAt is the status as it was at the last of the first events of a log, while a process ran the boulder.
+func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) *Status {
+	recent := events[max(0, len(events)-200):]
+	running := &control.Holder{Running: []string{s.Boulder.ID}}
+	status := NewStatus(s.Snapshot(), recent, running, limits, nil, events[len(events)-1].Time)
+	status.RunBy, status.AtEvent, status.Resumable = nil, s.Boulder.Seq, false
+	return status
+}
+
+// Replayed is what `manager replay --check --json` prints: one object.
+type Replayed struct {
+	Type      string `json:"type"` // replay
+	BoulderID string `json:"boulder_id"`
+	Events    int    `json:"events"`
+	Decisions int    `json:"decisions"` // that come out as they are recorded
+	// Unchecked events are of a process that did not record its limits.
+	Unchecked  int         `json:"unchecked,omitempty"`
+	Difference *difference `json:"difference,omitempty"`
+}
+
+type difference struct {
+	Seq      uint64         `json:"seq"` // the event that differs, or after which one is missing
+	Time     time.Time      `json:"time"`
+	Expected *boulder.Event `json:"expected"` // null: nothing
+	Got      *boulder.Event `json:"got"`      // null: nothing
+}
+
+// NewReplayed reports whether the decisions of a boulder's log come out again.
+func NewReplayed(boulderID string, c *orchestrator.Check) *Replayed {
+	report := &Replayed{Type: "replay", BoulderID: boulderID, Events: c.Events, Decisions: c.Decisions, Unchecked: c.Unchecked}
+	if d := c.Difference; d != nil {
+		event := func(b boulder.Body) *boulder.Event {
+			if b == nil {
+				return nil
+			}
+			return &boulder.Event{Time: d.Time, BoulderID: boulderID, Seq: d.Seq, Body: b}
+		}
+		report.Difference = &difference{d.Seq, d.Time, event(d.Expected), event(d.Got)}
+	}
+	return report
+}
+
+// Print shows the check to people.
+func (c *Replayed) Print(o page.Out) {
+	decisions := text.Plural(c.Decisions, "decision")
+	d := c.Difference
+	if d == nil {
+		o.Say(fmt.Sprintf("%s: %s come out as recorded, from %s.", c.BoulderID, decisions, text.Plural(c.Events, "event")))
+		return
+	}
+	o.Say(fmt.Sprintf("%s: event %d differs, after %s as recorded.", c.BoulderID, d.Seq, decisions))
+	expected, got := told(d.Expected), told(d.Got)
+	if expected == got { // what differs is not in a sentence
+		expected, got = encoded(d.Expected), encoded(d.Got)
+	}
+	o.Fields(1, "expected", expected, "got", got)
+}
+
+func told(e *boulder.Event) string {
+	if e == nil {
+		return "nothing"
+	}
+	s := Describe(*e)
+	return text.JoinedBy(" ", boulder.TypeOf(e.Body), s.SubTask) + text.Prefixed(": ", s.Line)
+}
+
+func encoded(e *boulder.Event) string {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err.Error()
+	}
+	return string(line)
+}
+
+// Rescheduled is what `manager replay --limits --json` prints: one object. All times are milliseconds from the boulder's
+// beginning, without pauses.
+type Rescheduled struct {
+	Type      string          `json:"type"` // schedule
+	BoulderID string          `json:"boulder_id"`
+	Limits    schedule.Limits `json:"limits"`
+	Was       int64           `json:"was_ms"` // the end of the last attempt
+	WouldBe   int64           `json:"would_be_ms"`
+	Attempts  []rescheduled   `json:"attempts"`
+}
+
+type rescheduled struct {
+	SubTaskID string `json:"sub_task_id"`
+	Attempt   int    `json:"attempt"`
+	Was       span   `json:"was"`
+	WouldBe   span   `json:"would_be"`
+}
+
+type span struct {
+	From int64 `json:"from_ms"`
+	To   int64 `json:"to_ms,omitempty"` // absent: it has not ended
+}
+
+// NewRescheduled reports how attempts would have been spread over time with other limits.
+func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator.Scheduled) *Rescheduled {
+	r := &Rescheduled{Type: "schedule", BoulderID: boulderID, Limits: limits, Attempts: []rescheduled{}}
+	spanOf := func(s orchestrator.Span) span { return span{s.From.Milliseconds(), s.To.Milliseconds()} }
+	for _, a := range all {
+		line := rescheduled{a.SubTaskID, a.Attempt, spanOf(a.Was), spanOf(a.WouldBe)}
+		r.Was, r.WouldBe = max(r.Was, line.Was.To), max(r.WouldBe, line.WouldBe.To)
+		r.Attempts = append(r.Attempts, line)
+	}
+	return r
+}
+
+// Print shows the schedule to people.
+func (r *Rescheduled) Print(o page.Out) {
+	elapsed := func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }
+	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, elapsed(r.Was), elapsed(r.WouldBe)))
+	rows := [][]string{{"", "was", "would be"}}
+	for _, a := range r.Attempts {
+		row := []string{a.SubTaskID + text.If(a.Attempt > 1, fmt.Sprintf(" #%d", a.Attempt))}
+		for _, s := range []span{a.Was, a.WouldBe} {
+			row = append(row, elapsed(s.From)+" – "+text.If(s.To > 0, elapsed(s.To)))
+		}
+		rows = append(rows, row)
+	}
+	for _, line := range table(o.Width(), []column{{}, {}, {}}, rows) {
+		fmt.Fprintln(o, line)
+	}
+}

@@ -1,0 +1,72 @@
+package watch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/fakeopencode"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// secondWorld is a project on a stand-in for OpenCode 2.
+func secondWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	model, home := octest.Model(t, shared.cast.Reply), t.TempDir()
+	return worldOn(t, octest.ServeStandIn(t, fakeopencode.Behaviour{}, home, octest.Env(t, model.URL())), octest.Repo(t, nil))
+}
+
+// On OpenCode 2 an agent keeps its list with manager's tool, and is told to continue by the same gates. There are no toasts: the
+// countdown is a line of the watch.
+func TestOpenCode2(t *testing.T) {
+	w := secondWorld(t)
+	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
+	r.noted("no todo list")
+	k := w.begin(twice, opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // which is allowed
+	k.until(r, "countdown countdown", "Write b")
+	k.until(r, "send open", "Write b")
+	k.until(r, "finish work")
+	k.continued(1)
+	r.end()
+	servers, err := w.dir.MCPServers(w.ctx)
+	if err != nil || len(servers) != 0 {
+		t.Errorf("the tool stays: %+v, %v", servers, err)
+	}
+}
+
+func TestOpenCode2LeavesPlanAlone(t *testing.T) {
+	w := secondWorld(t)
+	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
+	r.noted("no todo list")
+	planned(t, w, r)
+}
+
+func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) { insists(t, secondWorld(t)) }
+
+// A session that nobody could write a list in is not taken for one that is done.
+func TestOpenCode2WithoutAList(t *testing.T) {
+	w := secondWorld(t)
+	away := newStandIn(t, false)
+	if err := away.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k := w.begin(steps(say("I wrote a.")))
+	r := w.watch(func(c *watch.Config) { c.Diverter, c.Once = away, true })
+	<-r.done
+	if r.err == nil || !strings.Contains(r.err.Error(), "agents have no todo list") ||
+		slices.ContainsFunc(r.log, func(e watch.Entry) bool { return e.SessionID == k.id && e.Gate == "work" }) {
+		t.Errorf("%v:\n%s", r.err, r.said(k.id))
+	}
+	r.err = nil
+	r = w.watch(func(c *watch.Config) { // the promise decides, and needs no list
+		c.Diverter, c.Once, c.DryRun, c.DoneWhen = away, true, true, []string{boulder.DonePromise}
+	})
+	<-r.done
+	if r.err != nil {
+		t.Error(r.err)
+	}
+}

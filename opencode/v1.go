@@ -1,0 +1,330 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// v1 speaks to OpenCode 1.18 and later 1.x.
+type v1 struct {
+	*Client
+	dir string // empty: that in which the server was started
+}
+
+func (v v1) in(path string) API { return v1{v.Client, path} }
+
+func (v v1) caps() Caps {
+	return Caps{Generation: 1, Version: v.version, Todos: true, Diagnostics: true, Toasts: true}
+}
+
+func (v v1) events() (path string, read func(data []byte) ([]Event, error)) {
+	return "/global/event", func(data []byte) ([]Event, error) {
+		e, err := readEvent(data)
+		return []Event{e}, err
+	}
+}
+
+// endWork is OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers
+// are killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools running, because
+// each runs in a session of its own, outside the process group.
+func (v v1) endWork(ctx context.Context, grace time.Duration) error {
+	return v.Client.call(ctx, request{op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: grace})
+}
+
+func (v v1) call(ctx context.Context, r request) error {
+	if r.query == nil {
+		r.query = url.Values{}
+	}
+	r.query.Set("directory", v.dir)
+	return v.Client.call(ctx, r)
+}
+
+// post is a call that changes something, and whose answer says no more than that it was done.
+func (v v1) post(ctx context.Context, op, path string, in any) error {
+	return v.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
+}
+
+func (v v1) CreateSession(ctx context.Context, n NewSession) (Session, error) {
+	type model struct {
+		ProviderID string `json:"providerID"`
+		ID         string `json:"id"`
+		Variant    string `json:"variant,omitempty"`
+	}
+	body := struct {
+		NewSession
+		Model *model `json:"model,omitempty"`
+	}{NewSession: n}
+	if !n.Model.IsZero() {
+		body.Model = &model{n.Model.ProviderID, n.Model.ModelID, n.Variant}
+	}
+	var out Session
+	err := v.call(ctx, request{
+		op: "create session", method: http.MethodPost, path: "/session", in: body, out: &out,
+	})
+	return out, err
+}
+
+func (v v1) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
+	query := url.Values{}
+	if f.Title != "" {
+		query.Set("search", f.Title)
+	}
+	if f.Roots {
+		query.Set("roots", "true")
+	}
+	if !f.UpdatedSince.IsZero() {
+		query.Set("start", strconv.FormatInt(f.UpdatedSince.UnixMilli(), 10))
+	}
+	return get[[]Session](ctx, v, "list sessions", "/session", query)
+}
+
+func (v v1) Session(ctx context.Context, sessionID string) (Session, error) {
+	return get[Session](ctx, v, "get session", sessionPath(sessionID), nil)
+}
+
+func (v v1) Children(ctx context.Context, sessionID string) ([]Session, error) {
+	return get[[]Session](ctx, v, "list child sessions", sessionPath(sessionID, "children"), nil)
+}
+
+func (v v1) DeleteSession(ctx context.Context, sessionID string) error {
+	return ignoreNotFound(v.call(ctx, request{
+		op: "delete session", method: http.MethodDelete, path: sessionPath(sessionID),
+	}))
+}
+
+func (v v1) Abort(ctx context.Context, sessionID string) error {
+	return v.post(ctx, "abort session", sessionPath(sessionID, "abort"), nil)
+}
+
+func (v v1) Statuses(ctx context.Context) (map[string]Status, error) {
+	return get[map[string]Status](ctx, v, "get session statuses", "/session/status", nil)
+}
+
+func (v v1) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
+	return get[[]Todo](ctx, v, "get todos", sessionPath(sessionID, "todo"), nil)
+}
+
+func (v v1) Prompt(ctx context.Context, sessionID string, p Prompt) error {
+	return v.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
+}
+
+type wirePrompt struct {
+	Prompt
+	Parts  []wirePart  `json:"parts"`
+	Format *wireFormat `json:"format,omitempty"`
+}
+
+type wirePart struct {
+	ID       string         `json:"id"`
+	Type     PartType       `json:"type"`
+	Text     string         `json:"text"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+type wireFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+func (p Prompt) wire() wirePrompt {
+	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
+	// Without an id of its own the text gets a new one each time the prompt arrives, and the message then holds it twice.
+	id := "prt_" + strings.TrimPrefix(p.MessageID, messagePrefix) + "0000"
+	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
+}
+
+func (v v1) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	for m, err := range v.messages(ctx, sessionID, query) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (v v1) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
+	return v.messages(ctx, sessionID, nil)
+}
+
+func (v v1) messages(ctx context.Context, sessionID string, query url.Values) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		left := false
+		scan := func(in *json.Decoder) error {
+			if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
+				return cmp.Or(err, errors.New("the messages are no list"))
+			}
+			for in.More() && !left {
+				var m Message
+				if err := in.Decode(&m); err != nil {
+					return err
+				}
+				left = !yield(m, nil)
+			}
+			if left {
+				return nil
+			}
+			_, err := in.Token() // the end of the list
+			return err
+		}
+		err := v.call(ctx, request{
+			op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, scan: scan,
+		})
+		if err != nil && !left {
+			yield(Message{}, err)
+		}
+	}
+}
+
+func (v v1) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
+	return get[Message](ctx, v, "get message", sessionPath(sessionID, "message", messageID), nil)
+}
+
+func (v v1) Requests(ctx context.Context) ([]Request, error) {
+	permissions, err := get[[]Request](ctx, v, "list permission requests", "/permission", nil)
+	if err != nil {
+		return nil, err
+	}
+	questions, err := get[[]Request](ctx, v, "list questions", "/question", nil)
+	return append(permissions, questions...), err
+}
+
+func (v v1) ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error {
+	body := struct {
+		Reply   PermissionReply `json:"reply"`
+		Message string          `json:"message,omitempty"`
+	}{reply, message}
+	return v.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
+}
+
+func (v v1) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
+	body := map[string]any{"answers": answers}
+	return v.post(ctx, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
+}
+
+func (v v1) RejectQuestion(ctx context.Context, requestID string) error {
+	return v.post(ctx, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
+}
+
+func (v v1) Catalogue(ctx context.Context) (out Catalogue, err error) {
+	all, err := get[struct {
+		Providers []struct {
+			Provider
+			Key     string
+			Options struct{ APIKey string }
+		}
+	}](ctx, v, "list providers", "/config/providers", nil)
+	for _, p := range all.Providers {
+		out.Providers, out.Keys = append(out.Providers, p.Provider), append(out.Keys, p.Key, p.Options.APIKey)
+	}
+	return out, err
+}
+
+func (v v1) DefaultModel(ctx context.Context) (string, error) {
+	config, err := get[struct{ Model string }](ctx, v, "get configuration", "/config", nil)
+	return config.Model, err
+}
+
+func (v v1) Agents(ctx context.Context) (names []string, err error) {
+	all, err := get[[]struct{ Name string }](ctx, v, "list agents", "/agent", nil)
+	for _, agent := range all {
+		names = append(names, agent.Name)
+	}
+	return names, err
+}
+
+func (v v1) HasLanguageServer(ctx context.Context) (bool, error) {
+	type server struct{ Status string }
+	all, err := get[[]server](ctx, v, "list language servers", "/lsp", nil)
+	return slices.Contains(all, server{"connected"}), err
+}
+
+func (v v1) ShowToast(ctx context.Context, t Toast) error {
+	return v.post(ctx, "show toast", "/tui/show-toast", struct {
+		Toast
+		Milliseconds int64 `json:"duration,omitempty"`
+	}{t, t.Duration.Milliseconds()})
+}
+
+func (v v1) AddMCP(ctx context.Context, server MCPServer) error {
+	const op = "add MCP server"
+	server.Timeout = cmp.Or(server.Timeout, defaultMCPTimeout)
+	type config struct {
+		Type    string            `json:"type"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers,omitempty"`
+		OAuth   bool              `json:"oauth"` // else a refused token begins a login
+		Timeout int64             `json:"timeout"`
+	}
+	body := struct {
+		Name   string `json:"name"`
+		Config config `json:"config"`
+	}{server.Name, config{"remote", server.URL, server.Headers, false, server.Timeout.Milliseconds()}}
+	var out map[string]MCPStatus
+	err := v.call(ctx, request{
+		op: op, method: http.MethodPost, path: "/mcp", in: body, out: &out,
+		timeout: 2*server.Timeout + 5*time.Second, // a server that hangs is tried in two ways
+	})
+	if err != nil {
+		return err
+	}
+	if s := out[server.Name]; s.Status != MCPConnected {
+		return notConnected(op, server.Name, s)
+	}
+	return nil
+}
+
+func (v v1) DisconnectMCP(ctx context.Context, name string) error {
+	return ignoreNotFound(v.post(ctx, "disconnect MCP server", "/mcp/"+url.PathEscape(name)+"/disconnect", nil))
+}
+
+func (v v1) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
+	return get[map[string]MCPStatus](ctx, v, "list MCP servers", "/mcp", nil)
+}
+
+func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
+	timeout := cmp.Or(r.Timeout, defaultAskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	session, err := v.CreateSession(ctx, NewSession{
+		Title: cmp.Or(r.Title, "ask"),
+		Agent: r.Agent,
+		// The structured answer is itself a tool; denied with the others it fails.
+		Rules: []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}},
+	})
+	if err != nil {
+		return Message{}, err
+	}
+	defer v.discard(ctx, v, session.ID)
+	prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
+	if len(r.Schema) > 0 {
+		prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
+	}
+	var reply Message
+	err = v.call(ctx, request{
+		op: "ask", method: http.MethodPost, path: sessionPath(session.ID, "message"), in: prompt, out: &reply, timeout: timeout,
+	})
+	switch failed, ok := errors.AsType[*Error](err); {
+	case ok && failed.Status == http.StatusInternalServerError:
+		// with an unknown model or agent it is a bare 500, which would pass for a passing trouble
+		return Message{}, unknown(ctx, v, r, err)
+	case err != nil:
+		return Message{}, err
+	case reply.Info.Error != nil:
+		return reply, reply.Info.Error
+	}
+	return reply, nil
+}

@@ -1,0 +1,353 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// v2 speaks to OpenCode 2, from 2.0.4 on.
+type v2 struct {
+	*Client
+	dir string // empty: that in which the server was started
+	*v2memory
+}
+
+// v2memory is what the server does not say when it is asked. It is of all directories.
+type v2memory struct {
+	mu      sync.Mutex
+	parents map[string]string   // of sessions; empty: a root
+	retries map[string]Status   // of sessions that wait for a provider, by the newest event
+	ours    map[string]struct{} // sessions that no background service works on
+	listed  map[string]bool     // lists that were seen with something in them, by directory and path
+}
+
+const (
+	v2page      = 200 // the most that a list gives at once
+	v2sessions  = 100 // as many as 1.x gives
+	v2patience  = 10 * time.Second
+	v2pause     = 100 * time.Millisecond
+	instruction = "manager" // the key of a session's instructions
+)
+
+func newV2(c *Client) v2 {
+	return v2{Client: c, v2memory: &v2memory{
+		parents: map[string]string{}, retries: map[string]Status{}, ours: map[string]struct{}{}, listed: map[string]bool{},
+	}}
+}
+
+func (v v2) in(path string) API {
+	v.dir = path
+	return v
+}
+
+func (v v2) caps() Caps { return Caps{Generation: 2, Version: v.version} }
+
+// here is the query that names the directory. What is below a session needs none.
+func (v v2) here() url.Values {
+	if v.dir == "" {
+		return url.Values{}
+	}
+	return url.Values{"location[directory]": {v.dir}}
+}
+
+func (v v2) post(ctx context.Context, op, path string, in any) error {
+	return v.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
+}
+
+// getData is a call that reads what an answer has as its data.
+func getData[T any](ctx context.Context, v v2, op, path string, query url.Values) (T, error) {
+	out, err := get[struct{ Data T }](ctx, v, op, path, query)
+	return out.Data, err
+}
+
+// v2pages goes through a list page by page: the last one names a next one as well, which is empty.
+func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values, yield func(T) (more bool)) error {
+	for {
+		page, err := get[struct {
+			Data   []T
+			Cursor struct{ Next string }
+		}](ctx, v, op, path, query)
+		if err != nil {
+			return err
+		}
+		for _, one := range page.Data {
+			if !yield(one) {
+				return nil
+			}
+		}
+		if len(page.Data) == 0 || page.Cursor.Next == "" {
+			return nil
+		}
+		query.Del("order") // which the cursor has
+		query.Set("cursor", page.Cursor.Next)
+	}
+}
+
+func v2path(sessionID string, rest ...string) string { return "/api" + sessionPath(sessionID, rest...) }
+
+// endWork interrupts what runs on the server, which is all of this program, and waits until it has ended: a turn that ends
+// with its server is taken up by the next background service.
+func (v v2) endWork(ctx context.Context, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	for {
+		active, err := v.active(ctx)
+		if err != nil || len(active) == 0 {
+			return err
+		}
+		for id := range active {
+			if err := v.Abort(ctx, id); err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(v2pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (v v2) active(ctx context.Context) (map[string]struct{}, error) {
+	return getData[map[string]struct{}](ctx, v, "get active sessions", "/api/session/active", nil)
+}
+
+// v2model names a model.
+type v2model struct {
+	ProviderID string `json:"providerID"`
+	ID         string `json:"id"`
+	Variant    string `json:"variant,omitempty"`
+}
+
+func (m v2model) ref() ModelRef { return ModelRef{m.ProviderID, m.ID} }
+
+func v2modelOf(ref ModelRef, variant string) *v2model {
+	if ref.IsZero() {
+		return nil
+	}
+	return &v2model{ref.ProviderID, ref.ModelID, variant}
+}
+
+// v2rule is a [Rule].
+type v2rule struct {
+	Action   string `json:"action"`
+	Resource string `json:"resource"`
+	Effect   Action `json:"effect"`
+}
+
+// v2tools are the tools, and permissions, that have another name than in OpenCode 1, by that.
+var v2tools = map[string]string{"bash": "shell", "task": "subagent", TodoTool: "manager_todo"}
+
+// v1tool is what a tool is called in OpenCode 1.
+func v1tool(name string) string {
+	for old, now := range v2tools {
+		if now == name {
+			return old
+		}
+	}
+	return name
+}
+
+func v2rulesOf(rules []Rule) (all []v2rule) {
+	for _, r := range rules {
+		all = append(all, v2rule{cmp.Or(v2tools[r.Permission], r.Permission), r.Pattern, r.Action})
+	}
+	return all
+}
+
+// v2session is a [Session].
+type v2session struct {
+	ID, ParentID, Title, Agent string
+	Metadata                   map[string]any
+	Permissions                []v2rule
+	Cost                       float64
+	Tokens                     Tokens
+	Time                       struct{ Created, Updated, Archived millis }
+	Location                   struct{ Directory string }
+	Revert                     json.RawMessage
+	Outcome                    string
+}
+
+func (s v2session) neutral() Session {
+	out := Session{
+		ID: s.ID, ParentID: s.ParentID, Directory: s.Location.Directory, Title: s.Title, Agent: s.Agent, Metadata: s.Metadata,
+		Cost: s.Cost, Tokens: s.Tokens, Created: s.Time.Created.time(), Updated: s.Time.Updated.time(),
+		Reverted: strings.HasPrefix(string(s.Revert), "{"), Archived: s.Time.Archived.time(),
+	}
+	for _, r := range s.Permissions {
+		out.Rules = append(out.Rules, Rule{v1tool(r.Action), r.Resource, r.Effect})
+	}
+	return out
+}
+
+func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
+	body := struct {
+		Title       string            `json:"title,omitempty"`
+		ParentID    string            `json:"parentID,omitempty"`
+		Agent       string            `json:"agent,omitempty"`
+		Model       *v2model          `json:"model,omitempty"`
+		Location    map[string]string `json:"location,omitempty"`
+		Metadata    map[string]any    `json:"metadata,omitempty"`
+		Permissions []v2rule          `json:"permissions,omitempty"`
+	}{n.Title, n.ParentID, n.Agent, v2modelOf(n.Model, n.Variant), nil, n.Metadata, v2rulesOf(n.Rules)}
+	if v.dir != "" {
+		body.Location = map[string]string{"directory": v.dir}
+	}
+	if len(denials(body.Permissions)) > 0 {
+		body.Metadata = maps.Clone(n.Metadata)
+		if body.Metadata == nil {
+			body.Metadata = map[string]any{}
+		}
+		body.Metadata[bequeaths] = true
+	}
+	var out struct{ Data v2session }
+	err := v.call(ctx, request{op: "create session", method: http.MethodPost, path: "/api/session", in: body, out: &out})
+	if err == nil {
+		v.mu.Lock()
+		v.ours[out.Data.ID] = struct{}{}
+		v.mu.Unlock()
+	}
+	return out.Data.neutral(), err
+}
+
+// bequeaths marks, in the metadata, a session whose sub-agents are to be denied what it is: OpenCode 1 does that by itself.
+const bequeaths = "bequeaths-denials"
+
+func denials(rules []v2rule) []v2rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r v2rule) bool { return r.Effect != Deny })
+}
+
+// inherit denies a sub-agent, and those that it has, what its parent is denied.
+func (v v2) inherit(ctx context.Context, child v2session) error {
+	if child.ParentID == "" || child.Metadata[bequeaths] != nil {
+		return nil
+	}
+	parent, err := getData[v2session](ctx, v, "get session", v2path(child.ParentID), nil)
+	if err != nil || parent.Metadata[bequeaths] == nil {
+		return err
+	}
+	return v.call(ctx, request{
+		op: "set rules", method: http.MethodPatch, path: v2path(child.ID),
+		in: map[string]any{"permissions": denials(parent.Permissions), "metadata": map[string]any{bequeaths: true}},
+	})
+}
+
+func (v v2) Sessions(ctx context.Context, f SessionFilter) (found []Session, err error) {
+	query := url.Values{"limit": {strconv.Itoa(v2sessions)}, "order": {"desc"}, "directory": {v.dir}}
+	if f.Title != "" {
+		query.Set("search", f.Title)
+	}
+	if f.Roots {
+		query.Set("parentID", "null")
+	}
+	err = v2pages(ctx, v, "list sessions", "/api/session", query, func(s v2session) bool {
+		one := s.neutral()
+		if one.Updated.Before(f.UpdatedSince) {
+			return false
+		}
+		found = append(found, one)
+		return len(found) < v2sessions
+	})
+	return found, err
+}
+
+func (v v2) Session(ctx context.Context, sessionID string) (Session, error) {
+	s, err := getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
+	return s.neutral(), err
+}
+
+func (v v2) Children(ctx context.Context, sessionID string) (found []Session, err error) {
+	query := url.Values{"limit": {strconv.Itoa(v2page)}, "parentID": {sessionID}}
+	err = v2pages(ctx, v, "list child sessions", "/api/session", query, func(s v2session) bool {
+		found = append(found, s.neutral())
+		return true
+	})
+	return found, err
+}
+
+func (v v2) DeleteSession(ctx context.Context, sessionID string) error {
+	return ignoreNotFound(v.call(ctx, request{op: "delete session", method: http.MethodDelete, path: v2path(sessionID)}))
+}
+
+func (v v2) Abort(ctx context.Context, sessionID string) error {
+	return ignoreNotFound(v.post(ctx, "abort session", v2path(sessionID, "interrupt"), nil))
+}
+
+// Statuses has a session as busy whose sub-agent is, also one in the background: it goes on by itself.
+func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
+	active, err := v.active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Status{}
+	for id := range active {
+		for ; id != "" && all[id].Type == ""; id, err = v.parent(ctx, id) {
+			v.mu.Lock()
+			status, waits := v.retries[id]
+			v.mu.Unlock()
+			if !waits {
+				status = Status{Type: Busy}
+			}
+			all[id] = status
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parent is the session whose sub-agent works in this one; empty: it has none.
+func (v v2) parent(ctx context.Context, sessionID string) (string, error) {
+	v.mu.Lock()
+	parent, known := v.parents[sessionID]
+	v.mu.Unlock()
+	if known {
+		return parent, nil
+	}
+	s, err := v.Session(ctx, sessionID)
+	if err = ignoreNotFound(err); err != nil {
+		return "", err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.parents[sessionID] = s.ParentID
+	return s.ParentID, nil
+}
+
+// Todos are what the newest call of the list tool says: OpenCode 2 has none of its own.
+func (v v2) Todos(ctx context.Context, sessionID string) (todos []Todo, err error) {
+	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}, "type": {"assistant"}}
+	err = v2pages(ctx, v, "get todos", v2path(sessionID, "message"), query, func(m v2message) bool {
+		for _, c := range slices.Backward(m.Content) {
+			if c.Name == v2tools[TodoTool] && c.State.Status == string(ToolCompleted) {
+				todos = todosOf(c.State.Input)
+				return false
+			}
+		}
+		return true
+	})
+	return todos, err
+}
+
+func todosOf(input json.RawMessage) []Todo {
+	var in struct{ Todos []Todo }
+	_ = unmarshal(input, &in) // what is no list is an empty one
+	return in.Todos
+}

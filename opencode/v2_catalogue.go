@@ -1,0 +1,133 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// v2list reads a list of the directory that is empty until the directory has booted, which takes a second or so.
+func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
+	deadline := time.Now().Add(v2patience)
+	for {
+		all, err := getData[[]T](ctx, v, op, path, v.here())
+		v.mu.Lock()
+		known := v.listed[v.dir+path]
+		v.listed[v.dir+path] = known || len(all) > 0
+		v.mu.Unlock()
+		if err != nil || len(all) > 0 || known || time.Now().After(deadline) {
+			return all, err
+		}
+		if pause(ctx) != nil {
+			return nil, transportError(ctx, op, ctx.Err())
+		}
+	}
+}
+
+func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
+	models, err := v2list[struct {
+		v2model
+		Enabled  *bool
+		Settings struct{ APIKey string }
+	}](ctx, v, "list models", "/api/model")
+	byProvider := map[string]map[string]struct{}{}
+	for _, m := range models {
+		out.Keys = append(out.Keys, m.Settings.APIKey)
+		if m.Enabled != nil && !*m.Enabled {
+			continue
+		}
+		if byProvider[m.ProviderID] == nil {
+			byProvider[m.ProviderID] = map[string]struct{}{}
+		}
+		byProvider[m.ProviderID][m.ID] = struct{}{}
+	}
+	for _, id := range slices.Sorted(maps.Keys(byProvider)) {
+		out.Providers = append(out.Providers, Provider{ID: id, Models: byProvider[id]})
+	}
+	return out, err
+}
+
+func (v v2) DefaultModel(ctx context.Context) (string, error) {
+	entries, err := get[[]struct{ Info struct{ Model any } }](ctx, v, "get configuration", "/api/config", v.here())
+	model := ""
+	for _, e := range entries { // what comes later wins
+		if name, ok := e.Info.Model.(string); ok {
+			model, _, _ = strings.Cut(name, "#")
+		}
+	}
+	return model, err
+}
+
+func (v v2) Agents(ctx context.Context) (names []string, err error) {
+	all, err := v2list[struct{ ID string }](ctx, v, "list agents", "/api/agent")
+	for _, agent := range all {
+		names = append(names, agent.ID)
+	}
+	return names, err
+}
+
+func (v v2) HasLanguageServer(context.Context) (bool, error) { return false, nil }
+
+func (v v2) ShowToast(context.Context, Toast) error { return nil }
+
+func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
+	const op = "add MCP server"
+	limit := cmp.Or(server.Timeout, defaultMCPTimeout)
+	type timeout struct {
+		Startup   int64 `json:"startup"`
+		Catalog   int64 `json:"catalog"`
+		Execution int64 `json:"execution"`
+	}
+	type config struct {
+		Type    string            `json:"type"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers,omitempty"`
+		OAuth   bool              `json:"oauth"`    // else a refused token begins a login
+		Code    bool              `json:"codemode"` // else the tools are hidden behind one that runs programs
+		Timeout timeout           `json:"timeout"`
+	}
+	ms := limit.Milliseconds()
+	body := map[string]config{"config": {"remote", server.URL, server.Headers, false, false, timeout{ms, ms, ms}}}
+	wait := 2*limit + 5*time.Second
+	err := v.call(ctx, request{
+		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), in: body, timeout: wait,
+	})
+	for deadline := time.Now().Add(wait); err == nil; err = pause(ctx) {
+		var known map[string]MCPStatus
+		if known, err = v.MCPServers(ctx); err != nil {
+			break
+		}
+		switch s := known[server.Name]; {
+		case s.Status == MCPConnected:
+			return nil
+		case s.Status != "pending" || time.Now().After(deadline):
+			return notConnected(op, server.Name, s)
+		}
+	}
+	return err
+}
+
+func mcpPath(name string) string { return "/api/experimental/mcp/" + url.PathEscape(name) }
+
+func (v v2) DisconnectMCP(ctx context.Context, name string) error {
+	return ignoreNotFound(v.call(ctx, request{
+		op: "remove MCP server", method: http.MethodDelete, path: mcpPath(name), query: v.here(),
+	}))
+}
+
+func (v v2) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
+	all, err := getData[[]struct {
+		Name   string
+		Status MCPStatus
+	}](ctx, v, "list MCP servers", "/api/mcp", v.here())
+	known := map[string]MCPStatus{}
+	for _, s := range all {
+		known[s.Name] = s.Status
+	}
+	return known, err
+}

@@ -1,0 +1,440 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// v2reader puts the events of one connection into those of OpenCode 1. OpenCode 2 tells what changed, and not what is now,
+// so that it remembers what it was told of each session, and asks the server for what was told before the connection. It
+// belongs to the goroutine that reads events.
+type v2reader struct {
+	v2
+	sessions map[string]*v2told
+	numbers  map[string]int64 // of each session's newest event that has one, also of those that are dropped
+}
+
+// v2told is what was told of a session.
+type v2told struct {
+	info v2session
+	conversation
+	inbox    map[string]v2message // what waits to be delivered, by id
+	worked   bool                 // the execution has done something
+	answer   MessageInfo          // that is being written
+	tools    map[string]*v2content
+	children map[string]bool // in the background, whose results come as messages
+}
+
+// v2event is an event as it is sent.
+type v2event struct {
+	Type    string
+	Created millis
+	Durable struct {
+		AggregateID string // the session
+		Seq         int64
+	}
+	Location struct{ Directory string }
+	Data     json.RawMessage
+}
+
+// v2data has the fields of all events that are read.
+type v2data struct {
+	SessionID, ParentID, Title, Agent, InboxID, AssistantMessageID string
+	ID, Name, Text, Finish, Reason, Snapshot, RequestID            string
+	Model                                                          v2model
+	Location                                                       struct{ Directory string }
+	Item                                                           struct {
+		Type    string
+		Payload v2message
+	}
+	Form     *v2form
+	Input    json.RawMessage
+	Content  []struct{ Text string }
+	Metadata json.RawMessage
+	Cost     float64
+	Tokens   Tokens
+	Ordinal  int
+	Attempt  int
+	At       millis
+	Error    *v2error
+}
+
+func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
+	r := &v2reader{v, map[string]*v2told{}, map[string]int64{}}
+	return "/api/event", r.read
+}
+
+// skipped2 reports whether events of a type are dropped: those that come for every token, or say nothing that another
+// does not say.
+func skipped2(eventType string) bool {
+	switch eventType {
+	case "server.connected", "session.text.started", "session.reasoning.started", "session.tool.input.ended",
+		"session.step.streamed", "session.inbox.delivery.changed", "session.viewed":
+		return true
+	}
+	return strings.HasSuffix(eventType, ".delta")
+}
+
+func (r *v2reader) read(data []byte) ([]Event, error) {
+	var e v2event
+	if err := unmarshal(data, &e); err != nil {
+		return nil, err
+	}
+	told := []Event{}
+	if r.missed(e) {
+		told = append(told, Event{Payload: Resync{"the server left events out"}})
+	}
+	switch {
+	case e.Type == "":
+		return nil, errors.New("event without a type")
+	case skipped2(e.Type) && len(told) == 0:
+		return nil, errSkip
+	case skipped2(e.Type):
+		return told, nil
+	}
+	e.Data, _ = cutJSON(e.Data, maxEvent)
+	var d v2data
+	if err := unmarshal(e.Data, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Type, err)
+	}
+	if d.Form != nil { // the only events that have the session's id elsewhere
+		d.SessionID = d.Form.SessionID
+	}
+	if d.SessionID == "" {
+		return append(told, r.unknown(e)), nil
+	}
+	s := r.session(e, d)
+	for _, p := range r.payloads(s, e, d) {
+		told = append(told, Event{Directory: s.info.Location.Directory, SessionID: d.SessionID, Payload: p})
+	}
+	if e.Type == "session.deleted" {
+		delete(r.sessions, d.SessionID)
+		delete(r.numbers, d.SessionID)
+	}
+	return told, nil
+}
+
+// missed reports whether events of a session did not come that were sent before this one: they are numbered.
+func (r *v2reader) missed(e v2event) bool {
+	before := r.numbers[e.Durable.AggregateID]
+	r.numbers[e.Durable.AggregateID] = max(before, e.Durable.Seq)
+	return before != 0 && e.Durable.Seq > before+1
+}
+
+func (r *v2reader) unknown(e v2event) Event {
+	data, _ := cutJSON(e.Data, maxEventValue)
+	return Event{Directory: e.Location.Directory, Payload: Unknown{e.Type, data}}
+}
+
+// session is what is known of the session of an event. Of one that was there before, the server is asked.
+func (r *v2reader) session(e v2event, d v2data) *v2told {
+	s := r.sessions[d.SessionID]
+	if s == nil {
+		s = &v2told{
+			conversation: conversation{sessionID: d.SessionID}, inbox: map[string]v2message{}, tools: map[string]*v2content{},
+			children: map[string]bool{}, worked: e.Type != "session.execution.started",
+		}
+		r.sessions[d.SessionID] = s
+		switch e.Type {
+		case "session.deleted":
+		case "session.created":
+			s.info.ParentID, s.info.Title, s.info.Agent = d.ParentID, d.Title, d.Agent
+			s.agent, s.model = d.Agent, d.Model
+			s.info.Location.Directory = d.Location.Directory
+			s.info.Time.Created, s.info.Time.Updated = e.Created, e.Created
+		default:
+			s.info = ask(r, func(ctx context.Context) (v2session, error) {
+				return getData[v2session](ctx, r.v2, "get session", v2path(d.SessionID), nil)
+			})
+		}
+		s.info.ID = d.SessionID
+		ask(r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.inherit(ctx, s.info) })
+	}
+	if e.Location.Directory != "" {
+		s.info.Location.Directory = e.Location.Directory
+	}
+	return s
+}
+
+// ask asks the server while an event waits. What it does not answer is left out.
+func ask[T any](r *v2reader, call func(context.Context) (T, error)) T {
+	ctx, cancel := context.WithTimeout(r.Client.events.ctx, r.cfg.CallTimeout)
+	defer cancel()
+	answer, err := call(ctx)
+	if err != nil {
+		r.log.Warn("could not read what an event is about", "error", err)
+	}
+	return answer
+}
+
+func (r *v2reader) payloads(s *v2told, e v2event, d v2data) []Payload {
+	kind := strings.TrimPrefix(e.Type, "session.")
+	switch family, _, _ := strings.Cut(kind, "."); {
+	case kind == e.Type:
+		return r.asked(e, d)
+	case family == "execution":
+		return r.execution(s, kind, d)
+	case family == "inbox":
+		return r.inbox(s, kind, e, d)
+	case family == "step", family == "text", family == "reasoning":
+		return r.answered(s, kind, e, d)
+	case family == "tool":
+		return r.called(s, kind, d)
+	}
+	return r.changed(s, kind, e, d)
+}
+
+// asked are the events about what a user is asked.
+func (r *v2reader) asked(e v2event, d v2data) []Payload {
+	switch e.Type {
+	case "permission.asked":
+		var asked v2request
+		_ = unmarshal(e.Data, &asked) // a request is never lost for what is odd in it
+		asked.Metadata, _ = cutJSON(asked.Metadata, maxEventValue)
+		return []Payload{Asked{asked.neutral()}}
+	case "form.created":
+		if d.Form == nil || !d.Form.question() {
+			return nil
+		}
+		return []Payload{Asked{d.Form.neutral()}}
+	case "permission.replied":
+		return []Payload{RequestClosed{d.RequestID}}
+	case "form.replied", "form.cancelled":
+		return []Payload{RequestClosed{d.ID}}
+	}
+	return []Payload{r.unknown(e).Payload}
+}
+
+// changed are the events about a session as a whole.
+func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payload {
+	switch kind {
+	case "created":
+		return []Payload{SessionCreated{s.info.neutral()}}
+	case "deleted":
+		return []Payload{SessionDeleted{Session{ID: d.SessionID}}}
+	case "usage.updated":
+		s.info.Cost, s.info.Tokens = d.Cost, d.Tokens
+	case "renamed":
+		s.info.Title = d.Title
+	case "moved":
+		s.info.Location.Directory = d.Location.Directory
+	case "revert.staged":
+		s.info.Revert = json.RawMessage(`{}`)
+	case "revert.cleared", "revert.committed":
+		s.info.Revert = nil
+	case "agent.selected":
+		s.info.Agent, s.agent = d.Agent, d.Agent
+	case "model.selected":
+		s.model = d.Model
+	case "retry.scheduled":
+		status := Status{Type: Retry, Attempt: d.Attempt, Next: d.At.time()}
+		if d.Error != nil {
+			status.Message, _ = cutText(d.Error.Message, maxStatus)
+		}
+		r.wait(d.SessionID, &status)
+		return []Payload{StatusChanged{status}}
+	case "compaction.ended":
+		return append([]Payload{SessionCompacted{}}, r.newest(s, "compaction")...)
+	default:
+		return []Payload{r.unknown(e).Payload}
+	}
+	s.info.Time.Updated = e.Created
+	return []Payload{SessionUpdated{s.info.neutral()}}
+}
+
+// wait remembers that a session waits for its provider; nil: it does not any more.
+func (r *v2reader) wait(sessionID string, status *Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.retries, sessionID); status != nil {
+		r.retries[sessionID] = *status
+	}
+}
+
+// newest are the message of a type that came last, and its parts.
+func (r *v2reader) newest(s *v2told, kind string) []Payload {
+	m := ask(r, func(ctx context.Context) (m v2message, err error) {
+		query := url.Values{"limit": {"1"}, "order": {"desc"}, "type": {kind}}
+		err = v2pages(ctx, r.v2, "get message", v2path(s.sessionID, "message"), query, func(one v2message) bool {
+			m = one
+			return false
+		})
+		return m, err
+	})
+	return s.message(m)
+}
+
+// message tells of a message that is complete.
+func (s *v2told) message(m v2message) []Payload {
+	next, ok := s.next(m)
+	if !ok {
+		return nil
+	}
+	told := []Payload{MessageUpdated{next.Info}}
+	for _, p := range next.Parts {
+		p.cut()
+		told = append(told, PartUpdated{p})
+	}
+	return told
+}
+
+// execution are the events about what runs a session. One that did nothing is not told of: it proves nothing.
+func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) {
+	r.wait(d.SessionID, nil)
+	switch kind {
+	case "execution.started":
+		s.worked = false
+		return nil
+	case "execution.failed":
+		failed := &TurnError{Name: UnknownError, Message: "no reason given"}
+		if d.Error != nil {
+			failed = d.Error.neutral()
+		}
+		told = append(told, SessionFailed{failed})
+	case "execution.interrupted":
+		if d.Reason != "user" && len(s.inbox) > 0 {
+			return nil // the session goes on with what waits, such as why it was refused something
+		}
+		told = append(told, SessionFailed{&TurnError{Name: MessageAborted, Message: "interrupted: " + d.Reason}})
+	default:
+		if len(s.children) > 0 {
+			return nil // the result of a sub-agent begins the next
+		}
+	}
+	if clear(s.children); s.worked {
+		told = append(told, StatusChanged{Status{Type: Idle}})
+	}
+	return told
+}
+
+// busy tells that a session works, at each call of its model and before the first.
+func (s *v2told) busy() Payload {
+	s.worked = true
+	return StatusChanged{Status{Type: Busy}}
+}
+
+// inbox are the events about what a session is told.
+func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload {
+	m, known := s.inbox[d.InboxID]
+	switch kind {
+	case "inbox.enqueued":
+		m := d.Item.Payload
+		m.ID, m.Type, m.Time.Created = d.InboxID, d.Item.Type, e.Created
+		s.inbox[d.InboxID] = m
+		return nil
+	case "inbox.delivered":
+		if !known {
+			m = ask(r, func(ctx context.Context) (v2message, error) {
+				return getData[v2message](ctx, r.v2, "get message", v2path(s.sessionID, "message", d.InboxID), nil)
+			})
+		}
+		delete(s.inbox, d.InboxID)
+		if child, ok := m.Metadata["childID"].(string); ok {
+			delete(s.children, child)
+		}
+		m.Time.Created = e.Created // the order of messages is that of their delivery
+		return append([]Payload{s.busy()}, s.message(m)...)
+	}
+	delete(s.inbox, d.InboxID) // it was cancelled
+	return nil
+}
+
+// answered are the events about what a model says.
+func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Payload {
+	if s.answer.ID != d.AssistantMessageID {
+		r.begin(s, d.AssistantMessageID, e.Created.time())
+	}
+	part := Part{SessionID: s.sessionID, MessageID: s.answer.ID}
+	m := &s.answer
+	switch kind {
+	case "step.started":
+		r.wait(d.SessionID, nil)
+		m.Agent, m.Model, m.Variant = d.Agent, d.Model.ref(), d.Model.Variant
+		return []Payload{s.busy(), MessageUpdated{*m}}
+	case "step.ended":
+		m.Finish, m.Cost, m.Tokens, m.Completed = d.Finish, d.Cost, d.Tokens, e.Created.time()
+		part.ID, part.Type, part.Snapshot = m.ID+"/finish", PartStepFinish, d.Snapshot
+		return []Payload{PartUpdated{part}, MessageUpdated{*m}}
+	case "step.failed":
+		m.Completed = e.Created.time()
+		if d.Error != nil {
+			m.Error = d.Error.neutral()
+		}
+		return []Payload{MessageUpdated{*m}}
+	case "text.ended", "reasoning.ended":
+		name, _, _ := strings.Cut(kind, ".")
+		part.ID, part.Type, part.Text = m.ID+textPart(name, d.Ordinal), PartType(name), d.Text
+		part.cut()
+		return []Payload{PartUpdated{part}}
+	}
+	return nil
+}
+
+// begin takes in that the model answers. Whose prompt that follows is read where no event told.
+func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
+	if s.parent == "" {
+		before := ask(r, func(ctx context.Context) ([]Message, error) { return r.Messages(ctx, s.sessionID, 1) })
+		for _, m := range before {
+			s.parent = m.Info.ParentID
+			if m.Info.Role == RoleUser {
+				s.parent = m.Info.ID
+			}
+		}
+	}
+	clear(s.tools)
+	s.answer = MessageInfo{ID: messageID, SessionID: s.sessionID, Role: RoleAssistant, ParentID: s.parent, Created: at}
+}
+
+// called are the events about a tool call, which is told as it is after each.
+func (r *v2reader) called(s *v2told, kind string, d v2data) []Payload {
+	key := d.AssistantMessageID + "/" + d.ID
+	c := s.tools[key]
+	if c == nil {
+		c = &v2content{Type: "tool", ID: d.ID, Name: d.Name, State: v2state{Status: "streaming"}}
+		if d.Name == "" { // it was announced before the connection stood, or long ago
+			m := ask(r, func(ctx context.Context) (v2message, error) {
+				return getData[v2message](ctx, r.v2, "get message", v2path(s.sessionID, "message", d.AssistantMessageID), nil)
+			})
+			for _, known := range m.Content {
+				if known.ID == d.ID && known.Type == "tool" {
+					*c = known
+				}
+			}
+		}
+		s.tools[key] = c
+	}
+	if d.Metadata != nil {
+		c.State.Metadata = d.Metadata
+	}
+	switch kind {
+	case "tool.called":
+		c.State.Status, c.State.Input = "running", d.Input
+	case "tool.success":
+		c.State.Status, c.State.Content = string(ToolCompleted), d.Content
+	case "tool.failed":
+		c.State.Status, c.State.Content, c.State.Error = string(ToolError), d.Content, d.Error
+	}
+	p := Part{ID: key, SessionID: s.sessionID, MessageID: d.AssistantMessageID, Type: PartTool, Tool: c.call()}
+	p.cut()
+	told := []Payload{PartUpdated{p}}
+	if kind == "tool.success" {
+		switch c.Name {
+		case v2tools[TodoTool]:
+			told = append(told, TodosUpdated{todosOf(c.State.Input)})
+		case v2tools["task"]:
+			var child struct {
+				SessionID  string
+				Background bool
+			}
+			if _ = json.Unmarshal(p.Tool.Metadata, &child); child.Background {
+				s.children[child.SessionID] = true
+			}
+		}
+	}
+	return told
+}

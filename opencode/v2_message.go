@@ -1,0 +1,311 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// v2message is a message of any type; each has some of the fields.
+type v2message struct {
+	ID, Type, Agent string
+	Text            string // of user, synthetic
+	Description     string // of synthetic
+	Metadata        map[string]any
+	Files           []json.RawMessage
+	Model           v2model
+	Content         []v2content // of assistant, as what follows
+	Snapshot        struct{ End string }
+	Finish          string
+	Cost            float64
+	Tokens          Tokens
+	Error           *v2error
+	Summary, Status string // of compaction
+	Time            struct{ Created, Completed millis }
+}
+
+// v2content is a piece of what an assistant says.
+type v2content struct {
+	Type, Text, ID, Name string
+	State                v2state
+}
+
+// v2state is how far a tool call has come.
+type v2state struct {
+	Status   string
+	Input    json.RawMessage // a string while the model writes it
+	Content  []struct{ Text string }
+	Metadata json.RawMessage
+	Error    *v2error
+}
+
+// v2error is why a turn or a tool failed.
+type v2error struct {
+	Type, Message string
+	Status        int // of the provider's answer
+}
+
+// neutral is the error in the words of OpenCode 1.
+func (e *v2error) neutral() *TurnError {
+	status, named := map[string]int{
+		"provider.auth": http.StatusUnauthorized, "provider.quota": http.StatusPaymentRequired,
+		"provider.invalid-request": http.StatusBadRequest, "provider.rate-limit": http.StatusTooManyRequests,
+		"provider.internal": http.StatusInternalServerError, "provider.transport": 0, "provider.unknown": 0,
+	}[e.Type]
+	missing := strings.Contains(strings.ToLower(e.Message), "agent") && strings.Contains(e.Message, "not found")
+	switch {
+	case e.Type == "aborted":
+		return &TurnError{Name: MessageAborted, Message: e.Message}
+	case e.Type == "provider.no-route":
+		return &TurnError{Name: UnknownError, Message: modelNotFound + e.Message}
+	case strings.Contains(e.Type, "overflow"):
+		return &TurnError{Name: ContextOverflow, Message: e.Message}
+	case e.Type == "provider.content-filter":
+		return &TurnError{Name: ContentFilter, Message: e.Message}
+	case named || e.Status != 0:
+		status = cmp.Or(e.Status, status)
+		passing := status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+		return &TurnError{
+			Name: APIError, Message: e.Message, StatusCode: status, Retryable: passing || e.Type == "provider.transport",
+		}
+	case missing && !strings.HasPrefix(e.Message, agentNotFound):
+		return &TurnError{Name: UnknownError, Message: agentNotFound + e.Message}
+	}
+	return &TurnError{Name: UnknownError, Message: e.Message}
+}
+
+// info is the message without its parts; ok is false for one that is none in OpenCode 1. parent is the newest one that a
+// user, or a program, wrote before it: nothing else says to what an answer belongs.
+func (m v2message) info(sessionID, parent string) (info MessageInfo, ok bool) {
+	info = MessageInfo{
+		ID: m.ID, SessionID: sessionID, Role: RoleUser, Agent: m.Agent, Model: m.Model.ref(), Variant: m.Model.Variant,
+		Created: m.Time.Created.time(),
+	}
+	switch m.Type {
+	case "user":
+		return info, original(m.ID) == m.ID // else it is the same once more
+	case "synthetic":
+		return info, true
+	case "assistant":
+		info.Role, info.ParentID, info.Completed = RoleAssistant, parent, m.Time.Completed.time()
+		info.Finish, info.Cost, info.Tokens = m.Finish, m.Cost, m.Tokens
+		if m.Error != nil {
+			info.Error = m.Error.neutral()
+		}
+		return info, true
+	case "compaction":
+		info.Role, info.ParentID, info.Compacted = RoleAssistant, parent, true
+		if m.Status == "completed" {
+			info.Completed, info.Finish = info.Created, FinishStop
+		}
+		return info, m.Status != "failed"
+	}
+	return info, false
+}
+
+// parts are the message's pieces. Their ids are made of its own, as in events, see [v2reader].
+func (m v2message) parts(sessionID string) []Part {
+	base := Part{SessionID: sessionID, MessageID: m.ID}
+	parts := []Part{}
+	add := func(id string, change func(*Part)) {
+		p := base
+		p.ID = m.ID + id
+		change(&p)
+		parts = append(parts, p)
+	}
+	switch m.Type {
+	case "user", "synthetic":
+		add("/text", func(p *Part) {
+			p.Type, p.Text, p.Metadata = PartText, m.Text, m.Metadata
+			p.Synthetic = m.Type == "synthetic" || m.Metadata[explanation] != nil
+			if child, ok := m.Metadata["childID"].(string); ok && p.Synthetic { // as OpenCode 1 tells that it has ended
+				p.Text = fmt.Sprintf("<task id=%q state=%q>\n%s", child, m.Metadata["state"], m.Text)
+			}
+		})
+		for i := range m.Files {
+			add("/file"+strconv.Itoa(i), func(p *Part) { p.Type = "file" })
+		}
+	case "compaction":
+		add("/text", func(p *Part) { p.Type, p.Text = PartText, m.Summary })
+	case "assistant":
+		count := map[string]int{}
+		for _, c := range m.Content {
+			switch c.Type {
+			case "text", "reasoning":
+				add(textPart(c.Type, count[c.Type]), func(p *Part) { p.Type, p.Text = PartType(c.Type), c.Text })
+				count[c.Type]++
+			case "tool":
+				add("/"+c.ID, func(p *Part) { p.Type, p.Tool = PartTool, c.call() })
+			}
+		}
+		if m.Finish != "" {
+			add("/finish", func(p *Part) { p.Type, p.Snapshot = PartStepFinish, m.Snapshot.End })
+		}
+	}
+	return parts
+}
+
+// textPart is what the id of a text's part has after that of its message. ordinal counts those of the same type.
+func textPart(kind string, ordinal int) string { return "/" + kind + strconv.Itoa(ordinal) }
+
+// call is a tool call in the words of OpenCode 1.
+func (c v2content) call() *ToolCall {
+	call := &ToolCall{
+		CallID: c.ID, Tool: v1tool(c.Name), State: ToolState(c.State.Status), Title: c.title(), Metadata: v1metadata(c),
+	}
+	if c.State.Status == "streaming" {
+		call.State = ToolPending
+	} else {
+		call.Input = v1input(c.Name, c.State.Input)
+	}
+	var texts []string
+	for _, t := range c.State.Content {
+		texts = append(texts, t.Text)
+	}
+	call.Output = strings.Join(texts, "\n")
+	if c.State.Error != nil {
+		call.Error = c.State.Error.Message
+	}
+	return call
+}
+
+// title is what a call was about, which OpenCode 1 says when it has ended well.
+func (c v2content) title() string {
+	if c.State.Status != string(ToolCompleted) {
+		return ""
+	}
+	var in struct{ Description, Path, Pattern, URL, Query, Name string }
+	_ = unmarshal(c.State.Input, &in) // what is odd says nothing
+	return cmp.Or(in.Description, in.Path, in.Pattern, in.URL, in.Query, in.Name)
+}
+
+// v2fields are the arguments of tools that have another name than in OpenCode 1, with that.
+var v2fields = map[string]map[string]string{
+	"read": {"path": "filePath"}, "write": {"path": "filePath"}, "edit": {"path": "filePath"},
+	"subagent": {"agent": "subagent_type", "sessionID": "task_id"},
+}
+
+func v1input(tool string, input json.RawMessage) json.RawMessage {
+	var args map[string]json.RawMessage
+	if v2fields[tool] == nil || json.Unmarshal(input, &args) != nil {
+		return input
+	}
+	for now, old := range v2fields[tool] {
+		if value, has := args[now]; has {
+			args[old] = value
+			delete(args, now)
+		}
+	}
+	renamed, _ := json.Marshal(args) // it was JSON
+	return renamed
+}
+
+// v1metadata gives what a tool says about its call the names that are read of it.
+func v1metadata(c v2content) json.RawMessage {
+	switch c.Name {
+	case "subagent":
+		var in struct{ SessionID, Status string }
+		var args struct{ Background bool }
+		_, _ = json.Unmarshal(c.State.Metadata, &in), json.Unmarshal(c.State.Input, &args)
+		said, _ := json.Marshal(map[string]any{"sessionId": in.SessionID, "background": args.Background})
+		return said
+	case "edit", "write", "patch":
+		var in struct {
+			Files []struct{ File, Patch string }
+		}
+		if json.Unmarshal(c.State.Metadata, &in) == nil && len(in.Files) > 0 {
+			files, diff := []map[string]string{}, ""
+			for _, f := range in.Files {
+				files = append(files, map[string]string{"filePath": f.File})
+				diff += f.Patch
+			}
+			said, _ := json.Marshal(map[string]any{"files": files, "diff": diff})
+			return said
+		}
+	}
+	return c.State.Metadata
+}
+
+// conversation puts messages that come oldest first into the words of OpenCode 1.
+type conversation struct {
+	sessionID string
+	parent    string  // of the next answer
+	agent     string  // that was chosen last, as far as it is known
+	model     v2model // that was
+}
+
+// next is the next message; ok is false for one that is none in OpenCode 1.
+func (c *conversation) next(m v2message) (out Message, ok bool) {
+	info, ok := m.info(c.sessionID, c.parent)
+	switch m.Type {
+	case "agent-switched":
+		c.agent = m.Agent
+	case "model-switched":
+		c.model = m.Model
+	case "assistant":
+		c.agent, c.model = m.Agent, m.Model
+	case "user", "synthetic":
+		c.parent = original(m.ID)
+		info.Agent, info.Model, info.Variant = c.agent, c.model.ref(), c.model.Variant
+	}
+	return Message{info, m.parts(c.sessionID)}, ok
+}
+
+// Messages reads back to a message of a user: what follows it has it for its parent.
+func (v v2) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
+	var newest []v2message
+	shown, c := 0, conversation{sessionID: sessionID}
+	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
+	if limit > 0 { // most are those of the newest turn; those that are none in OpenCode 1 are few
+		query.Set("limit", strconv.Itoa(min(v2page, limit+10)))
+	}
+	err = v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
+		newest = append(newest, m)
+		info, ok := m.info(sessionID, "")
+		if ok {
+			shown++
+		}
+		return limit == 0 || shown < limit || info.Role != RoleUser || m.Type != "user" && m.Type != "synthetic"
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Backward(newest) {
+		if next, ok := c.next(m); ok {
+			all = append(all, next)
+		}
+	}
+	if limit > 0 {
+		all = all[max(0, len(all)-limit):]
+	}
+	return all, nil
+}
+
+func (v v2) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		c, left := conversation{sessionID: sessionID}, false
+		query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"asc"}}
+		err := v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
+			if next, ok := c.next(m); ok {
+				left = !yield(next, nil)
+			}
+			return !left
+		})
+		if err != nil && !left {
+			yield(Message{}, err)
+		}
+	}
+}
+
+func (v v2) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
+	m, err := getData[v2message](ctx, v, "get message", v2path(sessionID, "message", messageID), nil)
+	info, _ := m.info(sessionID, "")
+	return Message{info, m.parts(sessionID)}, err
+}

@@ -1,0 +1,166 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// v2prompt is what the inbox of a session takes.
+type v2prompt struct {
+	ID       string         `json:"id"`
+	Text     string         `json:"text"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+// Prompt sends under an id of its own what has to run again, since OpenCode 2 runs no message twice, see [again].
+func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
+	id := cmp.Or(p.MessageID, NewMessageID(time.Now()))
+	if p.MessageID != "" {
+		var settled bool
+		var err error
+		if id, settled, err = v.due(ctx, sessionID, p.MessageID); settled || err != nil {
+			return err
+		}
+	}
+	if err := v.own(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := v.choose(ctx, sessionID, p); err != nil {
+		return err
+	}
+	return v.send(ctx, sessionID, v2prompt{id, p.Text, p.Metadata})
+}
+
+// send puts a prompt into a session's inbox. One whose id is there already is the same.
+func (v v2) send(ctx context.Context, sessionID string, p v2prompt) error {
+	err := v.post(ctx, "send prompt", v2path(sessionID, "prompt"), p)
+	if conflict(err) {
+		return nil
+	}
+	return err
+}
+
+func conflict(err error) bool {
+	failed, ok := errors.AsType[*Error](err)
+	return ok && failed.Status == http.StatusConflict
+}
+
+// due is the id under which a prompt is to be sent, if it is: settled says that it was answered or is being answered.
+func (v v2) due(ctx context.Context, sessionID, messageID string) (id string, settled bool, err error) {
+	_, err = getData[v2message](ctx, v, "get message", v2path(sessionID, "message", messageID), nil)
+	switch {
+	case errors.Is(err, ErrNotFound): // it may wait in the inbox, where the same id is taken once
+		return messageID, false, nil
+	case err != nil:
+		return "", false, err
+	}
+	active, err := v.active(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if _, busy := active[sessionID]; busy {
+		return "", true, nil
+	}
+	tries, answered := 0, false
+	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
+	err = v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
+		switch {
+		case m.Type == "assistant" && !answered && tries == 0:
+			answered = m.Error == nil && m.Finish != "" && m.Finish != FinishToolCalls
+		case m.Type == "user" && original(m.ID) == messageID:
+			tries++
+		}
+		return m.ID != messageID
+	})
+	return messageID + againMark + strconv.Itoa(tries), answered, err
+}
+
+// revived is how OpenCode describes the message with which a background service takes up a turn that it finds unfinished
+// when it starts, as one is whose server was killed.
+const revived = "Continuing after restart"
+
+// revivalEnds is after how long without a sign such a service counts as gone.
+const revivalEnds = 15 * time.Minute
+
+// own makes sure that no background service works on a session. It is asked once: a service begins when it starts, and not
+// later.
+func (v v2) own(ctx context.Context, sessionID string) error {
+	v.mu.Lock()
+	_, ours := v.ours[sessionID]
+	v.mu.Unlock()
+	if ours {
+		return nil
+	}
+	err := v.taken(ctx, sessionID)
+	if err == nil {
+		v.mu.Lock()
+		v.ours[sessionID] = struct{}{}
+		v.mu.Unlock()
+	}
+	return err
+}
+
+// taken is an error that matches [ErrUnavailable] while a background service works on a session, which nobody else can stop:
+// two servers at work on one would undo each other's doing.
+func (v v2) taken(ctx context.Context, sessionID string) error {
+	taken := false
+	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
+	err := v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
+		taken = m.Type == "synthetic" && m.Description == revived
+		return !taken && m.Type != "idle" && m.Type != "user"
+	})
+	if err != nil || !taken {
+		return err
+	}
+	active, err := v.active(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := v.Session(ctx, sessionID)
+	if _, here := active[sessionID]; err != nil || here || time.Since(s.Updated) > revivalEnds {
+		return err
+	}
+	return &Error{
+		Op: "send prompt", kind: ErrUnavailable,
+		Message: "OpenCode's background service has taken up the session's turn, which has to end first",
+	}
+}
+
+// againMark is what follows the id of a message in that of its repetitions, before their number.
+const againMark = "again"
+
+// original is the id under which a prompt was sent first.
+func original(messageID string) string {
+	id, number, found := strings.Cut(messageID, againMark)
+	if _, err := strconv.Atoi(number); !found || err != nil {
+		return messageID
+	}
+	return id
+}
+
+// choose has the session use the agent, the model and the instructions of a prompt, which has none of its own.
+func (v v2) choose(ctx context.Context, sessionID string, p Prompt) error {
+	now, err := getData[struct {
+		Agent string
+		Model *v2model
+	}](ctx, v, "get session", v2path(sessionID), nil)
+	if err == nil && p.Agent != "" && p.Agent != now.Agent {
+		err = v.post(ctx, "choose agent", v2path(sessionID, "agent"), map[string]string{"agent": p.Agent})
+	}
+	if m := v2modelOf(p.Model, p.Variant); err == nil && m != nil && (now.Model == nil || *m != *now.Model) {
+		err = v.post(ctx, "choose model", v2path(sessionID, "model"), map[string]any{"model": m})
+	}
+	if err == nil && p.System != "" {
+		err = v.call(ctx, request{
+			op: "set instructions", method: http.MethodPut, in: map[string]string{"value": p.System},
+			path: "/api/experimental" + sessionPath(sessionID, "instructions", "entries", instruction),
+		})
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// v2request is a permission that is asked for.
+type v2request struct {
+	ID, SessionID, Action string
+	Resources             []string
+	Metadata              json.RawMessage
+	Source                *v2source
+}
+
+// v2source names the tool call that asks.
+type v2source struct{ MessageID, ID string }
+
+func (s *v2source) neutral() *ToolRef {
+	if s == nil {
+		return nil
+	}
+	return &ToolRef{s.MessageID, s.ID}
+}
+
+func (r v2request) neutral() Request {
+	return Request{
+		ID: r.ID, SessionID: r.SessionID, Tool: r.Source.neutral(), Permission: v1tool(r.Action), Patterns: r.Resources,
+		Metadata: r.Metadata,
+	}
+}
+
+// v2form is a set of questions, and other things that a user is to fill in.
+type v2form struct {
+	ID, SessionID string
+	Metadata      struct {
+		Kind string
+		Tool *v2source
+	}
+	Fields []struct {
+		Key, Type, Title, Description string
+		Options                       []Option
+	}
+}
+
+func (f v2form) question() bool { return f.Metadata.Kind == "question" }
+
+func (f v2form) neutral() Request {
+	r := Request{ID: f.ID, SessionID: f.SessionID, Tool: f.Metadata.Tool.neutral()}
+	for _, q := range f.Fields {
+		r.Questions = append(r.Questions, Question{q.Title, q.Description, q.Options})
+	}
+	return r
+}
+
+func (v v2) Requests(ctx context.Context) (all []Request, err error) {
+	permissions, err := v.permissions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range permissions {
+		all = append(all, r.neutral())
+	}
+	forms, err := v.forms(ctx)
+	for _, f := range forms {
+		all = append(all, f.neutral())
+	}
+	return all, err
+}
+
+func (v v2) permissions(ctx context.Context) ([]v2request, error) {
+	return getData[[]v2request](ctx, v, "list permission requests", "/api/permission/request", v.here())
+}
+
+func (v v2) forms(ctx context.Context) ([]v2form, error) {
+	all, err := getData[[]v2form](ctx, v, "list questions", "/api/form", v.here())
+	return slices.DeleteFunc(all, func(f v2form) bool { return !f.question() }), err
+}
+
+// explanation marks a prompt that tells why something was refused.
+const explanation = "refusal"
+
+// ReplyPermission tells an agent why it is refused with a prompt, before it is: a tool of OpenCode's own keeps the words of
+// a refusal for itself. The prompt is read at the next step, and begins another turn if the refusal ends this one.
+func (v v2) ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error {
+	const op = "reply to permission request"
+	pending, err := v.permissions(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pending, func(r v2request) bool { return r.ID == requestID })
+	if i < 0 {
+		return notFound(op)
+	}
+	sessionID := pending[i].SessionID
+	if reply == ReplyReject && message != "" {
+		err := v.send(ctx, sessionID, v2prompt{
+			ID: messagePrefix + strings.TrimPrefix(requestID, "per_") + explanation, Text: message,
+			Metadata: map[string]any{explanation: requestID},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	body := struct {
+		Decision PermissionReply `json:"decision"`
+		Message  string          `json:"message,omitempty"`
+	}{reply, message}
+	return v.post(ctx, op, v2path(sessionID, "permission", requestID, "reply"), body)
+}
+
+func notFound(op string) error { return &Error{Op: op, Status: http.StatusNotFound, kind: ErrNotFound} }
+
+func (v v2) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
+	const op = "answer question"
+	form, err := v.form(ctx, op, requestID)
+	if err != nil {
+		return err
+	}
+	answer := map[string]any{}
+	for i, field := range form.Fields[:min(len(form.Fields), len(answers))] {
+		answer[field.Key] = answers[i]
+		if field.Type != "multiselect" {
+			answer[field.Key] = strings.Join(answers[i], ", ")
+		}
+	}
+	return settled(v.post(ctx, op, v2path(form.SessionID, "form", requestID, "reply"), map[string]any{"answer": answer}))
+}
+
+func (v v2) RejectQuestion(ctx context.Context, requestID string) error {
+	const op = "reject question"
+	form, err := v.form(ctx, op, requestID)
+	if err != nil {
+		return err
+	}
+	return settled(v.call(ctx, request{op: op, method: http.MethodDelete, path: v2path(form.SessionID, "form", requestID)}))
+}
+
+func (v v2) form(ctx context.Context, op, formID string) (v2form, error) {
+	forms, err := v.forms(ctx)
+	if err != nil {
+		return v2form{}, err
+	}
+	i := slices.IndexFunc(forms, func(f v2form) bool { return f.ID == formID })
+	if i < 0 {
+		return v2form{}, notFound(op)
+	}
+	return forms[i], nil
+}
+
+// settled makes [ErrNotFound] of the answer that somebody else was quicker.
+func settled(err error) error {
+	if conflict(err) {
+		return notFound("answer question")
+	}
+	return err
+}

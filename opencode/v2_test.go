@@ -1,0 +1,370 @@
+package opencode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/fakeopencode"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// standIn is a scene on a stand-in for OpenCode 2 of its own, and its model.
+type standIn struct {
+	*scene
+	model   *scriptmodel.Server
+	session opencode.Session
+	sub     *opencode.Subscription
+	base    string // address, with the password
+}
+
+func newStandIn(t *testing.T, b fakeopencode.Behaviour, handler scriptmodel.Handler, rules ...opencode.Rule) *standIn {
+	t.Helper()
+	model, dir := octest.Model(t, handler), octest.Repo(t, nil)
+	base := octest.ServeStandIn(t, b, dir, octest.Env(t, model.URL()))
+	client := attach(t, base, opencode.AttachConfig{})
+	s := &standIn{
+		scene: &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t), dir: client.In(dir)}, model: model, base: base,
+	}
+	s.session, s.sub = s.scene.session(rules...), s.follow(client)
+	return s
+}
+
+// quiet sends a prompt, and fails the test if anything happens but its turn.
+func (s *standIn) quiet(after string) {
+	s.t.Helper()
+	marker := s.send(s.session.ID, "marker")
+	events := await(s.ctx, s.t, s.sub, status(opencode.Idle))
+	busy := slices.IndexFunc(events, status(opencode.Busy))
+	early := slices.ContainsFunc(events[:max(busy, 0)], is[opencode.MessageUpdated])
+	if early || slices.ContainsFunc(events, is[opencode.Resync]) || !slices.ContainsFunc(events, answered(marker)) {
+		s.t.Errorf("after %s came: %s", after, kinds(events))
+	}
+}
+
+// A prompt whose turn was cut off runs again under the id that it had, as often as that; one that was answered does not.
+// It is shown once.
+func TestPromptRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.AssistantTurns() < 2 {
+			return bash("sleep 600")
+		}
+		return scriptmodel.Reply{Text: "done"}
+	})
+	id := s.send(s.session.ID, "go")
+	for range 2 {
+		await(s.ctx, t, s.sub, tool(opencode.ToolRunning))
+		if err := s.dir.Abort(s.ctx, s.session.ID); err != nil {
+			t.Fatal(err)
+		}
+		await(s.ctx, t, s.sub, status(opencode.Idle))
+		s.sendAs(id, s.session.ID, "go")
+	}
+	await(s.ctx, t, s.sub, answered(id))
+	await(s.ctx, t, s.sub, status(opencode.Idle))
+	s.sendAs(id, s.session.ID, "go")
+	s.quiet("an answered prompt that was sent again")
+	all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+	if err != nil || len(all) != 6 || all[0].Info.ID != id {
+		t.Fatalf("%d messages, want two prompts, two cut off answers and two whole ones: %v", len(all), err)
+	}
+	for _, m := range all[1:4] {
+		if m.Info.ParentID != id {
+			t.Errorf("%s has the parent %s", m.Info.ID, m.Info.ParentID)
+		}
+	}
+	if e := all[1].Info.Error; e == nil || e.Name != opencode.MessageAborted {
+		t.Errorf("the first answer ended with %v", e)
+	}
+}
+
+// An execution that does nothing is not told of: it would pass for the end of a turn.
+func TestEmptyExecution(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t, fakeopencode.Behaviour{}, steps())
+	id := s.send(s.session.ID, "go")
+	await(s.ctx, t, s.sub, status(opencode.Idle))
+	body := fmt.Sprintf(`{"id":%q,"text":%q}`, id, s.mark+" go")
+	resp, err := http.Post(s.base+"/api/session/"+s.session.ID+"/prompt", "application/json", strings.NewReader(body))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	resp.Body.Close()
+	s.quiet("an empty execution")
+}
+
+// An agent reads why it was refused something although its tool does not tell, whether its turn goes on or is ended by that:
+// then another one begins, and both are one.
+func TestRefusalIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, calls := range []int{1, 2} {
+		var ask scriptmodel.Reply
+		for i := range calls {
+			ask.ToolCalls = append(ask.ToolCalls, bash(fmt.Sprint("touch ", i)).ToolCalls...)
+		}
+		s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			if r.AssistantTurns() == 0 {
+				return ask
+			}
+			return scriptmodel.Reply{Text: "done"}
+		}, opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask})
+		id := s.send(s.session.ID, "go")
+		var asked opencode.Request
+		for range calls {
+			asked = next[opencode.Asked](s.scene, s.sub).Request
+		}
+		if asked.Permission != "bash" || asked.Tool == nil {
+			t.Errorf("asked for %+v", asked)
+		}
+		if err := s.dir.ReplyPermission(s.ctx, asked.ID, opencode.ReplyReject, "not on a Sunday"); err != nil {
+			t.Fatal(err)
+		}
+		events := await(s.ctx, t, s.sub, status(opencode.Idle))
+		if slices.ContainsFunc(events, is[opencode.SessionFailed]) {
+			t.Errorf("%d calls: the turn was ended: %s", calls, kinds(events))
+		}
+		read := s.model.Requests()
+		if last := read[len(read)-1]; !strings.Contains(last.LastUser(), "not on a Sunday") {
+			t.Errorf("%d calls: the model read %q last", calls, last.LastUser())
+		}
+		all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+		if err != nil || len(all) != 4 || all[0].Info.ID != id || all[3].Text() != "done" {
+			t.Fatalf("%d calls: %d messages, %v", calls, len(all), err)
+		}
+		if p := all[2].Parts[0]; !p.Synthetic {
+			t.Errorf("%d calls: a person seems to have written %+v", calls, p)
+		}
+	}
+}
+
+// A session goes on by itself when its sub-agent in the background has ended: until then it is not idle, in events and where
+// its state is read.
+func TestBackgroundSubAgent(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case strings.Contains(r.FirstUser(), "the child's work"):
+			return scriptmodel.Reply{Text: "the child's result", Wait: release}
+		case strings.Contains(r.LastUser(), "the child's result"):
+			return scriptmodel.Reply{Text: "done"}
+		case r.AssistantTurns() == 0:
+			return call("task", map[string]any{
+				"description": "help", "prompt": "the child's work", "subagent_type": "general", "background": true,
+			})
+		}
+		return scriptmodel.Reply{Text: "waiting"}
+	})
+	s.send(s.session.ID, "go")
+	own := func(match func(opencode.Event) bool) func(opencode.Event) bool {
+		return func(e opencode.Event) bool { return e.SessionID == s.session.ID && match(e) }
+	}
+	stopped := func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.MessageUpdated)
+		return ok && p.Message.Finish == opencode.FinishStop
+	}
+	await(s.ctx, t, s.sub, own(stopped))
+	statuses, err := s.dir.Statuses(s.ctx)
+	if err != nil || statuses[s.session.ID].Type != opencode.Busy {
+		t.Errorf("while the child works: %v, %v", statuses, err)
+	}
+	close(release)
+	events := await(s.ctx, t, s.sub, own(status(opencode.Idle)))
+	if !slices.ContainsFunc(events, own(stopped)) {
+		t.Errorf("idle before the child's result was read: %s", kinds(events))
+	}
+}
+
+// A sub-agent is denied what its session is, also where the program that made both was restarted and no event told of the
+// sub-agent's beginning.
+func TestDenialsOutliveTheProgram(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case r.AssistantTurns() > 0:
+			return scriptmodel.Reply{Text: "done"}
+		case strings.Contains(r.FirstUser(), "the child's work"):
+			return scriptmodel.Reply{Text: "done", Wait: release}
+		}
+		return call("task", map[string]any{"description": "help", "prompt": "the child's work", "subagent_type": "general"})
+	})
+	deny := opencode.Rule{Permission: "webfetch", Pattern: "*", Action: opencode.Deny}
+	dead := attach(t, s.base, opencode.AttachConfig{}).In(s.dir.Path()) // and never follows events
+	root, err := dead.CreateSession(s.ctx, opencode.NewSession{Title: "denied", Rules: []opencode.Rule{
+		deny, {Permission: "bash", Pattern: "*", Action: opencode.Ask},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sub.Close()
+	s.dir.Client().Close()
+	if err := dead.Prompt(s.ctx, root.ID, opencode.Prompt{Model: agentModel, Text: s.mark}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the sub-agent works", func() bool { return len(s.model.Requests()) == 2 })
+
+	heir := attach(t, s.base, opencode.AttachConfig{})
+	s.dir = heir.In(s.dir.Path())
+	sub := s.follow(heir, root.ID)
+	close(release)
+	await(s.ctx, t, sub, func(e opencode.Event) bool { return e.SessionID == root.ID && status(opencode.Idle)(e) })
+	children, err := s.dir.Children(s.ctx, root.ID)
+	if err != nil || len(children) != 1 || !slices.Equal(children[0].Rules, []opencode.Rule{deny}) {
+		t.Errorf("%+v, %v", children, err)
+	}
+}
+
+// Lists come in pages of at most 200, with or without a mark on the last.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, marked := range []bool{false, true} {
+		s := newStandIn(t, fakeopencode.Behaviour{LastPage: marked}, steps())
+		const n = 105
+		for range n {
+			s.send(s.session.ID, "go")
+			await(s.ctx, t, s.sub, status(opencode.Idle))
+		}
+		seen := 0
+		for m, err := range s.dir.EachMessage(s.ctx, s.session.ID) {
+			if err != nil || (m.Info.Role == opencode.RoleUser) != (seen%2 == 0) {
+				t.Fatalf("message %d is %+v, %v", seen, m.Info, err)
+			}
+			seen++
+		}
+		all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+		if err != nil || len(all) != 2*n || seen != 2*n {
+			t.Errorf("%d and %d messages of %d, %v", len(all), seen, 2*n, err)
+		}
+		newest, err := s.dir.Messages(s.ctx, s.session.ID, 3)
+		if err != nil || len(newest) != 3 || newest[2].Info.ID != all[2*n-1].Info.ID ||
+			newest[0].Info.ParentID != all[2*n-4].Info.ID {
+			t.Errorf("the newest are %+v, %v", newest, err)
+		}
+	}
+}
+
+// What waits for its provider is told where the state is read, too.
+func TestRetryIsAState(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t, fakeopencode.Behaviour{}, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}}
+	})
+	s.send(s.session.ID, "go")
+	await(s.ctx, t, s.sub, status(opencode.Retry))
+	statuses, err := s.dir.Statuses(s.ctx)
+	if got := statuses[s.session.ID]; err != nil || got.Type != opencode.Retry || got.Attempt != 1 || got.Next.IsZero() {
+		t.Errorf("the statuses are %+v, %v", statuses, err)
+	}
+	if err := s.dir.Abort(s.ctx, s.session.ID); err != nil {
+		t.Fatal(err)
+	}
+	await(s.ctx, t, s.sub, status(opencode.Idle))
+	if statuses, err := s.dir.Statuses(s.ctx); err != nil || len(statuses) != 0 {
+		t.Errorf("after the abort: %+v, %v", statuses, err)
+	}
+}
+
+// Who connects in the middle of a turn learns to what it belongs, and which tool runs.
+func TestConnectedInMidTurn(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := newStandIn(t, fakeopencode.Behaviour{}, steps(
+		bash("until [ -e go ]; do sleep 0.02; done"), scriptmodel.Reply{Text: "done", Wait: release},
+	))
+	id := s.send(s.session.ID, "go")
+	await(s.ctx, t, s.sub, tool(opencode.ToolRunning))
+	late := attach(t, s.base, opencode.AttachConfig{}).Subscribe(opencode.Filter{})
+	defer late.Close()
+	await(s.ctx, t, late, is[opencode.Resync])
+	if err := os.WriteFile(filepath.Join(s.dir.Path(), "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := toolIn(s.scene, late, opencode.ToolCompleted)
+	if got.Tool != "bash" || !strings.Contains(string(got.Input), "until") {
+		t.Errorf("what ended is %+v", got)
+	}
+	close(release)
+	await(s.ctx, t, late, answered(id))
+}
+
+// A session that a background service took up, as one whose server was killed, gets no prompt before that has ended.
+func TestSessionOfABackgroundService(t *testing.T) {
+	t.Parallel()
+	recent := time.Now().UnixMilli()
+	const (
+		user   = `{"id":"msg_1","type":"user"}`
+		taken  = `{"id":"msg_2","type":"synthetic","description":"Continuing after restart"}`
+		answer = `{"id":"msg_3","type":"assistant"}`
+		ended  = `{"id":"msg_4","type":"idle","outcome":"succeeded"}`
+	)
+	for name, test := range map[string]struct {
+		newestFirst []string
+		updated     int64
+		refused     bool
+	}{
+		"not taken up":   {[]string{answer, user}, recent, false},
+		"at work":        {[]string{answer, taken, user}, recent, true},
+		"has ended":      {[]string{ended, answer, taken}, recent, false},
+		"is gone itself": {[]string{answer, taken, user}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sent := false
+			mux := http.NewServeMux()
+			reply := func(pattern, body string) {
+				mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, body) })
+			}
+			reply("GET /api/info", `{"version":"2.0.21"}`)
+			reply("GET /api/session/active", `{"data":{}}`)
+			reply("GET /api/session/s", fmt.Sprintf(`{"data":{"id":"s","time":{"updated":%d}}}`, test.updated))
+			reply("GET /api/session/s/message", `{"data":[`+strings.Join(test.newestFirst, ",")+`],"cursor":{}}`)
+			mux.HandleFunc("POST /api/session/s/prompt", func(w http.ResponseWriter, _ *http.Request) {
+				sent = true
+				writeJSON(w, `{}`)
+			})
+			server := httptest.NewServer(mux)
+			t.Cleanup(server.Close)
+			dir := attach(t, server.URL, opencode.AttachConfig{}).In("/repo")
+			for range 2 {
+				err := dir.Prompt(t.Context(), "s", opencode.Prompt{MessageID: "msg_new", Text: "go on"})
+				if errors.Is(err, opencode.ErrUnavailable) != test.refused || sent == test.refused {
+					t.Errorf("%v, sent: %t", err, sent)
+				}
+			}
+		})
+	}
+}
+
+// A server that has the API of before 2.0.4 alone is refused, whatever number it gives itself, started or attached to.
+func TestOlderAPI(t *testing.T) {
+	t.Parallel()
+	older := fakeopencode.Behaviour{Older: true, Version: "2.0.18"}
+	refused := func(err error) {
+		t.Helper()
+		if _, ok := errors.AsType[*opencode.VersionError](err); !ok || !strings.Contains(err.Error(), "update it to 2.0.4 or later") {
+			t.Errorf("it is used: %v", err)
+		}
+	}
+	_, err := opencode.Attach(t.Context(), octest.ServeStandIn(t, older, t.TempDir(), octest.Env(t, "")), opencode.AttachConfig{})
+	refused(err)
+	binary, err := octest.StandIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = opencode.Start(t.Context(), opencode.ServerConfig{
+		Binary: binary, Dir: t.TempDir(), Env: append(octest.Env(t, ""), older.Env()), StartTimeout: patience,
+	})
+	refused(err)
+}

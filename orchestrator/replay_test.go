@@ -1,0 +1,195 @@
+package orchestrator_test
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+)
+
+// TestReplay makes the decisions of boulders again that were run on the real OpenCode. Who changes what is decided sees here
+// in which situations, and makes them anew:
+//
+//	go test ./internal/cli -run TestScripts/opencode1 -boulders DIR
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/boulders/*.json.gz")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d boulders, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			check, err := orchestrator.CheckDecisions(load(t, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := check.Difference; d != nil {
+				t.Errorf("event %d: %T %+v is decided, and %T %+v is there", d.Seq, d.Expected, d.Expected, d.Got, d.Got)
+			}
+			if check.Unchecked > 0 || check.Decisions == 0 {
+				t.Errorf("%d decisions, %d of %d events are not checked", check.Decisions, check.Unchecked, check.Events)
+			}
+		})
+	}
+}
+
+func load(t *testing.T, file string) []boulder.Event {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := store.ReadExport(zip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.Events
+}
+
+// TestReplayDiffers: a log in which something was decided otherwise than now is found out, at the first such event.
+func TestReplayDiffers(t *testing.T) {
+	t.Parallel()
+	whole := load(t, "testdata/boulders/why-0.json.gz")
+	first := func(kind string) int {
+		i := slices.IndexFunc(whole, func(e boulder.Event) bool { return boulder.TypeOf(e.Body) == kind })
+		if i < 0 {
+			t.Fatalf("there is no %s", kind)
+		}
+		return i
+	}
+	for name, test := range map[string]struct {
+		at     string
+		change func(b boulder.Body) boulder.Body // nil: the event and all behind it are not there
+	}{
+		"another verdict counts": {"judged", func(b boulder.Body) boulder.Body { j := b.(boulder.Judged); j.Stalls = 7; return j }},
+		"a limit that forbids it": {"created", func(b boulder.Body) boulder.Body {
+			c := b.(boulder.Created)
+			c.Limits = evaluations(t, c.Limits)
+			return c
+		}},
+		"a continuation is missing": {"continuation", nil},
+		"another turn": {"continuation", func(b boulder.Body) boulder.Body {
+			c := b.(boulder.Continuation)
+			c.Remaining = []string{"all of it"}
+			return c
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events, at := slices.Clone(whole), first(test.at)
+			want := events[at].Seq
+			if test.change != nil {
+				events[at].Body = test.change(events[at].Body)
+			} else {
+				events, want = events[:at], want-1
+			}
+			if test.at == "created" {
+				want = events[first("continuation")].Seq
+			}
+			check, err := orchestrator.CheckDecisions(events)
+			if err != nil || check.Difference == nil {
+				t.Fatalf("no difference in %d events, %v", len(events), err)
+			}
+			if got := check.Difference.Seq; got != want {
+				t.Errorf("the difference is at event %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+// evaluations are limits with which no session is continued.
+func evaluations(t *testing.T, limits json.RawMessage) json.RawMessage {
+	t.Helper()
+	l := orchestrator.DefaultLimits()
+	if err := json.Unmarshal(limits, &l); err != nil {
+		t.Fatal(err)
+	}
+	l.Evaluations = 1
+	text, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestReplayOldLog: without limits nothing is checked, and that is said.
+func TestReplayOldLog(t *testing.T) {
+	t.Parallel()
+	events := load(t, "testdata/boulders/why-0.json.gz")
+	created := events[0].Body.(boulder.Created)
+	created.Limits = nil
+	events[0].Body = created
+	check, err := orchestrator.CheckDecisions(events)
+	if err != nil || check.Unchecked != len(events) || check.Decisions > 0 {
+		t.Errorf("%+v, %v", check, err)
+	}
+}
+
+// TestReschedule: with the limits that it was run with, a boulder gives its own schedule. With fewer slots attempts wait,
+// and each takes as long as it did.
+func TestReschedule(t *testing.T) {
+	t.Parallel()
+	const slack = 100 * time.Millisecond // what the loop of then took to write and to start
+	files, err := filepath.Glob("testdata/boulders/*.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		events := load(t, file)
+		limits, recorded := orchestrator.LimitsOf(events)
+		if !recorded {
+			t.Fatalf("%s has no limits", file)
+		}
+		same, err := orchestrator.Reschedule(events, limits)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, a := range same {
+			if (a.WouldBe.From - a.Was.From).Abs() > slack {
+				t.Errorf("%s: %v was at work %v, and would be %v", file, a.AttemptRef, a.Was, a.WouldBe)
+			}
+		}
+		limits.Global = 1
+		one, err := orchestrator.Reschedule(events, limits)
+		if err != nil {
+			t.Errorf("%s with one slot: %v", file, err)
+		}
+		slices.SortFunc(one, func(a, b orchestrator.Scheduled) int { return cmp.Compare(a.WouldBe.From, b.WouldBe.From) })
+		for i, a := range one {
+			if i > 0 && a.WouldBe.From < one[i-1].WouldBe.To {
+				t.Errorf("%s with one slot: %v begins at %s, and %v ends at %s", file, a.AttemptRef, a.WouldBe.From,
+					one[i-1].AttemptRef, one[i-1].WouldBe.To)
+			}
+			if a.Was.To > 0 && a.WouldBe.To-a.WouldBe.From != a.Was.To-a.Was.From {
+				t.Errorf("%s with one slot: %v was at work %v, and would be %v", file, a.AttemptRef, a.Was, a.WouldBe)
+			}
+		}
+	}
+}
+
+// TestReplayAlone: what one boulder alone did is checked in full: no start in its log says that it shared the limits.
+func TestReplayAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	events, err := r.run(planOf(spec("a"), spec("b", "a")))
+	r.completes(events, err)
+	for _, e := range events {
+		if b, ok := e.Body.(boulder.Starting); ok && b.Shared {
+			t.Errorf("event %d: %+v", e.Seq, b)
+		}
+	}
+}

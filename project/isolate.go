@@ -1,0 +1,50 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// slots are those of the workspace, as the executor wants them.
+type slots struct{ *workspace.Slots }
+
+// Prepare implements executor.Slots.
+func (s slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot, error) {
+	slot, err := s.Slots.Prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return slot, nil
+}
+
+// isolate decides whether a new boulder works in slots, and pins what they begin with. What the request says goes before the
+// plan, and that before the configuration. Where there can be no slots it runs in place, and the user is told why.
+func (p *Project) isolate(ctx context.Context, req *Request) error {
+	var plan boulder.Plan
+	if req.Plan != nil {
+		plan = *req.Plan
+	}
+	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation)
+	req.IntegrationGates = p.cfg.IntegrationGates
+	if len(plan.IntegrationGates) > 0 {
+		req.IntegrationGates = plan.IntegrationGates
+	}
+	if req.Isolation != boulder.IsolationAlways || req.Loop != nil {
+		return nil
+	}
+	reason, err := p.slots.Unsupported(ctx)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		p.warn("the sub-tasks work in place, without slots: %s", reason)
+		return nil
+	}
+	req.SlotBase, err = p.slots.Base(ctx, req.CleanBase, time.Now())
+	return err
+}

@@ -1,0 +1,154 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// keepDropped is how long the refs of what did not land are kept.
+const keepDropped = 30 * 24 * time.Hour
+
+// Land is what becomes of the results of an isolated boulder.
+type Land struct {
+	How             string // [boulder.LandedFiles], [boulder.LandedBranch] or [boulder.LandedDropped]
+	Branch          string
+	DryRun          bool
+	WithUncommitted bool // a branch may have what the user had not committed when the run began
+}
+
+// Landing is what came of a [Land].
+type Landing struct {
+	boulder.Landed
+	Files []workspace.Change // of [boulder.LandedFiles]
+}
+
+// Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
+// and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may be called again.
+// Call [Project.OpenWorkspace] before.
+func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l Landing, err error) {
+	head := &b.Boulder
+	switch line := head.Line; {
+	case !head.Isolated():
+		return l, usagef("boulder %s worked in place: there is nothing to land", head.ID)
+	case !head.Status.Terminal():
+		return l, usagef("boulder %s is %s, and only what is over can land: bring it to its end with `manager resume %[1]s`,"+
+			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)
+	case line.Landed != nil:
+		if err := p.free(ctx, b, line.Landed.How); err != nil { // a crash may have kept that from its end
+			return l, err
+		}
+		return l, usagef("the results of boulder %s have landed, or were dropped, already", head.ID)
+	case line.Tip == line.Base && how.How != boulder.LandedDropped:
+		return l, usagef("boulder %s has no results", head.ID)
+	}
+	tip := head.Line.Tip
+	if tip != head.Line.Base {
+		if err := p.slots.MoveTip(ctx, head.ID, head.Line.Before, tip); err != nil {
+			return l, err
+		}
+	}
+	l.How, l.Commit = how.How, tip
+	switch how.How {
+	case boulder.LandedFiles:
+		l.Files, err = p.slots.LandFiles(ctx, head.Line.Base, tip, how.DryRun)
+	case boulder.LandedBranch:
+		l.Branch = how.Branch
+		l.Commit, err = p.landBranch(ctx, b, how)
+	}
+	if err == nil {
+		l.Tree, err = p.slots.Tree(ctx, l.Commit)
+	}
+	switch {
+	case errors.Is(err, workspace.ErrBranch):
+		return l, &UsageError{Err: err}
+	case err != nil || how.DryRun:
+		return l, err
+	}
+	err = p.Steer(ctx, func(d *Desk) error {
+		return d.Orders.Order(ctx, head.ID, boulder.Order{Do: boulder.OrderLanded, Landed: &l.Landed})
+	})
+	if err == nil {
+		err = p.free(ctx, b, how.How)
+	}
+	return l, err
+}
+
+// landBranch makes a branch of the results. What the user had not committed is not in it: the results are applied onto the commit
+// that was HEAD, and tested there once more.
+func (p *Project) landBranch(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
+	line := b.Boulder.Line
+	commit = line.Tip
+	if err := p.slots.CheckBranch(ctx, how.Branch); err != nil {
+		return "", err
+	}
+	if line.Base != b.Boulder.Base && !how.WithUncommitted {
+		if commit, err = p.slots.Onto(ctx, line.Base, line.Tip, b.Boulder.Base); err == nil {
+			err = p.testCommit(ctx, b, commit)
+		}
+		if err != nil {
+			return "", fmt.Errorf("without what was not committed when the run began the results do not hold: %w"+
+				" (--with-uncommitted publishes that too)", err)
+		}
+	}
+	return commit, p.slots.Branch(ctx, how.Branch, commit, how.DryRun)
+}
+
+// testCommit runs all gates on a commit.
+func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit string) error {
+	slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.Boulder.ID, Base: b.Boulder.Line.Base, From: commit})
+	if err != nil {
+		return err
+	}
+	env, err := p.environ()
+	if err != nil {
+		return err
+	}
+	var commands []string
+	for _, t := range b.SubTasks {
+		if t.Status == boulder.SubTaskCompleted {
+			commands = append(commands, t.Gates...)
+		}
+	}
+	ran := map[string]bool{}
+	for _, line := range slices.Concat(commands, b.Boulder.IntegrationGates) {
+		if ran[line] {
+			continue
+		}
+		ran[line] = true
+		g := executor.RunCommand(ctx, slot.Dir(), slices.Concat(env, slot.Env()), line, cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout), p.secrets.Text)
+		if !g.Green() {
+			return fmt.Errorf("the gate `%s` is red there (%s):\n%s", line, g.End(), g.Output)
+		}
+	}
+	return ctx.Err()
+}
+
+// free removes the slots and refs of a boulder whose results have left it, and the refs of what was dropped long ago.
+func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) error {
+	err := p.slots.Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
+		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {
+			return t.ID == id && t.Integrated != ""
+		})
+	})
+	if err != nil {
+		return err
+	}
+	there, err := p.Read(ctx)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	return p.slots.Forget(ctx, func(id string) bool {
+		old, err := there.Get(ctx, id)
+		at := old.Boulder.Line.LandedAt
+		return err == nil && !at.IsZero() && time.Since(at) > keepDropped
+	})
+}

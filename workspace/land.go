@@ -1,0 +1,257 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// ErrConflict is in the chain of the error of who cannot land because something else changed the same.
+var ErrConflict = errors.New("conflicts")
+
+// Change is a file that landing changes.
+type Change struct {
+	Path    string `json:"path"` // from the top of the work tree
+	Deleted bool   `json:"deleted,omitempty"`
+}
+
+// LandFiles brings what differs between base and tip into the user's files, and leaves the index alone. Each file is merged with
+// what the user has changed since; nothing is written unless all merge, else the error wraps [ErrConflict]. After a crash it may
+// be called again. dry: nothing is written.
+func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
+	w := s.project
+	now, err := w.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users, err := w.commit(ctx, now, base, "The user's files", time.Unix(0, 0))
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.merge(ctx, users, tip)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.conflicts) > 0 {
+		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, strings.Join(m.conflicts, ", "))
+	}
+	top := w.git
+	top.dir = w.root
+	out, err := top.output(ctx, "diff-tree", "-r", "-z", "--no-renames", "--name-status", now, m.tree)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(w.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var changes []Change
+	var taken []string
+	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		changes = append(changes, Change{Path: fields[i+1], Deleted: fields[i] == "D"})
+		if _, err := root.Lstat(fields[i+1]); fields[i] == "A" && err == nil { // git ignores it, so it is not in the snapshot
+			taken = append(taken, fields[i+1])
+		}
+	}
+	if len(taken) > 0 {
+		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(taken, ", "))
+	}
+	if dry || len(changes) == 0 {
+		return changes, nil
+	}
+	staged, err := os.MkdirTemp(filepath.Join(w.git.dir, stateDir), "land-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
+	if err := s.stage(ctx, m.tree, staged, changes); err != nil {
+		return nil, err
+	}
+	if again, err := w.Snapshot(ctx); err != nil || again != now {
+		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
+	}
+	return changes, s.place(root, staged, changes)
+}
+
+// stage writes the changed files of a tree into a directory, as a checkout does.
+func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) error {
+	g := s.project.git
+	g.dir, g.index = s.project.root, filepath.Join(dir, "index")
+	if _, err := g.output(ctx, "read-tree", tree); err != nil {
+		return err
+	}
+	var paths strings.Builder
+	for _, c := range changes {
+		if !c.Deleted {
+			paths.WriteString(c.Path + "\x00")
+		}
+	}
+	return g.run(ctx, strings.NewReader(paths.String()), io.Discard, "checkout-index", "-z", "--stdin",
+		"--prefix="+filepath.Join(dir, "files")+"/")
+}
+
+// place moves staged files to where they belong, each at once. Links of the project that lead out of it are not followed.
+func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
+	from, err := filepath.Rel(s.project.root, filepath.Join(staged, "files"))
+	if err != nil {
+		return err
+	}
+	for _, c := range changes { // first: a directory may come where a file was
+		if !c.Deleted {
+			continue
+		}
+		if err := root.Remove(c.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for dir := path.Dir(c.Path); dir != "." && root.Remove(dir) == nil; dir = path.Dir(dir) {
+			continue // those that are empty now
+		}
+	}
+	for _, c := range changes {
+		if c.Deleted {
+			continue
+		}
+		if err := root.MkdirAll(path.Dir(c.Path), 0o777); err != nil {
+			return err
+		}
+		if err := root.Rename(filepath.Join(from, filepath.FromSlash(c.Path)), c.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the error wraps
+// [ErrConflict].
+func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error) {
+	out, err := s.project.git.output(ctx, "rev-list", "--reverse", base+".."+tip)
+	if err != nil {
+		return "", err
+	}
+	for id := range strings.FieldsSeq(out) {
+		tree, err := s.Tree(ctx, onto)
+		if err != nil {
+			return "", err
+		}
+		about, err := s.project.git.output(ctx, "show", "-s", "--format=%at%n%B", id)
+		if err != nil {
+			return "", err
+		}
+		at, message, _ := strings.Cut(about, "\n")
+		seconds, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return "", err
+		}
+		beside, err := s.project.commit(ctx, tree, id+"^", "beside", time.Unix(0, 0)) // so that id^ is the merge base
+		if err != nil {
+			return "", err
+		}
+		m, err := s.merge(ctx, beside, id)
+		if err != nil {
+			return "", err
+		}
+		if len(m.conflicts) > 0 {
+			return "", fmt.Errorf("%w with what is not committed: %s", ErrConflict, strings.Join(m.conflicts, ", "))
+		}
+		if onto, err = s.project.commit(ctx, m.tree, onto, strings.TrimSpace(message), time.Unix(seconds, 0)); err != nil {
+			return "", err
+		}
+	}
+	return onto, nil
+}
+
+// ErrBranch is in the chain of the error of who names a branch that cannot be made.
+var ErrBranch = errors.New("no such branch can be made")
+
+// CheckBranch refuses what cannot be the name of a branch, with an error that wraps [ErrBranch].
+func (s *Slots) CheckBranch(ctx context.Context, name string) error {
+	_, err := s.project.git.output(ctx, "check-ref-format", "--branch", name)
+	if exitCode(err) > 0 {
+		return fmt.Errorf("%w: %q is no name of a branch", ErrBranch, name)
+	}
+	return err
+}
+
+// Branch makes a branch at a commit. One that is there already, at that commit, stays. dry: nothing is made.
+func (s *Slots) Branch(ctx context.Context, name, commit string, dry bool) error {
+	at, err := s.project.git.line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+name)
+	switch {
+	case err != nil && exitCode(err) != 1:
+		return err
+	case at == commit || at == "" && dry:
+		return nil
+	case at != "":
+		return fmt.Errorf("%w: %s exists, at %s: give another name", ErrBranch, name, at)
+	}
+	return s.moveRef(ctx, "refs/heads/"+name, "", commit)
+}
+
+// dropped is where the refs of what did not land are kept.
+const dropped = "refs/manager/dropped/"
+
+// Free removes the slots of a boulder that is over, and its refs. What is not in landed, a commit, is kept under
+// refs/manager/dropped/<boulder>: the tip, and the newest work of sub-tasks that is not on it. It may be called again.
+func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
+	dirs, err := filepath.Glob(filepath.Join(s.dirOf(boulderID), "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs { // what is there and is in no ref yet
+		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(dir), ".json"))
+		if err == nil && n > 0 {
+			_, err = s.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
+		}
+		if err != nil {
+			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
+		}
+	}
+	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", refOf(boulderID))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(out) {
+		ref, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name := strings.TrimPrefix(ref, refOf(boulderID))
+		subTask, _, _ := strings.Cut(name, "/")
+		keep := name == "tip" && !landed && id != base || name != "tip" && name != "base" && !onTip(subTask)
+		if keep {
+			if _, err := s.project.git.output(ctx, "update-ref", dropped+boulderID+"/"+name, id); err != nil {
+				return err
+			}
+		}
+		if err := s.moveRef(ctx, ref, id, ""); err != nil {
+			return err
+		}
+	}
+	slots := filepath.Dir(s.dirOf(boulderID))
+	if err := os.RemoveAll(s.dirOf(boulderID)); err != nil {
+		return err
+	}
+	_ = os.Remove(slots) // if this boulder's were the last
+	return nil
+}
+
+// Forget deletes the refs of what was dropped of boulders for which over says so.
+func (s *Slots) Forget(ctx context.Context, over func(boulderID string) bool) error {
+	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", dropped)
+	for line := range strings.Lines(out) {
+		ref, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		boulderID, _, _ := strings.Cut(strings.TrimPrefix(ref, dropped), "/")
+		if err == nil && over(boulderID) {
+			err = s.moveRef(ctx, ref, id, "")
+		}
+	}
+	return err
+}

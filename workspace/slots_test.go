@@ -1,0 +1,230 @@
+package workspace_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// user is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager are not.
+func (r repo) user() string {
+	r.Helper()
+	sum := sha256.New()
+	must(r, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(r.dir, path)
+		switch {
+		case err != nil:
+			return err
+		case rel == ".manager", rel == filepath.Join(".git", "objects"), rel == filepath.Join(".git", "refs", "manager"):
+			return filepath.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		fmt.Fprintf(sum, "%s\x00%s\x00", rel, data)
+		return err
+	}))
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+type line struct {
+	repo
+	slots *workspace.Slots
+	base  string
+}
+
+func newLine(t *testing.T, files ...string) line {
+	t.Helper()
+	r := newRepo(t, files...)
+	w, err := workspace.Open(t.Context(), r.dir)
+	must(t, err)
+	l := line{repo: r, slots: w.Slots()}
+	l.base, err = l.slots.Base(t.Context(), false, time.Unix(1, 0))
+	must(t, err)
+	return l
+}
+
+func (l line) claim(slot int, subTask string, attempt int, from string) boulder.SlotClaim {
+	return boulder.SlotClaim{BoulderID: "b", Slot: slot, SubTaskID: subTask, Attempt: attempt, Base: l.base, From: from}
+}
+
+// prepare makes a slot ready, and returns it as a repository to write into.
+func (l line) prepare(slot int, subTask string, attempt int, from string) (*workspace.Slot, repo) {
+	l.Helper()
+	s, err := l.slots.Prepare(l.Context(), l.claim(slot, subTask, attempt, from))
+	must(l, err)
+	return s, repo{l.TB, s.Dir()}
+}
+
+func (r repo) read(path string) string {
+	r.Helper()
+	data, err := os.ReadFile(filepath.Join(r.dir, path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "(none)"
+	}
+	must(r, err)
+	return string(data)
+}
+
+// A slot begins with the files as they are, whatever an agent does there stays there, and what it leaves is in a ref of the
+// project before the slot is used again.
+func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
+	l := newLine(t, "a.txt", "one\n", "b.txt", "two\n", ".gitignore", "deps/\n")
+	l.git("tag", "v1")
+	l.git("remote", "add", "origin", "https://example.com/x.git")
+	l.write("stashed.txt", "the user's")
+	l.git("stash", "-u", "-q")
+	l.write("a.txt", "one, not committed\n")
+	l.write("new.txt", "untracked\n")
+	var err error
+	l.base, err = l.slots.Base(t.Context(), false, time.Unix(1, 0))
+	must(t, err)
+	before := l.user()
+
+	_, in := l.prepare(1, "x", 1, l.base)
+	if got := in.read("a.txt") + in.read("new.txt"); got != "one, not committed\nuntracked\n" {
+		t.Errorf("the slot begins with %q", got)
+	}
+	if got := in.git("tag") + in.git("branch", "--list", "main") + in.git("remote", "get-url", "--push", "origin") +
+		in.git("stash", "list"); got != "v1\n  main\nslots-do-not-push\n" {
+		t.Errorf("tags, branches, where a push goes, stashes: %q", got)
+	}
+	in.write("x.txt", "by x\n")
+	in.write("deps/cache", "warm")
+	in.write("s.txt", "s")
+	in.git("stash", "-u", "-q")
+	in.git("checkout", "-q", "-b", "mine")
+	in.write("x.txt", "by x\n")
+	in.git("add", "-A")
+	in.git("commit", "-q", "-m", "x")
+	in.write("a.txt", "two of x\n")
+
+	_, in = l.prepare(1, "y", 1, l.base) // without a capture before
+	if got := in.read("x.txt") + in.read("a.txt") + in.read("deps/cache") + in.git("stash", "list"); got !=
+		"(none)one, not committed\nwarm" {
+		t.Errorf("the next sub-task finds %q", got)
+	}
+	if got := l.git("show", "refs/manager/b/x/1:x.txt", "refs/manager/b/x/1:a.txt"); got != "by x\ntwo of x\n" {
+		t.Errorf("what was captured is %q", got)
+	}
+	_, in = l.prepare(2, "x", 2, l.base) // goes on elsewhere
+	if got := in.read("x.txt") + in.read("a.txt"); got != "by x\ntwo of x\n" {
+		t.Errorf("the next attempt finds %q", got)
+	}
+	in.write("more.txt", "m")
+	if _, in = l.prepare(2, "x", 2, l.base); in.read("more.txt") != "m" {
+		t.Error("what is prepared already does not stay as it is")
+	}
+	if l.user() != before {
+		t.Error("something of the user's has changed")
+	}
+	l.git("fsck", "--strict")
+}
+
+// A conflict is merged into the slot, with markers, and what comes of it fits the new tip.
+func TestSlotIsRebasedOntoTheTip(t *testing.T) {
+	l := newLine(t, "a.txt", "1\n2\n3\n", "b.txt", "b\n")
+	s, in := l.prepare(1, "x", 1, l.base)
+	in.write("a.txt", "1\nX\n3\n")
+	x, _, err := s.Capture(t.Context(), "")
+	must(t, err)
+	s, in = l.prepare(2, "y", 1, l.base)
+	in.write("a.txt", "1\nY\n3\n")
+	in.write("b.txt", "B\n")
+	y, _, err := s.Capture(t.Context(), "")
+	must(t, err)
+
+	tip, _, conflicts, err := l.slots.Integrate(t.Context(), l.base, x, "x", time.Unix(2, 0))
+	must(t, err)
+	again, _, _, err := l.slots.Integrate(t.Context(), l.base, x, "x", time.Unix(2, 0))
+	must(t, err)
+	if len(conflicts) > 0 || tip != again {
+		t.Fatalf("a fast-forward came to %v, %s and %s", conflicts, tip, again)
+	}
+	must(t, l.slots.MoveTip(t.Context(), "b", l.base, tip))
+	must(t, l.slots.MoveTip(t.Context(), "b", l.base, tip)) // after a crash
+	if err := l.slots.MoveTip(t.Context(), "b", l.base, y); !errors.Is(err, workspace.ErrMoved) {
+		t.Errorf("a ref that is elsewhere: %v", err)
+	}
+	_, _, conflicts, err = l.slots.Integrate(t.Context(), tip, y, "y", time.Unix(3, 0))
+	must(t, err)
+	if diff := cmp.Diff([]string{"a.txt"}, conflicts); diff != "" {
+		t.Fatal(diff)
+	}
+
+	s, in = l.prepare(2, "y", 1, tip)
+	if got := in.read("a.txt"); !strings.Contains(got, "<<<<<<<") || !strings.Contains(got, "X") || in.read("b.txt") != "B\n" {
+		t.Errorf("the slot has %q", got)
+	}
+	_, tree, err := s.Capture(t.Context(), "")
+	must(t, err)
+	marked, err := l.slots.Marked(t.Context(), tree, []string{"a.txt", "b.txt"})
+	must(t, err)
+	if diff := cmp.Diff([]string{"a.txt"}, marked); diff != "" {
+		t.Error(diff)
+	}
+	in.write("a.txt", "1\nX and Y\n3\n")
+	y, tree, err = s.Capture(t.Context(), "")
+	must(t, err)
+	_, combined, conflicts, err := l.slots.Integrate(t.Context(), tip, y, "y", time.Unix(3, 0))
+	must(t, err)
+	if len(conflicts) > 0 || combined != tree {
+		t.Errorf("what was resolved came to %v, %s and not to the tree %s", conflicts, combined, tree)
+	}
+}
+
+// A slot that was half made, or whose files were half put there, is made anew; one that lost its .git is not taken for the project.
+func TestBrokenSlots(t *testing.T) {
+	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
+	before := l.user()
+	state := filepath.Join(l.dir, ".manager", "slots", "b")
+	must(t, os.MkdirAll(filepath.Join(state, "1.new", ".git"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(state, "1"), 0o700))
+	must(t, os.WriteFile(filepath.Join(state, "1", "a.txt"), []byte("half"), 0o600))
+	_, in := l.prepare(1, "x", 1, l.base)
+	if got := in.read("a.txt") + in.read("sub/b.txt"); got != "a\nb\n" {
+		t.Errorf("the slot has %q", got)
+	}
+	must(t, os.WriteFile(filepath.Join(state, "1.json"), []byte("{}"), 0o600)) // killed while it was being filled
+	in.write("a.txt", "half")
+	if _, in = l.prepare(1, "x", 1, l.base); in.read("a.txt") != "a\n" {
+		t.Error("a half filled slot was used")
+	}
+	in.remove(".git")
+	if _, err := l.slots.Prepare(t.Context(), l.claim(1, "y", 1, l.base)); err == nil || !strings.Contains(err.Error(), "no repository any more") {
+		t.Errorf("without its .git: %v", err)
+	}
+	if l.user() != before {
+		t.Error("something of the user's has changed")
+	}
+}
+
+func TestNoSlotsWhere(t *testing.T) {
+	for reason, make := range map[string]func(repo){
+		"it is a sparse checkout": func(r repo) { r.git("sparse-checkout", "set", "x") },
+		"it is a partial clone":   func(r repo) { r.git("config", "remote.origin.promisor", "true") },
+		"it has submodules": func(r repo) {
+			r.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", newRepo(r, "s", "s").dir, "sub")
+		},
+		"": func(repo) {},
+	} {
+		r := newRepo(t, "a", "a")
+		make(r)
+		w, err := workspace.Open(t.Context(), r.dir)
+		must(t, err)
+		if got, err := w.Slots().Unsupported(t.Context()); got != reason || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, reason)
+		}
+	}
+}
