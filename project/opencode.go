@@ -38,7 +38,7 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout,
 		Password: cmp.Or(p.getenv("OPENCODE_SERVER_PASSWORD"), p.getenv("OPENCODE_PASSWORD")), // OpenCode 2 has both
 	})
-	if p.near && errors.Is(err, opencode.ErrUnavailable) {
+	if p.near && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
 		if service, found := p.service(ctx, timeout); found != nil || service != nil {
 			client, err = service, found
 		}
@@ -50,7 +50,7 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	case otherVersion:
 		return nil, fmt.Errorf("attach: %w", err)
 	case errors.Is(err, opencode.ErrUnauthorized):
-		return nil, fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
+		return nil, fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to its password, or say with --attach which server is meant", err)
 	case err != nil:
 		return nil, fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 	}

@@ -81,7 +81,7 @@ type Project struct {
 	runner    *executor.Executor
 	diverter  *diverter
 
-	near bool // the server to attach to may as well be OpenCode's service, where nothing listens at the address
+	near bool // the server to attach to may as well be OpenCode's service, where none of the user's is at the address
 }
 
 // Open finds the project that dir belongs to and reads its configuration. Nothing is started, and nothing is written.

@@ -3,6 +3,8 @@ package project
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +51,23 @@ func TestServiceIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	// Somebody else's server with a password is not the user's.
+	locked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer locked.Close()
+	other, err := near.attach(t.Context(), locked.URL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if other.Address() != url {
+		t.Errorf("%s", other.Address())
+	}
+	if _, err := p.attach(t.Context(), locked.URL, 0); !errors.Is(err, opencode.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), "--attach") {
+		t.Errorf("%v", err)
+	}
 	if client.Address() != url || client.Caps().Generation != 2 {
 		t.Errorf("%s, %+v", client.Address(), client.Caps())
 	}
