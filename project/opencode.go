@@ -50,7 +50,11 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	case otherVersion:
 		return nil, fmt.Errorf("attach: %w", err)
 	case errors.Is(err, opencode.ErrUnauthorized):
-		return nil, fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to its password, or say with --attach which server is meant", err)
+		hint := "set OPENCODE_SERVER_PASSWORD to the server's password"
+		if p.near {
+			hint += ", or say with --attach which server is meant"
+		}
+		return nil, fmt.Errorf("attach: %w: %s", err, hint)
 	case err != nil:
 		return nil, fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 	}

@@ -64,15 +64,15 @@ func TestServiceIsFound(t *testing.T) {
 	if other.Address() != url {
 		t.Errorf("%s", other.Address())
 	}
-	if _, err := p.attach(t.Context(), locked.URL, 0); !errors.Is(err, opencode.ErrUnauthorized) ||
-		!strings.Contains(err.Error(), "--attach") {
+	if _, err := p.attach(t.Context(), locked.URL, 0); !errors.Is(err, opencode.ErrUnauthorized) {
 		t.Errorf("%v", err)
 	}
 	if client.Address() != url || client.Caps().Generation != 2 {
 		t.Errorf("%s, %+v", client.Address(), client.Caps())
 	}
 	register(url, "wrong")
-	if _, err := near.attach(t.Context(), nowhere, 0); !errors.Is(err, opencode.ErrUnauthorized) {
+	if _, err := near.attach(t.Context(), nowhere, 0); !errors.Is(err, opencode.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), "--attach") {
 		t.Errorf("%v", err)
 	}
 }
