@@ -12,7 +12,7 @@ import (
 )
 
 // The real server listens on the loopback interface only, and answers nobody who does not know the password, whatever
-// is asked.
+// is asked. It leaves port 4096 to people.
 func TestServerIsForItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	if err := start(); err != nil {
@@ -21,6 +21,9 @@ func TestServerIsForItsOwnerOnly(t *testing.T) {
 	address, err := url.Parse(shared.server.Client().URL())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if address.Port() == "4096" {
+		t.Error("the port that people give to an OpenCode of their own is taken")
 	}
 	defer http.DefaultClient.CloseIdleConnections()
 	for _, request := range []string{

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/freeport"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -94,13 +95,17 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
+	port, err := freeport.Find()
+	if err != nil {
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+	}
 	password := rand.Text()
 	s := &Server{
 		cfg: cfg, mark: markVariable + "=" + rand.Text(), done: make(chan struct{}),
 		output: printed{LastBytes: text.LastBytes{Limit: outputKept}, listening: make(chan string, 1)},
 	}
 	started := make(chan error)
-	cmd := s.command(path, password)
+	cmd := s.command(path, port, password)
 	if major, _, _ := numbers(version); major == 2 {
 		// It ends when its standard input does, whatever becomes of this program, and keeps the password from its tools.
 		cmd.Args = append(cmd.Args, "--stdio")
@@ -130,8 +135,8 @@ func lookUp(binary string) (string, error) {
 	return filepath.Abs(path)
 }
 
-func (s *Server) command(path, password string) *exec.Cmd {
-	cmd := exec.Command(path, "serve", "--hostname", "127.0.0.1", "--port", "0")
+func (s *Server) command(path, port, password string) *exec.Cmd {
+	cmd := exec.Command(path, "serve", "--hostname", "127.0.0.1", "--port", port)
 	cmd.Dir = s.cfg.Dir
 	cmd.Env = s.cfg.Env
 	if cmd.Env == nil {

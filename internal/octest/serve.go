@@ -4,17 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	random "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/bouldermgr/manager/internal/freeport"
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
@@ -37,7 +34,7 @@ func Serve(dir string, env []string, port string) (*Server, error) {
 // ServeWith is [Serve] for another binary.
 func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	if port == "0" {
-		free, err := freePort()
+		free, err := freeport.Find()
 		if err != nil {
 			return nil, err
 		}
@@ -71,18 +68,6 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 		return nil, fmt.Errorf("OpenCode ended before it listened on port %s: %s", port, said.Bytes())
 	}
 	return s, nil
-}
-
-// freePort is one that nobody else takes while a killed server comes back to it: OpenCode 1.18 takes 4096 for 0, as the
-// next test's server would, and the system hands out those from 32768 on.
-func freePort() (string, error) {
-	for range 100 {
-		port := strconv.Itoa(10_000 + random.IntN(20_000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			return port, l.Close()
-		}
-	}
-	return "", errors.New("no free port from 10000 to 29999 was found")
 }
 
 // Port is what follows the last colon of the URL.
