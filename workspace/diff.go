@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,6 +51,31 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 }
 
 var treeID = text.Regexp(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// Patch is what git prints of the change from one commit or snapshot to another, uncut; how is -p, --stat or --name-only. files
+// are all that it is about; none: everything in the project.
+func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []string) (string, error) {
+	if w.reason != "" {
+		return "", errors.New("there are no diffs here: " + w.reason)
+	}
+	for _, id := range []string{strings.TrimSuffix(from, "^"), to} {
+		if !treeID().MatchString(id) {
+			return "", fmt.Errorf("diff of %s: %q is not a snapshot", w.git.dir, id)
+		}
+	}
+	specs := w.scope
+	if len(files) > 0 {
+		specs = nil
+	}
+	for _, path := range files {
+		specs = append(specs, ":(literal)"+path)
+	}
+	out, err := w.git.output(ctx, diffTree(from, to, append([]string{how, "--"}, specs...)...)...)
+	if err != nil {
+		return "", fmt.Errorf("diff of %s: %w", w.git.dir, w.explain(ctx, err, from, to))
+	}
+	return out, nil
+}
 
 // explain says so where a snapshot is gone.
 func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error {

@@ -453,6 +453,14 @@ func TestSnapshotGone(t *testing.T) {
 	if _, err := w.Diff(t.Context(), "--output=x", after, nil); err == nil {
 		t.Error("an option was taken for a snapshot")
 	}
+	for _, id := range []string{"--output=x", "--output=x^"} { // of a boulder that was imported
+		if _, err := w.Patch(t.Context(), id, after, "-p", nil); err == nil {
+			t.Errorf("%q was taken for a snapshot", id)
+		}
+	}
+	if _, err := w.Patch(t.Context(), before, after, "-p", nil); err == nil || !strings.Contains(err.Error(), "any more") {
+		t.Errorf("patch of what is gone: %v", err)
+	}
 	if d, err := w.Diff(t.Context(), "", after, nil); err != nil || d.Unavailable == "" {
 		t.Errorf("diff without a snapshot: %+v, %v", d, err)
 	}
