@@ -83,13 +83,15 @@ type Conflict struct {
 const (
 	LandedFiles   = "files"
 	LandedBranch  = "branch"
+	LandedPR      = "pr" // a branch that was pushed
 	LandedDropped = "dropped"
 )
 
 // Landed says what became of the results. It comes after the end of the boulder, once.
 type Landed struct {
-	How    string `json:"how"`              // files | branch | dropped
+	How    string `json:"how"`              // files | branch | pr | dropped
 	Branch string `json:"branch,omitempty"` // that was made
+	PR     string `json:"pr,omitempty"`     // address of the pull request, if one was made
 	Commit string `json:"commit"`           // the tip, or what a branch has of it on top of the commit that the user had
 	Tree   string `json:"tree"`             // of Commit; its gates were green
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -18,8 +21,8 @@ const keepDropped = 30 * 24 * time.Hour
 
 // Land is what becomes of the results of an isolated boulder.
 type Land struct {
-	How             string // [boulder.LandedFiles], [boulder.LandedBranch] or [boulder.LandedDropped]
-	Branch          string
+	How             string // [boulder.LandedFiles], [boulder.LandedBranch], [boulder.LandedPR] or [boulder.LandedDropped]
+	Branch          string // its name; empty: manager/ and the beginning of the task
 	DryRun          bool
 	WithUncommitted bool // a branch may have what the user had not committed when the run began
 }
@@ -27,7 +30,9 @@ type Land struct {
 // Landing is what came of a [Land].
 type Landing struct {
 	boulder.Landed
-	Files []workspace.Change // of [boulder.LandedFiles]
+	Files  []workspace.Change // of [boulder.LandedFiles]
+	Remote string             // to which [boulder.LandedPR] pushes
+	NoPR   error              // why no pull request was made there
 }
 
 // Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
@@ -59,9 +64,19 @@ func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l La
 	switch how.How {
 	case boulder.LandedFiles:
 		l.Files, err = p.slots.LandFiles(ctx, head.Line.Base, tip, how.DryRun)
-	case boulder.LandedBranch:
+	case boulder.LandedBranch, boulder.LandedPR:
+		how.Branch = cmp.Or(how.Branch, branchOf(head))
 		l.Branch = how.Branch
-		l.Commit, err = p.landBranch(ctx, b, how)
+		l.Commit, err = p.branchCommit(ctx, b, how)
+		if err == nil {
+			err = p.slots.Branch(ctx, how.Branch, l.Commit, true)
+		}
+		if err == nil && how.How == boulder.LandedPR {
+			l.Remote, err = p.push(ctx, l.Commit, how)
+		}
+		if err == nil && !how.DryRun {
+			err = p.slots.Branch(ctx, how.Branch, l.Commit, false)
+		}
 	}
 	if err == nil {
 		l.Tree, err = p.slots.Tree(ctx, l.Commit)
@@ -71,6 +86,8 @@ func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l La
 		return l, &UsageError{Err: err}
 	case err != nil || how.DryRun:
 		return l, err
+	case how.How == boulder.LandedPR:
+		l.PR, l.NoPR = p.pullRequest(ctx, b, &l)
 	}
 	err = p.Steer(ctx, func(d *Desk) error {
 		return d.Orders.Order(ctx, head.ID, boulder.Order{Do: boulder.OrderLanded, Landed: &l.Landed})
@@ -81,9 +98,9 @@ func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l La
 	return l, err
 }
 
-// landBranch makes a branch of the results. What the user had not committed is not in it: the results are applied onto the commit
-// that was HEAD, and tested there once more.
-func (p *Project) landBranch(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
+// branchCommit is what a branch of the results is to be at. What the user had not committed is not in it: the results are applied
+// onto the commit that was HEAD, and tested there once more.
+func (p *Project) branchCommit(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
 	line := b.Boulder.Line
 	commit = line.Tip
 	if err := p.slots.CheckBranch(ctx, how.Branch); err != nil {
@@ -98,7 +115,69 @@ func (p *Project) landBranch(ctx context.Context, b *boulder.Snapshot, how Land)
 				" (--with-uncommitted publishes that too)", err)
 		}
 	}
-	return commit, p.slots.Branch(ctx, how.Branch, commit, how.DryRun)
+	return commit, nil
+}
+
+var noSlug = text.Regexp(`[^a-z0-9]+`)
+
+// branchOf is the name of a boulder's branch if the user gives none.
+func branchOf(b *boulder.Boulder) string {
+	slug := strings.Trim(noSlug().ReplaceAllString(strings.ToLower(b.Task), "-"), "-")
+	return "manager/" + cmp.Or(strings.TrimRight(slug[:min(len(slug), 40)], "-"), b.ID)
+}
+
+// usersOwn runs a command as if the user had typed it, with their credentials and hooks: git-lfs pushes by one.
+func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	said := &text.LastBytes{Limit: 4 << 10}
+	cmd.Dir, cmd.Env, cmd.Stderr = p.dir, append(slices.Clip(p.opts.Environ), "GH_PROMPT_DISABLED=1"), said
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w%s", name, args[0], err, text.Prefixed(": ", strings.TrimSpace(said.String())))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// push pushes a commit as a new branch of the user's remote, and returns which that is. One that is there already, at that commit,
+// stays; one that is elsewhere is an error that wraps [workspace.ErrBranch].
+func (p *Project) push(ctx context.Context, commit string, how Land) (remote string, err error) {
+	remotes, err := p.usersOwn(ctx, "git", "remote")
+	if err != nil {
+		return "", err
+	}
+	remote, _ = p.usersOwn(ctx, "git", "config", "remote.pushDefault") // fails where it is not set
+	switch all := strings.Fields(remotes); {
+	case remote != "":
+	case slices.Contains(all, "origin"):
+		remote = "origin"
+	case len(all) == 1:
+		remote = all[0]
+	default:
+		return "", errors.New("it is not clear where to push: add a remote `origin`, or set remote.pushDefault in git's configuration")
+	}
+	ref := "refs/heads/" + how.Branch
+	there, err := p.usersOwn(ctx, "git", "ls-remote", "--", remote, ref)
+	if at, _, _ := strings.Cut(there, "\t"); err == nil && at != "" && at != commit {
+		err = fmt.Errorf("%w: %s has %s, at %s: give another name", workspace.ErrBranch, remote, how.Branch, at)
+	}
+	if err == nil && !how.DryRun {
+		_, err = p.usersOwn(ctx, "git", "push", "--quiet", "--force-with-lease="+ref+":", "--", remote, commit+":"+ref)
+	}
+	return remote, err
+}
+
+// pullRequest makes one of a pushed branch, with gh, and returns its address.
+func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landing) (string, error) {
+	body := b.Boulder.Task + "\n"
+	for _, t := range b.SubTasks {
+		if t.Integrated != "" {
+			body += "\n- " + text.OneLine(t.Subject)
+		}
+	}
+	body += "\n\nAll gates were green on tree " + l.Tree + "."
+	out, err := p.usersOwn(ctx, "gh", "pr", "create", "--head="+l.Branch,
+		"--title="+p.secrets.Text(text.Clip(b.Boulder.Task, 70)), "--body="+p.secrets.Text(body))
+	return out[strings.LastIndex(out, "\n")+1:], err
 }
 
 // testCommit runs all gates on a commit.

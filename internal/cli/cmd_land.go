@@ -13,8 +13,8 @@ import (
 )
 
 type landOptions struct {
-	files, drop, dryRun, withUncommitted bool
-	branch                               string
+	files, pr, drop, dryRun, withUncommitted bool
+	branch                                   string
 }
 
 func (a *app) newLandCmd() *cobra.Command {
@@ -22,13 +22,14 @@ func (a *app) newLandCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "land [flags] [BOULDER]",
 		Short: "Bring the results of an isolated boulder to where you want them",
-		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch of
-them: exactly the files on which all gates were green, merged with what you have changed since. If anything conflicts,
+		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch or
+a pull request of them: exactly the files on which all gates were green, merged with what you have changed since. If anything conflicts,
 nothing is written. Then the slots and the refs of the boulder are removed.
 
 Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody moved · 2 usage, or the branch exists.`,
 		Example: `  manager land --files --dry-run
-  manager land --branch dark-mode 01k3`,
+  manager land --branch dark-mode 01k3
+  manager land --pr`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completion(1, boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLand(cmd.Context(), &o, cmp.Or(args...)) },
@@ -36,12 +37,14 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 	f := cmd.Flags()
 	f.BoolVar(&o.files, "files", false, "write them into your files, and leave index and branches alone")
 	f.StringVar(&o.branch, "branch", "", "make branch `NAME` of them")
+	f.BoolVar(&o.pr, "pr", false, "push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
 	f.BoolVar(&o.drop, "drop", false, "drop them; they are kept under refs/manager/dropped for 30 days")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen")
 	f.BoolVar(&o.withUncommitted, "with-uncommitted", false,
-		"with --branch: publish what you had not committed when the run began, too")
+		"with --branch or --pr: publish what you had not committed when the run began, too")
 	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
-	cmd.MarkFlagsOneRequired("files", "branch", "drop")
+	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
+	cmd.MarkFlagsOneRequired("files", "branch", "pr", "drop")
 	return cmd
 }
 
@@ -70,16 +73,21 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 	if err != nil {
 		return err
 	}
-	how := project.Land{How: boulder.LandedFiles, Branch: o.branch, DryRun: o.dryRun, WithUncommitted: o.withUncommitted}
+	how := project.Land{How: boulder.LandedBranch, Branch: o.branch, DryRun: o.dryRun, WithUncommitted: o.withUncommitted}
 	switch {
-	case o.branch != "":
-		how.How = boulder.LandedBranch
+	case o.files:
+		how.How = boulder.LandedFiles
+	case o.pr:
+		how.How = boulder.LandedPR
 	case o.drop:
 		how.How = boulder.LandedDropped
 	}
 	landed, err := a.Land(ctx, &b, how)
 	if err != nil {
 		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
+	}
+	if landed.NoPR != nil {
+		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
 	}
 	if a.json {
 		return writeLines(a.Stdout, []landReport{{"land", b.Boulder.ID, landed.Landed, landed.Files, o.dryRun}})
@@ -94,6 +102,7 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 	did := map[string]string{
 		boulder.LandedFiles:   "in your files",
 		boulder.LandedBranch:  "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
+		boulder.LandedPR:      "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
 		boulder.LandedDropped: "nowhere: dropped, and kept for 30 days",
 	}[landed.How]
 	verb := "Landed"
@@ -101,5 +110,8 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 		verb = "Would land"
 	}
 	fmt.Fprintf(a.Stdout, "%s %s. Its gates were green on tree %s.\n", verb, did, project.Short(landed.Tree))
+	if landed.PR != "" {
+		fmt.Fprintln(a.Stdout, landed.PR)
+	}
 	return nil
 }

@@ -321,6 +321,8 @@ func landedText(l boulder.Landed) string {
 		return "landed in your files, tree " + l.Tree
 	case boulder.LandedBranch:
 		return "landed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree
+	case boulder.LandedPR:
+		return "pushed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree + text.Prefixed(", ", l.PR)
 	}
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
