@@ -204,12 +204,12 @@ const dropped = "refs/manager/dropped/"
 // Free removes the slots of a boulder that is over, and its refs. What is not in landed, a commit, is kept under
 // refs/manager/dropped/<boulder>: the tip, and the newest work of sub-tasks that is not on it. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
-	dirs, err := filepath.Glob(filepath.Join(s.dirOf(boulderID), "*.json"))
+	markers, err := fs.Glob(os.DirFS(s.dirOf(boulderID)), "*.json") // the project's own path may look like a pattern
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs { // what is there and is in no ref yet
-		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(dir), ".json"))
+	for _, name := range markers { // what is there and is in no ref yet
+		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
 			_, err = s.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
 		}
@@ -236,6 +236,11 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 		}
 	}
 	slots := filepath.Dir(s.dirOf(boulderID))
+	state := filepath.Dir(slots)
+	killed, _ := fs.Glob(os.DirFS(state), "land-*") // what LandFiles staged; the pattern is a good one
+	for _, name := range killed {
+		_ = os.RemoveAll(filepath.Join(state, name))
+	}
 	if err := os.RemoveAll(s.dirOf(boulderID)); err != nil {
 		return err
 	}

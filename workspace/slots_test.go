@@ -228,3 +228,21 @@ func TestNoSlotsWhere(t *testing.T) {
 		}
 	}
 }
+
+// What a slot has and no ref does is kept, also where the path of the project looks like a pattern.
+func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
+	made := newRepo(t, "a.txt", "a\n")
+	l := line{repo: repo{t, filepath.Join(t.TempDir(), "a[b]")}}
+	must(t, os.Rename(made.dir, l.dir))
+	w, err := workspace.Open(t.Context(), l.dir)
+	must(t, err)
+	l.slots = w.Slots()
+	l.base, err = l.slots.Base(t.Context(), true, time.Unix(1, 0))
+	must(t, err)
+	_, in := l.prepare(1, "x", 1, l.base)
+	in.write("a.txt", "work\n")
+	must(t, l.slots.Free(t.Context(), "b", l.base, false, func(string) bool { return false }))
+	if got := l.git("show", "refs/manager/dropped/b/x/1:a.txt"); got != "work\n" {
+		t.Errorf("kept is %q", got)
+	}
+}
