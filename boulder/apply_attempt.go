@@ -125,10 +125,14 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	case b.Final && t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s: its gates are not final", t.ID, t.Status)
 	}
+	l, tree := &s.Boulder.Line, b.Tree
+	if b.Final && b.NoWorse == "" {
+		tree = l.Tree // of the tip; none in place
+	}
+	if tree != "" && b.Passed && !l.Passed(b.Command, tree) {
+		l.Green = append(l.Green, TreeGate{Command: b.Command, Tree: tree, Passed: true})
+	}
 	if b.Tree != "" {
-		if l := &s.Boulder.Line; b.Passed && !l.Passed(b.Command, b.Tree) {
-			l.Green = append(l.Green, TreeGate{Command: b.Command, Tree: b.Tree, Passed: true})
-		}
 		return nil
 	}
 	g := Gate{

@@ -31,7 +31,11 @@ func (r *Report) next() []Step {
 	case r.Running:
 		add("see how far it is: it is being worked on", "manager status %s", r.BoulderID)
 	case r.Status.Terminal():
-		if r.Base != "" && len(r.Files) > 0 {
+		switch {
+		case r.Results != nil && r.Results.Landed == nil:
+			add("look at whose change is whose", "manager diff -b %s", r.BoulderID)
+			add("see what would land in your files, which are as they were", "manager land %s --files --dry-run", r.BoulderID)
+		case r.Base != "" && len(r.Files) > 0:
 			add("look at what was changed since the plan was made", "git diff %s", r.Base[:min(len(r.Base), 12)])
 		}
 		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {

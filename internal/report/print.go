@@ -70,9 +70,32 @@ func (r *Report) head(o page.Out) {
 		text.If(r.Replans > 0, ", "+text.Plural(r.Replans, "replan")), text.Prefixed("; the budget is ", Budget(r.Budget)))
 	stamp := func(t time.Time) string { return t.In(r.zone).Format(stampLayout) }
 	o.Item(1, "started ", stamp(r.CreatedAt), ", as of ", stamp(r.UpdatedAt))
+	if s := r.Results; s != nil {
+		where := "have not landed, tree " + s.Tree
+		if s.Landed != nil {
+			where = Landed(*s.Landed)
+		}
+		o.Item(1, "results: ", o.Plain(where))
+		for _, gate := range s.Gates {
+			o.Item(2, "passed on it: ", o.Code(gate))
+		}
+	}
 	if r.Reason != string(r.Status) && r.Reason != "" {
 		o.Item(1, o.Plain(text.Clip(r.Reason, textShown)))
 	}
+}
+
+// Landed says what became of the results of an isolated boulder.
+func Landed(l boulder.Landed) string {
+	switch l.How {
+	case boulder.LandedFiles:
+		return "landed in your files, tree " + l.Tree
+	case boulder.LandedBranch:
+		return "landed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree
+	case boulder.LandedPR:
+		return "pushed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree + text.Prefixed(", ", l.PR)
+	}
+	return "dropped; kept for 30 days as commit " + l.Commit
 }
 
 func elapsed(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }

@@ -54,10 +54,48 @@ type Report struct {
 	SubTasks []SubTask `json:"sub_tasks"` // in plan order, without superseded ones
 	// Files are all that sub-tasks were found to have changed, relative to the project, sorted.
 	Files []string `json:"files"`
+	// Results are those of an isolated boulder; null: there are none, or it works in place.
+	Results *Results `json:"results,omitempty"`
 
 	zone    *time.Location  // in which people read times: that of Input.Now
 	loop    bool            // it is a loop, which has no sub-tasks for its user
 	claimed map[string]bool // see [boulder.Claimed]
+}
+
+// Results are what an isolated boulder came to: the tree that lands, or has landed, and what passed on it.
+type Results struct {
+	Tree   string          `json:"tree"`
+	Commit string          `json:"commit"`
+	Gates  []string        `json:"gates"`  // that passed on that tree
+	Landed *boulder.Landed `json:"landed"` // null: not yet
+}
+
+// resultsOf are those of a boulder. What was published without the user's uncommitted files had all its gates run once more.
+func resultsOf(in *Input) *Results {
+	l := &in.Boulder.Line
+	if l.Tip == l.Base {
+		return nil
+	}
+	r := &Results{Tree: l.Tree, Commit: l.Tip, Gates: []string{}, Landed: l.Landed}
+	if l.Landed != nil {
+		r.Tree, r.Commit = l.Landed.Tree, l.Landed.Commit
+	}
+	if r.Tree != l.Tree {
+		for _, t := range in.SubTasks {
+			if t.Status == boulder.SubTaskCompleted {
+				r.Gates = append(r.Gates, t.Gates...)
+			}
+		}
+		r.Gates = append(r.Gates, in.Boulder.IntegrationGates...)
+	}
+	for _, g := range l.Green {
+		if g.Tree == r.Tree {
+			r.Gates = append(r.Gates, g.Command)
+		}
+	}
+	slices.Sort(r.Gates)
+	r.Gates = slices.Compact(r.Gates)
+	return r
 }
 
 // New makes the report.
@@ -92,6 +130,7 @@ func New(in Input) *Report {
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
 	r.Blockers = Blockers(b, in.SubTasks, in.Blockers, in.Now)
+	r.Results = resultsOf(&in)
 	r.Next = r.next()
 	return r
 }

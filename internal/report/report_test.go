@@ -250,3 +250,40 @@ func TestUsageText(t *testing.T) {
 		}
 	}
 }
+
+// TestResults would name the wrong tree, or gates that were green on another one.
+func TestResults(t *testing.T) {
+	t.Parallel()
+	in := report.Input{SubTasks: []*boulder.SubTask{
+		{ID: "a", Status: boulder.SubTaskCompleted, Gates: []string{"a", "b"}},
+		{ID: "f", Status: boulder.SubTaskFailed, Gates: []string{"f"}},
+	}}
+	in.Boulder.ID, in.Boulder.Status, in.Boulder.IntegrationGates = "01k3", boulder.Failed, []string{"all"}
+	l := &in.Boulder.Line
+	if r := report.New(in); r.Results != nil {
+		t.Errorf("in place: %+v", r.Results)
+	}
+	l.Base, l.Tip = "c0", "c0"
+	if r := report.New(in); r.Results != nil {
+		t.Errorf("nothing is integrated: %+v", r.Results)
+	}
+	l.Tip, l.Tree = "c1", "t1"
+	l.Green = []boulder.TreeGate{{Command: "b", Tree: "t1"}, {Command: "a", Tree: "t0"}}
+	for _, c := range []struct {
+		landed *boulder.Landed
+		want   string
+	}{
+		{nil, "t1 c1 b"},
+		{&boulder.Landed{How: boulder.LandedFiles, Tree: "t1", Commit: "c1"}, "t1 c1 b"},
+		{&boulder.Landed{How: boulder.LandedBranch, Tree: "t2", Commit: "c2"}, "t2 c2 a,all,b"},
+	} {
+		l.Landed = c.landed
+		r := report.New(in)
+		if got := r.Results.Tree + " " + r.Results.Commit + " " + strings.Join(r.Results.Gates, ","); got != c.want {
+			t.Errorf("landed %+v: %s, want %s", c.landed, got, c.want)
+		}
+		if diffed := strings.HasPrefix(r.Next[0].Command, "manager diff"); diffed != (c.landed == nil) {
+			t.Errorf("landed %+v: next is %+v", c.landed, r.Next)
+		}
+	}
+}

@@ -215,7 +215,7 @@ func Describe(e boulder.Event) Step {
 		decide("reopened", b.Reason)
 		say("✎", "retried: %s", b.Reason)
 	case boulder.Landed:
-		say("", "results: %s", landedText(b))
+		say("", "results: %s", report.Landed(b))
 	case boulder.Archived:
 		say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
 	case boulder.BlockerRaised:
@@ -312,17 +312,4 @@ func conflictText(c boulder.Conflict) string {
 		why = "red on the combined files: " + strings.Join(red, "; ")
 	}
 	return why + text.Prefixed(" (with ", strings.Join(c.With, ", ")) + text.If(len(c.With) > 0, ")")
-}
-
-// landedText says what became of the results of an isolated boulder.
-func landedText(l boulder.Landed) string {
-	switch l.How {
-	case boulder.LandedFiles:
-		return "landed in your files, tree " + l.Tree
-	case boulder.LandedBranch:
-		return "landed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree
-	case boulder.LandedPR:
-		return "pushed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree + text.Prefixed(", ", l.PR)
-	}
-	return "dropped; kept for 30 days as commit " + l.Commit
 }

@@ -77,7 +77,7 @@ func (s *Show) Print(o page.Out) {
 	}
 	o.Field(1, "left at work", leftText(b.Left))
 	if l := b.Line.Landed; l != nil {
-		o.Field(1, "results", landedText(*l))
+		o.Field(1, "results", report.Landed(*l))
 	} else if b.Isolated() && b.Status.Terminal() && b.Line.Tip != b.Line.Base {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
