@@ -99,6 +99,7 @@ type Settings struct {
 	NoWorse    []string  `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
 	// IntegrationGates are those of every combined tree, besides the gates of the sub-tasks that it has the results of.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
+	Scope            Scope    `json:"scope,omitempty"`
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
 	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.

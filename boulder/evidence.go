@@ -13,6 +13,7 @@ type Evidence struct {
 	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // the last 30 of this turn, oldest first
 	ToolCount    int        `json:"tool_count"`           // all of this turn
 	Diff         Diff       `json:"diff"`
+	Outside      []string   `json:"outside,omitempty"` // files of Diff, its own, that are none of [SubTask.Writes]
 	Todos        []Todo     `json:"todos,omitempty"`
 	// Diagnostics are the language server's errors in the files that the session changed, after its last edit; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`

@@ -26,8 +26,25 @@ type Plan struct {
 	Isolation   Isolation `json:"isolation,omitempty"`
 	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
+	Scope            Scope    `json:"scope,omitempty"`
 	SubTasks         []Spec   `json:"sub_tasks"`
 	Seal             *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
+}
+
+// Scope says what follows when a sub-task changes files outside of its [Spec.Writes].
+type Scope string
+
+const (
+	ScopeWarn Scope = "warn" // the judge and the user are told. So too if it is empty
+	ScopeVeto Scope = "veto" // and the turn does not complete the sub-task
+)
+
+// Validate refuses a word that is none of these.
+func (s Scope) Validate() error {
+	if s == "" || s == ScopeWarn || s == ScopeVeto {
+		return nil
+	}
+	return fmt.Errorf("scope is %q: use %s or %s", s, ScopeWarn, ScopeVeto)
 }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.

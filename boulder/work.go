@@ -27,6 +27,7 @@ type JudgeRequest struct {
 	Attempt     Attempt
 	Turn        Turn     // with Evidence
 	Notes       []string // of the user, on this sub-task or on all, oldest first
+	Scope       Scope    // of the boulder
 	RulesFirst  bool     // no model needs to be asked about a turn that the rules alone find incomplete
 	Rest        []string // subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan
 }

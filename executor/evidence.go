@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scope"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
@@ -164,6 +166,12 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 	if e.Diff, err = t.diff(ctx, r); err != nil {
 		return err
 	}
+	own, _, _ := e.Diff.Split(nil)
+	if e.Outside = scope.Outside(t.job.SubTask.Writes, paths(own)); len(e.Outside) > 0 {
+		if err := t.notice("changed outside of its writes: " + text.Short(strings.Join(e.Outside, ", "), 200)); err != nil {
+			return err
+		}
+	}
 	a := t.job.Attempt
 	name := path.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
 	e.Transcript = path.Join(runsDir, name)
@@ -251,4 +259,11 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	}
 	d.Commands, d.Tree = !alone && r.commands, now
 	return d, err
+}
+
+func paths(files []boulder.FileChange) (all []string) {
+	for _, f := range files {
+		all = append(all, f.Path)
+	}
+	return all
 }

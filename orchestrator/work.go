@@ -224,7 +224,7 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 	req := boulder.JudgeRequest{
 		Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Notes: said(s, o.SubTask), RulesFirst: schedule.RulesFirst(s, o),
+		Notes: said(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
 	}
 	for _, t := range s.SubTasks {
 		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {

@@ -60,6 +60,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"Choices that the agent made itself, and reported", ledger.Bullets(choices(t)), text.End},
 		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
+		{"Of these, outside of what the sub-task was to write", ledger.Bullets(e.Outside), text.Start},
 		{"Patch", e.Diff.Patch, text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},

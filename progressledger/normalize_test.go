@@ -44,6 +44,7 @@ func TestNormalize(t *testing.T) {
 			e.Gates = append(e.Gates, runs...)
 		}
 	}
+	outside := func(_ *boulder.SubTask, e *boulder.Evidence) { e.Outside = []string{"go.sum"} }
 	promised := func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true }
 	truncated := ended(boulder.Ended{Finish: "stop", Truncated: "2 tokens"})
 	for name, tc := range map[string]struct {
@@ -51,6 +52,7 @@ func TestNormalize(t *testing.T) {
 		doneWhen  string
 		change    change
 		overruled int
+		scope     boulder.Scope
 		prompt    string // part of the continuation prompt; without one, and overruled by nothing, it is completed
 	}{
 		"everything is there":     {},
@@ -72,6 +74,10 @@ func TestNormalize(t *testing.T) {
 		"no changes": {
 			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diff.Files[0].Own = false },
 			overruled: 1, prompt: "changes to files are expected",
+		},
+		"files outside of its writes": {change: outside},
+		"files outside of its writes, with veto": {
+			change: outside, scope: boulder.ScopeVeto, overruled: 1, prompt: "have to be as they were before: go.sum",
 		},
 		"no diff to be had": {
 			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
@@ -169,7 +175,7 @@ func TestNormalize(t *testing.T) {
 		},
 	} {
 		req := request()
-		req.SubTask.DoneWhen = strings.Fields(tc.doneWhen)
+		req.Scope, req.SubTask.DoneWhen = tc.scope, strings.Fields(tc.doneWhen)
 		if tc.change != nil {
 			tc.change(&req.SubTask, req.Turn.Evidence)
 		}

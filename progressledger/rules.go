@@ -41,6 +41,10 @@ func rule(req boulder.JudgeRequest) ruling {
 	if t.ExpectsChanges && e.Diff.Empty() {
 		r.undone = append(r.undone, "changes to files are expected, and there are none")
 	}
+	if req.Scope == boulder.ScopeVeto && len(e.Outside) > 0 {
+		r.undone = append(r.undone, fmt.Sprintf("files outside of what the sub-task may write (%s) were changed, which have to be as they were before: %s",
+			strings.Join(t.Writes, ", "), strings.Join(e.Outside, ", ")))
+	}
 	if t.DoneNeeds(boulder.DonePromise) && !e.Promised {
 		r.silent = []string{"the promise was not given that everything is done"}
 	}

@@ -22,14 +22,16 @@ func (s slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 	return slot, nil
 }
 
-// isolate decides whether a new boulder works in slots, and pins what they begin with. What the request says goes before the
-// plan, and that before the configuration. Where there can be no slots it runs in place, and the user is told why.
+// isolate decides whether a new boulder works in slots, pins what they begin with, and takes in what else keeps sub-tasks
+// apart. What the request says goes before the plan, and that before the configuration. Where there can be no slots it runs
+// in place, and the user is told why.
 func (p *Project) isolate(ctx context.Context, req *Request) error {
 	var plan boulder.Plan
 	if req.Plan != nil {
 		plan = *req.Plan
 	}
 	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation)
+	req.Scope = cmp.Or(plan.Scope, p.cfg.Scope)
 	req.IntegrationGates = p.cfg.IntegrationGates
 	if len(plan.IntegrationGates) > 0 {
 		req.IntegrationGates = plan.IntegrationGates

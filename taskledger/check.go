@@ -42,6 +42,9 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	if err := p.Isolation.Validate(); err != nil {
 		c.report("isolation", "remove it, or correct it", "%v", err)
 	}
+	if err := p.Scope.Validate(); err != nil {
+		c.report("scope", "remove it, or correct it", "%v", err)
+	}
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
 	for i, s := range p.SubTasks {

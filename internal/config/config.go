@@ -39,6 +39,7 @@ type Config struct {
 	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to off.
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
+	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to the judge.
 	DoneWhen []string `yaml:"done_when"`
@@ -149,6 +150,7 @@ func (c *Config) check(file *yamlfile.File) {
 		}
 	}
 	reportAll("isolation", c.Isolation.Validate())
+	reportAll("scope", c.Scope.Validate())
 	reportAll("limits", c.Limits.Validate())
 	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")

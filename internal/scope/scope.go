@@ -1,4 +1,5 @@
-// Package scope compares patterns of files: whether two sub-tasks that say what they write may write the same file.
+// Package scope compares patterns of files: whether two sub-tasks that say what they write may write the
+// same file, and what one wrote besides.
 package scope
 
 import (
@@ -22,19 +23,35 @@ func Check(pattern string) error {
 	return nil
 }
 
+// Outside returns the files that no pattern matches; none, if there is no pattern.
+func Outside(patterns, files []string) (outside []string) {
+	for _, file := range files {
+		if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(pattern string) bool {
+			return overlap(names(pattern), strings.Split(strings.ToLower(file), "/"))
+		}) {
+			outside = append(outside, file)
+		}
+	}
+	return outside
+}
+
 // Overlap returns a pattern of each list for which there may be a file that both match; "" if there is none. Case does not
 // count: it does not on every file system.
 func Overlap(one, other []string) (string, string) {
 	for _, a := range one {
 		for _, b := range other {
-			if meet(names(a), names(b), "**", func(x, y string) bool {
-				return meet([]rune(x), []rune(y), '*', func(x, y rune) bool { return x == y || x == '?' || y == '?' })
-			}) {
+			if overlap(names(a), names(b)) {
 				return a, b
 			}
 		}
 	}
 	return "", ""
+}
+
+func overlap(a, b []string) bool {
+	return meet(a, b, "**", func(x, y string) bool {
+		return meet([]rune(x), []rune(y), '*', func(x, y rune) bool { return x == y || x == '?' || y == '?' })
+	})
 }
 
 // names are those of a pattern. One that ends with a slash, or with a name without wildcard and ending, may be a directory:

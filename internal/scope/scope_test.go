@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -60,6 +61,19 @@ func TestOverlapIsConservative(t *testing.T) {
 			t.Fatalf("%q and %q have %s", one, other, path.Join(file...))
 		}
 	})
+}
+
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	files := []string{"src/a.go", "SRC/b.go", "docs/x/y.md", "Makefile"}
+	for patterns, want := range map[string]string{
+		"": "[]", "src/**": "[docs/x/y.md Makefile]", "src docs/*.md": "[docs/x/y.md Makefile]", "docs/ Makefile/z": "[src/a.go SRC/b.go Makefile]",
+		"**": "[]",
+	} {
+		if got := fmt.Sprint(Outside(strings.Fields(patterns), files)); got != want {
+			t.Errorf("%q: %s, want %s", patterns, got, want)
+		}
+	}
 }
 
 func TestCheck(t *testing.T) {
