@@ -232,13 +232,15 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 				w.write(dir, "list.txt", id+"\n")
 			case id == "rename":
 				w.write(dir, "api.txt", "v2")
-				if _, err := os.Stat(filepath.Join(dir, "caller.txt")); conflict && err == nil {
+				if _, err := os.Stat(filepath.Join(dir, "caller.txt")); err == nil {
 					w.write(dir, "caller.txt", "uses v2")
 				}
-			case id == "caller" && conflict:
-				w.write(dir, "caller.txt", "uses v2")
 			case id == "caller":
-				w.write(dir, "caller.txt", "uses v1")
+				api, err := os.ReadFile(filepath.Join(dir, "api.txt"))
+				if err != nil {
+					w.Error(err)
+				}
+				w.write(dir, "caller.txt", "uses "+string(api))
 			case id == "last":
 				w.write(dir, "last.txt", "last")
 			}

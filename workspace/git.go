@@ -88,10 +88,10 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	stderr := &text.LastBytes{Limit: maxStderr}
 	cmd.Stderr = stderr
 	// In a process group of its own: Ctrl-C on the terminal asks the manager to stop in an orderly way, and must not end
-	// the git commands that this takes. Cancelling ends the whole group.
+	// the git commands that this takes. Cancelling ends the whole group, in the way in which git removes its locks.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second // a filter that outlives git may hold the pipes
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second // then git is killed; a filter that outlives it may hold the pipes
 
 	err := cmd.Run()
 	if err == nil {

@@ -414,17 +414,13 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 			return "", "", err
 		}
 	}
-	const inSlot = "refs/manager/captured"
 	message := fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt)
 	if commit, err = s.commit(ctx, tree, s.claim.From, message, time.Unix(0, 0)); err != nil {
 		return "", "", err
 	}
-	if _, err = s.git.output(ctx, "update-ref", inSlot, commit); err != nil {
-		return "", "", err
-	}
-	_, err = s.slots.project.git.output(ctx, "fetch", "--quiet", "--no-tags",
+	_, err = s.slots.project.git.output(ctx, "-c", "protocol.version=2", "fetch", "--quiet", "--no-tags",
 		"--no-write-fetch-head", "--no-recurse-submodules", s.dir,
-		"+"+inSlot+":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
+		"+"+commit+":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
 	return commit, tree, err
 }
 

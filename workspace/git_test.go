@@ -1,0 +1,49 @@
+package workspace
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestCancelLeavesNoLock: a git command that is cancelled while it holds a lock leaves none behind, by which later ones would
+// be refused for ever.
+func TestCancelLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	g := git{dir: t.TempDir()}
+	if out, err := exec.Command("git", "init", "-q", g.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, send := io.Pipe()
+	answers, out := io.Pipe()
+	ended := make(chan error)
+	go func() { ended <- g.run(ctx, in, out, "update-ref", "--stdin") }()
+	empty, err := g.line(t.Context(), "hash-object", "-w", "-t", "tree", os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// refs outside of refs/heads may point at anything
+	if _, err := io.WriteString(send, "start\ncreate refs/manager/a "+empty+"\nprepare\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(answers, make([]byte, len("start: ok\nprepare: ok\n"))); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(g.dir, ".git", "refs", "manager", "a.lock")
+	if _, err := os.Stat(lock); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	send.Close()
+	if err := <-ended; err == nil {
+		t.Error("it was not cancelled")
+	}
+	if _, err := os.Stat(lock); !os.IsNotExist(err) {
+		t.Errorf("the lock is still there: %v", err)
+	}
+}
