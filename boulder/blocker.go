@@ -20,7 +20,10 @@ const (
 	BlockerDestructive  BlockerCategory = "destructive"
 	BlockerQuestion     BlockerCategory = "question"
 	BlockerOther        BlockerCategory = "other"
-	BlockerMerge        BlockerCategory = "merge" // of the manager: a result that cannot be integrated
+	// Of the manager:
+
+	BlockerMerge  BlockerCategory = "merge"  // a result that cannot be integrated
+	BlockerEscape BlockerCategory = "escape" // an agent edited the project itself, and not its slot
 )
 
 // BlockerCategories lists the categories in the order in which they are told to agents.
@@ -155,6 +158,7 @@ func (b *Blocker) AsksPermission() bool { return b.Ask != nil && b.Ask.Kind == A
 // RaisedBlocker is a blocker as its sub-task keeps it.
 type RaisedBlocker struct {
 	ID       string        `json:"id"`
+	Escape   bool          `json:"escape,omitempty"` // it is a [BlockerEscape]
 	Attempt  int           `json:"attempt"`
 	Hard     bool          `json:"blocks_progress,omitempty"`
 	Question string        `json:"question"`         // at most 500 characters: it is rewritten with every step
@@ -213,7 +217,7 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 		return fmt.Errorf("blocker %s of sub-task %q is known", raised.ID, t.ID)
 	}
 	kept := RaisedBlocker{
-		ID: raised.ID, Attempt: b.Attempt, Hard: raised.Hard, Status: BlockerPending,
+		ID: raised.ID, Escape: raised.Category == BlockerEscape, Attempt: b.Attempt, Hard: raised.Hard, Status: BlockerPending,
 		Question: excerpt(raised.Question), Choice: excerpt(raised.ChosenOption),
 	}
 	if raised.Status.Settled() { // a person was faster

@@ -14,7 +14,11 @@ type Evidence struct {
 	ToolCount    int        `json:"tool_count"`           // all of this turn
 	Diff         Diff       `json:"diff"`
 	Outside      []string   `json:"outside,omitempty"` // files of Diff, its own, that are none of [SubTask.Writes]
-	Todos        []Todo     `json:"todos,omitempty"`
+	// Escaped are files of the project that a turn in a slot edited; Strayed are some that changed during the turn, perhaps by
+	// a command of it, and that the sub-task also claims.
+	Escaped []string `json:"escaped,omitempty"`
+	Strayed []string `json:"strayed,omitempty"`
+	Todos   []Todo   `json:"todos,omitempty"`
 	// Diagnostics are the language server's errors in the files that the session changed, after its last edit; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
 	// NoServer: no language server ran, so that nothing is known of errors. Gates has [SubTask.Lint] then.

@@ -68,9 +68,10 @@ type reading struct {
 	output   int64                // tokens, without summaries of the conversation
 	// Of the whole session:
 
-	marker   string // counts like [boulder.Promise]; empty: it is not diverted
-	tools    bool   // a tool was called
-	commands bool   // one that may write files without saying which
+	marker   string   // counts like [boulder.Promise]; empty: it is not diverted
+	tools    bool     // a tool was called
+	commands bool     // one that may write files without saying which
+	edited   []string // by the turn's own calls
 	findings session.Findings
 }
 
@@ -138,6 +139,11 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	r.model, r.newest = cmp.Or(r.model, m.Info.Model), m.Info
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))
 	e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
+	for _, p := range m.Parts {
+		if p.Tool != nil {
+			r.edited = append(r.edited, p.Tool.EditedFiles()...)
+		}
+	}
 }
 
 // lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may leave files
@@ -162,11 +168,17 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 		}
 		e.NoServer = !has
 	}
+	escaped := t.escaped(r)
 	var err error
 	if e.Diff, err = t.diff(ctx, r); err != nil {
 		return err
 	}
 	own, _, _ := e.Diff.Split(nil)
+	if e.Escaped = escaped; t.place.slot != nil && r.commands {
+		if e.Strayed, err = t.strayed(ctx, paths(own)); err != nil {
+			return err
+		}
+	}
 	if e.Outside = scope.Outside(t.job.SubTask.Writes, paths(own)); len(e.Outside) > 0 {
 		if err := t.notice("changed outside of its writes: " + text.Short(strings.Join(e.Outside, ", "), 200)); err != nil {
 			return err

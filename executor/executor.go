@@ -58,15 +58,16 @@ type Slot interface {
 
 // Config is what an Executor works with. Host, Project and Workspace are required.
 type Config struct {
-	Host        *opencode.Host
-	Project     string // absolute directory
-	Workspace   Workspace
-	Slots       Slots            // nil: no isolated boulder can run
-	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]
-	GateTimeout time.Duration    // of one gate; defaults to [DefaultGateTimeout]
-	Env         []string         // of gates; defaults to os.Environ()
-	Asks        Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
-	Diverter    session.Diverter // takes down what agents want a person to answer; where it is off, or nil, Asks holds
+	Host         *opencode.Host
+	Project      string // absolute directory
+	Workspace    Workspace
+	BlockersFile string           // in the project, relative: no escape from a slot; empty: there is none
+	Slots        Slots            // nil: no isolated boulder can run
+	Rules        *enforcer.Rules  // defaults to [enforcer.DefaultRules]
+	GateTimeout  time.Duration    // of one gate; defaults to [DefaultGateTimeout]
+	Env          []string         // of gates; defaults to os.Environ()
+	Asks         Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
+	Diverter     session.Diverter // takes down what agents want a person to answer; where it is off, or nil, Asks holds
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)

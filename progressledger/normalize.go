@@ -30,7 +30,8 @@ const (
 //
 //  1. Not completed, if a gate is red or was not run (one that was red before must be no worse); if todos are open, the
 //     language server finds errors or the promise was not given, where done_when names these; if there are no changes
-//     where changes are expected; if files outside of its writes changed, where scope is veto; or if the turn was
+//     where changes are expected; if it changed the project and not its slot, or files outside of its
+//     writes where scope is veto; or if the turn was
 //     truncated. A turn that the manager stopped may be complete.
 //  2. Completed requires every criterion to be met, with evidence: one that the answer does not mention is not. It also
 //     requires every declared output. An output is there if the answer's outputs hold its label (O1), or its

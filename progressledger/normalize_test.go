@@ -79,6 +79,12 @@ func TestNormalize(t *testing.T) {
 		"files outside of its writes, with veto": {
 			change: outside, scope: boulder.ScopeVeto, overruled: 1, prompt: "have to be as they were before: go.sum",
 		},
+		"an escape": {
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Escaped, e.Strayed = []string{"a.css"}, []string{"b.css"}
+			},
+			overruled: 1, prompt: "have to be there: a.css, b.css",
+		},
 		"no diff to be had": {
 			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
 				e.Diff = boulder.Diff{Unavailable: "not a git repository"}

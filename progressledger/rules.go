@@ -41,6 +41,10 @@ func rule(req boulder.JudgeRequest) ruling {
 	if t.ExpectsChanges && e.Diff.Empty() {
 		r.undone = append(r.undone, "changes to files are expected, and there are none")
 	}
+	if stray := slices.Concat(e.Escaped, e.Strayed); len(stray) > 0 {
+		r.undone = append(r.undone, "these files of the project itself changed, in which the sub-task is not to work: its own directory is a "+
+			"copy of the project, and changes of its own have to be there: "+strings.Join(stray, ", "))
+	}
 	if req.Scope == boulder.ScopeVeto && len(e.Outside) > 0 {
 		r.undone = append(r.undone, fmt.Sprintf("files outside of what the sub-task may write (%s) were changed, which have to be as they were before: %s",
 			strings.Join(t.Writes, ", "), strings.Join(e.Outside, ", ")))

@@ -46,12 +46,14 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 
 // OpenWorkspace looks at the project's git.
 func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
-	own := cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)
+	own := p.blockersFile()
 	if p.work, err = workspace.Open(ctx, p.dir, own); err == nil {
 		p.slots = p.work.Slots(own)
 	}
 	return err
 }
+
+func (p *Project) blockersFile() string { return cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile) }
 
 // OpenLedger decides which model plans and judges: the ledger model that the user named, else that of the sub-tasks. It is
 // asked directly where its provider's key is set, else through OpenCode. A key alone chooses no provider: what is judged
@@ -116,7 +118,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 		return nil, err
 	}
 	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots{p.slots}, Rules: &p.cfg.Rules,
+		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots{p.slots}, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -70,14 +71,14 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 }
 
 // freeSlot is the one that a sub-task had, if nobody works in it, or the first that nobody works in. One in which the user is to
-// resolve a conflict is taken.
+// resolve a conflict, or look after an escape, is taken.
 func (c *computing) freeSlot(t *boulder.SubTask) int {
 	if !c.s.Boulder.Isolated() {
 		return 0
 	}
 	taken := map[int]bool{}
 	for _, x := range c.s.SubTasks {
-		if o := c.s.Open(x.ID); x != t && (o != nil && o.Attempt.Status.Live() || x.Parked && len(x.Conflicts) > 0) {
+		if o := c.s.Open(x.ID); x != t && (o != nil && o.Attempt.Status.Live() || x.Parked && (len(x.Conflicts) > 0 || escaped(x))) {
 			taken[x.Slot] = true
 		}
 	}
@@ -94,6 +95,10 @@ func (c *computing) freeSlot(t *boulder.SubTask) int {
 		n++
 	}
 	return n
+}
+
+func escaped(t *boulder.SubTask) bool {
+	return slices.ContainsFunc(t.AwaitedBy(t.Attempts), func(b boulder.RaisedBlocker) bool { return b.Escape })
 }
 
 // unverifiedTip are the completed sub-tasks with gates, if one of them, or one of every combined tree, has not passed on the

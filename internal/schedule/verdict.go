@@ -20,6 +20,11 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
 	switch {
+	case len(o.Turn.Evidence.Escaped) > 0 && len(lateAnswers(o)) == 0:
+		return c.blocker(o, boulder.BlockerEscape, fmt.Sprintf("%q changed files of your project itself: are they to be as they are now?", o.SubTask.ID),
+			fmt.Sprintf("%s.\nIt was to work in .manager/slots/%s/%d. Nothing was reverted, and these changes are no part of its result: move them "+
+				"into the slot, undo or keep them. Then answer, and it goes on.",
+				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot))
 	case v.Completed && o.SubTask.Integrated != "":
 		return complete(o)
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0:

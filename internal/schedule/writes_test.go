@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -9,6 +10,35 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scope"
 )
+
+// TestEscape: whatever the judge says, an escape is for the user, and nobody else gets the slot before there is an answer. With
+// that the sub-task goes on.
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	s := begunWith(t, boulder.Boulder{Line: boulder.Line{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})
+	l := DefaultLimits()
+	feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 1), Slot: 1}, boulder.SubTaskStart{AttemptRef: ref("a", 1), SessionID: "s"},
+		boulder.TurnSent{AttemptRef: ref("a", 1), Turn: 1, MessageID: "m"},
+		boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Evidence: boulder.Evidence{Escaped: []string{"style.css"}}},
+		boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true}})
+	raise, ok := Compute(s, l, epoch)[0].(Raise)
+	if b := raise.Blocker; !ok || b.Category != boulder.BlockerEscape || !b.Hard || !strings.Contains(b.Context, "style.css") ||
+		!strings.Contains(b.Context, ".manager/slots/b1/1") {
+		t.Fatalf("%s: %+v", kindsOf(Compute(s, l, epoch)), raise.Blocker)
+	}
+	raise.Blocker.ID = "B1"
+	feed(t, s, epoch, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: raise.Blocker})
+	feed(t, s, epoch, Compute(s, l, epoch)[0].(boulder.Parked))
+	b, ok := Compute(s, l, epoch)[0].(boulder.Starting)
+	if !ok || b.SubTaskID != "b" || b.Slot != 2 {
+		t.Fatalf("while it waits: %+v", Compute(s, l, epoch))
+	}
+	feed(t, s, epoch, b, answers("a", "B1"))
+	i := slices.IndexFunc(Compute(s, l, epoch), func(a Action) bool { b, ok := a.(boulder.Starting); return ok && b.Slot == 1 })
+	if i < 0 {
+		t.Errorf("answered: %+v", Compute(s, l, epoch))
+	}
+}
 
 // TestWrites: what may write the same files waits, says for whom, and lets what is behind it go first; it starts when the
 // other's slot is free. What an attempt has written belongs to what it may write.

@@ -181,7 +181,8 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
 	}
 	report.PrintChanges(o, depth, e.Diff, claimed)
-	o.Field(depth, "outside of its writes", strings.Join(e.Outside, ", "))
+	o.Fields(depth, "outside of its writes", strings.Join(e.Outside, ", "), "changed in the project itself", strings.Join(e.Escaped, ", "),
+		"perhaps changed in the project itself", strings.Join(e.Strayed, ", "))
 	if open := e.OpenTodos(); len(open) > 0 {
 		o.Field(depth, "todos", fmt.Sprintf("%d of %d open: %s", len(open), len(e.Todos), open[0].Content))
 	} else if len(e.Todos) > 0 {
