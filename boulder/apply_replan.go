@@ -154,6 +154,6 @@ func (t *SubTask) Spec() Spec {
 		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
 		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
 		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, Writes: t.Writes,
-		DoneWhen: t.DoneWhen, Budget: t.Budget,
+		DoneWhen: t.DoneNamed(), Budget: t.Budget,
 	}
 }

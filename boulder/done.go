@@ -35,11 +35,21 @@ func DoneWords() []string {
 func IsDoneWord(word string) bool { return slices.Contains(DoneWords(), word) }
 
 // DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
+// Diagnostics that are on by default are what the commands of [SubTask.NoWorse] find: what a language server found before
+// the work nobody measured, so its errors are for the judge.
 func (t *SubTask) DoneNeeds(criterion string) bool {
-	if len(t.DoneWhen) == 0 {
+	if len(t.DoneWhen) == 0 || t.DoneDefault && criterion == DoneDiagnostics {
 		return criterion == DoneJudge
 	}
 	return slices.Contains(t.DoneWhen, criterion)
+}
+
+// DoneNamed is DoneWhen as a plan may name it; nil: it is the default.
+func (t *SubTask) DoneNamed() []string {
+	if t.DoneDefault {
+		return nil
+	}
+	return t.DoneWhen
 }
 
 // Checks are the commands behind words of `done_when`, stored with the boulder: a resume and a fork check the same.
@@ -48,10 +58,14 @@ type Checks struct {
 	Tests []string `json:"tests,omitempty"`
 	// Lint are the same for diagnostics, after turns in which no language server ran.
 	Lint []string `json:"lint,omitempty"`
+	// Default: nobody named the criteria of the run. A command that was red before the work, and named no test or did not come
+	// to its own end, then decides nothing while it is red. One that was stopped for its time is not run again after a turn.
+	Default bool `json:"default,omitempty"`
 }
 
 // setDone gives a new sub-task its criteria, its own before those of its plan and of the run, and the commands behind them.
 func (s *State) setDone(t *SubTask, p *Plan) error {
+	t.DoneDefault = s.Boulder.Checks.Default && len(t.DoneWhen)+len(p.DoneWhen) == 0
 	for _, words := range [][]string{p.DoneWhen, s.Boulder.DoneWhen} {
 		if len(t.DoneWhen) == 0 {
 			t.DoneWhen = words
@@ -69,7 +83,10 @@ func (s *State) setDone(t *SubTask, p *Plan) error {
 		}
 		addTo(&t.NoWorse, without(s.Boulder.Checks.Tests, t.Gates)...)
 	}
-	if t.DoneNeeds(DoneDiagnostics) {
+	switch {
+	case t.DoneDefault:
+		addTo(&t.NoWorse, without(s.Boulder.Checks.Lint, t.Gates)...)
+	case t.DoneNeeds(DoneDiagnostics):
 		addTo(&t.Lint, without(s.Boulder.Checks.Lint, slices.Concat(t.Gates, t.NoWorse))...)
 	}
 	return nil

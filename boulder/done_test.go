@@ -31,12 +31,20 @@ func TestDoneWhen(t *testing.T) {
 	for name, test := range map[string]struct {
 		run, plan, own []string
 		spec           Spec
+		byDefault      bool
 		want           []string
 		noWorse, lint  []string
 	}{
 		"nothing said": {},
 		"the run":      {run: []string{"tests"}, want: []string{"tests"}, noWorse: checks.Tests},
 		"the plan":     {run: []string{"tests"}, plan: []string{"todos"}, want: []string{"todos"}},
+		"nobody names any": {
+			run: []string{"diagnostics", "tests"}, byDefault: true, spec: Spec{Gates: []string{"make lint"}},
+			want: []string{"diagnostics", "tests"}, noWorse: []string{"go test ./...", "npm test", "go vet ./..."},
+		},
+		"by the plan not by default": {
+			run: []string{"diagnostics", "tests"}, byDefault: true, plan: []string{"diagnostics"}, want: []string{"diagnostics"}, lint: checks.Lint,
+		},
 		"the sub-task": {
 			run: []string{"tests"}, plan: []string{"todos"}, own: []string{"diagnostics", "judge"},
 			want: []string{"diagnostics", "judge"}, lint: checks.Lint,
@@ -47,7 +55,7 @@ func TestDoneWhen(t *testing.T) {
 			noWorse: []string{"make lint", "go test ./..."}, lint: []string{"go vet ./..."},
 		},
 	} {
-		test.spec.DoneWhen = test.own
+		test.spec.DoneWhen, checks.Default = test.own, test.byDefault
 		s, err := decomposeDone(Settings{DoneWhen: test.run, Checks: checks}, test.plan, test.spec, Spec{DoneWhen: []string{"judge"}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -56,6 +64,10 @@ func TestDoneWhen(t *testing.T) {
 		got, other := s.SubTask("first"), s.SubTask("second")
 		if !slices.Equal(got.DoneWhen, test.want) || !slices.Equal(got.NoWorse, test.noWorse) || !slices.Equal(got.Lint, test.lint) {
 			t.Errorf("%s: done when %v, no worse %v, lint %v", name, got.DoneWhen, got.NoWorse, got.Lint)
+		}
+		strict := slices.Contains(test.want, "diagnostics") && len(test.plan)+len(test.own) > 0
+		if inherits := len(got.Spec().DoneWhen) > 0; got.DoneNeeds(DoneDiagnostics) != strict || inherits != (len(test.want) > 0 && !test.byDefault || strict) {
+			t.Errorf("%s: the language server decides: %v; a replan takes the criteria over: %v", name, got.DoneNeeds(DoneDiagnostics), inherits)
 		}
 		if len(other.NoWorse)+len(other.Lint) > 0 {
 			t.Errorf("%s: one that only the judge decides about has %v and %v", name, other.NoWorse, other.Lint)

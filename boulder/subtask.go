@@ -71,7 +71,8 @@ type SubTask struct {
 	Outputs        []string `json:"outputs,omitempty"`
 	Writes         []string `json:"writes,omitempty"` // what it may write, by the plan; empty: the plan does not say
 	DoneWhen       []string `json:"done_when,omitempty"`
-	Lint           []string `json:"lint,omitempty"` // stand in for a language server where none runs; may stay as red as Baseline
+	DoneDefault    bool     `json:"done_default,omitempty"` // nobody named DoneWhen
+	Lint           []string `json:"lint,omitempty"`         // stand in for a language server where none runs; may stay as red as Baseline
 	Budget         *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one

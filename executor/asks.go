@@ -122,7 +122,7 @@ func (t *turn) offerTools(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		if slices.Contains(tools, opencode.TodoTool) && t.job.SubTask.DoneNeeds(boulder.DoneTodos) {
+		if slices.Contains(tools, opencode.TodoTool) && t.job.SubTask.DoneNeeds(boulder.DoneTodos) && !t.job.SubTask.DoneDefault {
 			return fmt.Errorf("%w: the agent has no todo list: %w", boulder.ErrTrouble, err)
 		}
 		t.cfg.Logger.Warn("manager's tools could not be offered", "error", err)

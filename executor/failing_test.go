@@ -199,6 +199,11 @@ func TestNoWorse(t *testing.T) {
 			}
 		})
 	}
+	for _, after := range []boulder.Gate{red("A"), exit(red(), 127), {ExitCode: -1, TimedOut: true}} {
+		if got := noWorse(&boulder.Gate{ExitCode: 1, NoWorse: "nothing to compare with"}, after); got != "nothing to compare with" {
+			t.Errorf("red before in a way that decides nothing, but now: %q", got)
+		}
+	}
 	if got := noWorse(nil, red("A")); got != "" {
 		t.Errorf("nothing was measured before, but %q", got)
 	}

@@ -45,11 +45,20 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 	if lint {
 		commands = append(commands, s.Lint...)
 	}
+	var exempt []boulder.Gate // they would take their time again, and be no help
+	commands = slices.DeleteFunc(commands, func(line string) bool {
+		before := boulder.GateOf(s.Baseline, line)
+		if before == nil || before.NoWorse == "" || !before.TimedOut || !s.MayStayRed(line) {
+			return false
+		}
+		exempt = append(exempt, *before)
+		return true
+	})
 	gates, err := t.gates(ctx, commands, "gate")
 	for i := len(s.Gates); i < len(gates); i++ {
 		gates[i].NoWorse = noWorse(boulder.GateOf(s.Baseline, gates[i].Command), gates[i])
 	}
-	return gates, err
+	return append(gates, exempt...), err
 }
 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
@@ -104,7 +113,15 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
 		return boulder.GateOf(s.Baseline, command) != nil
 	})
-	return t.gates(ctx, unknown, "gate, before the work begins")
+	gates, err := t.gates(ctx, unknown, "gate, before the work begins")
+	checks := slices.Concat(t.job.Checks.Tests, t.job.Checks.Lint)
+	for i := range gates {
+		g := &gates[i]
+		if s.DoneDefault && slices.Contains(checks, g.Command) && !g.Green() && (!ordinary(*g) || len(g.Failing) == 0) {
+			g.NoWorse = "red before the work began, in a way that nothing can be compared with"
+		}
+	}
+	return gates, err
 }
 
 // Verify implements orchestrator.Verifier. A command of several sub-tasks runs once.
@@ -175,6 +192,8 @@ const lastOrdinaryExit = 125
 // other tests than now. Where neither run names a test, both have to say the same.
 func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	switch {
+	case before != nil && before.NoWorse != "" && !after.Green():
+		return before.NoWorse
 	case before == nil, !ordinary(*before), !ordinary(after):
 		return ""
 	case len(before.Failing) == 0 && len(after.Failing) == 0:

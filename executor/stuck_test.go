@@ -306,13 +306,15 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: broken.txt, content: "x\n"}}]}, {text: "I wrote the file, as was asked."}]
 `))
 	old, broken := "echo 'not ok 1 - old'; exit 1", "echo 'not ok 1 - old'; test ! -f broken.txt || echo 'not ok 2 - new'; exit 1"
+	restless := "date +%s%N; exit 1" // on by default, and there is nothing to compare with
 	a := w.newAttempt("x", "begin")
-	a.SubTask.Gates, a.SubTask.NoWorse = []string{old}, []string{old, broken, "touch litter; true"}
+	a.SubTask.Gates, a.SubTask.NoWorse = []string{old}, []string{old, broken, "touch litter; true", restless}
+	a.SubTask.DoneDefault, a.Checks.Tests = true, []string{restless}
 	e := a.ends(t, w)
-	if b := a.SubTask.Baseline; len(b) != 3 || b[0].Failing[0] != "old" || !b[2].Green() {
+	if b := a.SubTask.Baseline; len(b) != 4 || b[0].Failing[0] != "old" || !b[2].Green() {
 		t.Errorf("before: %+v", b)
 	}
-	if len(e.Gates) != 4 || e.Gates[0].Holds() || e.Gates[1].NoWorse != "red before too: old" || e.Gates[2].Holds() || !e.Gates[3].Green() {
+	if len(e.Gates) != 5 || !e.Gates[4].Holds() || e.Gates[0].Holds() || e.Gates[1].NoWorse != "red before too: old" || e.Gates[2].Holds() || !e.Gates[3].Green() {
 		t.Errorf("gates: %+v", e.Gates)
 	}
 	if !a.saw("gate, before the work begins: echo") || len(e.Diff.Files) != 1 {

@@ -98,13 +98,14 @@ func Short(commit string) string { return commit[:min(len(commit), 10)] }
 
 // Criteria says when sub-tasks are done that do not say it themselves, and knows the commands behind that.
 type Criteria struct {
-	Words  []string // empty: the judge alone
+	Words  []string
 	Checks boulder.Checks
 	// NoTests says why no command is known that runs the tests; empty: one is.
 	NoTests string
 }
 
-// Criteria finds out what --done-when, the configuration and the files of the project say.
+// Criteria finds out what --done-when, the configuration and the files of the project say. Where neither of the first two
+// names any (seed 001): the judge, todos, and diagnostics and tests if the project has commands for them.
 func (p *Project) Criteria(flag []string) Criteria {
 	done := Criteria{Words: flag}
 	if len(flag) == 0 {
@@ -114,6 +115,13 @@ func (p *Project) Criteria(flag []string) Criteria {
 	done.Checks.Tests, done.NoTests = p.commands(p.cfg.Tests, detect.Tests(files), "tests", "a go.mod, a script \"test\" in "+
 		"package.json, a Cargo.toml, files or a configuration of pytest, and a target \"test\" in a Makefile")
 	done.Checks.Lint, _ = p.commands(p.cfg.Lint, detect.Lint(files), "lint", "")
+	if done.Checks.Default = len(done.Words) == 0; done.Checks.Default {
+		has := map[string]bool{
+			boulder.DoneTodos: true, boulder.DoneDiagnostics: len(done.Checks.Lint) > 0, boulder.DoneTests: len(done.Checks.Tests) > 0,
+			boulder.DoneJudge: true,
+		}
+		done.Words = slices.DeleteFunc(boulder.DoneWords(), func(word string) bool { return !has[word] })
+	}
 	return done
 }
 

@@ -202,7 +202,7 @@ func (r *replanner) inherit() {
 		all = append(all, i)
 		if old != nil {
 			s := &r.specs[i]
-			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneWhen)
+			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneNamed())
 			if old.Budget != nil {
 				s.Budget = new(*old.Budget)
 			}

@@ -106,7 +106,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 // with a word about it.
 func (a *app) loopDone(flag doneFlag) (done project.Criteria, named bool, err error) {
 	done = a.Criteria(flag)
-	if len(done.Words) > 0 {
+	if !done.Checks.Default {
 		return done, true, done.Check(nil)
 	}
 	done.Words = boulder.DoneWords()

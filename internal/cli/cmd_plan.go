@@ -44,7 +44,7 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 }
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
-	f.registerTask(cmd, "; default the judge")
+	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
@@ -207,14 +207,20 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if a.json {
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	view.Plan(a.on(a.Stdout), plan)
-	view.WorstCase(a.on(a.Stdout), plan, a.Config().Limits.EvaluationsTotal)
+	a.preview(a.on(a.Stdout), plan, a.Criteria(nil))
 	run := "manager run"
 	if path != a.PlanPath() {
 		run += " " + path
 	}
 	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
 	return nil
+}
+
+// preview shows a plan, what decides about its sub-tasks and the worst case.
+func (a *app) preview(o page.Out, plan *boulder.Plan, done project.Criteria) {
+	view.Plan(o, plan)
+	view.Decided(o, plan, done.Words, done.Checks)
+	view.WorstCase(o, plan, a.Config().Limits.EvaluationsTotal)
 }
 
 // planning shows on stderr that a plan is being made, until the function that it returns is called.
@@ -285,6 +291,7 @@ type approver struct {
 	*app
 	ask   bool                      // somebody is there
 	edit  bool                      // open the editor first
+	done  project.Criteria          // of sub-tasks that name none
 	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
 }
 
@@ -319,8 +326,7 @@ func (p *approver) approve(
 			return a, err
 		default:
 			if plan = shown; !p.json && !p.quiet {
-				view.Plan(p.on(p.Stderr), plan)
-				view.WorstCase(p.on(p.Stderr), plan, p.Config().Limits.EvaluationsTotal)
+				p.preview(p.on(p.Stderr), plan, p.done)
 			}
 		}
 		answer := "yes"

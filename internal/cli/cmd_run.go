@@ -95,7 +95,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, check: func(plan *boulder.Plan) error {
+	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, done: done, check: func(plan *boulder.Plan) error {
 		return a.CheckCriteria(ctx, done, plan)
 	}}
 	ask.into(&req, o.approveReplans)
@@ -416,6 +416,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 			return err
 		}
 		ask := &approver{app: a, ask: !o.yes && a.interactive()}
+		ask.done = project.Criteria{Words: detail.Boulder.DoneWhen, Checks: detail.Boulder.Checks}
 		req, err = o.request(detail)
 		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
 		return err

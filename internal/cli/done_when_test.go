@@ -1,17 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Without a word of the user a loop has all criteria, but for those that nothing can check; what the user names is kept, or
-// refused. Tests and diagnostics are decided by the commands that are found or configured.
+// Without a word of the user a loop has all criteria, but for those that nothing can check, and a run those for which there
+// are commands, todos and the judge; what the user names is kept, or refused. Tests and diagnostics are decided by the commands that are found or configured.
 func TestCriteriaOfALoop(t *testing.T) {
 	t.Parallel()
 	const all, noTests = "todos diagnostics tests promise judge", "todos diagnostics promise judge"
+	const allOfRun, noCommands = "todos diagnostics tests judge", "todos judge"
 	goAndNpm := map[string]string{"go.mod": "module x\n", "package.json": `{"scripts": {"test": "jest", "lint": "eslint"}}`}
 	makefile := map[string]string{"Makefile": "test:\n\ttrue\n"}
 	for name, test := range map[string]struct {
@@ -20,27 +22,28 @@ func TestCriteriaOfALoop(t *testing.T) {
 		programs    string
 		files       map[string]string
 		want        string // criteria; empty: it is refused
+		run         string // of a run, where they are not those of a loop
 		tests, lint string
 		none        string // why no tests are found
 	}{
 		"found": {
-			programs: "go npm", files: goAndNpm, want: all, tests: "go test ./...|npm test", lint: "go vet ./...|npm run lint",
+			programs: "go npm", files: goAndNpm, want: all, run: allOfRun, tests: "go test ./...|npm test", lint: "go vet ./...|npm run lint",
 		},
 		"one of them is not installed": {
-			programs: "npm", files: goAndNpm, want: all, tests: "npm test", lint: "npm run lint",
+			programs: "npm", files: goAndNpm, want: all, run: allOfRun, tests: "npm test", lint: "npm run lint",
 		},
 		"none of them is": {
-			files: goAndNpm, want: noTests, none: `package.json has the script "test", but npm is not installed`,
+			files: goAndNpm, want: noTests, run: noCommands, none: `package.json has the script "test", but npm is not installed`,
 		},
 		"configured": {
-			config: "tests: make check\nlint: [make lint, make types]\n", programs: "go", files: goAndNpm, want: all,
+			config: "tests: make check\nlint: [make lint, make types]\n", programs: "go", files: goAndNpm, want: all, run: allOfRun,
 			tests: "make check", lint: "make lint|make types",
 		},
 		"switched off": {
-			config: "tests: []\nlint: []\n", programs: "go npm", files: goAndNpm, want: noTests,
+			config: "tests: []\nlint: []\n", programs: "go npm", files: goAndNpm, want: noTests, run: noCommands,
 			none: "the configuration says that there is none (tests: [])",
 		},
-		"nothing there":       {want: noTests, none: "there is none of a go.mod"},
+		"nothing there":       {want: noTests, run: noCommands, none: "there is none of a go.mod"},
 		"configured criteria": {config: "done_when: [judge]", want: "judge", none: "there is none"},
 		"the flag goes before": {
 			config: "done_when: [judge]", flag: doneFlag{"todos"}, want: "todos", none: "there is none",
@@ -62,6 +65,9 @@ func TestCriteriaOfALoop(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(project, ".manager", "config.yaml"), test.config)
 		a, _, stderr := testApp(t, project, "PATH=/nowhere:"+bin)
+		if run := strings.Join(a.Criteria(test.flag).Words, " "); test.want != "" && run != cmp.Or(test.run, test.want) {
+			t.Errorf("%s: a run has %s", name, run)
+		}
 		done, _, err := a.loopDone(test.flag)
 		if (err == nil) != (test.want != "") || err == nil && strings.Join(done.Words, " ") != test.want {
 			t.Errorf("%s: %v, %v", name, done.Words, err)

@@ -41,7 +41,8 @@ type Config struct {
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 
-	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to the judge.
+	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
+	// [project.Project.Criteria] finds out.
 	DoneWhen []string `yaml:"done_when"`
 	// Tests and Lint are the commands behind the criteria tests and diagnostics. Nil: what is found in the project; empty:
 	// none.

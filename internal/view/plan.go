@@ -51,7 +51,7 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	for _, c := range plan.Constraints {
 		o.Field(1, "constraint", c)
 	}
-	o.Fields(1, "decided by", strings.Join(plan.DoneWhen, ", "), "model", plan.Model)
+	o.Field(1, "model", plan.Model)
 	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
 		spec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
@@ -76,6 +76,30 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	}
 	o.Say()
 	o.Field(0, "order", order)
+}
+
+// Decided says which criteria decide about sub-tasks that name none themselves: those of the plan, or else of the run; and
+// which are off only because the project has no command for them.
+func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks) {
+	words, named := run, !checks.Default
+	if len(plan.DoneWhen) > 0 {
+		words, named = plan.DoneWhen, true
+	}
+	by := map[string][]string{boulder.DoneTests: checks.Tests, boulder.DoneDiagnostics: checks.Lint}
+	var on, off []string
+	for _, word := range boulder.DoneWords() {
+		switch commands := strings.Join(by[word], "; "); {
+		case !slices.Contains(words, word):
+			if _, has := by[word]; has && !named {
+				off = append(off, word)
+			}
+		case commands != "":
+			on = append(on, word+" ("+commands+")")
+		default:
+			on = append(on, word)
+		}
+	}
+	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
 }
 
 // WorstCase says how many turns a plan can come to, whatever attempts, continuations and replans it takes.
