@@ -75,6 +75,9 @@ func (r *run) unplanned(err error) error {
 		r.end(err)
 		return r.apply(boulder.StatusChanged{Status: boulder.Cancelled, Reason: err.Error()})
 	default:
+		if cooled := schedule.PlanTrouble(r.state, r.o.limits, r.now, err); len(cooled) > 0 {
+			return r.apply(cooled...)
+		}
 		r.end(err)
 	}
 	return nil

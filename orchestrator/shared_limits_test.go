@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -43,8 +44,19 @@ func TestSharedCooldown(t *testing.T) {
 			note("verdict on " + req.SubTask.ID)
 			return boulder.Verdict{Completed: true, Summary: "done"}, boulder.Usage{}, nil
 		})
-		r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-			note("plan")
+		turnedAway := false
+		r.cfg.Planner = plannerFunc(func(_ context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+			switch {
+			case req.Task != "turned away":
+				note("plan")
+			case turnedAway:
+				note("plan after it was turned away")
+			default:
+				turnedAway = true
+				return nil, boulder.Usage{}, fmt.Errorf("plan: %w", &boulder.TroubleError{
+					Kind: boulder.TroubleRateLimit, RetryAfter: time.Hour, Err: limited,
+				})
+			}
 			return planOf(spec("a")), boulder.Usage{}, nil
 		})
 		ids := make(chan string, 1)
@@ -67,8 +79,8 @@ func TestSharedCooldown(t *testing.T) {
 		}
 		with := func(id, model, ledger string) (stop context.CancelFunc) {
 			settings := boulder.Settings{Model: model, LedgerModel: ledger}
-			if id == "planned" {
-				return start(id, orchestrator.Request{Task: "Do it", Settings: settings})
+			if id == "planned" || id == "turned away" {
+				return start(id, orchestrator.Request{Task: id, Settings: settings})
 			}
 			return start(id, orchestrator.Request{Plan: planOf(spec(id)), Settings: settings})
 		}
@@ -79,9 +91,12 @@ func TestSharedCooldown(t *testing.T) {
 		defer with("late", "p/hot", "p/judge")()
 		defer with("judged", "p/cold", "p/hot")()
 		defer with("planned", "p/cold", "p/hot")()
+		defer with("turned away", "p/cold", "p/plans")()
+		defer with("after a plan", "p/plans", "p/judge")()
 		done.Wait()
 		for what, waits := range map[string]bool{
 			"first": false, "same": true, "late": true, "judged": false, "verdict on judged": true, "plan": true,
+			"plan after it was turned away": true, "after a plan": true,
 		} {
 			if at, came := asked[what]; !came || (at >= time.Hour) != waits {
 				t.Errorf("%s: asked %v after %s, want after the cool-down: %v (%v)", what, came, at, waits, maps.Clone(asked))

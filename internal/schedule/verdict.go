@@ -284,6 +284,17 @@ func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []bould
 	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
+// PlanTrouble is what follows from a fault of the first plan after which it is asked for again: the ledger's model cools
+// down. Nil: nothing does, or it met its limit too often.
+func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
+	c := &computing{s: s, l: l, now: now}
+	_, _, cooled := c.wait(err, s.Boulder.LedgerModel, 0, "plan", 0)
+	if s.Boulder.Cooldowns[s.Boulder.LedgerModel].Hits >= l.Cooldowns {
+		return nil
+	}
+	return cooled
+}
+
 // wait says until when whoever met a fault waits. A model that answers with a rate limit or an overload cools down, for
 // everybody who uses it; that wait is its provider's wish and does not count towards giving up.
 func (c *computing) wait(
