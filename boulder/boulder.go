@@ -100,6 +100,9 @@ type Settings struct {
 	// IntegrationGates are those of every combined tree, besides the gates of the sub-tasks that it has the results of.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
 	Scope            Scope    `json:"scope,omitempty"`
+	// Generated are commands by the name or the path of a file, which may have * and ?. Run in its directory, one makes the file
+	// anew where results conflict in such files alone. Empty: none does.
+	Generated map[string]string `json:"generated,omitempty"`
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
 	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.

@@ -104,6 +104,7 @@ type Integration struct {
 	Turn      Turn
 	Earlier   []SubTask // completed before, in that order
 	Gates     []string  // of every combined tree
+	Generated map[string]string
 }
 
 func (s *State) landed(e *Event, b Landed) error {

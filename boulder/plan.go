@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,8 +28,10 @@ type Plan struct {
 	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
 	Scope            Scope    `json:"scope,omitempty"`
-	SubTasks         []Spec   `json:"sub_tasks"`
-	Seal             *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
+	// Generated are commands that make files anew that conflict, by the name of the file; see [Boulder.Generated].
+	Generated map[string]string `json:"generated,omitempty"`
+	SubTasks  []Spec            `json:"sub_tasks"`
+	Seal      *Seal             `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
 // Scope says what follows when a sub-task changes files outside of its [Spec.Writes].
@@ -168,7 +171,7 @@ func (p Plan) Clone() Plan {
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
 	p.Facts.Guesses = slices.Clone(p.Facts.Guesses)
 	p.DoneWhen, p.IntegrationGates = slices.Clone(p.DoneWhen), slices.Clone(p.IntegrationGates)
-	p.SubTasks = slices.Clone(p.SubTasks)
+	p.Generated, p.SubTasks = maps.Clone(p.Generated), slices.Clone(p.SubTasks)
 	for i := range p.SubTasks {
 		s := &p.SubTasks[i]
 		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)

@@ -38,6 +38,8 @@ type Slots interface {
 	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
 	// Integrate puts a result onto a tip: the tree that they come to, and a commit of it unless they conflict.
 	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
+	// Commit is one of a tree that [Slot.Shared] gave, on top of parent.
+	Commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error)
 	// Marked are those of the paths that have conflict markers in a tree.
 	Marked(ctx context.Context, tree string, paths []string) ([]string, error)
 	// Tree is that of a commit.
@@ -52,6 +54,10 @@ type Slot interface {
 	Dir() string   // in which the agent and the gates work
 	From() string  // commit that the work goes on top of
 	Env() []string // for commands, besides the usual
+	// Lay puts the files of a tree into it, but of some paths what From has. An error if that has one of them not.
+	Lay(ctx context.Context, tree string, paths []string) error
+	// Shared is the tree of its files, which the project has from now on.
+	Shared(ctx context.Context) (tree string, err error)
 	// Capture keeps a snapshot of it, or with "" the present content, in the project, as a commit on top of From.
 	Capture(ctx context.Context, tree string) (commit, captured string, err error)
 }

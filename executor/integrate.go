@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,6 +22,15 @@ func (e *Executor) Integrate(ctx context.Context, what boulder.Integration, repo
 	commit, tree, conflicts, err := e.cfg.Slots.Integrate(ctx, result.Tip, result.Result, i.message(), result.At)
 	if err != nil {
 		return err
+	}
+	if len(conflicts) > 0 {
+		made, madeTree, err := i.regenerate(ctx, tree, conflicts)
+		if err != nil {
+			return err
+		}
+		if made != "" {
+			commit, tree, conflicts = made, madeTree, nil
+		}
 	}
 	if len(conflicts) == 0 && len(what.SubTask.Conflicts) > 0 {
 		last := what.SubTask.Conflicts[len(what.SubTask.Conflicts)-1]
@@ -48,6 +59,49 @@ type integration struct {
 	*Executor
 	boulder.Integration
 	report func(boulder.Body) error
+}
+
+// regenerate has the commands of generated files make those anew that conflict, on top of what the tip has of them. No commit, and
+// no error: another file conflicts, or a command failed.
+func (i *integration) regenerate(ctx context.Context, tree string, conflicts []string) (commit, made string, err error) {
+	commands := map[string]string{}
+	for _, file := range conflicts {
+		for pattern, command := range i.Generated {
+			name := file
+			if !strings.Contains(pattern, "/") {
+				name = path.Base(file)
+			}
+			if ok, _ := path.Match(pattern, name); ok && command != "" {
+				commands[file] = command
+			}
+		}
+		if commands[file] == "" {
+			return "", "", nil
+		}
+	}
+	tip := i.Line.Integrating.Tip
+	at, err := i.slot(ctx, boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: tip})
+	if err != nil {
+		return "", "", err
+	}
+	if err := at.slot.Lay(ctx, tree, conflicts); err != nil {
+		i.cfg.Logger.Info("generated files are not made anew", "files", conflicts, "error", err)
+		return "", "", context.Cause(ctx)
+	}
+	message := i.message()
+	for _, file := range conflicts {
+		dir := filepath.Join(at.path, filepath.FromSlash(path.Dir(file)))
+		g := RunCommand(ctx, dir, at.env, commands[file], i.cfg.GateTimeout, i.cfg.Redact.Text)
+		if ctx.Err() != nil || !g.Green() {
+			i.cfg.Logger.Info("a generated file is not made anew", "file", file, "command", g.Command, "output", g.Output)
+			return "", "", context.Cause(ctx)
+		}
+		message += fmt.Sprintf("\nManager-Generated: %s", file)
+	}
+	if made, err = at.slot.Shared(ctx); err == nil {
+		commit, err = i.cfg.Slots.Commit(ctx, made, tip, message, i.Line.Integrating.At)
+	}
+	return commit, made, err
 }
 
 // syncTip moves the ref of the tip to where the log says that it is.

@@ -22,7 +22,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	}
 	what := boulder.Integration{
 		BoulderID: r.state.Boulder.ID, Line: r.state.Boulder.Line, SubTask: *o.SubTask, Turn: *o.Turn,
-		Gates: r.state.Boulder.IntegrationGates,
+		Gates: r.state.Boulder.IntegrationGates, Generated: r.state.Boulder.Generated,
 	}
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
 		what.Earlier = append(what.Earlier, *t)

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -22,6 +23,15 @@ func (s slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 	return slot, nil
 }
 
+// generated are the commands of [boulder.Boulder.Generated] that nobody has to configure.
+func generated() map[string]string {
+	return map[string]string{
+		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",
+		"pnpm-lock.yaml": "pnpm install --lockfile-only", "Cargo.lock": "cargo update --workspace", "uv.lock": "uv lock",
+		"poetry.lock": "poetry lock",
+	}
+}
+
 // isolate decides whether a new boulder works in slots, pins what they begin with, and takes in what else keeps sub-tasks
 // apart. What the request says goes before the plan, and that before the configuration. Where there can be no slots it runs
 // in place, and the user is told why.
@@ -31,7 +41,9 @@ func (p *Project) isolate(ctx context.Context, req *Request) error {
 		plan = *req.Plan
 	}
 	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation)
-	req.Scope = cmp.Or(plan.Scope, p.cfg.Scope)
+	req.Scope, req.Generated = cmp.Or(plan.Scope, p.cfg.Scope), generated()
+	maps.Copy(req.Generated, p.cfg.Generated)
+	maps.Copy(req.Generated, plan.Generated)
 	req.IntegrationGates = p.cfg.IntegrationGates
 	if len(plan.IntegrationGates) > 0 {
 		req.IntegrationGates = plan.IntegrationGates

@@ -28,7 +28,8 @@ type slotted struct {
 	base  string
 	store memory
 	// agent works in a slot; it may be called again for the same turn.
-	agent func(dir string, job boulder.Job)
+	agent     func(dir string, job boulder.Job)
+	generated map[string]string
 
 	mu      sync.Mutex
 	prompts []string
@@ -191,6 +192,7 @@ func (w *slotted) process(plan *boulder.Plan) error {
 		}
 	}
 	req := orchestrator.Request{Plan: plan, GatesApproved: true, SlotBase: w.base}
+	req.Generated = w.generated
 	req.IntegrationGates = []string{"! grep -rl '<<<<<<<' . --include='*.txt'"}
 	if len(w.store.events) > 0 {
 		req = orchestrator.Request{Resume: "b1"}
@@ -288,6 +290,38 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	commits := run(t, 0, false)
 	for at := 2; at <= commits-4; at += 5 { // how many there are depends on what happens side by side
 		t.Run(fmt.Sprint(at), func(t *testing.T) { run(t, at, at%2 == 0) })
+	}
+}
+
+// TestGeneratedFiles: where results conflict in generated files alone, a command makes these anew, and no agent is asked. Where
+// it fails, that is an ordinary conflict.
+func TestGeneratedFiles(t *testing.T) {
+	t.Parallel()
+	for command, asked := range map[string]bool{"cat *.dep > go.sum": false, "cat *.dep > go.sum; false": true, "": true} {
+		w := newSlotted(t, "go.sum", "", "list.txt", "")
+		w.generated = map[string]string{"go.sum": command}
+		w.agent = func(dir string, job boulder.Job) {
+			id := job.SubTask.ID
+			w.write(dir, id+".dep", id+"\n")
+			w.write(dir, "go.sum", id+"\n")
+			if len(job.SubTask.Conflicts) > 0 {
+				w.write(dir, "go.sum", "one\ntwo\n")
+			}
+		}
+		plan := &boulder.Plan{Task: "t", SubTasks: []boulder.Spec{
+			subTask("one", "grep -q one go.sum"), subTask("two", "grep -q two go.sum"),
+		}}
+		before := w.users()
+		if err := w.process(plan); err != nil {
+			t.Fatal(err)
+		}
+		conflict := slices.ContainsFunc(w.store.events, func(e boulder.Event) bool { _, is := e.Body.(boulder.Conflict); return is })
+		if got := w.tip("go.sum"); got != "one\ntwo" || conflict != asked || w.users() != before {
+			t.Errorf("%q: the tip has %q; conflict: %v; the user has\n%s", command, got, conflict, w.users())
+		}
+		if message := w.git("log", "-1", "--format=%(trailers:key=Manager-Generated,valueonly)", "refs/manager/b1/tip"); (message == "go.sum") == asked {
+			t.Errorf("%q: the commit says %q", command, message)
+		}
 	}
 }
 

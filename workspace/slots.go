@@ -414,14 +414,40 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 			return "", "", err
 		}
 	}
-	message := fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt)
+	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt),
+		":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
+	return commit, tree, err
+}
+
+// share makes a commit of a snapshot of the slot, on top of From, that the project has too; ref is where, after a colon.
+func (s *Slot) share(ctx context.Context, tree, message, ref string) (commit string, err error) {
 	if commit, err = s.commit(ctx, tree, s.claim.From, message, time.Unix(0, 0)); err != nil {
-		return "", "", err
+		return "", err
 	}
 	_, err = s.slots.project.git.output(ctx, "-c", "protocol.version=2", "fetch", "--quiet", "--no-tags",
-		"--no-write-fetch-head", "--no-recurse-submodules", s.dir,
-		"+"+commit+":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
-	return commit, tree, err
+		"--no-write-fetch-head", "--no-recurse-submodules", s.dir, "+"+commit+ref)
+	return commit, err
+}
+
+// Lay puts the files of a tree into the slot, but of some paths what From has. One that is not in From is an error.
+func (s *Slot) Lay(ctx context.Context, tree string, paths []string) error {
+	if _, err := (git{dir: s.dir, env: s.git.env}).output(ctx, "read-tree", "--reset", "-u", tree); err != nil {
+		return err
+	}
+	args := []string{"checkout", "--quiet", s.claim.From, "--"}
+	for _, path := range paths {
+		args = append(args, ":(literal)"+path)
+	}
+	_, err := s.git.output(ctx, args...)
+	return err
+}
+
+// Shared is a snapshot of the slot that the project has too. Nothing refers to it there.
+func (s *Slot) Shared(ctx context.Context) (tree string, err error) {
+	if tree, err = s.Snapshot(ctx); err == nil {
+		_, err = s.share(ctx, tree, "generated files", "")
+	}
+	return tree, err
 }
 
 // merged is what two commits come to.
@@ -467,6 +493,11 @@ func (s *Slots) Integrate(
 		err = fmt.Errorf("merge %s onto %s: %w", result, tip, err)
 	}
 	return commit, m.tree, m.conflicts, err
+}
+
+// Commit is one of a tree that the project has, on top of parent.
+func (s *Slots) Commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error) {
+	return s.project.commit(ctx, tree, parent, message, at)
 }
 
 // Marked are those of the paths that have conflict markers in a tree.

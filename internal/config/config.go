@@ -40,6 +40,7 @@ type Config struct {
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
+	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
 	// [project.Project.Criteria] finds out.
