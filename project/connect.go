@@ -133,8 +133,8 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	})
 }
 
-// budget is that of the run: what is asked for, and for the rest the configuration.
-func (p *Project) budget(flag *boulder.Budget) *boulder.Budget {
+// Budget is that of a run: what is asked for, and for the rest the configuration.
+func (p *Project) Budget(flag *boulder.Budget) *boulder.Budget {
 	configured := p.cfg.Budget
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)

@@ -146,7 +146,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	req.Agent = cmp.Or(req.Agent, p.agent())
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
-	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.budget(req.Budget)
+	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.Budget(req.Budget)
 	if err := p.isolate(ctx, &req); err != nil {
 		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, err) }
 	}

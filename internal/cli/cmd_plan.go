@@ -207,7 +207,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if a.json {
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	a.preview(a.on(a.Stdout), plan, a.Criteria(nil))
+	a.preview(a.on(a.Stdout), plan, a.Criteria(nil), a.Budget(nil))
 	run := "manager run"
 	if path != a.PlanPath() {
 		run += " " + path
@@ -217,10 +217,10 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 }
 
 // preview shows a plan, what decides about its sub-tasks and the worst case.
-func (a *app) preview(o page.Out, plan *boulder.Plan, done project.Criteria) {
+func (a *app) preview(o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget) {
 	view.Plan(o, plan)
 	view.Decided(o, plan, done.Words, done.Checks)
-	view.WorstCase(o, plan, a.Config().Limits.EvaluationsTotal)
+	view.WorstCase(o, plan, a.Config().Limits.EvaluationsTotal, budget)
 }
 
 // planning shows on stderr that a plan is being made, until the function that it returns is called.
@@ -289,10 +289,12 @@ func (a *app) pretty(path string) string {
 // approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
 	*app
-	ask   bool                      // somebody is there
-	edit  bool                      // open the editor first
-	done  project.Criteria          // of sub-tasks that name none
-	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
+	ask  bool             // somebody is there
+	edit bool             // open the editor first
+	done project.Criteria // of sub-tasks that name none
+	// budget is that of the run; nil: none
+	budget *boulder.Budget
+	check  func(*boulder.Plan) error // of the plan as it is after that; nil: none
 }
 
 // into has the request ask. askReplans: replans are to be approved, too.
@@ -326,7 +328,7 @@ func (p *approver) approve(
 			return a, err
 		default:
 			if plan = shown; !p.json && !p.quiet {
-				p.preview(p.on(p.Stderr), plan, p.done)
+				p.preview(p.on(p.Stderr), plan, p.done, p.budget)
 			}
 		}
 		answer := "yes"

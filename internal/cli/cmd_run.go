@@ -95,7 +95,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, done: done, check: func(plan *boulder.Plan) error {
+	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, done: done, budget: a.Budget(o.budget.run), check: func(plan *boulder.Plan) error {
 		return a.CheckCriteria(ctx, done, plan)
 	}}
 	ask.into(&req, o.approveReplans)
@@ -418,6 +418,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		ask := &approver{app: a, ask: !o.yes && a.interactive()}
 		ask.done = project.Criteria{Words: detail.Boulder.DoneWhen, Checks: detail.Boulder.Checks}
 		req, err = o.request(detail)
+		ask.budget = cmp.Or(req.Budget, detail.Boulder.Budget)
 		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})

@@ -102,11 +102,15 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
 }
 
-// WorstCase says how many turns a plan can come to, whatever attempts, continuations and replans it takes.
-func WorstCase(o page.Out, plan *boulder.Plan, total int) {
+// WorstCase says how many turns a plan can come to, whatever attempts, continuations and replans it takes, and at what cost
+// the run stops. From prices alone no bound follows: a turn has any number of steps.
+func WorstCase(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget) {
 	n := len(plan.SubTasks)
-	o.Field(0, "at most", text.Plural(n*total, "judged turn")+
-		text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total)))
+	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
+	if b != nil && b.Cost > 0 {
+		most += "; the run stops at " + text.Money(b.Cost)
+	}
+	o.Field(0, "at most", most)
 }
 
 // Replan shows a replan to the user who is asked about it: what goes, what changes and what is new.
