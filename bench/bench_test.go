@@ -59,10 +59,13 @@ func TestEveryLineOnce(t *testing.T) {
 func TestPass(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		ours, theirs float64
-		want         bool
-	}{{1, 2, true}, {1.0001, 2, false}, {0, 0, false}, {1, 0, false}, {math.NaN(), 1, false}} {
-		c := comparison{ours: side{results: []float64{test.ours}}, theirs: side{results: []float64{test.theirs}}, limit: 0.5}
+		ours, theirs, limit float64
+		want                bool
+	}{
+		{1, 2, 0.5, true}, {1.0001, 2, 0.5, false}, {0, 0, 0.5, false}, {1, 0, 0.5, false}, {math.NaN(), 1, 0.5, false},
+		{9, 1, 0, true}, {math.NaN(), 1, 0, false},
+	} {
+		c := comparison{ours: side{results: []float64{test.ours}}, theirs: side{results: []float64{test.theirs}}, limit: test.limit}
 		if got := c.pass(); got != test.want {
 			t.Errorf("%v against %v: pass = %v", test.ours, test.theirs, got)
 		}

@@ -15,7 +15,7 @@ type comparison struct {
 	name         string
 	ours, theirs side
 	format       func(float64) string
-	limit        float64 // the largest ratio of the medians that passes
+	limit        float64 // the largest ratio of the medians that passes; 0: any
 }
 
 // side is one of the two, with every single result.
@@ -27,7 +27,7 @@ type side struct {
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
 // pass is false also for a ratio that is not a number.
-func (c comparison) pass() bool { return c.ratio() > 0 && c.ratio() <= c.limit }
+func (c comparison) pass() bool { return c.ratio() > 0 && (c.limit == 0 || c.ratio() <= c.limit) }
 
 // median of the results; the mean of the middle two if their number is even.
 func median(results []float64) float64 {
@@ -44,12 +44,15 @@ func printTable(out io.Writer, comparisons []comparison) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\t\tmedian (min–max)\t\tmedian (min–max)\tn\tratio\tlimit\t")
 	for _, c := range comparisons {
-		verdict := "pass"
-		if !c.pass() {
+		limit, verdict := fmt.Sprintf("≤ %.2f", c.limit), "pass"
+		switch {
+		case !c.pass():
 			verdict = "MISS"
+		case c.limit == 0:
+			limit, verdict = "-", ""
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\n", c.name, c.ours.what, c.ours.summary(c.format),
-			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), fmt.Sprintf("≤ %.2f", c.limit), verdict)
+			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), limit, verdict)
 	}
 	return t.Flush()
 }

@@ -164,17 +164,16 @@ func (w *world) startFake(ctx context.Context, events, together int) (*server, e
 }
 
 // measureStatus compares looking at a project, of two sizes, with `manager status` and with `git status`. What git does
-// grows with the files; what manager does is nearly all the start of a binary with four vendors' SDKs in it.
+// grows with the files; what manager does is nearly all the start of a binary with four vendors' SDKs in it. With few files
+// that compares the starts of two programs, a few milliseconds that nobody feels: it has no limit.
 func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
-	var all []comparison
-	for _, files := range []int{40, w.size(1000, 60)} {
-		c, err := w.statusOf(ctx, files)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
+	few, err := w.statusOf(ctx, 40)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	many, err := w.statusOf(ctx, w.size(1000, 60))
+	few.limit = 0
+	return []comparison{few, many}, err
 }
 
 func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
