@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/contract"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
@@ -74,7 +75,7 @@ func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Su
 	s.t.Helper()
 	sub := client.Subscribe(opencode.Filter{Directory: s.dir.Path(), Sessions: sessions})
 	s.t.Cleanup(sub.Close)
-	events := await(s.ctx, s.t, sub, is[opencode.Resync])
+	events := await(s.ctx, s.t, sub, contract.Is[opencode.Resync])
 	if len(events) != 1 {
 		s.t.Fatalf("the first event is %#v, not a Resync", events[0].Payload)
 	}
@@ -128,43 +129,18 @@ func await(
 	}
 }
 
-func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
-
 // next waits for an event of the kind, and gives it.
 func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
 	s.t.Helper()
-	events := await(s.ctx, s.t, sub, is[P])
+	events := await(s.ctx, s.t, sub, contract.Is[P])
 	return events[len(events)-1].Payload.(P)
 }
 
 // toolIn waits for a tool call that has come to the state, and gives it.
 func toolIn(s *scene, sub *opencode.Subscription, state opencode.ToolState) *opencode.ToolCall {
 	s.t.Helper()
-	events := await(s.ctx, s.t, sub, tool(state))
+	events := await(s.ctx, s.t, sub, contract.Tool(state))
 	return events[len(events)-1].Payload.(opencode.PartUpdated).Part.Tool
-}
-
-// answered matches the whole answer to a prompt.
-func answered(messageID string) func(opencode.Event) bool {
-	return func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.MessageUpdated)
-		return ok && p.Message.ParentID == messageID && p.Message.Finish == opencode.FinishStop
-	}
-}
-
-func status(want opencode.StatusType) func(opencode.Event) bool {
-	return func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.StatusChanged)
-		return ok && p.Status.Type == want
-	}
-}
-
-// tool matches a tool call that has come to the state.
-func tool(state opencode.ToolState) func(opencode.Event) bool {
-	return func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.PartUpdated)
-		return ok && p.Part.Tool != nil && p.Part.Tool.State == state
-	}
 }
 
 func kinds(events []opencode.Event) string {
@@ -175,23 +151,7 @@ func kinds(events []opencode.Event) string {
 	return b.String()
 }
 
-// steps answers the nth call of the model in a turn with the nth reply, and says "done" after the last.
-func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
-	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if n := r.TurnsSinceUser(); n < len(replies) {
-			return replies[n]
-		}
-		return scriptmodel.Reply{Text: "done"}
-	}
-}
-
-func call(name string, args map[string]any) scriptmodel.Reply {
-	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: args}}}
-}
-
-func bash(command string) scriptmodel.Reply {
-	return call("bash", map[string]any{"command": command, "description": "Run it"})
-}
+var steps, call, bash = scriptmodel.Steps, scriptmodel.Call, scriptmodel.Bash
 
 // eventually fails the test unless the condition comes true. It is for what nobody announces, such as the end of
 // another's process.

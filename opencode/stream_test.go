@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/contract"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -37,7 +38,7 @@ func TestStreamSurvivesGarbage(t *testing.T) {
 		todoEvent("last"),
 	)).Subscribe(opencode.Filter{})
 	events := await(waiting(t), t, sub, todo("last"))
-	if len(events) != 7 || !is[opencode.Resync](events[0]) {
+	if len(events) != 7 || !contract.Is[opencode.Resync](events[0]) {
 		t.Fatalf("events: %s", kinds(events))
 	}
 	unknown, ok := events[1].Payload.(opencode.Unknown)
@@ -64,12 +65,12 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	sub := newStream(t, opencode.AttachConfig{EventSilence: 50 * time.Millisecond}, stream(hello)).Subscribe(opencode.Filter{})
 	ctx := waiting(t)
-	events := await(ctx, t, sub, is[opencode.Disconnected])
+	events := await(ctx, t, sub, contract.Is[opencode.Disconnected])
 	err := events[len(events)-1].Payload.(opencode.Disconnected).Err
 	if !errors.Is(err, opencode.ErrUnavailable) || !strings.Contains(err.Error(), "heartbeat") {
 		t.Errorf("the reason is %v", err)
 	}
-	await(ctx, t, sub, is[opencode.Resync])
+	await(ctx, t, sub, contract.Is[opencode.Resync])
 }
 
 func TestStreamThatIsNoneIsTriedAgain(t *testing.T) {
@@ -87,7 +88,7 @@ func TestStreamThatIsNoneIsTriedAgain(t *testing.T) {
 			stream(hello)(w, r)
 		}
 	}).Subscribe(opencode.Filter{})
-	events := await(waiting(t), t, sub, is[opencode.Resync])
+	events := await(waiting(t), t, sub, contract.Is[opencode.Resync])
 	if len(events) != 1 { // nothing was connected, so nothing was lost
 		t.Errorf("events: %s", kinds(events))
 	}
@@ -100,11 +101,11 @@ func TestSlowSubscriberGetsAResync(t *testing.T) {
 	client, goOn := heldStream(t, strings.Repeat(todoEvent("again"), many-1)+todoEvent("last"))
 	ctx := waiting(t)
 	slow, fast := client.Subscribe(opencode.Filter{}), client.Subscribe(opencode.Filter{})
-	await(ctx, t, slow, is[opencode.Resync])
-	await(ctx, t, fast, is[opencode.Resync])
+	await(ctx, t, slow, contract.Is[opencode.Resync])
+	await(ctx, t, fast, contract.Is[opencode.Resync])
 	goOn()
 	await(ctx, t, fast, todo("last"))
-	if events := await(ctx, t, slow, todo("last")); len(events) >= many || !is[opencode.Resync](events[0]) {
+	if events := await(ctx, t, slow, todo("last")); len(events) >= many || !contract.Is[opencode.Resync](events[0]) {
 		t.Errorf("the slow reader got %d events, not a Resync and what came after the gap", len(events))
 	}
 }
@@ -115,14 +116,14 @@ func TestSubscriptionsEnd(t *testing.T) {
 	one, two := client.Subscribe(opencode.Filter{}), client.Subscribe(opencode.Filter{})
 	one.Close()
 	one.Close()
-	await(waiting(t), t, two, is[opencode.Resync])
+	await(waiting(t), t, two, contract.Is[opencode.Resync])
 	client.Close()
 	client.Close()
 	for name, sub := range map[string]*opencode.Subscription{
 		"closed": one, "of a closed client": two, "made afterwards": client.Subscribe(opencode.Filter{}),
 	} {
 		for e := range sub.C() { // which ends
-			if !is[opencode.Resync](e) {
+			if !contract.Is[opencode.Resync](e) {
 				t.Errorf("%s: %v", name, e)
 			}
 		}
@@ -147,7 +148,7 @@ func TestEventWithoutEndIsGivenUp(t *testing.T) {
 	client.LimitEvents(100_000)
 	sub := client.Subscribe(opencode.Filter{})
 	for _, kind := range []func(opencode.Event) bool{
-		is[opencode.Disconnected], is[opencode.Resync], is[opencode.TodosUpdated],
+		contract.Is[opencode.Disconnected], contract.Is[opencode.Resync], contract.Is[opencode.TodosUpdated],
 	} {
 		await(waiting(t), t, sub, kind)
 	}
@@ -185,12 +186,12 @@ func TestFilters(t *testing.T) {
 		sub := client.Subscribe(test.filter)
 		sub.Follow("late")
 		subs = append(subs, sub)
-		await(waiting(t), t, sub, is[opencode.Resync]) // also of those that come late
+		await(waiting(t), t, sub, contract.Is[opencode.Resync]) // also of those that come late
 	}
 	goOn()
 	for i, test := range tests {
 		var got []string
-		for _, e := range await(waiting(t), t, subs[i], is[opencode.Unknown]) {
+		for _, e := range await(waiting(t), t, subs[i], contract.Is[opencode.Unknown]) {
 			switch p := e.Payload.(type) {
 			case opencode.SessionCompacted:
 				got = append(got, e.SessionID)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bouldermgr/manager/internal/contract"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
@@ -156,7 +157,7 @@ func TestPreviewOfOpenCode2(t *testing.T) {
 		p, ok := e.Payload.(opencode.Unknown) // these have other names than in OpenCode 2
 		return ok && p.Type == "session.next.step.ended" && strings.Contains(string(p.Properties), `"finish":"stop"`)
 	})
-	if slices.ContainsFunc(events, is[opencode.Resync]) {
+	if slices.ContainsFunc(events, contract.Is[opencode.Resync]) {
 		t.Errorf("events are said to be missing: %s", kinds(events))
 	}
 }

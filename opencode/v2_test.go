@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/contract"
 	"github.com/bouldermgr/manager/internal/fakeopencode"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -44,10 +45,10 @@ func newStandIn(t *testing.T, b fakeopencode.Behaviour, handler scriptmodel.Hand
 func (s *standIn) quiet(after string) {
 	s.t.Helper()
 	marker := s.send(s.session.ID, "marker")
-	events := await(s.ctx, s.t, s.sub, status(opencode.Idle))
-	busy := slices.IndexFunc(events, status(opencode.Busy))
-	early := slices.ContainsFunc(events[:max(busy, 0)], is[opencode.MessageUpdated])
-	if early || slices.ContainsFunc(events, is[opencode.Resync]) || !slices.ContainsFunc(events, answered(marker)) {
+	events := await(s.ctx, s.t, s.sub, contract.Status(opencode.Idle))
+	busy := slices.IndexFunc(events, contract.Status(opencode.Busy))
+	early := slices.ContainsFunc(events[:max(busy, 0)], contract.Is[opencode.MessageUpdated])
+	if early || slices.ContainsFunc(events, contract.Is[opencode.Resync]) || !slices.ContainsFunc(events, contract.Answered(marker)) {
 		s.t.Errorf("after %s came: %s", after, kinds(events))
 	}
 }
@@ -64,15 +65,15 @@ func TestPromptRunsAgain(t *testing.T) {
 	})
 	id := s.send(s.session.ID, "go")
 	for range 2 {
-		await(s.ctx, t, s.sub, tool(opencode.ToolRunning))
+		await(s.ctx, t, s.sub, contract.Tool(opencode.ToolRunning))
 		if err := s.dir.Abort(s.ctx, s.session.ID); err != nil {
 			t.Fatal(err)
 		}
-		await(s.ctx, t, s.sub, status(opencode.Idle))
+		await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 		s.sendAs(id, s.session.ID, "go")
 	}
-	await(s.ctx, t, s.sub, answered(id))
-	await(s.ctx, t, s.sub, status(opencode.Idle))
+	await(s.ctx, t, s.sub, contract.Answered(id))
+	await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 	s.sendAs(id, s.session.ID, "go")
 	s.quiet("an answered prompt that was sent again")
 	all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
@@ -94,7 +95,7 @@ func TestEmptyExecution(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, steps())
 	id := s.send(s.session.ID, "go")
-	await(s.ctx, t, s.sub, status(opencode.Idle))
+	await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 	body := fmt.Sprintf(`{"id":%q,"text":%q}`, id, s.mark+" go")
 	resp, err := http.Post(s.base+"/api/session/"+s.session.ID+"/prompt", "application/json", strings.NewReader(body))
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -130,8 +131,8 @@ func TestRefusalIsExplained(t *testing.T) {
 		if err := s.dir.ReplyPermission(s.ctx, asked.ID, opencode.ReplyReject, "not on a Sunday"); err != nil {
 			t.Fatal(err)
 		}
-		events := await(s.ctx, t, s.sub, status(opencode.Idle))
-		if slices.ContainsFunc(events, is[opencode.SessionFailed]) {
+		events := await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
+		if slices.ContainsFunc(events, contract.Is[opencode.SessionFailed]) {
 			t.Errorf("%d calls: the turn was ended: %s", calls, kinds(events))
 		}
 		read := s.model.Requests()
@@ -180,7 +181,7 @@ func TestBackgroundSubAgent(t *testing.T) {
 		t.Errorf("while the child works: %v, %v", statuses, err)
 	}
 	close(release)
-	events := await(s.ctx, t, s.sub, own(status(opencode.Idle)))
+	events := await(s.ctx, t, s.sub, own(contract.Status(opencode.Idle)))
 	if !slices.ContainsFunc(events, own(stopped)) {
 		t.Errorf("idle before the child's result was read: %s", kinds(events))
 	}
@@ -219,7 +220,7 @@ func TestDenialsOutliveTheProgram(t *testing.T) {
 	s.dir = heir.In(s.dir.Path())
 	sub := s.follow(heir, root.ID)
 	close(release)
-	await(s.ctx, t, sub, func(e opencode.Event) bool { return e.SessionID == root.ID && status(opencode.Idle)(e) })
+	await(s.ctx, t, sub, func(e opencode.Event) bool { return e.SessionID == root.ID && contract.Status(opencode.Idle)(e) })
 	children, err := s.dir.Children(s.ctx, root.ID)
 	if err != nil || len(children) != 1 || !slices.Equal(children[0].Rules, []opencode.Rule{deny}) {
 		t.Errorf("%+v, %v", children, err)
@@ -234,7 +235,7 @@ func TestPages(t *testing.T) {
 		const n = 105
 		for range n {
 			s.send(s.session.ID, "go")
-			await(s.ctx, t, s.sub, status(opencode.Idle))
+			await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 		}
 		seen := 0
 		for m, err := range s.dir.EachMessage(s.ctx, s.session.ID) {
@@ -262,7 +263,7 @@ func TestRetryIsAState(t *testing.T) {
 		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}}
 	})
 	s.send(s.session.ID, "go")
-	await(s.ctx, t, s.sub, status(opencode.Retry))
+	await(s.ctx, t, s.sub, contract.Status(opencode.Retry))
 	statuses, err := s.dir.Statuses(s.ctx)
 	if got := statuses[s.session.ID]; err != nil || got.Type != opencode.Retry || got.Attempt != 1 || got.Next.IsZero() {
 		t.Errorf("the statuses are %+v, %v", statuses, err)
@@ -270,7 +271,7 @@ func TestRetryIsAState(t *testing.T) {
 	if err := s.dir.Abort(s.ctx, s.session.ID); err != nil {
 		t.Fatal(err)
 	}
-	await(s.ctx, t, s.sub, status(opencode.Idle))
+	await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 	if statuses, err := s.dir.Statuses(s.ctx); err != nil || len(statuses) != 0 {
 		t.Errorf("after the abort: %+v, %v", statuses, err)
 	}
@@ -284,10 +285,10 @@ func TestConnectedInMidTurn(t *testing.T) {
 		bash("until [ -e go ]; do sleep 0.02; done"), scriptmodel.Reply{Text: "done", Wait: release},
 	))
 	id := s.send(s.session.ID, "go")
-	await(s.ctx, t, s.sub, tool(opencode.ToolRunning))
+	await(s.ctx, t, s.sub, contract.Tool(opencode.ToolRunning))
 	late := attach(t, s.base, opencode.AttachConfig{}).Subscribe(opencode.Filter{})
 	defer late.Close()
-	await(s.ctx, t, late, is[opencode.Resync])
+	await(s.ctx, t, late, contract.Is[opencode.Resync])
 	if err := os.WriteFile(filepath.Join(s.dir.Path(), "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestConnectedInMidTurn(t *testing.T) {
 		t.Errorf("what ended is %+v", got)
 	}
 	close(release)
-	await(s.ctx, t, late, answered(id))
+	await(s.ctx, t, late, contract.Answered(id))
 }
 
 // A session that a background service took up, as one whose server was killed, gets no prompt before that has ended.

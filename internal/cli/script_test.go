@@ -134,7 +134,7 @@ func keepBoulders(t *testing.T, dir string) {
 }
 
 func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
-	script, err := scriptmodel.LoadScript(ts.MkAbs(args[0]))
+	script, err := scriptmodel.ParseScript([]byte(ts.ReadFile(args[0])))
 	ts.Check(err)
 	server, err := scriptmodel.Start(script.Reply)
 	ts.Check(err)

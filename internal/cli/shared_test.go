@@ -28,7 +28,7 @@ type sharedServer struct {
 	once       sync.Once
 	err        error
 	home       string
-	exchange   *octest.Exchange
+	exchange   *exchange
 	server     *octest.Server
 }
 
@@ -38,14 +38,14 @@ func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
 	if s.once.Do(s.start); s.err != nil {
 		return "", s.err
 	}
-	return s.server.URL, s.exchange.Connect(dir, modelURL)
+	return s.server.URL, s.exchange.connect(dir, modelURL)
 }
 
 func (s *sharedServer) start() {
 	if s.home, s.err = os.MkdirTemp("", "cli-test-"); s.err != nil {
 		return
 	}
-	if s.exchange, s.err = octest.NewExchange(); s.err != nil {
+	if s.exchange, s.err = newExchange(); s.err != nil {
 		return
 	}
 	generations, err := octest.Generations(s.home)
@@ -53,7 +53,7 @@ func (s *sharedServer) start() {
 		return
 	}
 	g := generations[s.generation]
-	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL())), sharedLogin)
+	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.url())), sharedLogin)
 	s.server, s.err = octest.ServeWith(g.Binary, s.home, append(env, g.Env...), "0")
 }
 
@@ -62,7 +62,7 @@ func (s *sharedServer) close() {
 		s.server.Kill()
 	}
 	if s.exchange != nil {
-		s.exchange.Close()
+		s.exchange.close()
 	}
 	if s.home != "" {
 		os.RemoveAll(s.home)

@@ -36,7 +36,7 @@ func (s *scene) askedFor(sub *opencode.Subscription, sessionID string) opencode.
 }
 
 func allowed(s *scene) {
-	s.model(steps(s.touch("done")))
+	s.model(scriptmodel.Steps(s.touch("done")))
 	session, sub := s.newSession(askForBash)
 	asked := s.askedFor(sub, session)
 	s.want(asked.Permission == "bash" && slices.Contains(asked.Patterns, "touch "+s.mark+"done") && asked.Tool != nil &&
@@ -105,13 +105,13 @@ func severalRefused(s *scene) {
 	s.want(strings.Contains(asked[len(asked)-1].Text(), reason), "the model was not told why")
 }
 
-var whichOne = call("question", map[string]any{"questions": []any{map[string]any{
+var whichOne = scriptmodel.Call("question", map[string]any{"questions": []any{map[string]any{
 	"question": "Which?", "header": "Choice",
 	"options": []any{map[string]any{"label": "A", "description": "the first"}},
 }}})
 
 func questionAnswered(s *scene) {
-	s.model(steps(whichOne))
+	s.model(scriptmodel.Steps(whichOne))
 	session, sub := s.newSession()
 	asked := s.askedFor(sub, session)
 	s.want(asked.Permission == "" && len(asked.Questions) == 1 && asked.Questions[0].Question == "Which?" &&
@@ -125,7 +125,7 @@ func questionAnswered(s *scene) {
 }
 
 func questionDeclined(s *scene) {
-	s.model(steps(whichOne))
+	s.model(scriptmodel.Steps(whichOne))
 	session, sub := s.newSession()
 	s.must(s.dir.RejectQuestion(s.ctx, s.askedFor(sub, session).ID))
 	s.idle(sub, session)
@@ -134,7 +134,7 @@ func questionDeclined(s *scene) {
 
 // delegate is a call of a sub-agent.
 func delegate(agent, work string) scriptmodel.Reply {
-	return call("task", map[string]any{"description": "help", "prompt": work, "subagent_type": agent})
+	return scriptmodel.Call("task", map[string]any{"description": "help", "prompt": work, "subagent_type": agent})
 }
 
 // child is the only child of a session.
@@ -149,14 +149,14 @@ func (s *scene) child(parent string) string {
 func subAgent(s *scene) {
 	s.model(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
-			return steps(s.touch("done"))(ctx, r)
+			return scriptmodel.Steps(s.touch("done"))(ctx, r)
 		}
-		return steps(delegate("general", s.mark+" the child's work"))(ctx, r)
+		return scriptmodel.Steps(delegate("general", s.mark+" the child's work"))(ctx, r)
 	})
 	session, sub := s.newSession(noFetch, askForBash)
 	s.send(session, "the root's work")
 	events := s.idle(sub, session)
-	s.want(!slices.ContainsFunc(events, is[opencode.Asked]), "the sub-agent had to ask")
+	s.want(!slices.ContainsFunc(events, Is[opencode.Asked]), "the sub-agent had to ask")
 	s.want(s.exists("done"), "the sub-agent did not do its work")
 	born := s.child(session)
 	for _, roots := range []bool{true, false} {
@@ -170,7 +170,7 @@ func subAgent(s *scene) {
 		return ok && p.Session.ID == born && p.Session.ParentID == session
 	}), "no event told of its session")
 	s.want(slices.ContainsFunc(events, func(e opencode.Event) bool {
-		return e.SessionID == born && tool(opencode.ToolCompleted)(e)
+		return e.SessionID == born && Tool(opencode.ToolCompleted)(e)
 	}), "no event told of its tool call")
 	s.inherits(born)
 }
@@ -193,13 +193,13 @@ func grandchild(s *scene) {
 		case strings.Contains(first, "the grandchild's work"):
 			return once(s.touch("done"))(ctx, r)
 		case strings.Contains(first, "the child's work"):
-			return steps(delegate(nester, s.mark+" the grandchild's work"))(ctx, r)
+			return scriptmodel.Steps(delegate(nester, s.mark+" the grandchild's work"))(ctx, r)
 		}
-		return steps(delegate(nester, s.mark+" the child's work"))(ctx, r)
+		return scriptmodel.Steps(delegate(nester, s.mark+" the child's work"))(ctx, r)
 	})
 	session, sub := s.newSession(noFetch)
 	s.send(session, "the root's work")
-	events := s.await(sub, "an ask", is[opencode.Asked])
+	events := s.await(sub, "an ask", Is[opencode.Asked])
 	event := events[len(events)-1]
 	asked := event.Payload.(opencode.Asked).Request
 	s.want(event.Directory == s.dir.Path() && event.SessionID == asked.SessionID,

@@ -15,7 +15,7 @@ import (
 
 // retried waits until the session of a turn waits for its provider.
 func (s *scene) retried(sub *opencode.Subscription) opencode.Status {
-	events := s.await(sub, "the provider to be asked again", status(opencode.Retry))
+	events := s.await(sub, "the provider to be asked again", Status(opencode.Retry))
 	got := events[len(events)-1].Payload.(opencode.StatusChanged).Status
 	s.want(got.Attempt == 1 && got.Message != "" && !got.Next.IsZero(), "the wait is told as %+v", got)
 	return got
@@ -33,11 +33,11 @@ func rateLimit(s *scene) {
 	messageID := s.send(session, "go")
 	wait := s.retried(sub)
 	s.want(time.Until(wait.Next) <= 2*time.Second, "the provider asked for a second, and the wait is %+v", wait)
-	s.await(sub, "the answer", answered(messageID))
+	s.await(sub, "the answer", Answered(messageID))
 }
 
 func failingProvider(s *scene) {
-	s.model(always(scriptmodel.Reply{Status: http.StatusInternalServerError}))
+	s.model(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusInternalServerError}))
 	session, sub := s.newSession()
 	s.send(session, "go")
 	s.retried(sub)
@@ -48,7 +48,7 @@ func failingProvider(s *scene) {
 }
 
 func refusedKey(s *scene) {
-	s.model(always(scriptmodel.Reply{Status: http.StatusUnauthorized}))
+	s.model(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusUnauthorized}))
 	session, sub := s.newSession()
 	s.send(session, "go")
 	isRefused(s, next[opencode.SessionFailed](s, sub).Err)
@@ -73,7 +73,7 @@ func (s *scene) leavesNoSession() {
 }
 
 func askJSON(s *scene) {
-	s.model(always(scriptmodel.Reply{JSON: map[string]any{"answer": 42}}))
+	s.model(scriptmodel.Always(scriptmodel.Reply{JSON: map[string]any{"answer": 42}}))
 	answer, err := s.dir.Ask(s.ctx, s.question())
 	s.must(err)
 	s.want(string(answer.Info.Structured) == `{"answer":42}` && answer.Info.Cost > 0 && answer.Info.Model == agentModel,

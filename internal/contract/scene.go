@@ -105,7 +105,7 @@ func (s *scene) status(sessionID string) opencode.StatusType {
 // idle waits for the end of a session's turn.
 func (s *scene) idle(sub *opencode.Subscription, sessionID string) []opencode.Event {
 	return s.await(sub, "the end of the turn", func(e opencode.Event) bool {
-		return e.SessionID == sessionID && status(opencode.Idle)(e)
+		return e.SessionID == sessionID && Status(opencode.Idle)(e)
 	})
 }
 
@@ -130,39 +130,41 @@ func (s *scene) await(
 	}
 }
 
-func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
+// Is matches events of a kind.
+func Is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
 
 // next waits for an event of the kind, and gives it.
 func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
-	events := s.await(sub, fmt.Sprintf("%T", *new(P)), is[P])
+	events := s.await(sub, fmt.Sprintf("%T", *new(P)), Is[P])
 	return events[len(events)-1].Payload.(P)
 }
 
 // toolEnd waits for the end of a tool call, and gives it.
 func (s *scene) toolEnd(sub *opencode.Subscription) *opencode.ToolCall {
 	events := s.await(sub, "the end of a tool call", func(e opencode.Event) bool {
-		return tool(opencode.ToolCompleted)(e) || tool(opencode.ToolError)(e)
+		return Tool(opencode.ToolCompleted)(e) || Tool(opencode.ToolError)(e)
 	})
 	return events[len(events)-1].Payload.(opencode.PartUpdated).Part.Tool
 }
 
-// answered matches the whole answer to a prompt.
-func answered(messageID string) func(opencode.Event) bool {
+// Answered matches the whole answer to a prompt.
+func Answered(messageID string) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.MessageUpdated)
 		return ok && p.Message.ParentID == messageID && p.Message.Finish == opencode.FinishStop
 	}
 }
 
-func status(want opencode.StatusType) func(opencode.Event) bool {
+// Status matches a session that does this now.
+func Status(want opencode.StatusType) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.StatusChanged)
 		return ok && p.Status.Type == want
 	}
 }
 
-// tool matches a tool call that has come to the state.
-func tool(state opencode.ToolState) func(opencode.Event) bool {
+// Tool matches a tool call that has come to the state.
+func Tool(state opencode.ToolState) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.PartUpdated)
 		return ok && p.Part.Tool != nil && p.Part.Tool.State == state
@@ -192,11 +194,13 @@ func (s *scene) exists(name string) bool {
 }
 
 // touch is a shell command that leaves a file.
-func (s *scene) touch(name string) scriptmodel.Reply { return bash("touch " + s.mark + name) }
+func (s *scene) touch(name string) scriptmodel.Reply {
+	return scriptmodel.Bash("touch " + s.mark + name)
+}
 
 // endless is a shell command that tells its process id and never ends by itself.
 func (s *scene) endless() scriptmodel.Reply {
-	return bash("echo $$ > " + s.mark + "pid; exec sleep 600")
+	return scriptmodel.Bash("echo $$ > " + s.mark + "pid; exec sleep 600")
 }
 
 // endlessPID waits until that command runs, and gives its process id.
@@ -225,16 +229,6 @@ func (s *scene) serve(handler http.Handler) (url string, end func()) {
 	return "http://" + listener.Addr().String(), end
 }
 
-// steps answers the nth call of the model in a turn with the nth reply, and says "done" after the last.
-func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
-	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if n := r.TurnsSinceUser(); n < len(replies) {
-			return replies[n]
-		}
-		return scriptmodel.Reply{Text: "done"}
-	}
-}
-
 // once answers the first call of the model in a session with the reply, and says "done" after it.
 func once(reply scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -243,18 +237,6 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 		}
 		return scriptmodel.Reply{Text: "done"}
 	}
-}
-
-func always(reply scriptmodel.Reply) scriptmodel.Handler {
-	return func(context.Context, scriptmodel.Request) scriptmodel.Reply { return reply }
-}
-
-func call(name string, args map[string]any) scriptmodel.Reply {
-	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: args}}}
-}
-
-func bash(command string) scriptmodel.Reply {
-	return call("bash", map[string]any{"command": command, "description": "Run it"})
 }
 
 // configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -60,7 +61,7 @@ func storedSession(s *scene) {
 }
 
 func listedSessions(s *scene) {
-	s.model(steps())
+	s.model(scriptmodel.Steps())
 	old, _ := s.newSession()
 	titled, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark + " TITLED"})
 	s.must(err)
@@ -88,7 +89,7 @@ func listedSessions(s *scene) {
 }
 
 func cutStream(s *scene) {
-	s.model(steps())
+	s.model(scriptmodel.Steps())
 	session, _ := s.newSession()
 	target, err := url.Parse(s.dir.Client().URL())
 	s.must(err)
@@ -110,7 +111,7 @@ func cutStream(s *scene) {
 	cut()
 	next[opencode.Disconnected](s, sub)
 	next[opencode.Resync](s, sub)
-	s.await(sub, "the answer", answered(s.send(session, "go")))
+	s.await(sub, "the answer", Answered(s.send(session, "go")))
 }
 
 // own starts a server for the scene, with the data of the one before. It is in the place of the suite's.
@@ -153,11 +154,11 @@ func killed(s *scene) {
 		}), "of the turn is left %+v", messages)
 	sub := s.follow(server.Client(), session)
 	s.sendAs(messageID, session, "go")
-	s.await(sub, "the answer", answered(messageID))
+	s.await(sub, "the answer", Answered(messageID))
 }
 
 func stopped(s *scene) {
-	s.model(steps(s.endless()))
+	s.model(scriptmodel.Steps(s.endless()))
 	server := s.own()
 	session, sub := s.newSession()
 	s.send(session, "go")

@@ -48,7 +48,7 @@ func (s *scene) toolServer() (url string, end func()) {
 func mcpTools(s *scene) {
 	s.model(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if _, word, ok := strings.Cut(r.LastUser(), "say "); ok && r.TurnsSinceUser() == 0 {
-			return call("contract_echo", map[string]any{"text": word})
+			return scriptmodel.Call("contract_echo", map[string]any{"text": word})
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
@@ -57,7 +57,7 @@ func mcpTools(s *scene) {
 		all := ""
 		s.send(session, text)
 		for _, e := range s.idle(sub, session) {
-			if tool(state)(e) {
+			if Tool(state)(e) {
 				call := e.Payload.(opencode.PartUpdated).Part.Tool
 				all += call.Output + call.Error
 			}

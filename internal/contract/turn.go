@@ -12,14 +12,14 @@ import (
 )
 
 func turn(s *scene) {
-	s.model(steps(call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})))
+	s.model(scriptmodel.Steps(scriptmodel.Call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})))
 	session, sub := s.newSession()
 	messageID := s.send(session, "write it")
 	events := s.idle(sub, session)
-	s.want(!slices.ContainsFunc(events, is[opencode.Resync]), "events are said to be missing in a turn of which none was lost")
+	s.want(!slices.ContainsFunc(events, Is[opencode.Resync]), "events are said to be missing in a turn of which none was lost")
 	before := -1
 	for what, match := range []func(opencode.Event) bool{
-		status(opencode.Busy), tool(opencode.ToolPending), tool(opencode.ToolRunning), tool(opencode.ToolCompleted), answered(messageID),
+		Status(opencode.Busy), Tool(opencode.ToolPending), Tool(opencode.ToolRunning), Tool(opencode.ToolCompleted), Answered(messageID),
 	} {
 		at := slices.IndexFunc(events, match)
 		s.want(at > before, "step %d of the turn comes after the next, or not at all", what)
@@ -60,7 +60,7 @@ func turn(s *scene) {
 
 func turnFromState(s *scene) {
 	release := make(chan struct{})
-	s.model(always(scriptmodel.Reply{Text: "done", Wait: release}))
+	s.model(scriptmodel.Always(scriptmodel.Reply{Text: "done", Wait: release}))
 	session, _ := s.newSession()
 	messageID := s.send(session, "go")
 	over := func() bool {
@@ -80,7 +80,7 @@ func todos(s *scene) {
 		url, _ := s.toolServer()
 		s.must(s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "manager", URL: url, Headers: mcpHeaders}))
 	}
-	s.model(steps(call(opencode.TodoTool, map[string]any{"todos": []any{
+	s.model(scriptmodel.Steps(scriptmodel.Call(opencode.TodoTool, map[string]any{"todos": []any{
 		map[string]any{"content": "one", "status": "in_progress", "priority": "high"},
 	}})))
 	session, sub := s.newSession()
@@ -95,17 +95,17 @@ func todos(s *scene) {
 
 func promptTwice(s *scene) {
 	release := make(chan struct{})
-	s.model(steps(scriptmodel.Reply{Text: "done", Wait: release}))
+	s.model(scriptmodel.Steps(scriptmodel.Reply{Text: "done", Wait: release}))
 	session, sub := s.newSession()
 	messageID := s.send(session, "once")
-	s.await(sub, "the turn to begin", status(opencode.Busy))
+	s.await(sub, "the turn to begin", Status(opencode.Busy))
 	s.sendAs(messageID, session, "once") // while it runs
 	close(release)
 	s.idle(sub, session)
 	s.sendAs(messageID, session, "once") // after its end
 	// The server takes prompts in order, so the marker's turn proves that there was none for the third.
 	marker := s.send(session, "marker")
-	s.await(sub, "the marker's answer", answered(marker))
+	s.await(sub, "the marker's answer", Answered(marker))
 	s.want(len(s.asked()) == 2, "the model was asked %d times, not once for each prompt", len(s.asked()))
 	messages, err := s.dir.Messages(s.ctx, session, 0)
 	s.must(err)
@@ -128,26 +128,26 @@ func abort(s *scene) {
 		if failed, ok := e.Payload.(opencode.SessionFailed); ok {
 			reported = failed.Err.Name
 		}
-		ended = ended || tool(opencode.ToolCompleted)(e) || tool(opencode.ToolError)(e)
+		ended = ended || Tool(opencode.ToolCompleted)(e) || Tool(opencode.ToolError)(e)
 		return reported != "" && ended
 	})
 	s.want(reported == opencode.MessageAborted, "the abort was reported as %s", reported)
 	s.gone(pid)
 	s.eventually("the session is idle", func() bool { return s.status(session) == "" })
 	s.sendAs(messageID, session, "go")
-	s.await(sub, "the answer", answered(messageID))
+	s.await(sub, "the answer", Answered(messageID))
 }
 
 func longSession(s *scene) {
 	const prompts = 205
 	release := make(chan struct{})
-	s.model(steps(scriptmodel.Reply{Text: "done", Wait: release}))
+	s.model(scriptmodel.Steps(scriptmodel.Reply{Text: "done", Wait: release}))
 	session, sub := s.newSession()
 	var sent []string
 	for i := range prompts {
 		sent = append(sent, s.send(session, fmt.Sprint("part ", i)))
 		if i == 0 {
-			s.await(sub, "the turn to begin", status(opencode.Busy))
+			s.await(sub, "the turn to begin", Status(opencode.Busy))
 		}
 	}
 	close(release)
@@ -169,7 +169,7 @@ func longSession(s *scene) {
 var noModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "none"}
 
 func unknown(s *scene) {
-	s.model(steps())
+	s.model(scriptmodel.Steps())
 	first, sub := s.newSession() // a directory that still boots may lose these very events: after a turn it has booted
 	s.send(first, "go")
 	s.idle(sub, first)

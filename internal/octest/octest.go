@@ -70,9 +70,9 @@ func Lean(env []string) []string {
 }
 
 // Model starts a scripted model for one test.
-func Model(tb testing.TB, handler scriptmodel.Handler, options ...scriptmodel.Option) *scriptmodel.Server {
+func Model(tb testing.TB, handler scriptmodel.Handler) *scriptmodel.Server {
 	tb.Helper()
-	server, err := scriptmodel.Start(handler, options...)
+	server, err := scriptmodel.Start(handler)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -81,13 +81,13 @@ func Model(tb testing.TB, handler scriptmodel.Handler, options ...scriptmodel.Op
 }
 
 // Script starts a scripted model that plays the YAML script.
-func Script(tb testing.TB, script string, options ...scriptmodel.Option) *scriptmodel.Server {
+func Script(tb testing.TB, script string) *scriptmodel.Server {
 	tb.Helper()
 	parsed, err := scriptmodel.ParseScript([]byte(script))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return Model(tb, parsed.Reply, options...)
+	return Model(tb, parsed.Reply)
 }
 
 // Repo makes a git repository in a temporary directory, with one commit that holds files (content by slash-separated

@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,39 +11,65 @@ import (
 // Reply is the answer to one request. The zero value is an empty message that ends the turn.
 type Reply struct {
 	// Text is what the model says. It may come together with tool calls.
-	Text string
+	Text string `yaml:"text"`
 	// ToolCalls are the tools that the model wants to have run.
-	ToolCalls []ToolCall
+	ToolCalls []ToolCall `yaml:"tool_calls"`
 	// JSON is the answer to a structured request. It is delivered the way the request asks for: as a call of
 	// OpenCode's StructuredOutput tool where that is offered, as the text of the message elsewhere.
-	JSON any
+	JSON any `yaml:"json"`
 	// Finish is the finish reason. Defaults to tool_calls with tool calls, and to stop without.
-	Finish string
+	Finish string `yaml:"finish"`
 	// InputTokens and OutputTokens are what the answer is said to have cost. They default to a quarter of the
 	// characters, at least 1.
-	InputTokens, OutputTokens int
+	InputTokens  int `yaml:"input_tokens"`
+	OutputTokens int `yaml:"output_tokens"`
 
 	// Delay passes before anything is sent.
-	Delay time.Duration
+	Delay time.Duration `yaml:"delay"`
 	// Wait, when not nil, is received from (or found closed) before anything is sent. Delay and Wait both end
 	// when the caller goes away or the server is closed.
-	Wait <-chan struct{}
+	Wait <-chan struct{} `yaml:"-"`
 
 	// Status, when not 0, is answered instead of a message, with Header and Body. Body defaults to an error in
 	// the shape that OpenAI uses.
-	Status int
-	Header http.Header
-	Body   string
+	Status int         `yaml:"status"`
+	Header http.Header `yaml:"-"`
+	Body   string      `yaml:"body"`
 	// Cut breaks the connection in the middle of the answer.
-	Cut bool
+	Cut bool `yaml:"cut"`
 }
 
 // ToolCall is one call of a tool, named as in OpenCode 1.
 type ToolCall struct {
-	ID   string // defaults to one that no other call has
-	Name string
+	ID   string `yaml:"id"` // defaults to one that no other call has
+	Name string `yaml:"name"`
 	// Args is marshalled to JSON; nil means {}. A [json.RawMessage] goes out as it is, valid or not.
-	Args any
+	Args any `yaml:"args"`
+}
+
+// Call is a reply that calls one tool.
+func Call(name string, args map[string]any) Reply {
+	return Reply{ToolCalls: []ToolCall{{Name: name, Args: args}}}
+}
+
+// Bash is a reply that runs a shell command.
+func Bash(command string) Reply {
+	return Call("bash", map[string]any{"command": command, "description": "Run it"})
+}
+
+// Steps answers the nth request after a prompt with the nth reply, and says "done" after the last.
+func Steps(replies ...Reply) Handler {
+	return func(_ context.Context, r Request) Reply {
+		if n := r.TurnsSinceUser(); n < len(replies) {
+			return replies[n]
+		}
+		return Reply{Text: "done"}
+	}
+}
+
+// Always answers every request with the same reply.
+func Always(reply Reply) Handler {
+	return func(context.Context, Request) Reply { return reply }
 }
 
 // Fault reports whether the reply is an HTTP error or a cut connection instead of a whole answer.

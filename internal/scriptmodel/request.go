@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/sashabaranov/go-openai"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Names that OpenCode 1.18.33 uses on the wire. All were seen in its requests.
@@ -140,57 +144,15 @@ func assistantTurns(messages []Message) int {
 	return n
 }
 
-// wireRequest is the part of a chat completion request that is looked at.
+// wireRequest is a request whose schemas keep the order of their properties.
 type wireRequest struct {
-	Model    string        `json:"model"`
-	Messages []wireMessage `json:"messages"`
-	Tools    []struct {
+	openai.ChatCompletionRequest
+	Tools []struct {
 		Function struct {
 			Name       string          `json:"name"`
 			Parameters json.RawMessage `json:"parameters"`
 		} `json:"function"`
 	} `json:"tools"`
-	ResponseFormat struct {
-		Type       string `json:"type"`
-		JSONSchema struct {
-			Name   string          `json:"name"`
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	} `json:"response_format"`
-	Stream        bool `json:"stream"`
-	StreamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
-}
-
-type wireMessage struct {
-	Role       string         `json:"role"`
-	Content    wireContent    `json:"content"`
-	ToolCalls  []wireToolCall `json:"tool_calls"`
-	ToolCallID string         `json:"tool_call_id"`
-}
-
-// wireContent is the text of a message, which comes as a string, as a list of parts, or as null beside tool calls.
-type wireContent string
-
-func (c *wireContent) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) == nil { // null as well
-		*c = wireContent(text)
-		return nil
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return errors.New("content is neither a string nor a list of parts")
-	}
-	texts := make([]string, 0, len(parts))
-	for _, part := range parts {
-		texts = append(texts, part.Text)
-	}
-	*c = wireContent(strings.Join(texts, "\n"))
-	return nil
 }
 
 // parseRequest reads the body of a chat completion request.
@@ -202,14 +164,14 @@ func parseRequest(body []byte) (Request, error) {
 	if len(wire.Messages) == 0 {
 		return Request{}, errors.New("parse chat completion request: it has no messages")
 	}
-	r := Request{Model: wire.Model, Stream: wire.Stream, IncludeUsage: wire.StreamOptions.IncludeUsage}
+	r := Request{
+		Model: wire.Model, Stream: wire.Stream, IncludeUsage: wire.StreamOptions != nil && wire.StreamOptions.IncludeUsage,
+		structured: wire.ResponseFormat != nil && wire.ResponseFormat.Type != openai.ChatCompletionResponseFormatTypeText,
+	}
 	r.addMessages(wire.Messages)
-	switch wire.ResponseFormat.Type {
-	case "json_schema":
-		r.structured = true
-		r.SchemaName, r.Schema = wire.ResponseFormat.JSONSchema.Name, wire.ResponseFormat.JSONSchema.Schema
-	case "json_object":
-		r.structured = true
+	if r.structured && wire.ResponseFormat.JSONSchema != nil {
+		r.SchemaName = wire.ResponseFormat.JSONSchema.Name
+		r.Schema, _ = wire.ResponseFormat.JSONSchema.Schema.(json.RawMessage)
 	}
 	if _, after, asked := strings.Cut(r.LastUser(), schemaWords); asked {
 		r.structured = true
@@ -225,17 +187,19 @@ func parseRequest(body []byte) (Request, error) {
 	return r, nil
 }
 
-func (r *Request) addMessages(messages []wireMessage) {
+func (r *Request) addMessages(messages []openai.ChatCompletionMessage) {
 	var system []string
 	for _, wire := range messages {
-		if wire.Role == "system" || wire.Role == "developer" {
-			system = append(system, string(wire.Content))
+		m := Message{Role: wire.Role, Text: wire.Content, ToolCallID: wire.ToolCallID}
+		for i, part := range wire.MultiContent {
+			m.Text += text.If(i > 0, "\n") + part.Text
+		}
+		if m.Role == openai.ChatMessageRoleSystem || m.Role == openai.ChatMessageRoleDeveloper {
+			system = append(system, m.Text)
 			continue
 		}
-		m := Message{Role: wire.Role, Text: string(wire.Content), ToolCallID: wire.ToolCallID}
 		for _, call := range wire.ToolCalls {
-			args := json.RawMessage(call.Function.Arguments)
-			m.ToolCalls = append(m.ToolCalls, ToolCall{Name: call.Function.Name, Args: args})
+			m.ToolCalls = append(m.ToolCalls, ToolCall{Name: call.Function.Name, Args: json.RawMessage(call.Function.Arguments)})
 		}
 		r.Messages = append(r.Messages, m)
 	}

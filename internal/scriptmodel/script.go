@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Script is a declarative [Handler] ([Script.Reply]), read from YAML:
@@ -64,37 +64,9 @@ type rule struct {
 
 // scriptReply is a [Reply] as it is written in YAML.
 type scriptReply struct {
-	Text         string            `yaml:"text"`
-	ToolCalls    []scriptCall      `yaml:"tool_calls"`
-	JSON         any               `yaml:"json"`
-	Finish       string            `yaml:"finish"`
-	InputTokens  int               `yaml:"input_tokens"`
-	OutputTokens int               `yaml:"output_tokens"`
-	Delay        time.Duration     `yaml:"delay"`
-	Status       int               `yaml:"status"`
-	Header       map[string]string `yaml:"header"`
-	Body         string            `yaml:"body"`
-	Cut          bool              `yaml:"cut"`
-	Times        int               `yaml:"times"`
-}
-
-type scriptCall struct {
-	ID   string `yaml:"id"`
-	Name string `yaml:"name"`
-	Args any    `yaml:"args"`
-}
-
-// LoadScript reads the script in the file at path.
-func LoadScript(path string) (*Script, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("load script: %w", err)
-	}
-	script, err := ParseScript(data)
-	if err != nil {
-		return nil, fmt.Errorf("load script %s: %w", path, err)
-	}
-	return script, nil
+	Reply  `yaml:",inline"`
+	Header map[string]string `yaml:"header"`
+	Times  int               `yaml:"times"`
 }
 
 // ParseScript reads a script. Unknown keys, and rules or replies that could never do anything, are errors.
@@ -132,36 +104,25 @@ func (r rule) check() error {
 }
 
 func (s scriptReply) check() error {
-	reply := s.reply()
 	switch {
 	case s.Times < 0:
 		return errors.New("times is negative")
-	case s.Times > 0 && !reply.Fault():
+	case s.Times > 0 && !s.Fault():
 		return errors.New("times is for faults (status or cut) only")
 	case s.Status != 0 && (s.Status < 400 || s.Status > 599):
 		return fmt.Errorf("status %d is not an HTTP error", s.Status)
-	case slices.ContainsFunc(s.ToolCalls, func(c scriptCall) bool { return c.Name == "" }):
+	case slices.ContainsFunc(s.ToolCalls, func(c ToolCall) bool { return c.Name == "" }):
 		return errors.New("a tool call has no name")
 	}
-	if _, err := newAnswer(Request{}, reply, 0, 0); err != nil {
-		return err
-	}
-	return nil
+	_, err := newAnswer(Request{}, s.Reply, 0, 0)
+	return err
 }
 
 func (s scriptReply) reply() Reply {
-	r := Reply{
-		Text: s.Text, JSON: s.JSON, Finish: s.Finish, InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
-		Delay: s.Delay, Status: s.Status, Body: s.Body, Cut: s.Cut,
-	}
-	for _, call := range s.ToolCalls {
-		r.ToolCalls = append(r.ToolCalls, ToolCall(call))
-	}
-	if len(s.Header) > 0 {
-		r.Header = make(http.Header)
-		for name, value := range s.Header {
-			r.Header.Set(name, value)
-		}
+	r := s.Reply
+	r.Header = http.Header{}
+	for name, value := range s.Header {
+		r.Header.Set(name, value)
 	}
 	return r
 }
@@ -176,9 +137,8 @@ func (s *Script) Reply(_ context.Context, req Request) Reply {
 	if req.Kind() == KindTitle {
 		return Reply{Text: "Scripted session"}
 	}
-	const shown = 200
 	return Errorf("scripted model: no rule of the script matches this request (kind %s, model %q, last user message: %q)",
-		req.Kind(), req.Model, firstRunes(req.LastUser(), shown))
+		req.Kind(), req.Model, text.Clip(req.LastUser(), 201))
 }
 
 // play picks the reply of rule i that is due.
@@ -230,12 +190,4 @@ func (s *Script) count(i int, structured bool) {
 	if structured {
 		s.answered[i]++
 	}
-}
-
-func firstRunes(s string, n int) string {
-	runes := []rune(s)
-	if len(runes) <= n {
-		return s
-	}
-	return string(runes[:n]) + "…"
 }

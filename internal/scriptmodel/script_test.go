@@ -3,8 +3,6 @@ package scriptmodel_test
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -172,19 +170,6 @@ func TestBrokenScriptsAreRefused(t *testing.T) {
 		_, err := scriptmodel.ParseScript([]byte(test.script))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v does not contain %q", name, err, test.want)
-		}
-	}
-}
-
-func TestLoadScriptNamesTheFile(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "broken.yaml")
-	if err := os.WriteFile(path, []byte("rules: 3"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{path, path + ".missing"} {
-		if _, err := scriptmodel.LoadScript(path); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("error %v does not name %s", err, path)
 		}
 	}
 }

@@ -1,8 +1,17 @@
+// Package scriptmodel is a language model that plays a script: a small OpenAI-compatible server on the loopback
+// interface, whose answers come from a [Handler] or from a YAML [Script].
+//
+// Tests, benchmarks and the offline demo point the real OpenCode at it ([OpenCodeConfig], [OpenCodeEnv]), so that real
+// sessions run real tools on real files while every word of the model is known beforehand. The ledgers reach it as
+// they reach any other OpenAI-compatible endpoint.
+//
+// It knows three kinds of request, see [Kind]: steps of an agent, structured answers and OpenCode's title requests.
+// The step of an agent is counted from the conversation itself ([Request.AssistantTurns]), not remembered, so an agent
+// goes on where it was after either side was restarted. Only structured answers and faults are counted by the script.
 package scriptmodel
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,21 +21,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sashabaranov/go-openai"
 )
 
 // Handler answers one request. It is called from many goroutines at once. ctx ends when the caller goes away or the
 // server is closed, so a handler may block on it.
 type Handler func(ctx context.Context, req Request) Reply
-
-// Option changes how a [Server] behaves.
-type Option func(*Server)
-
-// RequireKey makes the server refuse requests with another bearer token than key the way OpenAI does: 401,
-// invalid_api_key.
-func RequireKey(key string) Option { return func(s *Server) { s.key = key } }
-
-// Listen sets the address to listen on. Defaults to 127.0.0.1:0.
-func Listen(address string) Option { return func(s *Server) { s.address = address } }
 
 // maxBody bounds a request. The largest that OpenCode was seen to send are long conversations of a few megabytes.
 const maxBody = 64 << 20
@@ -34,8 +35,6 @@ const maxBody = 64 << 20
 // Server is a running model server.
 type Server struct {
 	handler Handler
-	address string
-	key     string
 	url     string
 	http    *http.Server
 	cancel  context.CancelFunc // ends the requests that are still being answered
@@ -46,12 +45,9 @@ type Server struct {
 }
 
 // Start starts a server that answers with handler. The caller closes it.
-func Start(handler Handler, options ...Option) (*Server, error) {
-	s := &Server{handler: handler, address: "127.0.0.1:0", served: make(chan struct{})}
-	for _, option := range options {
-		option(s)
-	}
-	listener, err := net.Listen("tcp", s.address)
+func Start(handler Handler) (*Server, error) {
+	s := &Server{handler: handler, served: make(chan struct{})}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start scripted model: %w", err)
 	}
@@ -76,8 +72,8 @@ func Routes(handler Handler) http.Handler { return (&Server{handler: handler}).r
 // URL is the base URL for OpenAI clients. It ends in /v1.
 func (s *Server) URL() string { return s.url }
 
-// Requests returns the chat completion requests so far, in the order in which they arrived. Requests that were
-// refused for their key or their form are not among them.
+// Requests returns the chat completion requests so far, in the order in which they arrived. Malformed ones are not among
+// them.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,10 +103,6 @@ func (s *Server) routes() http.Handler {
 }
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
-	key, ok := s.authorize(w, r)
-	if !ok {
-		return
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
@@ -121,7 +113,8 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	req.Key, req.SessionID = key, r.Header.Get(sessionHeader)
+	req.Key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	req.SessionID = r.Header.Get(sessionHeader)
 	seq := s.record(req)
 
 	reply := s.handler(r.Context(), req)
@@ -129,16 +122,6 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 		return // nobody is there to read an answer
 	}
 	reply.write(w, req, seq)
-}
-
-// authorize returns the bearer token of r, or refuses r.
-func (s *Server) authorize(w http.ResponseWriter, r *http.Request) (key string, ok bool) {
-	key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if s.key != "" && subtle.ConstantTimeCompare([]byte(key), []byte(s.key)) == 0 {
-		writeError(w, http.StatusUnauthorized, "Incorrect API key provided.")
-		return "", false
-	}
-	return key, true
 }
 
 // record logs req and returns its number, counted from 1.
@@ -149,21 +132,10 @@ func (s *Server) record(req Request) int64 {
 	return int64(len(s.requests))
 }
 
-func (s *Server) models(w http.ResponseWriter, r *http.Request) {
-	if _, ok := s.authorize(w, r); !ok {
-		return
-	}
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		OwnedBy string `json:"owned_by"`
-	}
-	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{Object: "list"}
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	var list openai.ModelsList
 	for _, name := range Models() {
-		list.Data = append(list.Data, model{ID: name, Object: "model", OwnedBy: ProviderID})
+		list.Models = append(list.Models, openai.Model{ID: name, Object: "model", OwnedBy: ProviderID})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list)

@@ -7,55 +7,18 @@ import (
 	"net/http"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/sashabaranov/go-openai"
 )
-
-// The answer's side of the chat completions format. Only the fields that clients read are there.
-
-type wireCompletion struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []wireChoice `json:"choices"`
-	Usage   *wireUsage   `json:"usage,omitempty"`
-}
-
-type wireChoice struct {
-	Index        int        `json:"index"`
-	Message      *wireDelta `json:"message,omitempty"`
-	Delta        *wireDelta `json:"delta,omitempty"`
-	FinishReason *string    `json:"finish_reason"`
-}
-
-type wireDelta struct {
-	Role      string         `json:"role,omitempty"`
-	Content   *string        `json:"content,omitempty"`
-	ToolCalls []wireToolCall `json:"tool_calls,omitempty"`
-}
-
-type wireToolCall struct {
-	Index    *int   `json:"index,omitempty"`
-	ID       string `json:"id,omitempty"`
-	Type     string `json:"type,omitempty"`
-	Function struct {
-		Name      string `json:"name,omitempty"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
-}
-
-type wireUsage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-}
 
 // answer is a reply ready to be written in either form.
 type answer struct {
-	id, model, text, finish string
-	created                 int64
-	calls                   []wireToolCall
-	usage                   wireUsage
-	cut                     bool
+	id, model string
+	created   int64
+	message   openai.ChatCompletionMessage
+	finish    openai.FinishReason
+	usage     openai.Usage
+	cut       bool
 }
 
 // newAnswer prepares r, which has to be one that answers (no Status). seq makes the ids of the completion and of its
@@ -65,8 +28,11 @@ func newAnswer(req Request, r Reply, seq, created int64) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := "chatcmpl-" + strconv.FormatInt(seq, 10)
-	a := &answer{id: id, model: req.Model, created: created, text: r.Text, finish: r.Finish, cut: r.Cut}
+	a := &answer{
+		id: "chatcmpl-" + strconv.FormatInt(seq, 10), model: req.Model, created: created, cut: r.Cut,
+		message: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: r.Text},
+		finish:  cmp.Or(openai.FinishReason(r.Finish), openai.FinishReasonStop),
+	}
 	size := len(r.Text)
 	for i, call := range r.ToolCalls {
 		call = call.forGeneration(req.Tools)
@@ -74,16 +40,12 @@ func newAnswer(req Request, r Reply, seq, created int64) (*answer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("marshal the arguments of tool call %s: %w", call.Name, err)
 		}
-		wire := wireToolCall{ID: cmp.Or(call.ID, fmt.Sprintf("call_%d_%d", seq, i)), Type: "function"}
-		wire.Function.Name, wire.Function.Arguments = call.Name, args
-		a.calls = append(a.calls, wire)
+		a.message.ToolCalls = append(a.message.ToolCalls, openai.ToolCall{
+			ID: cmp.Or(call.ID, fmt.Sprintf("call_%d_%d", seq, i)), Type: openai.ToolTypeFunction,
+			Function: openai.FunctionCall{Name: call.Name, Arguments: args},
+		})
 		size += len(args)
-	}
-	if a.finish == "" {
-		a.finish = "stop"
-		if len(a.calls) > 0 {
-			a.finish = "tool_calls"
-		}
+		a.finish = cmp.Or(openai.FinishReason(r.Finish), openai.FinishReasonToolCalls)
 	}
 	a.usage.PromptTokens = orEstimate(r.InputTokens, len(req.Text()))
 	a.usage.CompletionTokens = orEstimate(r.OutputTokens, size)
@@ -98,48 +60,44 @@ func orEstimate(tokens, characters int) int {
 	return max(1, characters/4)
 }
 
-func (a *answer) completion(object string, choices ...wireChoice) wireCompletion {
-	if choices == nil {
-		choices = []wireChoice{} // the usage chunk has an empty list, never null
-	}
-	return wireCompletion{ID: a.id, Object: object, Created: a.created, Model: a.model, Choices: choices}
-}
-
 // whole is the answer in one piece.
-func (a *answer) whole() wireCompletion {
-	message := &wireDelta{Role: "assistant", Content: &a.text, ToolCalls: a.calls}
-	c := a.completion("chat.completion", wireChoice{Message: message, FinishReason: &a.finish})
-	c.Usage = &a.usage
-	return c
+func (a *answer) whole() openai.ChatCompletionResponse {
+	return openai.ChatCompletionResponse{
+		ID: a.id, Object: "chat.completion", Created: a.created, Model: a.model, Usage: a.usage,
+		Choices: []openai.ChatCompletionChoice{{Message: a.message, FinishReason: a.finish}},
+	}
 }
 
 // chunks is the answer as a stream. Text and arguments come in several pieces, as from a real model, so that a
 // consumer which cannot put them together is found out.
-func (a *answer) chunks(includeUsage bool) []wireCompletion {
-	var out []wireCompletion
-	delta := func(d wireDelta) {
-		out = append(out, a.completion("chat.completion.chunk", wireChoice{Delta: &d}))
+func (a *answer) chunks(includeUsage bool) (out []openai.ChatCompletionStreamResponse) {
+	chunk := openai.ChatCompletionStreamResponse{
+		ID: a.id, Object: "chat.completion.chunk", Created: a.created, Model: a.model, Choices: []openai.ChatCompletionStreamChoice{},
 	}
-	delta(wireDelta{Role: "assistant", Content: new("")})
-	for _, piece := range pieces(a.text) {
-		delta(wireDelta{Content: &piece})
+	add := func(choice openai.ChatCompletionStreamChoice) {
+		one := chunk
+		one.Choices = []openai.ChatCompletionStreamChoice{choice}
+		out = append(out, one)
 	}
-	for i, call := range a.calls {
-		head := wireToolCall{Index: &i, ID: call.ID, Type: call.Type}
-		head.Function.Name = call.Function.Name
-		delta(wireDelta{ToolCalls: []wireToolCall{head}})
-		for _, piece := range pieces(call.Function.Arguments) {
-			tail := wireToolCall{Index: &i}
-			tail.Function.Arguments = piece
-			delta(wireDelta{ToolCalls: []wireToolCall{tail}})
+	delta := func(d openai.ChatCompletionStreamChoiceDelta) { add(openai.ChatCompletionStreamChoice{Delta: d}) }
+	delta(openai.ChatCompletionStreamChoiceDelta{Role: a.message.Role})
+	for _, piece := range pieces(a.message.Content) {
+		delta(openai.ChatCompletionStreamChoiceDelta{Content: piece})
+	}
+	for i, call := range a.message.ToolCalls {
+		head, arguments := call, call.Function.Arguments
+		head.Index, head.Function.Arguments = &i, ""
+		delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{head}})
+		for _, piece := range pieces(arguments) {
+			delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{
+				{Index: &i, Type: call.Type, Function: openai.FunctionCall{Arguments: piece}},
+			}})
 		}
 	}
-	end := wireChoice{Delta: &wireDelta{}, FinishReason: &a.finish}
-	out = append(out, a.completion("chat.completion.chunk", end))
+	add(openai.ChatCompletionStreamChoice{FinishReason: a.finish})
 	if includeUsage {
-		last := a.completion("chat.completion.chunk")
-		last.Usage = &a.usage
-		out = append(out, last)
+		chunk.Usage = &a.usage
+		out = append(out, chunk)
 	}
 	return out
 }
