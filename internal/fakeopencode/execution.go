@@ -83,7 +83,6 @@ func (x *session) turns(ctx context.Context, more bool) (worked bool, err error)
 	}
 }
 
-// end says how the execution ended.
 func (x *session) end(run *execution, worked bool) {
 	outcome := "succeeded"
 	reason := ""
@@ -126,7 +125,6 @@ func (x *session) settleOldTools() {
 	}
 }
 
-// agent is the one that the session works with.
 func (x *session) agent() (*agent, error) {
 	l, err := x.server.at(x.Info.Location.Directory)
 	if err != nil {

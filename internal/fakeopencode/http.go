@@ -43,7 +43,6 @@ var routes = []route{
 	{"session.update", "PATCH " + ofSession, (*session).updateSession},
 	{"session.switchAgent", "POST " + ofSession + "/agent", (*session).switchAgent},
 	{"session.switchModel", "POST " + ofSession + "/model", (*session).switchModel},
-	{"session.environment", "PUT " + ofSession + "/environment", (*session).setEnvironment},
 	{"session.prompt", "POST " + ofSession + "/prompt", (*session).prompt},
 	{"session.interrupt", "POST " + ofSession + "/interrupt", (*session).interrupt},
 	{"session.wait", "POST " + trial + "/wait", (*Server).wait},

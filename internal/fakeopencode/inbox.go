@@ -23,7 +23,6 @@ type payload struct {
 	Metadata    map[string]any `json:"metadata,omitempty"`
 }
 
-// wire is the item as it is answered.
 func (x *session) wireItem(i *inboxItem) fields {
 	return fields{
 		"id": i.ID, "sessionID": x.Info.ID, "type": i.Type, "delivery": "steer", "time": fields{"created": i.Created},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sashabaranov/go-openai"
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/bouldermgr/manager/internal/retryafter"
@@ -29,47 +30,6 @@ const maxRetries = 4
 // maxChunk is the most that one event of an answer may be, in bytes.
 const maxChunk = 16 << 20
 
-type chatMessage struct {
-	Role       string     `json:"role"`
-	Content    string     `json:"content"`
-	ToolCalls  []chatCall `json:"tool_calls,omitempty"`
-	ToolCallID string     `json:"tool_call_id,omitempty"`
-}
-
-type chatCall struct {
-	Index    int    `json:"index"`
-	ID       string `json:"id,omitempty"`
-	Type     string `json:"type,omitempty"`
-	Function struct {
-		Name      string `json:"name,omitempty"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
-}
-
-type chatTool struct {
-	Type     string `json:"type"`
-	Function struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-		Parameters  any    `json:"parameters"`
-	} `json:"function"`
-}
-
-// chunk is a piece of an answer.
-type chunk struct {
-	Choices []struct {
-		Delta struct {
-			Content   string     `json:"content"`
-			ToolCalls []chatCall `json:"tool_calls"`
-		} `json:"delta"`
-		FinishReason string `json:"finish_reason"`
-	} `json:"choices"`
-	Usage *struct {
-		PromptTokens     int `json:"prompt_tokens"`
-		CompletionTokens int `json:"completion_tokens"`
-	} `json:"usage"`
-}
-
 // providerError is how a call of the model failed.
 type providerError struct {
 	turnError
@@ -87,10 +47,11 @@ func (e *providerError) retryable() bool {
 
 // stream asks the model and passes on the answer, piece by piece.
 func (e endpoint) stream(
-	ctx context.Context, sessionID string, messages []chatMessage, tools []chatTool, take func(chunk),
+	ctx context.Context, sessionID string, messages []openai.ChatCompletionMessage, tools []openai.Tool,
+	take func(openai.ChatCompletionStreamResponse),
 ) error {
-	body, err := json.Marshal(fields{
-		"model": e.id, "messages": messages, "tools": tools, "stream": true, "stream_options": fields{"include_usage": true},
+	body, err := json.Marshal(openai.ChatCompletionRequest{
+		Model: e.id, Messages: messages, Tools: tools, Stream: true, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
 	})
 	if err != nil {
 		return err
@@ -119,7 +80,7 @@ func (e endpoint) stream(
 		if event.Data == "[DONE]" {
 			break
 		}
-		var piece chunk
+		var piece openai.ChatCompletionStreamResponse
 		if err := json.Unmarshal([]byte(event.Data), &piece); err != nil {
 			return &providerError{turnError: turnError{Type: "provider.invalid-output", Message: err.Error()}}
 		}

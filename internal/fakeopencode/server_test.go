@@ -120,15 +120,14 @@ func decode[T any](t *testing.T, from io.Reader) (out T) {
 	return out
 }
 
-// What a session is can be changed: rules, agent, model, instructions and environment.
+// What a session is can be changed: rules, agent, model and instructions.
 func TestChange(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Behaviour{}, steps(calls(use("bash", fields{"command": "echo $COLOR"}))))
+	w := newWorld(t, Behaviour{}, steps())
 	id := w.session(nil)
 	w.call("session.update", 204, fields{"permissions": []rule{{"question", "*", "deny"}}}, nil, id)
 	w.call("session.switchAgent", 204, fields{"agent": "plan"}, nil, id)
 	w.call("session.switchModel", 204, fields{"model": fields{"providerID": "scripted", "id": "agent-2"}}, nil, id)
-	w.call("session.environment", 204, fields{"variables": fields{"COLOR": "red", "PATH": "/bin"}}, nil, id)
 	w.call("session.instructions.entry.put", 204, fields{"value": "Be brief."}, nil, id, "tone")
 	w.prompt(id, "msg_1", "go")
 	w.await("session.execution.succeeded")
@@ -137,10 +136,7 @@ func TestChange(t *testing.T) {
 		!strings.Contains(first.System, "Be brief.") {
 		t.Errorf("the model got %+v", first)
 	}
-	if got := w.messages(id)[3].Content[0].State.Content[0].Text; got != "red\n" {
-		t.Errorf("the environment: %q", got)
-	}
-	const want = "agent-switched model-switched user assistant:tool-calls assistant:stop idle:succeeded"
+	const want = "agent-switched model-switched user assistant:stop idle:succeeded"
 	if got := w.kinds(id); got != want {
 		t.Error(got)
 	}

@@ -2,12 +2,15 @@ package fakeopencode
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,12 +19,11 @@ import (
 
 // session is one conversation. What has a JSON name is stored; see [session.save].
 type session struct {
-	Info        sessionInfo       `json:"info"`
-	Messages    []*message        `json:"messages"`
-	Inbox       []*inboxItem      `json:"inbox"`
-	Seq         int               `json:"seq"`     // of the newest durable event
-	Entries     map[string]string `json:"entries"` // instructions
-	Environment map[string]string `json:"environment"`
+	Info     sessionInfo       `json:"info"`
+	Messages []*message        `json:"messages"`
+	Inbox    []*inboxItem      `json:"inbox"`
+	Seq      int               `json:"seq"`     // of the newest durable event
+	Entries  map[string]string `json:"entries"` // instructions
 
 	server *Server
 	run    *execution // nil: idle
@@ -85,7 +87,6 @@ func (s *Server) load() error {
 	return nil
 }
 
-// session is the one that a request names.
 func (s *Server) session(r *http.Request) (*session, error) {
 	id := r.PathValue("sessionID")
 	if x := s.sessions[id]; x != nil {
@@ -94,7 +95,6 @@ func (s *Server) session(r *http.Request) (*session, error) {
 	return nil, notFound("Session", "sessionID", id)
 }
 
-// newSession is what a session is created with.
 type newSession struct {
 	ID, Title, Agent, ParentID string // the last for sub-agents alone
 	Model                      *modelRef
@@ -294,17 +294,6 @@ func (x *session) switchModel(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// setEnvironment takes the place of the environment of the session's commands.
-func (x *session) setEnvironment(r *http.Request) (any, error) {
-	in, err := read[struct{ Variables map[string]string }](r)
-	if err != nil || in.Variables == nil {
-		return nil, cmp.Or(err, badRequest("variables: expected an object"))
-	}
-	x.Environment = in.Variables
-	x.save()
-	return nil, nil
-}
-
 // add appends a message, with an id and the time where it has none.
 func (x *session) add(m *message) *message {
 	m.ID = cmp.Or(m.ID, x.server.newID("msg_"))
@@ -356,4 +345,32 @@ func (x *session) instructions() (text string) {
 		text += "\n" + x.Entries[key]
 	}
 	return text
+}
+
+// tree is the hash of a git tree with the content of the session's directory; empty outside of git, or where the
+// configuration wants none. It is kept apart from the project's own repository.
+func (x *session) tree() string {
+	l := x.server.locations[x.Info.Location.Directory]
+	if _, err := os.Stat(filepath.Join(l.ref.Directory, ".git")); err != nil || !l.config.Snapshots {
+		return ""
+	}
+	if _, err := os.Stat(x.snapshots()); err != nil {
+		x.git("init", "--quiet")
+	}
+	x.git("add", "--all")
+	return x.git("write-tree")
+}
+
+func (x *session) snapshots() string {
+	name := sha256.Sum256([]byte(x.Info.Location.Directory))
+	return filepath.Join(x.server.data, "snapshot", hex.EncodeToString(name[:8]))
+}
+
+func (x *session) git(args ...string) string {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = x.Info.Location.Directory
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+	cmd.Env = append(cmd.Env, "GIT_DIR="+x.snapshots(), "GIT_WORK_TREE="+cmd.Dir, "GIT_CONFIG_GLOBAL="+os.DevNull)
+	out, _ := cmd.Output() // a snapshot that could not be made is none
+	return strings.TrimSpace(string(out))
 }

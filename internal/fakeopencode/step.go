@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sashabaranov/go-openai"
 )
 
 // step is one call of the model and the tools that it asks for.
@@ -53,7 +55,7 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 	for attempt := 1; ; attempt++ {
 		t.text, t.calls, t.message.Content = nil, map[int]*content{}, []*content{}
 		s.mu.Unlock()
-		err := e.stream(ctx, x.Info.ID, messages, tools, func(piece chunk) {
+		err := e.stream(ctx, x.Info.ID, messages, tools, func(piece openai.ChatCompletionStreamResponse) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			t.take(piece, e.model)
@@ -81,13 +83,13 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 }
 
 // take adds a piece of the answer to the message.
-func (t *step) take(piece chunk, m model) {
+func (t *step) take(piece openai.ChatCompletionStreamResponse, m model) {
 	if u := piece.Usage; u != nil {
 		cost := (float64(u.PromptTokens)*m.Cost.Input + float64(u.CompletionTokens)*m.Cost.Output) / 1e6
 		t.message.Cost, t.message.Tokens = &cost, &tokens{Input: u.PromptTokens, Output: u.CompletionTokens}
 	}
 	for _, choice := range piece.Choices {
-		t.finish = cmp.Or(choice.FinishReason, t.finish)
+		t.finish = cmp.Or(string(choice.FinishReason), t.finish)
 		if text := choice.Delta.Content; text != "" {
 			t.addText(text)
 		}
@@ -125,15 +127,15 @@ func (t *step) ordinal() int {
 	return n
 }
 
-func (t *step) addCall(piece chatCall) {
-	c := t.calls[piece.Index]
+func (t *step) addCall(piece openai.ToolCall) {
+	c := t.calls[*piece.Index]
 	if c == nil {
 		t.endText()
 		c = &content{
 			Type: "tool", ID: piece.ID, Name: piece.Function.Name, State: &toolState{Status: "streaming", Input: ""},
 			Time: &toolTime{Created: now()},
 		}
-		t.calls[piece.Index] = c
+		t.calls[*piece.Index] = c
 		t.message.Content = append(t.message.Content, c)
 		t.x.emit("session.tool.input.started", t.about(fields{"id": c.ID, "name": c.Name}))
 	}
@@ -233,15 +235,15 @@ func (t *step) end(begin string) {
 }
 
 // conversation is what the model reads.
-func (x *session) conversation(a *agent) []chatMessage {
+func (x *session) conversation(a *agent) []openai.ChatCompletionMessage {
 	system := cmp.Or(a.system, "You are the agent "+a.id+" of a stand-in for OpenCode.") +
 		"\n\nHere is some useful information about the environment you are running in:\n<env>\n  Working directory: " +
 		x.Info.Location.Directory + "\n</env>" + x.instructions()
-	all := []chatMessage{{Role: "system", Content: system}}
+	all := []openai.ChatCompletionMessage{{Role: "system", Content: system}}
 	for _, m := range x.Messages {
 		switch m.Type {
 		case "user", "synthetic":
-			all = append(all, chatMessage{Role: "user", Content: *m.Text})
+			all = append(all, openai.ChatCompletionMessage{Role: "user", Content: *m.Text})
 		case "assistant":
 			all = append(all, m.spoken()...)
 		}
@@ -250,18 +252,18 @@ func (x *session) conversation(a *agent) []chatMessage {
 }
 
 // spoken is an assistant's message as the model reads it: what it said, and what became of the tools that it called.
-func (m *message) spoken() []chatMessage {
-	said := chatMessage{Role: "assistant", Content: m.said()}
-	var results []chatMessage
+func (m *message) spoken() []openai.ChatCompletionMessage {
+	said := openai.ChatCompletionMessage{Role: "assistant", Content: m.said()}
+	var results []openai.ChatCompletionMessage
 	for _, c := range m.Content {
 		if c.Type != "tool" {
 			continue
 		}
 		input, _ := json.Marshal(c.State.Input) // it came in as JSON
-		call := chatCall{ID: c.ID, Type: "function"}
-		call.Function.Name, call.Function.Arguments = c.Name, string(input)
-		said.ToolCalls = append(said.ToolCalls, call)
-		result := chatMessage{Role: "tool", ToolCallID: c.ID}
+		said.ToolCalls = append(said.ToolCalls, openai.ToolCall{
+			ID: c.ID, Type: openai.ToolTypeFunction, Function: openai.FunctionCall{Name: c.Name, Arguments: string(input)},
+		})
+		result := openai.ChatCompletionMessage{Role: "tool", ToolCallID: c.ID}
 		if c.State.Error != nil {
 			result.Content = c.State.Error.Message
 		}
@@ -273,5 +275,5 @@ func (m *message) spoken() []chatMessage {
 	if said.Content == "" && len(said.ToolCalls) == 0 {
 		return nil
 	}
-	return append([]chatMessage{said}, results...)
+	return append([]openai.ChatCompletionMessage{said}, results...)
 }

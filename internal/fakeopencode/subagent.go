@@ -75,7 +75,6 @@ func (t *toolCall) subagent() (result, error) {
 	}, nil
 }
 
-// childFor is a session for the call.
 func (x *session) childFor(t *toolCall, a *agent) (*session, error) {
 	model := a.model
 	if model == nil {

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/sashabaranov/go-openai"
 
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
@@ -42,9 +47,7 @@ type tool struct {
 func builtIn() []tool {
 	return []tool{
 		{"shell", "shell", object("command"), "Unable to execute command: %s", "command", (*toolCall).shell},
-		{"read", "read", object("path"), "Unable to read %s", "path", (*toolCall).read},
 		{"write", "edit", object("path", "content"), "Unable to write %s", "path", (*toolCall).write},
-		{"edit", "edit", object("path", "oldString", "newString"), "Unable to edit %s", "path", (*toolCall).edit},
 		{"subagent", "subagent", object("agent", "description", "prompt", "background"), "", "", (*toolCall).subagent},
 		{"question", "question", object("questions"), "", "", (*toolCall).question},
 	}
@@ -74,11 +77,11 @@ func (x *session) tools(a *agent) []tool {
 }
 
 // offered are the session's tools as the model gets them.
-func (x *session) offered(a *agent) (all []chatTool) {
+func (x *session) offered(a *agent) (all []openai.Tool) {
 	for _, t := range x.tools(a) {
-		offer := chatTool{Type: "function"}
-		offer.Function.Name, offer.Function.Description, offer.Function.Parameters = t.name, t.name, t.parameters
-		all = append(all, offer)
+		all = append(all, openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
+			Name: t.name, Description: t.name, Parameters: t.parameters,
+		}})
 	}
 	return all
 }
@@ -176,25 +179,6 @@ func (t *toolCall) path(name, action string) (absolute, resource string, err err
 	return absolute, filepath.ToSlash(resource), t.ask(action, filepath.ToSlash(resource))
 }
 
-func (t *toolCall) read() (result, error) {
-	path, _, err := t.path("path", "read")
-	if err != nil {
-		return result{}, err
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return result{}, failed("File not found: %s", t.string("path"))
-	} else if err != nil {
-		return result{}, err
-	}
-	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
-	text := fmt.Sprintf("Read file %s, lines 1-%d", t.string("path"), len(lines))
-	for i, line := range lines {
-		text += fmt.Sprintf("\n%d: %s", i+1, line)
-	}
-	return result{text: text, metadata: map[string]any{"truncated": false}}, nil
-}
-
 func (t *toolCall) write() (result, error) {
 	path, resource, err := t.path("path", "edit")
 	if err != nil {
@@ -209,23 +193,47 @@ func (t *toolCall) write() (result, error) {
 	return result{text: "Wrote file successfully: " + resource}, nil
 }
 
-func (t *toolCall) edit() (result, error) {
-	path, resource, err := t.path("path", "edit")
+// commandSeparator splits a line into the commands that a permission lists one by one.
+var commandSeparator = regexp.MustCompile(`\s*(?:&&|\|\||[|;\n])\s*`)
+
+// shell runs a command in a session of its own. A server that is killed leaves it alone.
+func (t *toolCall) shell() (result, error) {
+	x := t.step.x
+	command := t.string("command")
+	var commands []string
+	for _, c := range commandSeparator.Split(strings.TrimSpace(command), -1) {
+		if c != "" {
+			commands = append(commands, c)
+		}
+	}
+	if err := t.ask("shell", commands...); err != nil {
+		return result{}, err
+	}
+	x.server.mu.Lock()
+	id := x.server.newID("sh_")
+	x.server.mu.Unlock()
+	out, err := os.Create(filepath.Join(x.server.data, "shell", id))
 	if err != nil {
 		return result{}, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return result{}, failed("File not found: %s", t.string("path"))
+	defer out.Close()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = x.Info.Location.Directory, out, out
+	for name, value := range x.server.cfg.Environ {
+		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	before, after := t.string("oldString"), t.string("newString")
-	if n := strings.Count(string(data), before); before == "" || n != 1 {
-		return result{}, failed("Found %d matches for oldString, but expected exactly one.", n)
-	}
-	edited := strings.Replace(string(data), before, after, 1)
-	if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
 		return result{}, err
 	}
-	file := fields{"file": resource, "patch": "", "additions": 1, "deletions": 1, "status": "modified"}
-	return result{text: "Edited " + resource + " (1 replacement)", metadata: map[string]any{"files": []any{file}}}, nil
+	t.progress(map[string]any{"shellID": id})
+	kill := context.AfterFunc(t.ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with all that it started
+	_ = cmd.Wait()                                                                                   // the state says it
+	kill()
+	text, _ := os.ReadFile(out.Name())
+	code := cmd.ProcessState.ExitCode()
+	return result{
+		string(text), map[string]any{"status": "completed", "truncated": false, "shellID": id, "exit": code},
+		fmt.Sprintf("Command exited with code %d.", code),
+	}, t.ctx.Err()
 }

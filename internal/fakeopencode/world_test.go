@@ -243,15 +243,7 @@ func (w *world) kinds(sessionID string) string {
 	return strings.Join(all, " ")
 }
 
-// steps answers the nth call of the model in a turn with the nth reply, and says "done" after the last.
-func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
-	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if n := r.TurnsSinceUser(); n < len(replies) {
-			return replies[n]
-		}
-		return scriptmodel.Reply{Text: "done"}
-	}
-}
+var steps = scriptmodel.Steps
 
 func calls(each ...scriptmodel.ToolCall) scriptmodel.Reply { return scriptmodel.Reply{ToolCalls: each} }
 
