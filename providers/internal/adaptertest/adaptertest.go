@@ -4,11 +4,13 @@
 package adaptertest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/bouldermgr/manager/providers"
@@ -75,4 +77,83 @@ func Fails(t testing.TB, c providers.Completer, req *providers.Request) *provide
 		t.Errorf("got an answer with the error: %+v", resp)
 	}
 	return failure
+}
+
+// Env reads from a map instead of the process's environment.
+func Env(env map[string]string) func(string) string {
+	return func(name string) string { return env[name] }
+}
+
+// Trap is the address of a server that nobody may ask.
+func Trap(t testing.TB) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the request was led away, headers %v", r.Header)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Seen is the address of a server that answers with body, and its last request.
+func Seen(t testing.TB, body string) (string, *http.Request) {
+	t.Helper()
+	var seen http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = *r.Clone(context.Background())
+		JSON(body)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, &seen
+}
+
+// ByName asks a model of a source, as PROVIDER/MODEL, by way of a registry.
+func ByName(t testing.TB, getenv func(string) string, name string, source providers.Source) *providers.Response {
+	t.Helper()
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv}, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := providers.ParseModel(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Completer(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := Ask()
+	req.Model = ""
+	resp, err := c.Complete(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// BadBaseURLs tests that addresses which are none, or hold a secret, are refused without the secret.
+func BadBaseURLs(t testing.TB, open func(address string) error) {
+	t.Helper()
+	for _, address := range []string{"localhost:8080", "https://user:pw@host", "https://host?key=1"} {
+		err := open(address)
+		if err == nil || !strings.Contains(err.Error(), "base URL") || strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// BaseURLWithSlash tests that an address may end with a slash, as many do: requests go to path all the same.
+func BaseURLWithSlash(t testing.TB, open Open, path, answer string) {
+	t.Helper()
+	slashed := func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+		return open(t, baseURL+"/", key, client)
+	}
+	c := At(t, slashed, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			t.Errorf("path %s", r.URL.Path)
+		}
+		JSON(answer)(w, r)
+	}))
+	if _, err := c.Complete(t.Context(), Ask()); err != nil {
+		t.Error(err)
+	}
 }
