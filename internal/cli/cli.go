@@ -122,6 +122,9 @@ number: 2 is the one shown as [2/3].`,
 			if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
 				return nil
 			}
+			if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
+				return usagef("%w", err)
+			}
 			if path := a.file(a.configFile); path != "" && !exists(path) {
 				return usagef("--config: there is no file %s", path)
 			}

@@ -71,6 +71,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 		_ = cmd.RegisterFlagCompletionFunc("status",
 			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
 	}
+	list.MarkFlagsMutuallyExclusive("all", "status")
 
 	for _, to := range []struct{ name, short string }{
 		{"on", "Record questions, whatever the configuration and --blockers say"},
@@ -241,6 +242,7 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
+	cmd.MarkFlagsMutuallyExclusive("hard", "soft")
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
@@ -249,10 +251,6 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 		BlockerScope: boulder.BlockerScope{SubTaskID: o.subTask, SessionID: o.session}, Status: boulder.BlockerStatus(o.status),
 	}
 	switch {
-	case o.hard && o.soft:
-		return f, usagef("--hard and --soft together are all: leave them out")
-	case o.all && o.status != "":
-		return f, usagef("--all and --status contradict each other: give one of them")
 	case o.status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
 		return f, usagef("--status takes pending, answered or skipped, not %q", o.status)
 	case o.hard || o.soft:

@@ -217,9 +217,6 @@ in order of time; with --why and the id of an OpenCode session, or its end as ` 
 decision of the watch about that one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case cmd.Flags().Changed("why") && receipt:
-				return usagef("--why and --receipt cannot be used together: --why is about one sub-task," +
-					" --receipt about the whole boulder")
 			case view.IsSession(why):
 				return a.runWhySession(cmd.Context(), why)
 			case cmd.Flags().Changed("why"):
@@ -251,6 +248,7 @@ decision of the watch about that one.`,
 	}
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
+	cmd.MarkFlagsMutuallyExclusive("why", "receipt")
 	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(many, subTasksOf(nil))) // fails only for a flag that is not there
 	return cmd
 }

@@ -49,15 +49,7 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
-	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
-		switch {
-		case f.direct && f.plan:
-			return usagef("--direct and --plan contradict each other: give one of them, or neither")
-		case f.list && (f.direct || f.plan):
-			return usagef("--from-list takes the plan from the task, so --direct and --plan do not go with it")
-		}
-		return nil
-	}
+	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
 }
 
 // doneFlag is --done-when: `todos,tests`; repeatable.

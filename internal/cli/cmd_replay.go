@@ -48,9 +48,6 @@ another judge about the stored evidence of each turn, and shows where verdicts a
 			if opts.of = cmp.Or(args...); cmd.Flags().Changed("to") && opts.to == 0 {
 				return usagef("--to takes the number of an event, from 1")
 			}
-			if opts.check && opts.limits != "" || opts.rejudge && (opts.check || opts.limits != "") {
-				return usagef("--check, --limits and --rejudge cannot be used together: each is a report of its own")
-			}
 			return a.runReplay(cmd.Context(), opts)
 		},
 		ValidArgsFunction: a.completion(1, boulders),
@@ -61,6 +58,7 @@ another judge about the stored evidence of each turn, and shows where verdicts a
 		"ask --ledger-model, or else --model, about each judged turn again: this costs tokens")
 	cmd.Flags().StringVar(&opts.limits, "limits", "",
 		"the schedule with these limits instead: `NAME=N,…`, where NAME is global, default or a pattern of models")
+	cmd.MarkFlagsMutuallyExclusive("check", "limits", "rejudge")
 	return cmd
 }
 

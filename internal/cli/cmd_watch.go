@@ -53,8 +53,6 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
   manager show --why ses_…               all decisions about one session`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case o.status && (o.Once || o.DryRun || o.continuous):
-				return usagef("--status only looks: it goes with none of --once, --dry-run and --continuous")
 			case o.status:
 				return a.runWatchStatus(cmd.Context())
 			case o.iterations < 1 && cmd.Flags().Changed("max-iterations"):
@@ -84,6 +82,9 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	f.BoolVar(&o.Once, "once", false, "look at each session once, do what is due, and end")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done and why; do and store nothing")
 	f.BoolVar(&o.status, "status", false, "how the sessions are; also while a watch runs, and without OpenCode")
+	for _, other := range []string{"once", "dry-run", "continuous"} {
+		cmd.MarkFlagsMutuallyExclusive("status", other)
+	}
 	for order, short := range map[watch.Order]string{
 		watch.OrderStop:  "Send nothing to sessions any more, until they are started again",
 		watch.OrderStart: "Watch sessions again, and count everything anew",

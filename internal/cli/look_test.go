@@ -43,7 +43,7 @@ func TestLookRefuses(t *testing.T) {
 	t.Parallel()
 	checkRefusals(t, interrupted(t), []refusedLine{
 		{[]string{"show", "nosuch"}, `no such boulder: "nosuch"`},
-		{[]string{"show", "--why", "x", "--receipt"}, "--why and --receipt cannot be used together"},
+		{[]string{"show", "--why", "x", "--receipt"}, "[receipt why] were all set"},
 		{[]string{"show", "--why", "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
 		{[]string{"show", "--why", ""}, `has no sub-task ""`},
 		{[]string{"show", "nosuch", "--why", "toggle"}, `no such boulder: "nosuch"`},
