@@ -13,19 +13,29 @@ import (
 
 // Check is what became of asking the scheduler again for the decisions of a log.
 type Check struct {
-	Events    int // that were folded
-	Decisions int // that came out as they are recorded
+	Events    int `json:"events"`    // that were folded
+	Decisions int `json:"decisions"` // that came out as they are recorded
 	// Unchecked events are of processes that left no limits in the log: of older managers, and of an import.
-	Unchecked  int
-	Difference *Difference // the first one; nil: there is none
+	Unchecked  int         `json:"unchecked,omitempty"`
+	Difference *Difference `json:"difference,omitempty"` // the first one; nil: there is none
 }
 
 // Difference is a decision that this manager makes differently than the one that wrote the log.
 type Difference struct {
-	Seq      uint64       // the event that differs, or after which one is missing
-	Time     time.Time    // of the decision
-	Expected boulder.Body // what is decided now; nil: nothing
-	Got      boulder.Body // what the log has; nil: nothing
+	Seq      uint64         `json:"seq"` // the event that differs, or after which one is missing
+	Time     time.Time      `json:"time"`
+	Expected *boulder.Event `json:"expected"` // what is decided now; nil: nothing
+	Got      *boulder.Event `json:"got"`      // what the log has; nil: nothing
+}
+
+func difference(at boulder.Event, expected, got boulder.Body) *Difference {
+	with := func(b boulder.Body) *boulder.Event {
+		if b == nil {
+			return nil
+		}
+		return &boulder.Event{Time: at.Time, BoulderID: at.BoulderID, Seq: at.Seq, Body: b}
+	}
+	return &Difference{at.Seq, at.Time, with(expected), with(got)}
 }
 
 // CheckDecisions folds a whole log, and asks the scheduler for each decision in it with the state, the limits and the time
@@ -305,9 +315,9 @@ func (r *replay) endTurn(e boulder.Event) {
 		_, starts := due.(boulder.Starting)
 		switch {
 		case starts && r.missed == nil:
-			r.missed = &Difference{e.Seq, e.Time, due, nil}
+			r.missed = difference(e, due, nil)
 		case !r.mayWait(due) && !r.verifies(due):
-			r.check.Difference = &Difference{e.Seq, e.Time, due, nil}
+			r.check.Difference = difference(e, due, nil)
 		}
 	}
 	r.stopped, r.ending = r.stopped || r.ending, false
@@ -333,38 +343,22 @@ func (r *replay) same(e boulder.Event, expected boulder.Body) {
 }
 
 func (r *replay) differs(e boulder.Event, expected boulder.Body) {
-	r.check.Difference = &Difference{e.Seq, e.Time, expected, e.Body}
+	r.check.Difference = difference(e, expected, e.Body)
 }
 
 // essence is a decision without its words for people and agents, and without what the run adds.
 func essence(b boulder.Body) []byte {
-	switch d := b.(type) {
-	case boulder.Starting:
-		d.Tag, d.Prompt, d.Shared = "", "", false
-		b = d
-	case boulder.Continuation:
-		d.Reason, d.Prompt = "", ""
-		b = d
-	case boulder.Retry:
-		d.Reason, d.Digest = "", ""
-		b = d
-	case boulder.Parked:
-		d.Reason, d.Digest = "", ""
-		b = d
-	case boulder.ReplanStarted:
-		d.Reason = ""
-		b = d
-	case boulder.ReplanRefused:
-		d.Reason = ""
-		b = d
-	case boulder.SubTaskDone:
-		d.Summary, d.Blocked = "", nil
-		b = d
-	case boulder.TaskComplete:
-		d.Summary = ""
-		b = d
-	}
+	var fields map[string]json.RawMessage
 	text, err := json.Marshal(b)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked"} {
+		delete(fields, name)
+	}
+	if err == nil {
+		text, err = json.Marshal(fields)
+	}
 	if err != nil {
 		panic(err) // it was stored once
 	}

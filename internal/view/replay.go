@@ -26,33 +26,12 @@ func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) 
 type Replayed struct {
 	Type      string `json:"type"` // replay
 	BoulderID string `json:"boulder_id"`
-	Events    int    `json:"events"`
-	Decisions int    `json:"decisions"` // that come out as they are recorded
-	// Unchecked events are of a process that did not record its limits.
-	Unchecked  int         `json:"unchecked,omitempty"`
-	Difference *difference `json:"difference,omitempty"`
-}
-
-type difference struct {
-	Seq      uint64         `json:"seq"` // the event that differs, or after which one is missing
-	Time     time.Time      `json:"time"`
-	Expected *boulder.Event `json:"expected"` // null: nothing
-	Got      *boulder.Event `json:"got"`      // null: nothing
+	*orchestrator.Check
 }
 
 // NewReplayed reports whether the decisions of a boulder's log come out again.
 func NewReplayed(boulderID string, c *orchestrator.Check) *Replayed {
-	report := &Replayed{Type: "replay", BoulderID: boulderID, Events: c.Events, Decisions: c.Decisions, Unchecked: c.Unchecked}
-	if d := c.Difference; d != nil {
-		event := func(b boulder.Body) *boulder.Event {
-			if b == nil {
-				return nil
-			}
-			return &boulder.Event{Time: d.Time, BoulderID: boulderID, Seq: d.Seq, Body: b}
-		}
-		report.Difference = &difference{d.Seq, d.Time, event(d.Expected), event(d.Got)}
-	}
-	return report
+	return &Replayed{"replay", boulderID, c}
 }
 
 // Print shows the check to people.
