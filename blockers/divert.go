@@ -180,7 +180,6 @@ func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, er
 	return ruling, err
 }
 
-// ruling is the ruling at this moment.
 func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted, ByUser: b.Status.Settled()}
 	answered := b.Status == boulder.BlockerAnswered

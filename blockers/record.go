@@ -32,7 +32,6 @@ type record struct {
 
 func idOf(n uint64) string { return "B" + strconv.FormatUint(n, 10) }
 
-// keyOf is the key of B7.
 func keyOf(id string) ([]byte, error) {
 	digits, ok := strings.CutPrefix(strings.ToUpper(strings.TrimSpace(id)), "B")
 	n, err := strconv.ParseUint(digits, 10, 64)

@@ -128,7 +128,6 @@ func (v v2) active(ctx context.Context) (map[string]struct{}, error) {
 	return getData[map[string]struct{}](ctx, v, "get active sessions", "/api/session/active", nil)
 }
 
-// v2model names a model.
 type v2model struct {
 	ProviderID string `json:"providerID"`
 	ID         string `json:"id"`

@@ -30,7 +30,6 @@ type v2told struct {
 	children map[string]bool // in the background, whose results come as messages
 }
 
-// v2event is an event as it is sent.
 type v2event struct {
 	Type    string
 	Created millis

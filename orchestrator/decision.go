@@ -44,7 +44,6 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 	return []boulder.Body{action}
 }
 
-// finished ends a boulder.
 func finished(s *boulder.State, status boulder.Status) []boulder.Body {
 	return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(s, status)}
 }

@@ -53,7 +53,6 @@ func (k keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// answer is an answer that is being typed.
 type answer struct {
 	prompt        string
 	before, after string // the cursor
