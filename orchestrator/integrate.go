@@ -8,9 +8,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// integrateRef is under what a result is put onto the tip; no attempt has it.
-var integrateRef = boulder.AttemptRef{Attempt: -2}
-
 func (r *run) startIntegrate(o *boulder.Open) {
 	if r.busy(integrateRef) {
 		return

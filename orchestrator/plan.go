@@ -13,10 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// planRef is under what a plan, and then its approval, is in flight; no attempt has it. A stop, a pause and a cancel end
-// the call: nothing is lost, and a resume asks again.
-var planRef = boulder.AttemptRef{Attempt: -2}
-
+// startPlan asks for a plan. A stop, a pause and a cancel end the call: nothing is lost, and a resume asks again.
 func (r *run) startPlan() {
 	if r.busy(planRef) {
 		return

@@ -11,9 +11,6 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// replanRef is under what a replan is in flight; no attempt has it.
-var replanRef = boulder.AttemptRef{}
-
 // startReplan asks the Task Ledger for the replan that was begun, and a person to approve it if there is one to ask.
 func (r *run) startReplan() {
 	if r.busy(replanRef) {

@@ -101,9 +101,6 @@ func mark(t *boulder.SubTask) string {
 	return "-"
 }
 
-// verifyRef is under what the gates run at the end; no attempt has it.
-var verifyRef = boulder.AttemptRef{Attempt: -1}
-
 // missingGate is the fault of a runner that did not run a gate of an ended turn.
 func missingGate(t *boulder.SubTask, e *boulder.Evidence) error {
 	for _, g := range t.OpenGates(e.Gates, e.NoServer) {

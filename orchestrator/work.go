@@ -11,6 +11,14 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
+// Work that is not an attempt's is in flight under refs that no attempt has.
+var (
+	replanRef    = boulder.AttemptRef{}
+	verifyRef    = boulder.AttemptRef{Attempt: -1} // the gates at the end
+	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, and then its approval
+	integrateRef = boulder.AttemptRef{Attempt: -3} // a result that is put onto the tip
+)
+
 // message is what a worker sends: any number of reports, then exactly once that it has ended.
 type message struct {
 	ref    boulder.AttemptRef
