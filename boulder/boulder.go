@@ -161,6 +161,15 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
+// Sub returns what u has more than v, nothing of it below zero.
+func (u Usage) Sub(v Usage) Usage {
+	return Usage{
+		Input: max(0, u.Input-v.Input), CacheRead: max(0, u.CacheRead-v.CacheRead), CacheWrite: max(0, u.CacheWrite-v.CacheWrite),
+		Output: max(0, u.Output-v.Output), Reasoning: max(0, u.Reasoning-v.Reasoning), Calls: max(0, u.Calls-v.Calls),
+		Cost: max(0, u.Cost-v.Cost), Unpriced: max(0, u.Unpriced-v.Unpriced),
+	}
+}
+
 // Tokens is all input and output together.
 func (u Usage) Tokens() int64 { return u.Input + u.Output }
 

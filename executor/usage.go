@@ -60,20 +60,10 @@ func (t *turn) recount(ctx context.Context) error {
 	if err := t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { t.count(m) }); err != nil {
 		return err
 	}
-	if t.seen.usage = beyond(t.seen.usage, t.job.Attempt.Spent); t.seen.usage == before {
+	if t.seen.usage = t.seen.usage.Sub(t.job.Attempt.Spent); t.seen.usage == before { // less if messages were deleted
 		return nil
 	}
 	return t.used("took the turn up again")
-}
-
-// beyond is what is used of a more than of b, which is a part of it unless messages were deleted.
-func beyond(a, b boulder.Usage) boulder.Usage {
-	return boulder.Usage{
-		Input: max(0, a.Input-b.Input), CacheRead: max(0, a.CacheRead-b.CacheRead),
-		CacheWrite: max(0, a.CacheWrite-b.CacheWrite), Output: max(0, a.Output-b.Output),
-		Reasoning: max(0, a.Reasoning-b.Reasoning), Cost: max(0, a.Cost-b.Cost),
-		Calls: max(0, a.Calls-b.Calls), Unpriced: max(0, a.Unpriced-b.Unpriced),
-	}
 }
 
 // eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a

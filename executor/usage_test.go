@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -167,26 +165,6 @@ func TestSubAgentOfTwoTurns(t *testing.T) {
 	if children, err := w.dir().Children(t.Context(), a.session()); err != nil || len(children) != 1 {
 		t.Errorf("%d sub-agents (%v): the test shows nothing", len(children), err)
 	}
-}
-
-func TestBeyond(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int64Range(0, 1<<40)
-		usage := func(name string) boulder.Usage {
-			d := func(what string) int64 { return n.Draw(t, name+" "+what) }
-			return boulder.Usage{
-				Input: d("input"), CacheRead: d("cache read"), CacheWrite: d("cache write"), Output: d("output"),
-				Reasoning: d("reasoning"), Cost: float64(d("cost")), Calls: d("calls"), Unpriced: d("unpriced"),
-			}
-		}
-		booked, since := usage("booked"), usage("since")
-		if got := beyond(booked.Add(since), booked); got != since {
-			t.Fatalf("got %+v", got)
-		}
-		if got := beyond(booked, booked.Add(since)); got != (boulder.Usage{}) {
-			t.Fatalf("something is used up by less than nothing: %+v", got)
-		}
-	})
 }
 
 // Without a model of the attempt's own its answers have the price of the model that OpenCode chose.

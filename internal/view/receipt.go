@@ -69,11 +69,7 @@ func NewReceipt(d boulder.Snapshot, now time.Time) *Receipt {
 			ID: t.ID, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
 			spending: spending{t.Usage, t.Worked.Milliseconds()},
 		}
-		u := t.Usage
-		r.Planning = r.Planning.Add(boulder.Usage{
-			Input: -u.Input, CacheRead: -u.CacheRead, CacheWrite: -u.CacheWrite, Output: -u.Output, Reasoning: -u.Reasoning,
-			Calls: -u.Calls, Cost: -u.Cost, Unpriced: -u.Unpriced,
-		})
+		r.Planning = r.Planning.Sub(t.Usage)
 		for _, a := range d.Attempts {
 			if a.SubTaskID != t.ID || a.Status == boulder.AttemptQueued { // it has not begun
 				continue
