@@ -50,7 +50,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers list --all":    {"obsolete:\nB1"},
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
 			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"refused":1,"moot":2,`},
-			"blockers show B1":       {"No answer is waited for"},
+			"blockers show B1":       {"Nothing waits for an answer"},
 			"status":                 {"1 refused permission can still be changed: manager", "!wait for an answer", "!Answer first"},
 			"report":                 {"!answer what is waited for", "the answer is not needed any more"},
 		}},

@@ -234,8 +234,8 @@ func TestAnswerTooLate(t *testing.T) {
 	project := blockedSample(t)
 	expect(t, project, exitOK, []string{"skip", "theme"})
 	for _, test := range []answerCase{
-		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody continues with an answer to B1`},
-		{[]string{"show", "B1"}, exitOK, `No answer is waited for: sub-task "theme" is skipped`},
+		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nothing would continue with an answer to B1`},
+		{[]string{"show", "B1"}, exitOK, `Nothing waits for an answer: sub-task "theme" is skipped`},
 		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
 		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},
 	} { // what is over gets no note

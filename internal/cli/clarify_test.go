@@ -147,7 +147,7 @@ func TestClarifyTooLate(t *testing.T) {
 			expect(t, project, exitOK, []string{"cancel"})
 		}
 	}, "the release key", "/skip", "")
-	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nobody continues with an answer") {
+	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nothing would continue with an answer") {
 		t.Errorf("B1 is %s:\n%s", got, screen)
 	}
 }

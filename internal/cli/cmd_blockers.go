@@ -76,12 +76,12 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	for _, to := range []struct{ name, short string }{
 		{"on", "Record questions, whatever the configuration and --blockers say"},
 		{"off", "Record no questions: agents ask as they always do"},
-		{"unset", "Take on or off back: the configuration counts again"},
+		{"unset", "Clear on or off: the configuration decides again"},
 	} {
 		session, on := "", &cobra.Command{
 			Use: to.name + " [flags]", Short: to.short,
-			Long: to.short + `, for the project or with --session for one session. It stays until it is switched again, and
-processes that are at work see it with the next ask.`,
+			Long: to.short + `, for the project or with --session for one session. It stays until it is changed, and
+running processes see it with the next ask.`,
 		}
 		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
 		cmd.AddCommand(a.deskCmd(on, func(ctx context.Context, d desk, _ []string) error {
@@ -196,7 +196,7 @@ func blockersFlag(cmd *cobra.Command, to *bool) {
 
 func (a *app) warnOfSwitch(typed bool) {
 	if d, err := a.desk(); typed && err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
-		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
+		a.warn("--blockers changes nothing: `manager blockers off` is set for this project, and overrides it. Clear that" +
 			" with: manager blockers unset")
 	}
 }
@@ -325,9 +325,9 @@ func (d desk) show(ctx context.Context, id string) error {
 	v.Say("")
 	switch {
 	case item.Over != "":
-		v.Say("No answer is waited for: " + tooLate(&item))
+		v.Say("Nothing waits for an answer: " + tooLate(&item))
 	case item.Standing == blockers.Moot:
-		v.Say(fmt.Sprintf("No answer is waited for any more: sub-task %q was tried again without it.", b.SubTaskID))
+		v.Say(fmt.Sprintf("Nothing waits for an answer any more: sub-task %q was retried without it.", b.SubTaskID))
 	default:
 		v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
 		if b.AsksPermission() {

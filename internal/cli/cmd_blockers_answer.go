@@ -94,7 +94,7 @@ func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 	s.Answer = d.Clean("The answer", s.Answer)[0]
 	report, err := d.app.Answer(ctx, d.Desk, b.ID, s)
 	if err != nil && report != nil {
-		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
+		err = fmt.Errorf("%w\nThe answer is kept, and handed over when the boulder runs next: manager resume %s",
 			err, b.BoulderID)
 	}
 	return report, err
@@ -109,7 +109,7 @@ func affirms(text string) bool {
 
 // tooLate says why an answer could have no effect any more.
 func tooLate(item *morning.Blocker) string {
-	return fmt.Sprintf("%s, so nobody continues with an answer to %s: have what is wrong put right by a new run, or take it"+
+	return fmt.Sprintf("%s, so nothing would continue with an answer to %s: correct what is wrong in a new run, or take it"+
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 

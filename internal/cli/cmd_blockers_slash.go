@@ -85,7 +85,7 @@ func (done *slashChange) Print(o page.Out) {
 	says := map[string]string{
 		"unchanged": "%s is there already.", "removed": "Removed %s.", "absent": "There is no %s.",
 	}[done.Outcome]
-	o.Say(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers when it is started the next time."), done.File))
+	o.Say(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers from its next start on."), done.File))
 }
 
 // slashProgram is how a shell of OpenCode's finds this program: by its name where that leads to it, which then may be

@@ -31,7 +31,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	env := testEnv(t, model.URL())
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), "blockers: {enabled: true}\n")
 	if code, stdout, stderr := run(t, project, env, "blockers", "install"); code != 0 ||
-		!strings.HasSuffix(stdout, "/blockers when it is started the next time.\n") {
+		!strings.HasSuffix(stdout, "/blockers from its next start on.\n") {
 		t.Fatalf("install: %d\n%s%s", code, stdout, stderr)
 	}
 	session, _ := mcpClient(t, project, env)

@@ -43,7 +43,7 @@ With --json the events are printed as they are stored, all of them; lines of tra
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing while a process runs the boulder")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing while a process runs the boulder")
 	return cmd
 }
 

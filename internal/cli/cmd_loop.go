@@ -28,10 +28,10 @@ func (a *app) newLoopCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "loop [flags] \"TASK\"",
 		Short: "Keep one session working until its task is done",
-		Long: `Gives the task to one OpenCode session, without planning, and tells it to go on until everything holds that
---done-when names: no open item on its todo list, no errors in the files that it changed, the project's tests (they
-pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody
-named, and that are not found, do not count.
+		Long: `Gives the task to one OpenCode session, without planning, and continues it until everything holds that --done-when
+names: no open item on its todo list, no errors in the files that it changed, the project's tests (they pass, or are no
+worse than before), its own promise that all is done, and the judge's agreement. Tests that are neither named nor found
+do not count.
 
 It stops at the limit of turns, and ends without success when 5 continuations in a row brought nothing new. A loop is a
 run of one sub-task: status, show, logs, pause, resume, note and cancel work as with any other.
@@ -123,7 +123,7 @@ func leaveOut(words []string, word string) []string {
 
 func loopText(req *project.Request, checks boulder.Checks) string {
 	tests, lint := text.OneLine(strings.Join(checks.Tests, "; ")), text.OneLine(strings.Join(checks.Lint, "; "))
-	return fmt.Sprintf("Goes on until these hold: %s; at most %s.",
+	return fmt.Sprintf("Continues until these hold: %s; at most %s.",
 		strings.Join(req.DoneWhen, ", "), text.Plural(req.Loop.Iterations, "turn")) +
 		text.If(slices.Contains(req.DoneWhen, boulder.DoneTests), "\n   tests:        $ "+tests) +
 		text.If(slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && lint != "",

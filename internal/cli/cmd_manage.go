@@ -102,8 +102,8 @@ func (a *app) newImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [flags] FILE|-",
 		Short: "Import a boulder",
-		Long: `Stores what ` + "`manager export`" + ` wrote, from a file or with - from stdin, in this project. A boulder that is not
-over becomes paused: ` + "`manager resume`" + ` continues it in fresh sessions, and runs its gates, which are shell
+		Long: `Stores what ` + "`manager export`" + ` wrote, from a file or with - from stdin, in this project. An unfinished
+boulder becomes paused: ` + "`manager resume`" + ` continues it in fresh sessions, and runs its gates, which are shell
 commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,

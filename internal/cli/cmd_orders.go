@@ -24,9 +24,8 @@ func (a *app) newPauseCmd() *cobra.Command {
 		Use:        "pause [flags] [BOULDER]",
 		Short:      "Pause a boulder",
 		SuggestFor: []string{"stop"},
-		Long: `Nothing new starts. The turns that are at work go on to their end; with --now they are stopped, and taken up again
-later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
-that process.`,
+		Long: `Nothing new starts. Running turns come to their end; --now stops them, and a resume picks them up. The process that
+runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives that process.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), cmp.Or(args...), o, nil)
 		},
@@ -39,10 +38,10 @@ func (a *app) newRetryCmd() *cobra.Command {
 	return a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
-		Long: `Has a sub-task done again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or
-is at work. What was blocked because of it can go on. What it changed in the project stays, and its new session finds it.
+		Long: `Runs a sub-task again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or is
+running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it.
 
-A sub-task that is completed or skipped is not done again: others may have built on that.`,
+A completed or skipped sub-task is not run again: others may have built on it.`,
 		Example: `  manager retry toggle
   manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
 	})
@@ -52,7 +51,7 @@ func (a *app) newSkipCmd() *cobra.Command {
 	return a.subTaskCmd(boulder.OrderSkip, &cobra.Command{
 		Use:   "skip [flags] SUBTASK",
 		Short: "Skip a sub-task, as if it were done",
-		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it goes on without it. Use it for what is
+		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it continues without it. Use it for what is
 not needed, or what you have done yourself (say so with ` + "`manager note`" + `).`,
 	})
 }
@@ -78,7 +77,7 @@ func (a *app) newCancelCmd() *cobra.Command {
 		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs it ends with exit
 code 130. What was changed in the project stays. On a terminal it asks first.
 
-With SUBTASK only that one ends; what depends on it is blocked, the rest goes on. As long as the boulder is not over,
+With SUBTASK only that one ends; what depends on it is blocked, the rest continues. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
 		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
 		ValidArgsFunction: a.completion(1, subTasksOf(&ref)),

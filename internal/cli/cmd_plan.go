@@ -353,9 +353,9 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 	}
 	if !asks {
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
-			" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
+			" on: continue with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 	}
-	_, err = p.choose(ctx, "Go on with this plan?", "yes", "no")
+	_, err = p.choose(ctx, "Continue with this plan?", "yes", "no")
 	return err == nil, err
 }
 
@@ -410,7 +410,7 @@ func (a *app) answer(ctx context.Context) (string, error) {
 
 // editPlan opens the plan's file in the user's editor and reads it back.
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	// What cannot be read is a failed edit of a moment ago: it is gone on with.
+	// What cannot be read is a failed edit of a moment ago: it is edited further.
 	old, err := taskledger.ReadFile(path)
 	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
 		if err := p.keepEdited(path); err != nil {

@@ -42,11 +42,11 @@ func (a *app) newRunCmd() *cobra.Command {
 		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
 OpenCode session, after those that it depends on. On a terminal the plan is shown first, and you are asked.
 
-Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: go on with
+Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: continue with
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed, or
-a gate is red · 4 stopped, waiting for a person: a question, a budget, a new plan, or faults that do not end ·
+a gate is red · 4 stopped, waiting for a person: a question, a budget, a new plan, or repeated infrastructure errors ·
 5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
@@ -60,11 +60,10 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	o.runFlags.register(a, cmd)
 	o.registerAsking(cmd)
 	o.registerDetach(cmd)
-	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task from which on it is done anew"
+	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task to start from"
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
-		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
-			"what does not follow from that is taken over with its outputs")
+		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completion(many, boulders)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.isolate, "isolate", false,
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with `manager land`")
@@ -213,7 +212,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 	case len(args) > 0:
 		return nil, usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
 	case o.from == "":
-		return nil, usagef("--fork needs the sub-task from which on the work is done anew: --from SUBTASK")
+		return nil, usagef("--fork needs the sub-task to start from: --from SUBTASK")
 	case len(o.doneWhen) > 0:
 		return nil, usagef("a fork is done when the original was, so --done-when does not go with it")
 	case o.list || o.direct || o.plan || o.edit || len(o.constraints) > 0:
@@ -383,12 +382,11 @@ func (a *app) newResumeCmd() *cobra.Command {
 		Use:        "resume [flags] [BOULDER]",
 		Short:      "Continue a boulder after a crash, an interrupt or a pause",
 		SuggestFor: []string{"continue"},
-		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
-sessions that were at work are found and followed, and a prompt that was sent is not sent twice. If another process runs
-it and it is paused there, that process goes on.
+		Long: `Continues a boulder (default: the newest unfinished one) where it was. Completed sub-tasks are not run again, live
+sessions are found and followed, and no prompt is sent twice. If another process has it paused, that process continues.
 
-A budget that was used up needs a larger one, and a loop that had all its turns --max-iterations: what was spent stays
-spent.`,
+A used-up budget has to be raised with --budget, a loop that had all its turns with --max-iterations: what was spent
+stays spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
@@ -446,7 +444,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	}
 	if a.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
 		o.blockers || o.iterations != 0 {
-		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
+		return false, usagef("process %d runs boulder %s: it continues with the settings it was started with. Resume it without flags,"+
 			" or end that process and resume it here", there.Holder.PID, id)
 	}
 	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)

@@ -39,7 +39,7 @@ func (a *app) newWatchCmd() *cobra.Command {
 		Short: "Keep your own OpenCode sessions going",
 		Long: `Attaches to an OpenCode that you work in, and keeps the project's sessions going: one that is left idle with open
 items on its todo list is told to continue, after a countdown on your screen. Sessions of runs, of sub-agents and of
-the agent plan are left alone. What you write there counts everything anew; an abort or a "stop" ends it for that
+the agent plan are left alone. Your own prompt resets all counters; an abort or a "stop" ends it for that
 session. After 5 continuations without progress, or 100 in all, it stops by itself.
 
 docs/sessions.md says when a session is continued, docs/watch.md everything else.`,
@@ -86,8 +86,8 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 		cmd.MarkFlagsMutuallyExclusive("status", other)
 	}
 	for order, short := range map[watch.Order]string{
-		watch.OrderStop:  "Send nothing to sessions any more, until they are started again",
-		watch.OrderStart: "Watch sessions again, and count everything anew",
+		watch.OrderStop:  "Send nothing to sessions until they are started again",
+		watch.OrderStart: "Watch sessions again, with all counters reset",
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use:   string(order) + " [SESSION]",
@@ -133,7 +133,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.Store.Close()) }()
 		if o.Records, err = o.Store.Records(); err != nil {
-			o.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
+			o.Note(fmt.Sprintf("Some of what was stored cannot be read, and starts from zero: %v", err))
 		}
 	}
 	if err := a.Watch(ctx, &o.Config, address); err != nil {

@@ -182,7 +182,7 @@ func titleOf(what notify.Event, made *morning.Report) string {
 	case len(awaited) > 0 && blockers.Waiting(&awaited[0].Blocker, made.MadeAt):
 		says += ", until " + awaited[0].Until.UTC().Format("15:04:05 UTC")
 	case made.Running:
-		says += ", and goes on with the rest"
+		says += ", and continues with the rest"
 	}
 	return fmt.Sprintf("Boulder %s %s: %s", made.BoulderID, says, made.Counts())
 }

@@ -119,7 +119,7 @@ func TestTitles(t *testing.T) {
 		{notify.Finished, made, "is done"},
 		{notify.Budget, made, "has used its budget up"},
 		{notify.Blocked, made, "waits for a person, with 1 question"},
-		{notify.Blocked, live, "waits for a person, with 1 question, and goes on with the rest"},
+		{notify.Blocked, live, "waits for a person, with 1 question, and continues with the rest"},
 		{notify.Blocked, held, "waits for a person, with 1 question, until " + until},
 		{notify.Failed, made, "was broken off by an error"},
 		{notify.Failed, over, "is over, and not everything is done"},
@@ -233,7 +233,7 @@ func TestToldWhileItRuns(t *testing.T) {
 		t.Fatalf("%v, stderr %s", err, stderr)
 	}
 	if n := strings.Count(string(told), `"event":"blocked"`); n != 1 || !strings.Contains(string(told), `"exit_code":null`) ||
-		!strings.Contains(string(told), "and goes on with the rest") {
+		!strings.Contains(string(told), "and continues with the rest") {
 		t.Errorf("told %d times: %s", n, told)
 	}
 }
