@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -45,6 +46,15 @@ func newSlotted(t *testing.T, files ...string) *slotted {
 	w.git("commit", "-q", "-m", "m")
 	w.git("config", "user.name", "n")
 	w.write(w.dir, "untracked.txt", "the user's")
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, e := range w.store.events {
+			data, err := json.Marshal(e.Body)
+			t.Logf("%T %.1000s %v", e.Body, data, err)
+		}
+	})
 	return w
 }
 
