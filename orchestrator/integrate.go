@@ -24,7 +24,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
 		what.Earlier = append(what.Earlier, *t)
 	}
-	r.integrates = o.Attempt.AttemptRef
+	r.integrates, r.conflictSlot = o.Attempt.AttemptRef, o.SubTask.Slot
 	r.launchWork(integrateRef, r.untilStop(func(ctx context.Context) error {
 		return integrator.Integrate(ctx, what, r.reporter(ctx, integrateRef))
 	}), func(err error) error {

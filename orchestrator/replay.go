@@ -323,12 +323,12 @@ func (r *replay) endTurn(e boulder.Event) {
 	r.stopped, r.ending = r.stopped || r.ending, false
 }
 
-// verifies reports whether gates may have to run before the end that is due.
+// verifies reports whether gates may have to run before the end that is due, or the ref of the tip has to move.
 func (r *replay) verifies(due boulder.Body) bool {
 	switch due.(type) {
 	case boulder.StatusChanged, boulder.TaskComplete:
 		finish, _ := schedule.Compute(r.s, *r.limits, r.s.Boulder.UpdatedAt)[0].(schedule.Finish)
-		return len(finish.Verify) > 0
+		return len(finish.Verify) > 0 || r.s.Boulder.Isolated()
 	}
 	return false
 }

@@ -42,6 +42,7 @@ type run struct {
 	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
 	acks          []chan<- error                                 // of reports that are applied but not yet stored
 	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
+	conflictSlot  int                                            // of that attempt: both sides of a conflict are put there
 	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
 	todo          []schedule.Action                              // decided: the work that should be under way when all is stored
 	wake          time.Time

@@ -146,6 +146,9 @@ func (r *run) startTurn(o *boulder.Open) {
 	if r.busy(ref) || len(r.leftover) > 0 {
 		return // what an order ended gives its slot back when its work has ended
 	}
+	if r.busy(integrateRef) && o.SubTask.Slot == r.conflictSlot {
+		return // a conflict is known to the loop before its sides are there
+	}
 	if _, has := r.slots[ref]; !has {
 		return // other boulders hold them all: their next change nudges this one
 	}

@@ -73,14 +73,14 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 	lane := p.w.lane(ref, 1)
 	p.w.mu.Unlock()
 	err := p.alive(func() error {
-		at := place{b.SubTaskID, p.w.disk.SubTask(b.SubTaskID).Tries, turn}
+		at := placeOf(*p.w.disk.SubTask(b.SubTaskID), boulder.Turn{Number: turn})
 		same := func(q *question) bool { return q.ref == ref && q.at == at && q.nth == ofVerdict }
 		i := slices.IndexFunc(p.w.desk, same)
 		if i < 0 {
 			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.desk)+1), boulder.BlockerPending
 			p.w.desk, i = append(p.w.desk, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.desk)
 			p.w.note("the verdict on turn %d of %v asks %s", turn, ref, b.ID)
-			p.w.seen["a verdict needed the user"]++
+			p.w.seen["the user was needed for: "+string(b.Category)]++
 		}
 		b = p.w.desk[i].Blocker
 		p.w.desk[i].delivered = b.Status.Settled() // the report has it

@@ -25,6 +25,9 @@ func (w *world) committed(p *process, events []boulder.Event) {
 			w.note("  %s %v", text, err)
 		}
 		w.checkEvent(p, e)
+		if w.sc.isolated {
+			w.checkLine(e)
+		}
 		if err := w.disk.Replay(e); err != nil {
 			w.violate("what is stored agrees with itself", "the disk's state refuses %T: %v", e.Body, err)
 			return
@@ -32,6 +35,9 @@ func (w *world) committed(p *process, events []boulder.Event) {
 		w.checkFinal(e)
 		w.checkApplied(p, e)
 		w.events = append(w.events, e)
+	}
+	if w.sc.isolated {
+		w.checkTip()
 	}
 	w.checkStored(p, events)
 }
@@ -261,7 +267,7 @@ func provider(model string) string {
 }
 
 // checkQueue: within a model, the more urgent attempt starts first, and of equally urgent ones the one that has waited
-// longer. What writes the files of one at work waits for that. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
+// longer. What writes the files of one at work waits for that, and what others at work may take the last turns of. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
 // slot was given before.
 func (w *world) checkQueue(ref boulder.AttemptRef) {
 	o := w.disk.Open(ref.SubTaskID)
@@ -273,7 +279,8 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 	for _, t := range w.disk.SubTasks {
 		other := w.disk.Open(t.ID)
 		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
-			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since || w.writer(t, o.SubTask) != "" {
+			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since ||
+			w.writer(t, o.SubTask) != "" || w.lastTurns(t) {
 			continue
 		}
 		mine, its := o.SubTask.Priority.Rank(), t.Priority.Rank()
@@ -338,7 +345,12 @@ func (w *world) checkDone(b boulder.SubTaskDone) {
 func (w *world) checkOutcome(b boulder.TaskComplete) {
 	good := w.disk.Count(boulder.SubTaskCompleted, boulder.SubTaskSkipped)
 	bad := w.disk.Count(boulder.SubTaskFailed, boulder.SubTaskBlocked, boulder.SubTaskCancelled)
-	over := good+bad+w.disk.Count(boulder.SubTaskSuperseded) == len(w.disk.SubTasks)
+	over := len(w.disk.SubTasks) == good+bad+w.disk.Count(boulder.SubTaskSuperseded)
+	for _, t := range w.disk.SubTasks { // a gate that is red on the final files
+		if t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 {
+			bad++
+		}
+	}
 	if fits := map[boulder.Status]bool{
 		boulder.Completed: bad == 0, boulder.Partial: good > 0 && bad > 0, boulder.Failed: good == 0, boulder.Cancelled: w.cancelled,
 	}; !over || !fits[b.Status] {

@@ -16,11 +16,12 @@ type ending struct {
 	SubTasks []string
 	Prompts  []string
 	Agents   boulder.Usage
+	Tip      files
 }
 
 func (w *world) ending() ending {
 	b := w.disk.Boulder
-	e := ending{Status: b.Status, Replans: b.Replans}
+	e := ending{Status: b.Status, Replans: b.Replans, Tip: w.repo.files(b.Line.Tip)}
 	for _, t := range w.disk.SubTasks {
 		hard := 0
 		for _, b := range t.Blockers {

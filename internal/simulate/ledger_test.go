@@ -110,7 +110,7 @@ func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanPropos
 
 // Replan implements orchestrator.Planner. It may come late, bring nothing, or not fit any more.
 func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	at := place{req.Failed.ID, req.Failed.Tries, len(req.Earlier)}
+	at := place{subTask: req.Failed.ID, tries: req.Failed.Tries, turn: len(req.Earlier)}
 	d := throw(p.w.sc.seed, "replan", at)
 	u := boulder.Usage{Input: 700, Output: 200, Calls: 1, Cost: 0.5}
 	if err := p.alive(func() error { p.w.checkReplan(req); return nil }); err != nil {

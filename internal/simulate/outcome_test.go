@@ -12,11 +12,13 @@ import (
 // place is where in a boulder something happens. What comes of a turn depends on it alone: not on time, nor on the
 // number of the attempt, which a lost session raises.
 type place struct {
-	subTask     string
-	tries, turn int
+	subTask                string
+	tries, turn, conflicts int
 }
 
-func placeOf(t boulder.SubTask, turn boulder.Turn) place { return place{t.ID, t.Tries, turn.Number} }
+func placeOf(t boulder.SubTask, turn boulder.Turn) place {
+	return place{t.ID, t.Tries, turn.Number, len(t.Conflicts)}
+}
 
 // fault is what comes in the way of a turn or a judgement. It happens once: the next time it is over.
 type fault struct {

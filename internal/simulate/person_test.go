@@ -78,7 +78,9 @@ func (w *world) drawOrder(d dice) boulder.Order {
 func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq
-	p.w.note("order %+v", o)
+	said := o
+	said.Landed = nil // a pointer
+	p.w.note("order %+v", said)
 	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
 	p.w.mu.Unlock()
 	err := p.orch.Order(p.gone, boulderID, o)
@@ -88,7 +90,7 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	if p.dead {
 		return // both the answer and the end of the process were there: which one is heard of is chance
 	}
-	p.w.note("order %+v: %v", o, err)
+	p.w.note("order %+v: %v", said, err)
 	if err == nil {
 		p.w.seen["order "+string(o.Do)]++
 		p.w.checkObeyed(o, seq)
@@ -118,6 +120,8 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID && b.Status == boulder.AttemptCancelled
 		case boulder.BlockerSettled:
 			return o.Do == boulder.OrderSettle && b.SubTaskID == o.SubTaskID && b.BlockerID == o.BlockerID && b.Answer == o.Text
+		case boulder.Landed:
+			return o.Do == boulder.OrderLanded
 		case boulder.Noted:
 			return o.Do == boulder.OrderNote && b.Text == o.Text
 		}

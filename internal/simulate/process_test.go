@@ -202,8 +202,12 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	}
 	p.db, p.store = db, disk{p}
 	limits := w.sc.limits
+	var runner orchestrator.Runner = p
+	if w.sc.isolated {
+		runner = isolated{p}
+	}
 	p.orch, err = orchestrator.New(orchestrator.Config{
-		Project: "/project", Planner: p, Judge: p, Runner: p, Store: p.store, Limits: &limits, StopGrace: w.sc.grace,
+		Project: "/project", Planner: p, Judge: p, Runner: runner, Store: p.store, Limits: &limits, StopGrace: w.sc.grace,
 		RaiseBlocker: p.RaiseBlocker,
 		Now:          p.clock, NewID: func() string { return boulderID },
 	})
@@ -332,6 +336,9 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 	if sc.asked {
 		req.ApproveReplan = p.approveReplan
 	}
+	if sc.isolated {
+		req.SlotBase, req.IntegrationGates = p.w.repo.base, []string{noMarkers}
+	}
 	if !sc.planned {
 		plan := sc.plan.Clone()
 		req.Plan = &plan
@@ -369,6 +376,9 @@ func (w *world) live(dir string) {
 		}
 		err = p.live(budgets)
 		p.close(err)
+		if len(w.broken) == 0 && w.disk.Boulder.Status.Terminal() {
+			w.land(dir)
+		}
 		if len(w.broken) > 0 || w.disk.Boulder.Status.Terminal() {
 			return
 		}
@@ -402,6 +412,8 @@ func (w *world) goOn(p *process, err error) (orchestrator.Request, error) {
 	case errors.Is(err, boulder.ErrFatal), errors.Is(err, boulder.ErrTrouble), errors.Is(err, orchestrator.ErrWaiting),
 		errors.Is(err, errLater):
 	case errors.Is(err, errDiskFull) && p.fate.kind == "full":
+	case errors.Is(err, errMoved) && w.repo.moved != "":
+		w.repo.refs["tip"], w.repo.moved = w.repo.moved, ""
 	case errors.Is(err, orchestrator.ErrStopped) && !p.stopped.IsZero():
 	case errors.Is(err, errInterrupt) && p.fate.kind == "cancel":
 	default:

@@ -17,7 +17,8 @@ type call struct {
 	at     place
 	lane   int
 	sess   *session
-	dice   dice // for delays
+	slot   *slot // of an isolated boulder
+	dice   dice  // for delays
 }
 
 // Run implements orchestrator.Runner.
@@ -59,12 +60,16 @@ func (c *call) enter(ctx context.Context) (leave func()) {
 	}
 }
 
-// step waits, and then does something as long as the process lives.
 func (c *call) step(ctx context.Context, d time.Duration, do func() error) error {
-	if err := c.w.nap(ctx, c.lane, d); err != nil {
+	return c.process.step(ctx, c.lane, d, do)
+}
+
+// step waits, and then does something as long as the process lives.
+func (p *process) step(ctx context.Context, lane int, d time.Duration, do func() error) error {
+	if err := p.w.nap(ctx, lane, d); err != nil {
 		return err
 	}
-	return c.alive(do)
+	return p.alive(do)
 }
 
 // alive does something as long as the process lives.
@@ -78,7 +83,10 @@ func (p *process) alive(do func() error) error {
 }
 
 func (c *call) turn(ctx context.Context) (boulder.Evidence, error) {
-	err := c.step(ctx, c.dice.span(time.Millisecond, time.Second), c.connect)
+	err := c.enterSlot(ctx)
+	if err == nil {
+		err = c.step(ctx, c.dice.span(time.Millisecond, time.Second), c.connect)
+	}
 	if err == nil {
 		err = c.open(ctx)
 	}
@@ -125,10 +133,14 @@ func (c *call) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.tell(boulder.SubTaskStart{
+	start := boulder.SubTaskStart{
 		AttemptRef: c.job.Attempt.AttemptRef, Description: c.job.SubTask.Subject, Model: c.job.Attempt.Model,
 		SessionID: c.sess.id, Snapshot: "snapshot",
-	})
+	}
+	if c.slot != nil {
+		start.From = c.slot.from
+	}
+	return c.tell(start)
 }
 
 func (c *call) look(id string) error {
@@ -297,6 +309,9 @@ func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 		}
 		w := c.w.sc.workOf(c.job.SubTask, c.at)
 		e, e.Duration = w.evidence, w.takes
+		if c.slot != nil {
+			c.collect(&e)
+		}
 		if m := c.sess.sent(c.last()); m == nil || m.state == cutOff {
 			e.Ended = boulder.Ended{Error: "MessageAbortedError", Message: "aborted"}
 		}

@@ -46,7 +46,8 @@ type scenario struct {
 	asks    float64 // how likely an agent needs a person
 	calm    bool    // no process is disturbed: the run to compare with
 
-	generation int // of OpenCode
+	generation int  // of OpenCode
+	isolated   bool // in slots
 }
 
 var models = []string{"", "a/one", "a/two", "b/one"}
@@ -69,6 +70,7 @@ func newScenario(seed uint64) scenario {
 	sc.asks = pick(throw(seed, "asks"), 0, 0, 0.1, 0.4)
 	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
 	sc.generation = pick(throw(seed, "generation"), 1, 2)
+	sc.isolated = throw(seed, "isolated").is(0.15)
 	if sc.class == anything {
 		sc.approval = pick(d, "", "yes", "edit", "later", "no")
 		sc.asked = d.is(0.2)

@@ -53,7 +53,9 @@ func (c *census) check(t *testing.T) {
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
 		"clock forward", "power cut",
-		"asked", "a verdict needed the user", "the last judged turn",
+		"asked", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
+		"a conflict; in files: true", "a conflict; in files: false", "a generated file made anew", "half a slot",
+		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"answered before the report", "answered twice", "order settle", "delivered later",
 		"answer lost between desk and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"end completed", "end partial", "end failed", "end cancelled",
@@ -78,4 +80,5 @@ var bodies = []boulder.Body{
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
 	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
+	boulder.Integrating{}, boulder.Integrated{}, boulder.Conflict{}, boulder.Landed{},
 }

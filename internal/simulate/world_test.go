@@ -26,6 +26,7 @@ type world struct {
 	ids      int            // of messages, given out
 	lanes    map[string]int // by sub-task, see lane
 	process  *process       // the one that is alive
+	repo     repo
 
 	disk   *boulder.State // what the disk has, by the events that were committed
 	events []boulder.Event
@@ -45,6 +46,7 @@ type record struct {
 	subTasks  map[string]boulder.SubTaskStatus
 	done      map[string]bool // sub-tasks that were completed
 	replans   int
+	slots     int                         // as many as were at work, or kept, at once
 	prompts   map[promptRef]string        // accepted by sessions: their ids
 	judged    map[string]int              // turns, by the first sub-task of a line
 	retried   map[boulder.AttemptRef]bool // attempts that a person asked for
@@ -64,7 +66,7 @@ type promptRef struct {
 func newWorld(sc scenario, logging bool) *world {
 	w := &world{
 		sc: sc, epoch: time.Now(), met: map[string]int{}, lanes: map[string]int{}, disk: boulder.NewState(),
-		seen: map[string]int{}, logging: logging,
+		seen: map[string]int{}, logging: logging, repo: newRepo(),
 	}
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, subTasks: map[string]boulder.SubTaskStatus{},
@@ -306,6 +308,7 @@ const (
 	laneReplan
 	laneBetween
 	laneAnswer
+	laneIntegrate
 )
 
 // lane is that of an attempt's work, and of its judgement. The caller holds mu.
