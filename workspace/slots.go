@@ -41,6 +41,15 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	if w.reason != "" {
 		return w.reason, nil
 	}
+	version, err := w.git.line(ctx, "version")
+	if err != nil {
+		return "", err
+	}
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "git version %d.%d", &major, &minor) // what it cannot read is too old
+	if major < 2 || major == 2 && minor < 38 {                      // the first with git merge-tree --write-tree
+		return fmt.Sprintf("slots need git 2.38 or later, and this is %s", version), nil
+	}
 	head, err := w.Head(ctx)
 	switch {
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -225,6 +226,25 @@ func TestNoSlotsWhere(t *testing.T) {
 		must(t, err)
 		if got, err := w.Slots().Unsupported(t.Context()); got != reason || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, reason)
+		}
+	}
+}
+
+func TestNoSlotsWithAnOldGit(t *testing.T) {
+	r := newRepo(t, "a", "a")
+	git, err := exec.LookPath("git")
+	must(t, err)
+	script := "#!/bin/sh\ncase \"$*\" in *version) echo \"git version $VERSION\";; *) exec " + git + " \"$@\";; esac\n"
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	w, err := workspace.Open(t.Context(), r.dir)
+	must(t, err)
+	for version, old := range map[string]bool{"1.9.1": true, "2.34.1": true, "2.38.0": false, "2.39.5 (Apple Git-154)": false, "3.0.rc1": false} {
+		t.Setenv("VERSION", version)
+		reason, err := w.Slots().Unsupported(t.Context())
+		if (reason != "") != old || old && !strings.Contains(reason, "slots need git 2.38 or later, and this is git version "+version) || err != nil {
+			t.Errorf("git %s: %q, %v", version, reason, err)
 		}
 	}
 }
