@@ -30,7 +30,8 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
-sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
+sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; where results conflict they are
+put together, tested, and then landed. Only the model is scripted, so no key and no network is needed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")
@@ -82,10 +83,11 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		args []string
 	}{
 		{exitOK, []string{"plan", demoTask}},
-		{exitWaiting, []string{"run", "--yes", "--blockers"}}, // one sub-task needs a person's word
+		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task needs a person's word
 		{exitOK, []string{"blockers", "list"}},
 		{exitOK, []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
-		{exitOK, []string{"resume"}},
+		{exitOK, []string{"resume"}},          // both named their function in the same place of README.md
+		{exitOK, []string{"land", "--files"}}, // until now the repository was as it is
 		{exitOK, []string{"report"}},
 	} {
 		if err := d.manager(ctx, step.ends, step.args...); err != nil {
