@@ -58,7 +58,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer model.Close()
-	env := configured(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL()))
+	env := configured(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())))
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
 	})
@@ -78,7 +78,7 @@ func configured(env []string) []string {
 	for i := range env {
 		env[i] = change.Replace(env[i])
 	}
-	return octest.Lean(env)
+	return env
 }
 
 func stopHost(h *opencode.Host) {

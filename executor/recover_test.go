@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,14 +124,13 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 // with one resume prompt, soon.
 func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 	t.Parallel()
-	inTool := make(chan struct{}, 8)
+	inTool := make(chan struct{})
 	var serve func(port string) *octest.Server
 	var running *octest.Server
 	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(req.LastUser(), "RESUME") {
 			return scriptmodel.Reply{Text: "Went on."}
 		}
-		inTool <- struct{}{}
 		return calls(shell("sleep 600"))
 	}, func(home string, env []string) *opencode.Host {
 		serve = func(port string) *octest.Server {
@@ -142,7 +142,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 			return s
 		}
 		running = serve("0")
-		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{})
+		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{CallTimeout: patience})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,6 +154,14 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
 	})
 	a := w.newAttempt("x", "begin")
+	// Before the manager has seen the turn at work, it could not know that it was broken off, and would prompt it again.
+	atWork, seen := does("sleep 600"), sync.OnceFunc(func() { close(inTool) })
+	a.refuse = func(b boulder.Body) error {
+		if atWork(b) {
+			seen()
+		}
+		return nil
+	}
 	first := a.start(t.Context(), w, a.run, "")
 	await(t, inTool, first)
 	running.Kill()

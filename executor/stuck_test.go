@@ -55,7 +55,7 @@ func (w *world) hears(nudge chan<- struct{}) {
 func wantStopped(t *testing.T, e boulder.Evidence, rule boulder.Rule, reason string) {
 	t.Helper()
 	if e.Ended.Rule != rule || !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
-		t.Errorf("ended %+v, want %s: %s", e.Ended, rule, reason)
+		t.Errorf("ended %+v, want %s: %s; calls: %+v", e.Ended, rule, reason, e.ToolCalls)
 	}
 	if e.Transcript == "" || e.Duration == 0 {
 		t.Errorf("no evidence of it: %+v", e)
@@ -112,7 +112,12 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 					<-nudge
 				}
 				return test.next(t, req)
-			}))
+			}), func(c *Config) {
+				c.Rules = new(enforcer.DefaultRules())
+				if test.rule == boulder.RuleAlternate { // one output that differs delays it, until the other rule is first
+					c.Rules.SameOutput = -1
+				}
+			})
 			w.hears(nudge)
 			a := w.newAttempt("x", "go")
 			a.SubTask.Gates = []string{"true"}

@@ -21,7 +21,7 @@ import (
 func TestTenSessionsOfOpenCode(t *testing.T) {
 	t.Parallel()
 	const sessions = 10
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	begun, all := 0, make(chan struct{}) // closed when all have asked the model for their first step
@@ -59,7 +59,7 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 	})
 	env := octest.Env(t, model.URL())
 	server, err := opencode.Start(ctx, opencode.ServerConfig{
-		Binary: octest.Binary(t), Dir: t.TempDir(), Env: env, StartTimeout: time.Minute,
+		Binary: octest.Binary(t), Dir: t.TempDir(), Env: env, StartTimeout: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

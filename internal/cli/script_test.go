@@ -200,8 +200,7 @@ func scriptExit(ts *testscript.TestScript, _ bool, args []string) {
 // testEnv is an isolated environment for a manager process in a test.
 func testEnv(t *testing.T, modelURL string) []string {
 	t.Helper()
-	env := octest.Lean(octest.Env(t, modelURL))
-	return append(env, "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
+	return append(octest.Env(t, modelURL), "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
 }
 
 // manager prepares this test binary to run as `manager ARGS` in a directory.

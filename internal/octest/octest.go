@@ -52,12 +52,12 @@ func Binary(tb testing.TB) string {
 }
 
 // Env returns the whole environment of a process that may start OpenCode: isolated below a temporary directory of the
-// test, and with the model server at modelURL as the only provider. See [scriptmodel.OpenCodeEnv].
+// test, with the model server at modelURL as the only provider, and [Lean]. See [scriptmodel.OpenCodeEnv].
 //
 // The directory is removed when the test ends, so processes have to be stopped in cleanups registered after this call.
 func Env(tb testing.TB, modelURL string) []string {
 	tb.Helper()
-	return scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL)
+	return Lean(scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL))
 }
 
 // Lean has an OpenCode that is started with env take no snapshots of its own. They are half of what a short turn costs, and only
