@@ -196,7 +196,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 		env = append(env, `OPENCODE_PERMISSION={"*": "ask"}`)
 		return opencode.NewHost(func(ctx context.Context) (s *opencode.Server, err error) {
 			server, err = opencode.Start(ctx, opencode.ServerConfig{
-				Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience,
+				Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience, CallTimeout: patience,
 			})
 			return server, err
 		})

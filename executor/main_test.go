@@ -60,7 +60,9 @@ func runTests(m *testing.M) int {
 	defer model.Close()
 	env := configured(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())))
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
+		return opencode.Start(ctx, opencode.ServerConfig{
+			Binary: binary, Dir: home, Env: env, StartTimeout: patience, CallTimeout: patience,
+		})
 	})
 	defer stopHost(shared.host)
 	return m.Run()

@@ -10,7 +10,6 @@ import (
 
 const (
 	defaultAskTimeout = 10 * time.Minute
-	tidyTimeout       = 5 * time.Second
 	structuredTool    = "StructuredOutput"
 )
 
@@ -33,7 +32,7 @@ type AskRequest struct {
 // discard removes a session whether or not the caller still waits. A failure is logged only: the answer is worth more
 // than a tidy list of sessions.
 func (c *Client) discard(ctx context.Context, in API, sessionID string) {
-	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.CallTimeout/6)
 	defer cancel()
 	var err error
 	if ctx.Err() != nil {

@@ -33,7 +33,7 @@ type AttachConfig struct {
 	// Password of HTTP basic authentication. Defaults to the one in the address; without any no credentials are sent.
 	Password string
 	// CallTimeout bounds every call, together with the caller's context, except [API.Ask], which waits for a
-	// model. Defaults to 30 s.
+	// model; a sixth of it the removal of the session of a question that is over. Defaults to 30 s.
 	CallTimeout time.Duration
 	// EventSilence is how long the event stream may bring nothing, not even the server's heartbeat of 10 s, before it
 	// counts as dead. Defaults to 30 s.

@@ -49,6 +49,7 @@ type ServerConfig struct {
 	// OPENCODE_CONFIG_CONTENT in Env as it is.
 	ConfigContent string
 	StartTimeout  time.Duration // defaults to 2 min
+	CallTimeout   time.Duration // of its client, see [AttachConfig]
 	StopGrace     time.Duration // how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	Logger        *slog.Logger  // defaults to none
 }
@@ -170,7 +171,9 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	for {
 		select {
 		case address := <-s.output.listening:
-			if s.client, err = newClient(address, AttachConfig{Password: password, Logger: s.cfg.Logger}); err != nil {
+			if s.client, err = newClient(address, AttachConfig{
+				Password: password, CallTimeout: s.cfg.CallTimeout, Logger: s.cfg.Logger,
+			}); err != nil {
 				return err
 			}
 			continue

@@ -161,8 +161,8 @@ func (s *Suite) project(ctx context.Context, name string) (dir string, err error
 // start starts a server whose data is in the directory of that name, where another's may have been before.
 func (s *Suite) start(ctx context.Context, project, data string) (*opencode.Server, error) {
 	return opencode.Start(ctx, opencode.ServerConfig{
-		Binary: s.cfg.Binary, Dir: project, StartTimeout: s.cfg.Patience, StopGrace: s.cfg.Patience / 4,
-		Env: scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, data), s.model.URL()),
+		Binary: s.cfg.Binary, Dir: project, StartTimeout: s.cfg.Patience, CallTimeout: s.cfg.Patience,
+		StopGrace: s.cfg.Patience / 4, Env: scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, data), s.model.URL()),
 	})
 }
 
