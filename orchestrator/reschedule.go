@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -15,10 +16,19 @@ type Span struct {
 	From, To time.Duration // To is 0 for an attempt that has not ended
 }
 
+// MarshalJSON writes milliseconds.
+func (s Span) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		From int64 `json:"from_ms"`
+		To   int64 `json:"to_ms,omitempty"`
+	}{s.From.Milliseconds(), s.To.Milliseconds()})
+}
+
 // Scheduled is an attempt of a log: when it was at work, and when it would have been with other limits.
 type Scheduled struct {
 	boulder.AttemptRef
-	Was, WouldBe Span
+	Was     Span `json:"was"`
+	WouldBe Span `json:"would_be"`
 }
 
 // Reschedule says how the attempts of a log would have been spread over time with other limits, if each had taken as long

@@ -69,47 +69,32 @@ func encoded(e *boulder.Event) string {
 // Rescheduled is what `manager replay --limits --json` prints: one object. All times are milliseconds from the boulder's
 // beginning, without pauses.
 type Rescheduled struct {
-	Type      string          `json:"type"` // schedule
-	BoulderID string          `json:"boulder_id"`
-	Limits    schedule.Limits `json:"limits"`
-	Was       int64           `json:"was_ms"` // the end of the last attempt
-	WouldBe   int64           `json:"would_be_ms"`
-	Attempts  []rescheduled   `json:"attempts"`
-}
-
-type rescheduled struct {
-	SubTaskID string `json:"sub_task_id"`
-	Attempt   int    `json:"attempt"`
-	Was       span   `json:"was"`
-	WouldBe   span   `json:"would_be"`
-}
-
-type span struct {
-	From int64 `json:"from_ms"`
-	To   int64 `json:"to_ms,omitempty"` // absent: it has not ended
+	Type      string                   `json:"type"` // schedule
+	BoulderID string                   `json:"boulder_id"`
+	Limits    schedule.Limits          `json:"limits"`
+	Was       int64                    `json:"was_ms"` // the end of the last attempt
+	WouldBe   int64                    `json:"would_be_ms"`
+	Attempts  []orchestrator.Scheduled `json:"attempts"`
 }
 
 // NewRescheduled reports how attempts would have been spread over time with other limits.
 func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator.Scheduled) *Rescheduled {
-	r := &Rescheduled{Type: "schedule", BoulderID: boulderID, Limits: limits, Attempts: []rescheduled{}}
-	spanOf := func(s orchestrator.Span) span { return span{s.From.Milliseconds(), s.To.Milliseconds()} }
+	r := &Rescheduled{Type: "schedule", BoulderID: boulderID, Limits: limits, Attempts: append([]orchestrator.Scheduled{}, all...)}
 	for _, a := range all {
-		line := rescheduled{a.SubTaskID, a.Attempt, spanOf(a.Was), spanOf(a.WouldBe)}
-		r.Was, r.WouldBe = max(r.Was, line.Was.To), max(r.WouldBe, line.WouldBe.To)
-		r.Attempts = append(r.Attempts, line)
+		r.Was, r.WouldBe = max(r.Was, a.Was.To.Milliseconds()), max(r.WouldBe, a.WouldBe.To.Milliseconds())
 	}
 	return r
 }
 
 // Print shows the schedule to people.
 func (r *Rescheduled) Print(o page.Out) {
-	elapsed := func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }
-	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, elapsed(r.Was), elapsed(r.WouldBe)))
+	ends := func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }
+	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, ends(r.Was), ends(r.WouldBe)))
 	rows := [][]string{{"", "was", "would be"}}
 	for _, a := range r.Attempts {
 		row := []string{a.SubTaskID + text.If(a.Attempt > 1, fmt.Sprintf(" #%d", a.Attempt))}
-		for _, s := range []span{a.Was, a.WouldBe} {
-			row = append(row, elapsed(s.From)+" – "+text.If(s.To > 0, elapsed(s.To)))
+		for _, s := range []orchestrator.Span{a.Was, a.WouldBe} {
+			row = append(row, text.Elapsed(s.From)+" – "+text.If(s.To > 0, text.Elapsed(s.To)))
 		}
 		rows = append(rows, row)
 	}
