@@ -120,6 +120,9 @@ type BlockerScope struct {
 // BlockerTool is the tool with which agents report blockers, as OpenCode names the tool "blocker" of the server "manager".
 const BlockerTool = "manager_blocker"
 
+// SlashPrompt begins the prompt of /blockers in OpenCode.
+const SlashPrompt = "The user has run the command /blockers."
+
 // ClarifyPrompt stands in the prompt of `/blockers clarify`: what the agent asks then is for the user who typed it.
 const ClarifyPrompt = "<output>\nCLARIFY\n"
 

@@ -108,10 +108,12 @@ func (t *turn) offerTools(ctx context.Context) error {
 	if diverted {
 		lack = "agents have no tool to report blockers with, what they ask for is diverted all the same: "
 	}
-	tools := t.ownTools()
-	if len(tools) == 0 {
-		return nil
+	if t.cfg.Diverter != nil {
+		if err := t.asks.ShowTool(ctx); err != nil {
+			return fault(err)
+		}
 	}
+	tools := t.ownTools()
 	for _, id := range t.tree.Sessions() {
 		dir := t.tree.In(t.dir, id)
 		if slices.Equal(t.seen.offered[dir.Path()], tools) {

@@ -65,12 +65,16 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	for _, tool := range t.ownTools() {
 		rules = append(rules, opencode.Rule{Permission: tool, Pattern: "*", Action: opencode.Allow})
 	}
+	diverted := t.asks.Diverted()
+	if t.asks.Shown = &diverted; t.cfg.Diverter != nil && !diverted { // other sessions of the directory may have it
+		rules = append(rules, session.ToolRule(false))
+	}
 	if t.place.slot != nil { // the project is not where it works; the files that its brief names are
 		rules = append(rules,
 			opencode.Rule{Permission: "external_directory", Pattern: t.cfg.Project + "/*", Action: opencode.Deny},
 			opencode.Rule{Permission: "external_directory", Pattern: filepath.Join(t.cfg.Project, runsDir) + "/*", Action: opencode.Allow})
 	}
-	if !t.asks.Diverted() { // else it can ask, and reports what blocks it; an agent that cannot ask decides for itself
+	if !diverted { // else it can ask, and reports what blocks it; an agent that cannot ask decides for itself
 		rules = append(rules, opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny})
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{

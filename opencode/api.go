@@ -24,6 +24,9 @@ type API interface {
 	// Children gives the sessions that sub-agents of this one work in, one level deep.
 	Children(ctx context.Context, sessionID string) ([]Session, error)
 
+	// AddRules adds permission rules to a session's own, after those that it has. They count from its next turn on.
+	AddRules(ctx context.Context, sessionID string, rules ...Rule) error
+
 	// DeleteSession removes a session for good. One that is gone already is no error.
 	DeleteSession(ctx context.Context, sessionID string) error
 

@@ -95,6 +95,12 @@ func (v v1) Children(ctx context.Context, sessionID string) ([]Session, error) {
 	return get[[]Session](ctx, v, "list child sessions", sessionPath(sessionID, "children"), nil)
 }
 
+func (v v1) AddRules(ctx context.Context, sessionID string, rules ...Rule) error {
+	return v.call(ctx, request{
+		op: "add rules", method: http.MethodPatch, path: sessionPath(sessionID), in: map[string]any{"permission": rules},
+	})
+}
+
 func (v v1) DeleteSession(ctx context.Context, sessionID string) error {
 	return ignoreNotFound(v.call(ctx, request{
 		op: "delete session", method: http.MethodDelete, path: sessionPath(sessionID),

@@ -208,13 +208,7 @@ func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	if v.dir != "" {
 		body.Location = map[string]string{"directory": v.dir}
 	}
-	if len(denials(body.Permissions)) > 0 {
-		body.Metadata = maps.Clone(n.Metadata)
-		if body.Metadata == nil {
-			body.Metadata = map[string]any{}
-		}
-		body.Metadata[bequeaths] = true
-	}
+	body.Metadata = bequeathing(n.Metadata, body.Permissions)
 	var out struct{ Data v2session }
 	err := v.call(ctx, request{op: "create session", method: http.MethodPost, path: "/api/session", in: body, out: &out})
 	if err == nil {
@@ -227,6 +221,18 @@ func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 
 // bequeaths marks, in the metadata, a session whose sub-agents are to be denied what it is: OpenCode 1 does that by itself.
 const bequeaths = "bequeaths-denials"
+
+func bequeathing(metadata map[string]any, rules []v2rule) map[string]any {
+	if len(denials(rules)) == 0 || metadata[bequeaths] != nil {
+		return metadata
+	}
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata[bequeaths] = true
+	return metadata
+}
 
 func denials(rules []v2rule) []v2rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r v2rule) bool { return r.Effect != Deny })
@@ -241,10 +247,24 @@ func (v v2) inherit(ctx context.Context, child v2session) error {
 	if err != nil || parent.Metadata[bequeaths] == nil {
 		return err
 	}
+	return v.setRules(ctx, child.ID, denials(parent.Permissions), map[string]any{bequeaths: true})
+}
+
+// setRules takes the place of the rules and the metadata that a session has.
+func (v v2) setRules(ctx context.Context, sessionID string, rules []v2rule, metadata map[string]any) error {
 	return v.call(ctx, request{
-		op: "set rules", method: http.MethodPatch, path: v2path(child.ID),
-		in: map[string]any{"permissions": denials(parent.Permissions), "metadata": map[string]any{bequeaths: true}},
+		op: "set rules", method: http.MethodPatch, path: v2path(sessionID),
+		in: map[string]any{"permissions": rules, "metadata": metadata},
 	})
+}
+
+func (v v2) AddRules(ctx context.Context, sessionID string, rules ...Rule) error {
+	s, err := getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
+	if err != nil {
+		return err
+	}
+	all := append(s.Permissions, v2rulesOf(rules)...)
+	return v.setRules(ctx, sessionID, all, bequeathing(s.Metadata, all))
 }
 
 func (v v2) Sessions(ctx context.Context, f SessionFilter) (found []Session, err error) {

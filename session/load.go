@@ -127,7 +127,12 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 		}
 		r.Asks = append(r.Asks, asks...)
 	}
-	return r, nil
+	// A turn that ended in between is over by its status, and its answer is half of what it said.
+	if n := len(r.Messages); r.Statuses[root].Type == "" && n > 0 && r.Messages[n-1].Info.Role == opencode.RoleAssistant &&
+		r.Messages[n-1].Info.Completed.IsZero() {
+		r.Messages, err = dir.Messages(ctx, root, MaxMessages)
+	}
+	return r, err
 }
 
 // Descendants are the sessions of sub-agents, and of theirs, parents before children.

@@ -23,11 +23,15 @@ const maxKept = 16 << 10
 // message is one of the main session, with the ends of its texts, and tool calls without their output.
 type message struct {
 	opencode.Message
-	clarifies bool // the user has the agent ask them about blockers
+	command   bool // the user typed /blockers, which is no task for the agent
+	clarifies bool // but has it ask them about blockers
 }
 
 func (m *message) part(p opencode.Part) {
-	m.clarifies = m.clarifies || m.Info.Role == opencode.RoleUser && strings.Contains(p.Text, boulder.ClarifyPrompt)
+	if m.Info.Role == opencode.RoleUser {
+		m.command = m.command || strings.HasPrefix(p.Text, boulder.SlashPrompt)
+		m.clarifies = m.clarifies || strings.Contains(p.Text, boulder.ClarifyPrompt)
+	}
 	p.Text = strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], "") // the end says what it comes to
 	if p.Tool != nil {
 		p.Tool = &opencode.ToolCall{Tool: p.Tool.Tool, State: p.Tool.State, Input: p.Tool.Input, Metadata: p.Tool.Metadata}

@@ -71,6 +71,7 @@ type StandIn struct {
 	Now      func() time.Time
 	Log      *slog.Logger
 
+	Shown  *bool     // whether its agent has the tool that reports blockers; nil: that is not known, see [StandIn.ShowTool]
 	asks   []*Ruled  // by their ids, as they came up
 	looked time.Time // when the newest round began
 }
@@ -443,6 +444,42 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 		s.Gone(ctx, r.Ruling.BlockerID) // nobody reads the refusal
 	}
 	return nil
+}
+
+// ShowTool keeps the tool that reports blockers from a session that is not diverted, and gives it back when it is: OpenCode
+// offers a tool to all sessions of a directory. It counts from the session's next turn on, and for the sub-agents that it
+// has then; until then the tool itself says that it is off.
+func (s *StandIn) ShowTool(ctx context.Context) error {
+	show := s.Diverted()
+	if s.Shown != nil && *s.Shown == show {
+		return nil
+	}
+	info, err := s.Dir.Session(ctx, s.Scope.SessionID)
+	if err != nil {
+		return err
+	}
+	shown := true
+	for _, r := range info.Rules {
+		if r.Permission == boulder.BlockerTool {
+			shown = r.Action != opencode.Deny
+		}
+	}
+	if shown != show {
+		err = s.Dir.AddRules(ctx, s.Scope.SessionID, ToolRule(show))
+	}
+	if err == nil {
+		s.Shown = &show
+	}
+	return err
+}
+
+// ToolRule is the rule of a session by which its agent has the tool that reports blockers, or has not.
+func ToolRule(show bool) opencode.Rule {
+	r := opencode.Rule{Permission: boulder.BlockerTool, Pattern: "*", Action: opencode.Deny}
+	if show {
+		r.Action = opencode.Allow
+	}
+	return r
 }
 
 // Called tells the diverter which session makes a call of the tool that reports blockers; ended: such a call has.

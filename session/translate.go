@@ -208,7 +208,7 @@ func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 
 // news tells of a message what was not told before.
 func (t *Tree) news(m *message, at time.Time) (events []enforcer.Event) {
-	if m.person() && t.tell("prompt", m) {
+	if m.person() && (!m.command || m.clarifies) && t.tell("prompt", m) {
 		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.Text())})
 	}
 	if m.Info.Error != nil && m.Info.Error.Name == opencode.MessageAborted {

@@ -17,6 +17,7 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
@@ -88,8 +89,11 @@ running processes see it with the next ask.`,
 			if on.Flags().Changed("session") && !view.IsSession(session) {
 				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 			}
-			if err := d.Switch(ctx, session, map[string]*bool{"on": new(true), "off": new(false)}[to.name]); err != nil {
+			if err := d.Switch(ctx, session, switches()[to.name]); err != nil {
 				return err
+			}
+			if _, err := watch.Call(ctx, d.watchSocket(), watch.Request{Order: watch.OrderLook}); err != nil && !errors.Is(err, unixsock.ErrNotServed) {
+				d.warn("the process that watches sees the switch with the next event only: %v", err)
 			}
 			return d.status(ctx, session, false)
 		}))
@@ -99,6 +103,11 @@ running processes see it with the next ask.`,
 		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(),
 	)
 	return cmd
+}
+
+// switches are what the words on, off and unset set.
+func switches() map[string]*bool {
+	return map[string]*bool{"on": new(true), "off": new(false), "unset": nil}
 }
 
 // desk is the blockers of the project that the command line is about.
@@ -141,15 +150,30 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 
 // status says whether blockers are recorded and how many wait, and with list also which.
 func (d desk) status(ctx context.Context, session string, list bool) error {
-	s, err := d.Status(ctx)
+	report, open, unread, err := d.report(ctx, session)
 	if err != nil {
 		return err
 	}
-	all, unread := d.List(ctx, blockers.Filter{})
-	report := &view.BlockersStatus{
+	if err := show(d.app, report, nil); err != nil || !list { // what is unread is in the report, as trouble
+		return err
+	}
+	if !d.json && len(open) > 0 {
+		fmt.Fprintln(d.Stdout)
+	}
+	return errors.Join(d.print(open), unread)
+}
+
+// report is how things stand, in a session or with none named in the project, with what an answer still reaches.
+func (d desk) report(ctx context.Context, session string) (report *view.BlockersStatus, open []morning.Blocker, unread, err error) {
+	s, err := d.Status(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, unread := d.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{SessionID: session}})
+	report = &view.BlockersStatus{
 		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	open := slices.DeleteFunc(d.placed(ctx, all), func(b morning.Blocker) bool {
+	open = slices.DeleteFunc(d.placed(ctx, all), func(b morning.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
 			report.Answered++
@@ -165,13 +189,7 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 		report.Diverted, report.Watched = d.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched
 	}
-	if err := show(d.app, report, nil); err != nil || !list { // what is unread is in the report, as trouble
-		return err
-	}
-	if !d.json && len(open) > 0 {
-		fmt.Fprintln(d.Stdout)
-	}
-	return errors.Join(d.print(open), unread)
+	return report, open, unread, nil
 }
 
 // divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked

@@ -24,7 +24,9 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -185,8 +187,7 @@ func slashFile(program, project, delimiter string) (string, error) {
 		return "", usagef("a command of OpenCode cannot hold the path of the project or of this program: it has %q in it",
 			call[i:i+1])
 	}
-	body := `---
-The user has run the command /blockers. It was carried out, and this is what it printed:
+	body := "---\n" + boulder.SlashPrompt + ` It was carried out, and this is what it printed:
 
 <output>
 !` + "`" + call + ` blockers slash <<'` + delimiter + `'
@@ -224,6 +225,51 @@ var slashCommands = []string{
 	"status", "list", "show", "answer", "clarify", "skip", "on", "off", "unset", "export", "help",
 }
 
+// sessionWords mean the session in which they are typed, unless a flag says otherwise.
+var sessionWords = []string{"status", "on", "off", "unset"}
+
+// sayToWatch has the watch find out in which session a word was typed, see [watch.OrderTyped].
+func (d desk) sayToWatch(ctx context.Context, word string) error {
+	token := rand.Text()
+	report, err := watch.Call(ctx, d.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
+	o := d.app.on(d.Stdout)
+	switch {
+	case errors.Is(err, unixsock.ErrNotServed) && word == "status":
+		o.Say("Nothing is recorded in this session: no `manager watch` is at work in the project. For runs:")
+		return d.status(ctx, "", false)
+	case errors.Is(err, unixsock.ErrNotServed):
+		return fmt.Errorf("nothing was done: no `manager watch` is at work in the project, without which nothing is recorded in"+
+			" this session. For the project, and its runs: /blockers %s --project", word)
+	case err == nil && !report.Online:
+		err = errors.New("it waits for OpenCode")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was done: `manager watch` finds out in which session this was typed: %w", err)
+	}
+	o.Say(fmt.Sprintf("`manager watch` does this for the session in which it was typed, and says here what came of it. If it says"+
+		" nothing, this session is not one of the OpenCode at %s. [%s]", report.Holder.URL, token))
+	return nil
+}
+
+// doTyped does what was typed in a session, in the process that watches, and says what came of it.
+func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool) string {
+	d, err := a.desk()
+	if set, ok := switches()[word]; err == nil && ok {
+		err = d.Switch(ctx, session, set)
+	}
+	var report *view.BlockersStatus
+	if err == nil {
+		report, _, _, err = d.report(ctx, session)
+	}
+	if err != nil {
+		return "It failed: " + err.Error()
+	}
+	report.Watched = begunWith
+	var s strings.Builder
+	report.Print(page.Out{Writer: &s})
+	return s.String()
+}
+
 // newSlashCmd is what the command file runs: the words come over standard input, so that no shell has read them. All is
 // printed to standard output, errors too: OpenCode shows nothing else.
 func (a *app) newSlashCmd() *cobra.Command {
@@ -242,6 +288,10 @@ func (a *app) newSlashCmd() *cobra.Command {
 			return err
 		case len(args) > 0 && args[0] == "clarify":
 			return d.clarifyByAgent(ctx)
+		case len(args) == 1 && slices.Contains(sessionWords, args[0]):
+			return d.sayToWatch(ctx, args[0])
+		case len(args) == 2 && slices.Contains(sessionWords, args[0]) && args[1] == "--project":
+			args = args[:1]
 		}
 		cmd.Root().SetArgs(append([]string{"blockers"}, args...))
 		return cmd.Root().ExecuteContext(ctx)

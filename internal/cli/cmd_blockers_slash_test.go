@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -20,13 +21,35 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
+// clarifies is an agent that does what /blockers clarify asks for, and nothing else.
+func clarifies(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	call := func(tool string, args any) scriptmodel.Reply {
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: tool, Args: args}}}
+	}
+	_, handOver, _ := strings.Cut(r.LastUser(), "word for word:\n\n")
+	handOver, _, last := strings.Cut(handOver, "\nANSWER\n")
+	switch {
+	case !last || !strings.Contains(r.LastUser(), "Which port?"):
+	case r.TurnsSinceUser() == 0:
+		return call("question", map[string]any{"questions": []map[string]any{{
+			"question": "Which port?", "header": "Port", "options": []map[string]any{{"label": "Port 80", "description": "The usual"}},
+		}}})
+	case r.TurnsSinceUser() == 1:
+		said := "nothing"
+		if strings.Contains(r.Text(), "Port 4000") {
+			said = "Port 4000"
+		}
+		command := strings.NewReplacer(" ID ", " B3 ", "what the user said", said).Replace(handOver + "\nANSWER")
+		return call("bash", map[string]any{"command": command, "description": "Hand it over"})
+	}
+	return scriptmodel.Reply{Text: "done"}
+}
+
 // What is typed after /blockers inside a real OpenCode, which was started somewhere else, is carried out in the
 // project, whatever it looks like to a shell, and the agent is given what came of it.
 func TestSlashInOpenCode(t *testing.T) {
 	t.Parallel()
-	model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		return scriptmodel.Reply{Text: "done"}
-	})
+	model := octest.Model(t, clarifies)
 	project := octest.Repo(t, nil)
 	env := testEnv(t, model.URL())
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), "blockers: {enabled: true}\n")
@@ -103,14 +126,65 @@ func TestSlashInOpenCode(t *testing.T) {
 	says("answer B1 again", "B1 is answered already")
 	says("skip B2", "Skipped B2")
 	says("clarify", "Nothing waits for an answer.")
-	says("off", "off")
+	says("off", "nothing was done", "no `manager watch` is at work", "/blockers off --project")
+	says("status", "Nothing is recorded in this session", "blockers on")
+	says("off --project", "blockers off")
+	says("unset --project", "blockers on")
+
+	// While a watch is at work, these words mean the session in which they are typed, and it says there what came of them.
+	w := startManager(t, project, env, "watch", "--blockers", "--json", attach)
+	await(t, func() bool {
+		_, _, stderr := run(t, project, env, "watch", "--status")
+		return strings.Contains(stderr, "watches, at")
+	})
+	told := func(typed, want string) {
+		t.Helper()
+		says(typed, "does this for the session in which it was typed", address)
+		await(t, func() bool {
+			return slices.ContainsFunc(model.Requests(), func(r scriptmodel.Request) bool {
+				return strings.HasPrefix(r.LastUser(), "[manager] What /blockers "+typed) && strings.Contains(r.LastUser(), want)
+			})
+		})
+	}
+	on := func(session string) bool {
+		return deskOfProject(t, project).On(boulder.BlockerScope{SessionID: session})
+	}
+	told("off", "blockers off  for session "+made.ID)
+	if on(made.ID) || !on("another") {
+		t.Error("/blockers off is not that of the session alone")
+	}
+	told("status", "0 blockers recorded in it")
+	told("on", "blockers on  for session "+made.ID)
+
+	// What clarify asks is the user's to answer, whose words are then handed over.
+	session, _ = mcpClient(t, project, env)
+	if text, failed := reportBlocker(t, session, hardBlocker("Which port?")); failed {
+		t.Fatal(text)
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	asked := client.Subscribe(opencode.Filter{Directory: project})
+	go func() {
+		for e := range asked.C() {
+			if p, ok := e.Payload.(opencode.Asked); ok && e.SessionID == made.ID {
+				if err := client.In(project).AnswerQuestion(t.Context(), p.Request.ID, [][]string{{"Port 4000"}}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	says("clarify", "Which port?")
+	asked.Close()
+	w.signal(syscall.SIGINT)
+	w.wait(exitInterrupted)
+	if got, err := deskOfProject(t, project).Get(t.Context(), "B3"); err != nil || got.Answer != "Port 4000" {
+		t.Errorf("after clarify: %+v, %v", got, err)
+	}
 
 	got, err := deskOfProject(t, project).Get(t.Context(), "B1")
 	if err != nil || got.Status != boulder.BlockerAnswered || got.Answer != answer {
 		t.Errorf("answered: %+v, %v", got, err)
-	}
-	if deskOfProject(t, project).On(boulder.BlockerScope{SessionID: made.ID}) {
-		t.Error("it was not switched off")
 	}
 	clarified := slices.ContainsFunc(model.Requests(), func(r scriptmodel.Request) bool {
 		return strings.Contains(r.LastUser(), boulder.ClarifyPrompt)

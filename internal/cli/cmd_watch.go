@@ -118,6 +118,9 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	address := cmp.Or(o.attach, c.Watch.Attach)
 	o.Show = a.showDecisions(o)
 	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
+	o.Typed = func(ctx context.Context, session, word string) string {
+		return a.doTyped(ctx, session, word, o.blockers)
+	}
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
 	o.Policy.MaxIterations = cmp.Or(o.iterations, o.Policy.MaxIterations)

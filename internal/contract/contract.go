@@ -64,7 +64,7 @@ var Cases = []Case{
 	{"a question of a ledger is answered as JSON, without tools, and leaves no session", askJSON},
 	{"a question whose turn fails says how, and what it cost", askFails},
 	{"a question that is given up ends the model's call, and leaves no session", askGivenUp},
-	{"tools of an MCP server come to a session, answer, fail, and go again", mcpTools},
+	{"tools of an MCP server come to a session, answer, fail, are kept from it by a rule, and go again", mcpTools},
 	{"an MCP server that refuses the token, or hangs, is reported", badMCP},
 }
 

@@ -72,6 +72,10 @@ func mcpTools(s *scene) {
 	s.want(strings.HasPrefix(got, "echo of hello"), "the tool answered %q", got)
 	got = said(opencode.ToolError, "say fail")
 	s.want(strings.Contains(got, "told to fail"), "the tool failed with %q", got)
+	for _, action := range []opencode.Action{opencode.Deny, opencode.Allow} {
+		s.must(s.dir.AddRules(s.ctx, session, opencode.Rule{Permission: "contract_echo", Pattern: "*", Action: action}))
+		said("", string(action))
+	}
 	other, err := s.dir.Client().In(s.suite.home).MCPServers(s.ctx)
 	s.want(err == nil && other["contract"].Status == "", "another directory has it: %v", err)
 	s.must(s.dir.DisconnectMCP(s.ctx, "contract"))
@@ -82,7 +86,7 @@ func mcpTools(s *scene) {
 	for _, r := range s.asked() {
 		offered = append(offered, slices.Contains(r.Tools, "contract_echo"))
 	}
-	s.want(slices.Equal(offered, []bool{false, true, true, true, true, false}),
+	s.want(slices.Equal(offered, []bool{false, true, true, true, true, false, true, false}),
 		"in the calls of the model the tool was offered: %v", offered)
 	s.must(s.dir.AddMCP(s.ctx, server)) // once more, with the same name
 	end()

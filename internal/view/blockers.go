@@ -39,7 +39,8 @@ type BlockersStatus struct {
 // Print says whether blockers are diverted, and how many wait.
 func (s *BlockersStatus) Print(o page.Out) {
 	o.Say(o.Bold("blockers"), " ", cmp.Or(text.If(s.On, o.Green("on")), o.Dim("off")), "  ", o.Faint(s.why()))
-	o.Say(text.JoinedBy(" · ", cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
+	recorded := text.Plural(s.Pending+s.Answered+s.Skipped, "blocker") + " recorded in it"
+	o.Say(text.JoinedBy(" · ", text.If(s.SessionID != "", recorded), cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
 		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")),
 		o.Faint(s.File)))
 	if s.Unwritten > 0 {

@@ -28,12 +28,18 @@ type Order string
 const (
 	OrderStop  Order = "stop"  // nothing is sent any more, until a start
 	OrderStart Order = "start" // watch it, and count everything anew
+	// OrderLook: blockers were switched on or off, which counts at once.
+	OrderLook Order = "look"
+	// OrderTyped: Request.Word was typed after /blockers in a session, which the watch knows by Request.Token in its prompt.
+	OrderTyped Order = "typed"
 )
 
 // Request asks how the sessions are, and may have an order carried out.
 type Request struct {
 	Session string `json:"session,omitempty"` // the id of one, or its end; empty: all
 	Order   Order  `json:"order,omitempty"`   // empty: none
+	Token   string `json:"token,omitempty"`
+	Word    string `json:"word,omitempty"`
 }
 
 // Report is the answer.
@@ -103,13 +109,21 @@ func (w *Watch) Do(ctx context.Context, req Request) (r Report, err error) {
 	if r.Named, err = w.named(req.Session); err != nil {
 		return r, err
 	}
-	if req.Order != "" {
+	switch req.Order {
+	case "":
+	case OrderLook:
+		w.switched(ctx)
+	case OrderTyped:
+		if w.online {
+			w.expect(req)
+		}
+	default:
 		for _, id := range r.Named {
 			w.order(ctx, id, req)
 		}
-		if err := w.save(); err != nil {
-			return r, err
-		}
+	}
+	if err := w.save(); err != nil {
+		return r, err
 	}
 	r.Holder, r.Online = w.holder, w.online
 	var faults []error

@@ -134,6 +134,11 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 			w.failed(err)
 		}
 	}
+	if slices.Contains(w.offered, boulder.BlockerTool) {
+		if err := s.standIn.ShowTool(ctx); err != nil {
+			w.failed(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	all, err := w.cfg.Diverter.Raised(ctx, scope)

@@ -78,6 +78,9 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 	if e.SessionID != "" && (!known || w.cfg.All) {
 		w.meet(ctx, e.SessionID)
 	}
+	if p, ok := e.Payload.(opencode.PartUpdated); ok {
+		w.typedIn(ctx, e.SessionID, p.Part.Text)
+	}
 }
 
 // apply has the arbiter take in what happened.
@@ -148,7 +151,9 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	if len(u.Answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")
 	}
-	if d := s.diversion(); d.Marker != "" && !s.rec.Track.Promised && s.rec.Track.Status != enforcer.Complete {
+	// Of a session in which there was no turn yet, nothing is left over.
+	if d := s.diversion(); d.Marker != "" && s.rec.Track.Turn != "" && !s.rec.Track.Promised &&
+		s.rec.Track.Status != enforcer.Complete {
 		sit.Unmet = append(sit.Unmet, "its agent has not said "+d.Marker)
 	}
 	sit.Checked = s.checks != nil || !w.needs(boulder.DoneTests, boulder.DoneJudge, boulder.DoneDiagnostics)
@@ -355,6 +360,7 @@ func (w *Watch) take(info, main opencode.Session) {
 	s.tree.Join(info, w.cfg.Now())
 	s.standIn = w.standIn(s)
 	s.notOwned = w.notOwned(s)
+	s.diverted = w.diverts(s) && w.cfg.Diverter.On(s.standIn.Scope) // before a turn ends, in which its agent may say that it is done
 	s.wake()
 }
 

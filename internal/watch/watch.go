@@ -58,6 +58,9 @@ type Config struct {
 	DryRun bool
 	// Diverter takes down what agents want the user to answer. Nil: asks wait for the user.
 	Diverter session.Diverter
+	// Typed does what was typed after /blockers in a session, and says what came of it. It may take some seconds, and is
+	// called beside the loop.
+	Typed func(ctx context.Context, sessionID, word string) string
 
 	Show   func(Entry)              // is told every decision, on the loop goroutine
 	Note   func(text string)        // is told, in a sentence, what else happens, such as a lost connection
@@ -92,7 +95,8 @@ type Watch struct {
 	offered  []string            // the tools of manager's own that the server was told of, since it is online
 	sessions map[string]*watched // those that are watched now, and those of which a record is left
 	strange  map[string]bool     // sessions that were looked up, and are none of ours
-	inFlight int                 // checks that run
+	typed    map[string]typed    // by token, what was typed in a session that is yet to be found
+	inFlight int                 // checks that run, and words that were typed
 	entries  []Entry             // to be stored
 	fatal    error
 }
@@ -107,6 +111,7 @@ func New(cfg Config) *Watch {
 	}
 	w := &Watch{
 		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, strange: map[string]bool{},
+		typed: map[string]typed{},
 	}
 	for _, r := range cfg.Records {
 		w.sessions[r.SessionID] = &watched{rec: r}

@@ -1,0 +1,160 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// separate has ten sessions at once with switches of their own (seed 003, SC-007). Where it is on, an agent has the tool,
+// and its asks are refused and recorded; where it is off, neither, and what is asked waits for the user. Then each switch is
+// thrown the other way. What would break it: anything that is kept for the directory in the place of the session.
+func separate(t *testing.T, w *world) {
+	t.Helper()
+	away := newStandIn(t, true)
+	var mu sync.Mutex
+	had := map[int]bool{}                             // in the newest call of a session's model: the tool
+	if _, err := w.dir.Catalogue(w.ctx); err != nil { // the directory is booted, so that the tool is offered in time
+		t.Fatal(err)
+	}
+	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r.noted(boulder.BlockerTool)
+	var talks []*talk
+	on := func(i, round int) bool { return (i+round)%2 == 0 }
+	turn := func(round int) {
+		t.Helper()
+		for i, k := range talks {
+			set := on(i, round)
+			if err := away.Switch(w.ctx, k.id, &set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.ask(watch.Request{Order: watch.OrderLook}); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range talks {
+			k.user("Run it.")
+		}
+		for i, k := range talks {
+			if !on(i, round) {
+				k.until(r, "wait asks", "permission bash")
+				asks, err := w.dir.Requests(w.ctx)
+				at := slices.IndexFunc(asks, func(a opencode.Request) bool { return a.SessionID == k.id })
+				if err != nil || at < 0 {
+					t.Fatalf("%s asks nothing: %v", k.id, err)
+				}
+				if err := w.dir.ReplyPermission(w.ctx, asks[at].ID, opencode.ReplyOnce, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.until(r, "finish work")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range talks {
+			if had[i] != on(i, round) {
+				t.Errorf("round %d: that session %d has the tool is %t", round, i, had[i])
+			}
+		}
+	}
+	for i := range 10 {
+		talks = append(talks, w.talk(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
+			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+				mu.Lock()
+				defer mu.Unlock()
+				had[i] = slices.Contains(r.Tools, boulder.BlockerTool)
+				if r.TurnsSinceUser() == 0 && strings.HasPrefix(r.LastUser(), "Run it.") {
+					return bash(fmt.Sprint("true ", r.AssistantTurns()))
+				}
+				return say("That is all.\n" + boulder.DoneMarker)
+			}))
+	}
+	for _, k := range talks { // which the watch knows from then on
+		k.user("Hello.")
+		k.until(r, "finish work")
+	}
+	turn(0)
+	turn(1)
+	for _, k := range talks {
+		if b := away.all(k, 1)[0]; b.Ask == nil || b.Ask.Reply != boulder.ReplyDiverted {
+			t.Errorf("recorded: %+v", b)
+		}
+	}
+}
+
+func TestSwitchesOfTenSessions(t *testing.T) { separate(t, newWorld(t)) }
+
+func TestOpenCode2SwitchesOfTenSessions(t *testing.T) { separate(t, secondWorld(t)) }
+
+// typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the command
+// printed, and says there what came of it. It is no task for the agent, which is not asked afterwards whether it is done.
+func typed(t *testing.T, w *world) {
+	t.Helper()
+	type call struct{ session, word string }
+	var calls []call
+	var mu sync.Mutex
+	play := func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if _, says, ok := strings.Cut(r.LastUser(), "<output>\n"); ok {
+			return say("It says: " + says)
+		}
+		return say("That is all.\n" + boulder.DoneMarker)
+	}
+	k, other := w.talk(opencode.NewSession{Title: "one"}, play), w.talk(opencode.NewSession{Title: "other"}, play)
+	r := w.watch(func(c *watch.Config) {
+		c.Diverter = newStandIn(t, true)
+		c.Typed = func(_ context.Context, session, word string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, call{session, word})
+			return "blockers " + word
+		}
+	})
+	r.noted(boulder.BlockerTool)
+	for _, k := range []*talk{k, other} {
+		k.user("Hello.")
+		k.until(r, "finish work")
+	}
+	const token = "QK7WZ2R5TCYFQ6DXJPOZ6OABCD"
+	if _, err := r.ask(watch.Request{Order: watch.OrderTyped, Token: token, Word: "status"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the same text once more, as of a message that is read again, does nothing
+		k.user(boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + token + "]\n</output>")
+		k.until(r, "finish work")
+	}
+	sent := k.continued(1)[0].Text()
+	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {
+		t.Errorf("it says:\n%s", sent)
+	}
+	other.continued(0)
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(calls, []call{{k.id, "status"}}) {
+		t.Errorf("done: %v", calls)
+	}
+}
+
+func TestTypedInASession(t *testing.T) { typed(t, newWorld(t)) }
+
+func TestOpenCode2TypedInASession(t *testing.T) { typed(t, secondWorld(t)) }
+
+// A session that was opened, and in which nobody has written yet, is left alone, also where blockers are on.
+func empty(t *testing.T, w *world) {
+	t.Helper()
+	k := w.talk(opencode.NewSession{Title: "new"}, steps(say("I have nothing to do.")))
+	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
+	k.until(r, "wait work", "no turn has ended yet")
+	k.continued(0)
+}
+
+func TestEmptySession(t *testing.T) { empty(t, newWorld(t)) }
+
+func TestOpenCode2EmptySession(t *testing.T) { empty(t, secondWorld(t)) }

@@ -1,0 +1,100 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// stops are the ways in which an agent that has three tasks ends a turn after the first of them: what it calls before, and what
+// it says then.
+var stops = []struct {
+	name  string
+	calls scriptmodel.Reply
+	says  scriptmodel.Reply
+}{
+	{"without a word about the rest", scriptmodel.Reply{}, say("I wrote the first one.")},
+	{"it announces the rest", scriptmodel.Reply{}, say("Next I will write the second one.")},
+	{"it claims to be done", scriptmodel.Reply{}, say("All three are done! Let me know if you need anything else.")},
+	{"it asks in prose", scriptmodel.Reply{}, say("Shall I go on with the second one?")},
+	{"with a list of what is open", half, say("I wrote the first one.")},
+	{"with a list, and claims to be done", half, say("Everything is finished.")},
+	{"its output is cut off", scriptmodel.Reply{}, scriptmodel.Reply{Text: "I wrote the fir", Finish: "length"}},
+	{"a permission is asked for", bash("true"), say("I was not allowed to.")},
+	{"a question is asked", use("question", map[string]any{"questions": []map[string]any{{
+		"question": "Which name?", "header": "Name", "options": []map[string]any{{"label": "a", "description": "Short"}},
+	}}}), say("I have no name for it.")},
+	{"a choice is reported", use(boulder.BlockerTool, map[string]any{
+		"category": "question", "question": "Which format?", "context": "Both are read.", "blocks_progress": false,
+		"options": []string{"text", "JSON", "YAML"}, "chosen_option": "text", "chosen_reasoning": "It is read by people.",
+	}), say("I have chosen text.")},
+}
+
+// twenty has 20 sessions with three tasks each, whose agents stop after each task in the ways above. Two of them say the same
+// for ever. At least 80 % of the stops with work left are followed by a continuation, and so many sessions come to their end,
+// without the user (seed 003, SC-004). The agents are scripted: it shows what manager does, not how a model takes it.
+func twenty(t *testing.T, w *world) {
+	t.Helper()
+	if _, err := w.dir.Catalogue(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
+	r.noted(boulder.BlockerTool)
+	var talks []*talk
+	for i := range 20 {
+		how := stops[i%len(stops)]
+		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
+			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
+				switch {
+				case i < 2:
+					return say("I wrote the first one.")
+				case r.AssistantTurns() == 0 && len(how.calls.ToolCalls) > 0:
+					return how.calls
+				case told < 2:
+					return scriptmodel.Reply{Text: strings.Replace(how.says.Text, "first", []string{"first", "second"}[told], 1), Finish: how.says.Finish}
+				case told == 2 && r.TurnsSinceUser() == 0 && how.calls.ToolCalls != nil && how.calls.ToolCalls[0].Name == "todowrite":
+					return whole
+				}
+				return say("All three are there.\n" + boulder.DoneMarker)
+			})
+		talks = append(talks, k)
+		k.user("Write three files.")
+	}
+	ended, stopped, prevented := 0, 0, 0
+	for _, k := range talks {
+		r.wait(t, "the end of "+k.id, func() bool {
+			return slices.ContainsFunc(r.log, func(e watch.Entry) bool {
+				return e.SessionID == k.id && (e.Decision == "finish" || e.Decision == "let_go")
+			})
+		})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.log {
+		switch e.Decision {
+		case "send":
+			stopped++
+			prevented++
+		case "let_go":
+			stopped++
+		case "finish":
+			ended++
+		}
+	}
+	t.Logf("%d of %d stops with work left were prevented; %d of %d sessions came to their end", prevented, stopped, ended, len(talks))
+	if prevented*100 < stopped*80 || ended*100 < len(talks)*80 || stopped < 2*len(talks)-4 {
+		t.Error("that is too few")
+	}
+}
+
+// On the stand-in, which answers in milliseconds: what is measured is the arbiter's doing, and each way of stopping has a
+// test on the real OpenCode as well.
+func TestTwentySessions(t *testing.T) { twenty(t, secondWorld(t)) }

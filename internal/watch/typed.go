@@ -1,0 +1,76 @@
+package watch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/prompts"
+	"github.com/bouldermgr/manager/session"
+)
+
+// typed is a word that the user typed after /blockers in OpenCode, which does not say in which session: its command runs
+// before there is a message. So what the command prints has a token in it, and the watch looks for the prompt with that.
+type typed struct {
+	word string
+	at   time.Time
+}
+
+// keepTyped is how long a token is looked for. It comes as soon as the command has ended.
+const keepTyped = time.Minute
+
+func (w *Watch) expect(req Request) {
+	for token, t := range w.typed {
+		if w.cfg.Now().Sub(t.at) > keepTyped {
+			delete(w.typed, token)
+		}
+	}
+	w.typed[req.Token] = typed{req.Word, w.cfg.Now()}
+}
+
+// typedIn looks for a token in a prompt, has done what was typed, and sends what came of it: a prompt that joins the turn of
+// the command. What holds for a session holds for its sub-agents, so that the main session is meant.
+func (w *Watch) typedIn(ctx context.Context, sessionID, text string) {
+	for token, t := range w.typed {
+		if !strings.Contains(text, token) {
+			continue
+		}
+		delete(w.typed, token)
+		main, p, dir := sessionID, opencode.Prompt{Metadata: map[string]any{session.TagKey: "watch"}}, w.dir
+		for s := range w.watched() {
+			if s.tree.Has(sessionID) {
+				main = s.rec.SessionID
+			}
+			if m := s.tree.Chosen(); main == sessionID && s.rec.SessionID == main {
+				p.Agent, p.Model, p.Variant = s.tree.Agent(), m.Model, m.Variant
+			}
+		}
+		w.inFlight++
+		w.work.Go(func() {
+			p.Text = w.cfg.Redact(prompts.Typed(t.word, w.cfg.Typed(ctx, main, t.word)))
+			p.MessageID = opencode.NewMessageID(time.Now())
+			done := func() {
+				w.inFlight--
+				w.switched(ctx)
+				if err := dir.Prompt(ctx, sessionID, p); err != nil {
+					w.log.Warn("what came of /blockers could not be said", "session", sessionID, "error", err)
+				}
+			}
+			select {
+			case w.posts <- done:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// switched looks at all sessions at once after a switch.
+func (w *Watch) switched(ctx context.Context) {
+	for s := range w.watched() {
+		if s.blockersRead = (time.Time{}); w.online {
+			w.lookAtBlockers(ctx, s, w.cfg.Now())
+		}
+		s.wake()
+	}
+}
