@@ -87,6 +87,15 @@ const (
 	LandedDropped = "dropped"
 )
 
+// SetUpError is an [ErrSlots] for a command that sets slots up and fails.
+type SetUpError struct{ Gate Gate }
+
+func (e *SetUpError) Error() string {
+	return fmt.Sprintf("`%s`, which sets slots up, failed (%s):\n%s", e.Gate.Command, e.Gate.End(), e.Gate.Output)
+}
+
+func (e *SetUpError) Unwrap() error { return ErrSlots }
+
 // Landed says what became of the results. It comes after the end of the boulder, once.
 type Landed struct {
 	How    string `json:"how"`              // files | branch | pr | dropped

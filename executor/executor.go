@@ -34,7 +34,8 @@ type Workspace interface {
 // slots; each may be called again after a crash at any point.
 type Slots interface {
 	// Prepare makes a slot ready for an attempt: at From, with what earlier attempts of the sub-task left merged onto that. One
-	// that the sub-task works in already stays as it is.
+	// that the sub-task works in already stays as it is. Where a command that sets it up fails, the error is a
+	// [boulder.SetUpError].
 	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
 	// Integrate puts a result onto a tip: the tree that they come to, and a commit of it unless they conflict.
 	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
@@ -156,9 +157,7 @@ func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error)
 	if e.cfg.Slots == nil {
 		return place{}, fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
 	}
-	looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
-	defer cancel()
-	s, err := e.cfg.Slots.Prepare(looking, c)
+	s, err := e.cfg.Slots.Prepare(ctx, c)
 	if err != nil {
 		return place{}, fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}

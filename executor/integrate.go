@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -166,7 +167,15 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 			continue
 		}
 		if at.path == "" {
-			if at, err = i.slot(ctx, boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: commit}); err != nil {
+			claim := boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: commit}
+			at, err = i.slot(ctx, claim)
+			if failed, ok := errors.AsType[*boulder.SetUpError](err); ok {
+				claim.From = i.Line.Tip
+				if _, err = i.slot(ctx, claim); err == nil { // so it is the result that does not fit
+					return nil, []boulder.Gate{failed.Gate}, nil
+				}
+			}
+			if err != nil {
 				return nil, nil, err
 			}
 		}

@@ -49,6 +49,7 @@ func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	own := p.blockersFile()
 	if p.work, err = workspace.Open(ctx, p.dir, own); err == nil {
 		p.slots = p.work.Slots(own)
+		p.slots.SetUp = p.setUp()
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -21,6 +22,25 @@ func (s slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 		return nil, err
 	}
 	return slot, nil
+}
+
+// setUp is how slots are set up here.
+func (p *Project) setUp() *workspace.SetUp {
+	c := p.cfg.Slots
+	run := func(ctx context.Context, dir string, env []string, line string) boulder.Gate {
+		usual, err := p.environ()
+		if err != nil {
+			return boulder.Gate{Command: line, ExitCode: -1, Output: err.Error()}
+		}
+		p.note("Setting up a slot: %s", p.secrets.Text(line))
+		return executor.RunCommand(ctx, dir, slices.Concat(usual, env), line, p.gateTimeout(), p.secrets.Text)
+	}
+	return &workspace.SetUp{Copy: c.Copy, Commands: c.Setup, When: c.SetupWhen, Env: c.Environ(), Run: run}
+}
+
+// gateTimeout bounds a command of the user.
+func (p *Project) gateTimeout() time.Duration {
+	return cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
 }
 
 // generated are the commands of [boulder.Boulder.Generated] that nobody has to configure.

@@ -202,7 +202,7 @@ func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit st
 			continue
 		}
 		ran[line] = true
-		g := executor.RunCommand(ctx, slot.Dir(), slices.Concat(env, slot.Env()), line, cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout), p.secrets.Text)
+		g := executor.RunCommand(ctx, slot.Dir(), slices.Concat(env, slot.Env()), line, p.gateTimeout(), p.secrets.Text)
 		if !g.Green() {
 			return fmt.Errorf("the gate `%s` is red there (%s):\n%s", line, g.End(), g.Output)
 		}

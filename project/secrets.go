@@ -23,7 +23,8 @@ func (p *Project) learnSecrets() error {
 		}
 	}
 	for name, commands := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint,
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint, "integration_gates": c.IntegrationGates,
+		"slots.setup": c.Slots.Setup, "slots.env": c.Slots.Environ(),
 	} {
 		for i, command := range commands {
 			if err := p.refuseSecret(fmt.Sprintf("configuration: %s[%d]", name, i), command); err != nil {

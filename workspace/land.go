@@ -208,13 +208,17 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	if err != nil {
 		return err
 	}
+	bare := s.project.Slots(s.leaveOut...)
 	for _, name := range markers { // what is there and is in no ref yet
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
-			_, err = s.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
+			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
 		}
 		if err != nil {
 			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
+		}
+		if err := os.RemoveAll(tempDir(filepath.Join(s.dirOf(boulderID), strconv.Itoa(n)))); err != nil {
+			return err
 		}
 	}
 	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", refOf(boulderID))

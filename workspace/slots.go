@@ -26,6 +26,8 @@ import (
 // The project's own HEAD, branches, index, stash, configuration, hooks and files stay as they are. Methods may be called from
 // many goroutines at once, for different slots.
 type Slots struct {
+	SetUp *SetUp // nil: they get the files of a commit alone; not to be changed when the first slot is made
+
 	project  *Workspace
 	leaveOut []string
 	pinning  sync.Mutex
@@ -141,6 +143,7 @@ type marker struct {
 	Owner   string `json:"owner"` // sub-task
 	Attempt int    `json:"attempt"`
 	From    string `json:"from"`
+	SetUp   string `json:"set_up,omitempty"` // what Slot.setUp returned
 }
 
 // Dir is where a sub-task works: the project's directory, as a place in the clone.
@@ -148,14 +151,6 @@ func (s *Slot) Dir() string { return s.git.dir }
 
 // From is the commit that the work in it goes on top of.
 func (s *Slot) From() string { return s.claim.From }
-
-// Env is what commands in the slot find in their environment: ports and names that no other slot uses.
-func (s *Slot) Env() []string {
-	return []string{
-		"MANAGER_SLOT=" + strconv.Itoa(s.claim.Slot), "MANAGER_PORT_BASE=" + strconv.Itoa(41000+100*s.claim.Slot),
-		"COMPOSE_PROJECT_NAME=manager-" + s.claim.BoulderID + "-" + strconv.Itoa(s.claim.Slot),
-	}
-}
 
 func (s *Slots) dirOf(boulderID string) string {
 	return filepath.Join(s.project.git.dir, stateDir, "slots", boulderID)
@@ -220,9 +215,8 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 			x.dir, x.reason)
 	}
 	x.large = keepLarge
-	switch {
-	case m.Owner != "" && m.Owner == c.SubTaskID && m.From == c.From:
-	default:
+	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From
+	if refill {
 		if m.Owner != "" {
 			was := *x
 			was.claim.SubTaskID, was.claim.Attempt, was.claim.From = m.Owner, m.Attempt, m.From
@@ -233,11 +227,22 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 		if err := x.mark(marker{}); err != nil {
 			return nil, err
 		}
+		if err := os.RemoveAll(tempDir(x.dir)); err != nil {
+			return nil, err
+		}
 		if err := x.fill(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return x, x.mark(marker{Owner: c.SubTaskID, Attempt: c.Attempt, From: c.From})
+	if err := makeTempDir(x.dir); err != nil {
+		return nil, err
+	}
+	if refill {
+		if m.SetUp, err = x.setUp(ctx, m.SetUp); err != nil {
+			return nil, err
+		}
+	}
+	return x, x.mark(marker{Owner: c.SubTaskID, Attempt: c.Attempt, From: c.From, SetUp: m.SetUp})
 }
 
 // mark writes the file next to a slot.

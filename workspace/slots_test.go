@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -264,5 +266,81 @@ func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
 	must(t, l.slots.Free(t.Context(), "b", l.base, false, func(string) bool { return false }))
 	if got := l.git("show", "refs/manager/dropped/b/x/1:a.txt"); got != "work\n" {
 		t.Errorf("kept is %q", got)
+	}
+}
+
+// Ignored files come along if a pattern names them, and are not touched otherwise; the commands run once for each slot, and again when
+// what they depend on has changed, or when nobody knows how far they came.
+func TestSlotsAreSetUp(t *testing.T) {
+	l := newLine(t, ".gitignore", ".env\nsecret\nlink\ndeps/\n*.key\n", "lock", "1\n", "a.txt", "a\n")
+	l.write(".worktreeinclude", "# what copies need\n.env\n*.key\nlink\nnew.txt\na.txt\n")
+	l.write(".env", "PORT=1\n")
+	l.write("secret", "s")
+	l.write("sub/x.key", "k")
+	l.write("new.txt", "not committed, not ignored")
+	must(t, os.Symlink(".env", filepath.Join(l.dir, "link")))
+	must(t, os.Chmod(filepath.Join(l.dir, ".env"), 0o640))
+	var ran []string
+	var fails error
+	t.Setenv("TMPDIR", t.TempDir())
+	l.slots.SetUp = &workspace.SetUp{
+		Commands: []string{"make deps"}, When: []string{"*lock"}, Env: []string{"MODE=slot"},
+		Run: func(_ context.Context, dir string, env []string, line string) boulder.Gate {
+			g := boulder.Gate{Command: line}
+			for _, name := range []string{"MODE=", "TMPDIR="} {
+				if i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, name) }); i < 0 {
+					t.Errorf("the environment has no %s: %q", name, env)
+				} else if _, value, _ := strings.Cut(env[i], "="); name == "TMPDIR=" {
+					must(t, os.WriteFile(filepath.Join(value, "x"), nil, 0o600))
+				}
+			}
+			if repo := (repo{t, dir}); repo.read("deps/half") != "(none)" {
+				t.Error("the command finds what one left that was cut short")
+			}
+			if fails != nil {
+				must(t, os.MkdirAll(filepath.Join(dir, "deps"), 0o700))
+				must(t, os.WriteFile(filepath.Join(dir, "deps", "half"), nil, 0o600))
+				g.ExitCode, g.Output = 1, fails.Error()
+			}
+			ran = append(ran, filepath.Base(dir))
+			return g
+		},
+	}
+	fails = errors.New("no network")
+	_, err := l.slots.Prepare(t.Context(), l.claim(1, "x", 1, l.base))
+	if failed, ok := errors.AsType[*boulder.SetUpError](err); !ok || failed.Gate.Output != "no network" || !errors.Is(err, boulder.ErrSlots) {
+		t.Errorf("a command failed: %v", err)
+	}
+	fails = nil
+	_, in := l.prepare(1, "x", 1, l.base)
+	if got := in.read(".env") + in.read("sub/x.key") + in.read("secret") + in.read("link") + in.read("new.txt"); got !=
+		"PORT=1\nk(none)(none)(none)" {
+		t.Errorf("the slot has %q", got)
+	}
+	if info, err := os.Stat(filepath.Join(in.dir, ".env")); err != nil || info.Mode() != 0o640 {
+		t.Errorf("the copy has other permissions: %v, %v", info.Mode(), err)
+	}
+	in.write(".env", "PORT=2\n")
+	in.write("lock", "of x\n")
+	l.prepare(1, "x", 1, l.base)         // works on
+	_, in = l.prepare(1, "y", 1, l.base) // warm
+	if in.read(".env") != "PORT=2\n" {
+		t.Error("a file was overwritten")
+	}
+	l.prepare(2, "x", 2, l.base) // has another lock
+	l.write("lock", "2\n")
+	l.git("rm", "-q", "--cached", "a.txt")
+	next, err := l.slots.Base(t.Context(), false, time.Unix(1, 0))
+	must(t, err)
+	l.prepare(1, "z", 1, next)
+	if diff := cmp.Diff([]string{"1", "1", "2", "1"}, ran); diff != "" {
+		t.Error(diff)
+	}
+	must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
+	if len(ran) != 4 {
+		t.Error("a slot was set up to be removed")
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "manager-????????????")); err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %v, %v", left, err)
 	}
 }

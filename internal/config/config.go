@@ -42,6 +42,8 @@ type Config struct {
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
 
+	Slots Slots `yaml:"slots"`
+
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
 	// [project.Project.Criteria] finds out.
 	DoneWhen []string `yaml:"done_when"`
@@ -158,6 +160,7 @@ func (c *Config) check(file *yamlfile.File) {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
 	}
 	c.checkCommands(file)
+	c.Slots.check(file)
 	for i, line := range c.NoWorse {
 		if slices.Contains(c.Gates, line) {
 			file.Report(fmt.Sprintf("no_worse[%d]", i), fmt.Sprintf("the command %q is in gates and in no_worse", line),
@@ -201,11 +204,15 @@ func (c *Config) checkCommands(file *yamlfile.File) {
 			}
 			path := fmt.Sprintf("%s[%d]", key, i)
 			c.places[line] = file.Place(path)
-			if strings.TrimSpace(line) == "" {
-				file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
-			} else if what := command.Syntax(line); what != "" {
-				file.Report(path, "the shell cannot read the command: "+text.Cut(what, 200), "correct it: `sh -n -c` has to accept it")
-			}
+			checkCommand(file, key, path, line)
 		}
+	}
+}
+
+func checkCommand(file *yamlfile.File, key, path, line string) {
+	if strings.TrimSpace(line) == "" {
+		file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
+	} else if what := command.Syntax(line); what != "" {
+		file.Report(path, "the shell cannot read the command: "+text.Cut(what, 200), "correct it: `sh -n -c` has to accept it")
 	}
 }
