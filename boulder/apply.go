@@ -25,6 +25,7 @@ var eventTypes = []eventType{
 	event("subtask-progress", true, (*State).progress),
 	ofAttempt("turn-ended", false, (*State).turnEnded, AttemptStarting, AttemptExecuting),
 	event("gate", true, (*State).gateRun),
+	event("isolated", true, (*State).isolated),
 	ofAttempt("integrating", true, (*State).integrating, AttemptMonitoring),
 	ofAttempt("integrated", true, (*State).integrated, AttemptMonitoring),
 	ofAttempt("conflict", true, (*State).conflict, AttemptMonitoring),

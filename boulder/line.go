@@ -12,14 +12,16 @@ type Isolation string
 const (
 	IsolationOff    Isolation = "off"    // in place: in the project. So too if it is empty
 	IsolationAlways Isolation = "always" // each in a slot; results are integrated one at a time
+	IsolationAuto   Isolation = "auto"   // in slots where two can be at work at once and gates do as well there as in the project
 )
 
 // Validate refuses a word that is none of these.
 func (i Isolation) Validate() error {
-	if i == "" || i == IsolationOff || i == IsolationAlways {
+	switch i {
+	case "", IsolationOff, IsolationAlways, IsolationAuto:
 		return nil
 	}
-	return fmt.Errorf("isolation is %q: use %s or %s", i, IsolationAlways, IsolationOff)
+	return fmt.Errorf("isolation is %q: use %s, %s or %s", i, IsolationAuto, IsolationAlways, IsolationOff)
 }
 
 // Line is what the results of an isolated boulder become: commits on top of each other, each of whose trees passed its gates.
@@ -27,6 +29,8 @@ func (i Isolation) Validate() error {
 type Line struct {
 	Base        string       `json:"base"` // commit at which slots begin: the project's files as they were when the run began
 	Tip         string       `json:"tip"`
+	Trial       bool         `json:"trial,omitempty"`    // gates are to be tried at Base first: no attempt starts before [Isolated]
+	InPlace     string       `json:"in_place,omitempty"` // why the sub-tasks work in place although slots were asked for
 	Before      string       `json:"before,omitempty"`
 	Tree        string       `json:"tree,omitempty"` // of Tip; empty: that of Base
 	Green       []TreeGate   `json:"green,omitempty"`
@@ -50,6 +54,16 @@ func (l *Line) Passed(command, tree string) bool {
 
 // Isolated reports whether its sub-tasks work in slots.
 func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
+
+// Isolated says where the sub-tasks work, when the gates were tried in a slot. It is committed before the first attempt starts.
+type Isolated struct {
+	InPlace bool       `json:"in_place"` // slots and refs of the trial are gone
+	Reason  string     `json:"reason"`   // in one line
+	Gates   []TreeGate `json:"gates"`    // that ran in a slot, at the base
+}
+
+// ReservedID reports whether no sub-task of an isolated boulder can have an id: its ref would be one of the line's.
+func ReservedID(id string) bool { return id == "base" || id == "tip" }
 
 // Integrating says that a result is about to be put onto the tip. It is committed before that begins; nothing else is
 // integrated until [Integrated] or [Conflict].
@@ -125,6 +139,19 @@ func (s *State) landed(e *Event, b Landed) error {
 		return fmt.Errorf("the results of boulder %s have left it: %s", s.Boulder.ID, l.Landed.How)
 	}
 	l.Landed, l.LandedAt = &b, e.Time
+	return nil
+}
+
+func (s *State) isolated(_ *Event, b Isolated) error {
+	l := &s.Boulder.Line
+	if !l.Trial {
+		return fmt.Errorf("no gates are tried for boulder %s", s.Boulder.ID)
+	}
+	if b.InPlace {
+		*l = Line{InPlace: b.Reason}
+		return nil
+	}
+	l.Trial, l.Green = false, slices.DeleteFunc(slices.Clone(b.Gates), func(g TreeGate) bool { return !g.Passed })
 	return nil
 }
 

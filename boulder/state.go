@@ -205,7 +205,7 @@ var (
 	// ErrNoCredit is an ErrFatal for an account that has no credit left: only a person can help, by topping it up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrSlots is an ErrFatal for slots that lack something that the user has to configure.
-	ErrSlots = fmt.Errorf("%w: slots", ErrFatal)
+	ErrSlots = fmt.Errorf("%w", ErrFatal)
 	// ErrNoNewPlan is what a planner returns that was asked for another plan and has none.
 	ErrNoNewPlan = errors.New("the Task Ledger has no other plan")
 )

@@ -95,6 +95,15 @@ type Verification struct {
 // come to its end, but nothing is sent any more.
 func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }
 
+// Trial is what to try before an isolated boulder begins.
+type Trial struct {
+	BoulderID string
+	Base      string // commit
+	Isolation Isolation
+	SubTasks  []SubTask // that are to be run
+	Gates     []string  // of every combined tree
+}
+
 // SlotClaim says who works in a slot, and on what.
 type SlotClaim struct {
 	BoulderID string

@@ -47,6 +47,8 @@ type Slots interface {
 	Tree(ctx context.Context, commit string) (string, error)
 	// MoveTip moves the ref of a boulder's tip from one commit to the next; one that is there already stays.
 	MoveTip(ctx context.Context, boulderID, from, to string) error
+	// Free removes the slots of a boulder, and its refs but those of what is neither landed nor on the tip.
+	Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error
 }
 
 // Slot is a copy of the project for one sub-task.
@@ -59,6 +61,8 @@ type Slot interface {
 	Lay(ctx context.Context, tree string, paths []string) error
 	// Shared is the tree of its files, which the project has from now on.
 	Shared(ctx context.Context) (tree string, err error)
+	// Missing are the ignored files and directories of the project that are not in it.
+	Missing(ctx context.Context) ([]string, error)
 	// Capture keeps a snapshot of it, or with "" the present content, in the project, as a commit on top of From.
 	Capture(ctx context.Context, tree string) (commit, captured string, err error)
 }

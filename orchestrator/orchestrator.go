@@ -138,8 +138,9 @@ type Request struct {
 	Fork *boulder.Fork
 
 	// SlotBase is the commit at which slots begin. Where it is set the boulder is isolated, for which the Runner has to be an
-	// [Integrator].
+	// [Integrator]; if it is a [Trier] the gates are tried first, and with [boulder.IsolationAuto] it may turn out otherwise.
 	SlotBase string
+	InPlace  string // why there are no slots although they were asked for
 
 	boulder.Settings     // recorded as they are
 	Iterations       int // of a loop that is resumed: its bound

@@ -268,6 +268,8 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 		return !r.judged(about(b).SubTaskID)
 	case boulder.SubTaskDone:
 		return b.Attempt > 0 && !r.judged(b.SubTaskID)
+	case boulder.Isolated: // when the gates were tried
+		return r.s.Boulder.Line.Trial
 	case boulder.ReplanRefused, boulder.StatusChanged: // what ends a boulder says whether the user did
 		return true
 	}
@@ -278,7 +280,7 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 func isDecision(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Starting, boulder.Continuation, boulder.Parked, boulder.ReplanStarted, boulder.ReplanRefused,
-		boulder.BudgetWarning, boulder.Integrating:
+		boulder.BudgetWarning, boulder.Isolated, boulder.Integrating:
 		return true
 	case boulder.Retry:
 		return !b.ByPerson

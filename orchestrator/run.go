@@ -121,7 +121,10 @@ var errRunOver = errors.New("the run is over")
 // begin creates the boulder, with its sub-tasks if it has a plan already.
 func (r *run) begin() error {
 	head := boulder.Boulder{ID: r.o.cfg.NewID(), Task: r.req.Task, Project: r.o.cfg.Project, Settings: r.req.Settings}
-	head.Line = boulder.Line{Base: r.req.SlotBase, Tip: r.req.SlotBase}
+	_, tries := r.o.cfg.Runner.(Trier)
+	head.Line = boulder.Line{
+		Base: r.req.SlotBase, Tip: r.req.SlotBase, Trial: tries && r.req.SlotBase != "", InPlace: r.req.InPlace,
+	}
 	given := Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
 	if given.Plan != nil {
 		head.Task = given.Plan.Task

@@ -56,6 +56,8 @@ func (r *run) launch() {
 			r.startRaise(a)
 		case schedule.Integrate:
 			r.startIntegrate(a.Open)
+		case schedule.Try:
+			r.startTry()
 		case schedule.AskReplan:
 			r.startReplan()
 		case schedule.Finish:
@@ -286,6 +288,11 @@ func (r *run) receive(m message) error {
 func (r *run) admissible(m message) error {
 	switch b := m.report.(type) {
 	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
+	case boulder.Isolated:
+		if m.ref == tryRef {
+			return nil
+		}
+		return fmt.Errorf("a runner reports where sub-tasks work when it tries the gates: %w", boulder.ErrRefused)
 	case boulder.Integrated, boulder.Conflict:
 		if m.ref == integrateRef {
 			return nil

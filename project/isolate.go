@@ -52,10 +52,10 @@ func generated() map[string]string {
 	}
 }
 
-// isolate decides whether a new boulder works in slots, pins what they begin with, and takes in what else keeps sub-tasks
+// isolate decides whether a new boulder may work in slots, makes what they begin with, and takes in what else keeps sub-tasks
 // apart. What the request says goes before the plan, and that before the configuration. Where there can be no slots it runs
 // in place, and the user is told why.
-func (p *Project) isolate(ctx context.Context, req *Request) error {
+func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	var plan boulder.Plan
 	if req.Plan != nil {
 		plan = *req.Plan
@@ -68,15 +68,19 @@ func (p *Project) isolate(ctx context.Context, req *Request) error {
 	if len(plan.IntegrationGates) > 0 {
 		req.IntegrationGates = plan.IntegrationGates
 	}
-	if req.Isolation != boulder.IsolationAlways || req.Loop != nil {
+	if req.Isolation != boulder.IsolationAlways && req.Isolation != boulder.IsolationAuto || req.Loop != nil {
 		return nil
 	}
-	reason, err := p.slots.Unsupported(ctx)
-	if err != nil {
+	req.InPlace, err = p.slots.Unsupported(ctx)
+	switch {
+	case err != nil:
 		return err
+	case req.InPlace != "" && req.Isolation == boulder.IsolationAlways:
+		p.warn("the sub-tasks work in place, without slots: %s", req.InPlace)
+	case req.InPlace != "" && p.NoDiffs() == "": // else that is told
+		p.note("The sub-tasks work in place: %s.", req.InPlace)
 	}
-	if reason != "" {
-		p.warn("the sub-tasks work in place, without slots: %s", reason)
+	if req.InPlace != "" {
 		return nil
 	}
 	req.SlotBase, err = p.slots.Base(ctx, req.CleanBase, time.Now())

@@ -42,7 +42,7 @@ func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l La
 	head := &b.Boulder
 	switch line := head.Line; {
 	case !head.Isolated():
-		return l, usagef("boulder %s worked in place: there is nothing to land", head.ID)
+		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Line.InPlace))
 	case !head.Status.Terminal():
 		return l, usagef("boulder %s is %s, and only what is over can land: bring it to its end with `manager resume %[1]s`,"+
 			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)

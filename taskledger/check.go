@@ -48,7 +48,7 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
 	for i, s := range p.SubTasks {
-		if (s.ID == "base" || s.ID == "tip") && p.Isolation == boulder.IsolationAlways {
+		if boulder.ReservedID(s.ID) && p.Isolation == boulder.IsolationAlways {
 			c.report(fmt.Sprintf("sub_tasks[%d].id", i), "give it another id", "%s of an isolated run would have the name of a ref of the run", c.called(i))
 		}
 	}

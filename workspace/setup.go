@@ -155,6 +155,18 @@ func copyFile(from, to *os.Root, name string) (err error) {
 	return errors.Join(err, out.Close(), to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
+// Missing are the ignored files of the project, and directories of nothing else, that are not in the slot.
+func (s *Slot) Missing(ctx context.Context) (missing []string, err error) {
+	out, err := s.slots.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
+		"--", ".", ":(exclude)"+stateDir)
+	for name := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		if _, none := os.Lstat(filepath.Join(s.Dir(), name)); name != "" && errors.Is(none, fs.ErrNotExist) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, err
+}
+
 // Env is what commands in the slot find in their environment: ports, names and temporary files that no other slot uses, and
 // what is configured.
 func (s *Slot) Env() []string {

@@ -175,7 +175,7 @@ func (s *Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 }
 
 func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error) {
-	if c.SubTaskID == "base" || c.SubTaskID == "tip" {
+	if boulder.ReservedID(c.SubTaskID) {
 		return nil, fmt.Errorf("a sub-task of an isolated run cannot have the id %q: give it another one in the plan", c.SubTaskID)
 	}
 	if err := s.pin(ctx, c); err != nil {

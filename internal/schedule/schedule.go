@@ -36,6 +36,10 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return []Action{c.allOver()}
 	}
+	if s.Boulder.Line.Trial {
+		c.do(c.isolate())
+		return c.end()
+	}
 	for _, o := range s.Live() {
 		c.do(c.next(o))
 	}
@@ -151,7 +155,7 @@ func decisions(actions []Action) []Action {
 	var left []Action
 	for _, a := range actions {
 		switch a.(type) {
-		case Run, Judge, Raise, Integrate, AskReplan, Wake:
+		case Run, Judge, Raise, Integrate, Try, AskReplan, Wake:
 		default:
 			left = append(left, a)
 		}

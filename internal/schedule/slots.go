@@ -253,7 +253,7 @@ func Hold(
 		}
 	}
 	c := newComputing(s, l, now)
-	if halting || c.budget.forbids(boulder.Starting{}) != "" {
+	if halting || s.Boulder.Line.Trial || c.budget.forbids(boulder.Starting{}) != "" {
 		return share
 	}
 	queues, live := c.queues(), s.Live()
@@ -304,6 +304,9 @@ func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share)
 	live, queues, own, all := s.Live(), s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		reason, until := own.full(m), s.Boulder.Cooldowns[m].Until
+		if s.Boulder.Line.Trial {
+			reason = "the gates are tried in a slot first"
+		}
 		if reason == "" && all.full(m) != "" {
 			reason = "the slots are held by " + strings.Join(slices.Sorted(maps.Keys(others)), ", ")
 		}

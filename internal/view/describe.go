@@ -138,6 +138,8 @@ func Describe(e boulder.Event) Step {
 		_, how := report.NewGate(*s.Gate).Text()
 		say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
 			text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"), text.Prefixed(": ", b.NoWorse))
+	case boulder.Isolated:
+		say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace], b.Reason)
 	case boulder.Integrating:
 		say("", "attempt %d: its result is being put onto the tip", b.Attempt)
 	case boulder.Integrated:

@@ -75,7 +75,7 @@ func (s *Show) Print(o page.Out) {
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
 	}
-	o.Field(1, "left at work", leftText(b.Left))
+	o.Fields(1, "left at work", leftText(b.Left), "in place", b.Line.InPlace)
 	if l := b.Line.Landed; l != nil {
 		o.Field(1, "results", report.Landed(*l))
 	} else if b.Isolated() && b.Status.Terminal() && b.Line.Tip != b.Line.Base {

@@ -1,0 +1,90 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// namedMissing is how many files that a slot lacks are named.
+const namedMissing = 20
+
+// Try implements orchestrator.Trier. The slot is the one of the first sub-task that starts: it stays warm.
+func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
+	report, auto := e.reporting(report), what.Isolation == boulder.IsolationAuto
+	var commands []string
+	for i := range what.SubTasks {
+		t := &what.SubTasks[i]
+		commands = slices.Concat(commands, t.AllGates(), t.Lint)
+	}
+	commands = append(commands, what.Gates...)
+	at, err := e.slot(ctx, boulder.SlotClaim{BoulderID: what.BoulderID, Slot: 1, Base: what.Base, From: what.Base})
+	if err != nil {
+		return err
+	}
+	tree, err := e.cfg.Slots.Tree(ctx, what.Base)
+	if err != nil {
+		return err
+	}
+	gates, failed := []boulder.TreeGate{}, ""
+	for i := range what.SubTasks {
+		if id := what.SubTasks[i].ID; auto && boulder.ReservedID(id) {
+			commands, failed = nil, fmt.Sprintf("no sub-task in a slot can be called %q", id)
+		}
+	}
+	tried := map[string]bool{}
+	for _, line := range commands {
+		if tried[line] {
+			continue
+		}
+		tried[line] = true
+		g := RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		gates = append(gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
+		if g.Green() {
+			continue
+		}
+		in := e.project()
+		here := RunCommand(ctx, in.path, in.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if here.Green() {
+			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End())
+			if !auto {
+				failed += ":\n" + g.Output
+			}
+			break
+		}
+	}
+	if failed == "" && (len(gates) > 0 || !auto) {
+		return report(boulder.Isolated{Reason: text.Plural(len(gates), "gate") + " tried there", Gates: gates})
+	}
+	missing, err := at.slot.Missing(ctx)
+	if err != nil {
+		return err
+	}
+	files := strings.Join(missing[:min(len(missing), namedMissing)], ", ") + text.Prefixed(" and ", text.Some(len(missing)-namedMissing, "more"))
+	switch {
+	case !auto:
+		return fmt.Errorf("%w: %s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
+			" with --in-place; see docs/isolation.md", boulder.ErrSlots, failed,
+			text.Prefixed("\nIgnored files that only the project has: ", files))
+	case failed == "" && files == "":
+		return report(boulder.Isolated{Reason: "they have all that the project has", Gates: gates})
+	}
+	failed = cmp.Or(failed, "no gate tells whether a slot has what they need")
+	if err := e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true }); err != nil {
+		return err
+	}
+	return report(boulder.Isolated{
+		InPlace: true, Reason: failed + text.Prefixed("; ignored files that only the project has: ", files), Gates: gates,
+	})
+}
