@@ -3,11 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -82,7 +84,47 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 	case o.drop:
 		how.How = boulder.LandedDropped
 	}
-	landed, err := a.Land(ctx, &b, how)
+	return a.land(ctx, &b, how)
+}
+
+// landAtEnd brings the results of a run that is over to where the configuration, or the user at the terminal, wants them. runErr is
+// how the run ended.
+func (a *app) landAtEnd(ctx context.Context, id string, yes bool, runErr error) error {
+	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
+		return runErr
+	}
+	there, err := a.Read(ctx)
+	if err != nil {
+		return cmp.Or(runErr, err)
+	}
+	b, err := there.Get(ctx, id)
+	there.Close()
+	if l := b.Boulder.Line; err != nil || !b.Boulder.Isolated() || l.Tip == l.Base {
+		return cmp.Or(runErr, err)
+	}
+	how := project.Land{How: a.Config().Land}
+	switch asks := how.How == "" || how.How == config.LandAsk; {
+	case asks && !yes && a.interactive():
+		answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
+		if err != nil {
+			a.note("They are kept until `manager land`.")
+			return runErr
+		}
+		how.How = map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer]
+	case asks || runErr != nil: // the answer says how to land them
+		return runErr
+	}
+	if err := a.land(ctx, &b, how); err != nil && runErr == nil {
+		return fmt.Errorf("%w\nThe results are kept until `manager land`", err)
+	} else if err != nil {
+		a.warn("the results are kept until `manager land`: %v", err)
+	}
+	return runErr
+}
+
+// land lands the results of a boulder, and says so.
+func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) error {
+	landed, err := a.Land(ctx, b, how)
 	if err != nil {
 		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
 	}
@@ -90,7 +132,7 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
 	}
 	if a.json {
-		return writeLines(a.Stdout, []landReport{{"land", b.Boulder.ID, landed.Landed, landed.Files, o.dryRun}})
+		return writeLines(a.Stdout, []landReport{{"land", b.Boulder.ID, landed.Landed, landed.Files, how.DryRun}})
 	}
 	for _, f := range landed.Files {
 		sign := "write "
@@ -106,7 +148,7 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 		boulder.LandedDropped: "nowhere: dropped, and kept for 30 days",
 	}[landed.How]
 	verb := "Landed"
-	if o.dryRun {
+	if how.DryRun {
 		verb = "Would land"
 	}
 	fmt.Fprintf(a.Stdout, "%s %s. Its gates were green on tree %s.\n", verb, did, project.Short(landed.Tree))

@@ -298,22 +298,27 @@ func (a *app) run(
 	if err != nil {
 		return err
 	}
-	defer st.Release()
-	if err := complete(st); err != nil {
+	id := ""
+	err = func() error {
+		defer st.Release()
+		err := complete(st)
+		if err == nil {
+			id, err = a.execute(ctx, st, *req)
+		}
 		return err
-	}
-	return a.execute(ctx, st, *req)
+	}()
+	return a.landAtEnd(ctx, id, o.yes, err)
 }
 
-// execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
-func (a *app) execute(ctx context.Context, st *project.State, req project.Request) error {
+// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the second one aborts them.
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
 	a.Warm() // boots while the model plans
 	if reason := a.NoDiffs(); reason != "" {
 		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
 	notifier, err := a.Notifier()
 	if err != nil {
-		return err
+		return "", err
 	}
 	end := &ending{app: a, db: st.DB, notifier: notifier}
 	shown := view.NewRun(a.console(), view.NewProgress(st.DB), "")
@@ -329,7 +334,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
 		}
 	}
-	return end.told(end.conclude(ctx, err), err)
+	return end.id, end.told(end.conclude(ctx, err), err)
 }
 
 // follow shows the events of a run until it ends, and takes down what there is to tell afterwards.

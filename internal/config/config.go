@@ -41,8 +41,8 @@ type Config struct {
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
-
-	Slots Slots `yaml:"slots"`
+	Slots            Slots             `yaml:"slots"`
+	Land             string            `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr; defaults to ask
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
 	// [project.Project.Criteria] finds out.
@@ -70,6 +70,9 @@ type Config struct {
 
 	places map[string]string // of the commands
 }
+
+// LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself.
+const LandAsk = "ask"
 
 // Watch is the policy of `manager watch`, and has defaults of its flags.
 type Watch struct {
@@ -158,6 +161,11 @@ func (c *Config) check(file *yamlfile.File) {
 	reportAll("limits", c.Limits.Validate())
 	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
+	}
+	switch c.Land {
+	case "", LandAsk, boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR:
+	default:
+		file.Report("land", fmt.Sprintf("land is %q", c.Land), "use ask, files, branch or pr")
 	}
 	c.checkCommands(file)
 	c.Slots.check(file)
