@@ -86,7 +86,7 @@ func TestBlockersMarkdown(t *testing.T) {
 // A run tells of its blockers, where to answer them, and of the answers.
 func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
-	s := after(t, (*sample.Boulder).PlayBlocked)
+	s := after(t, playBlocked)
 	const hint = "? B1 [2/6] Which key signs the theme"
 	for _, width := range []int{100, 50} {
 		says(t, frameOf(s, width), hint)
@@ -122,4 +122,18 @@ func TestWaitingBlockersText(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", w, got, want)
 		}
 	}
+}
+
+// playBlocked brings a sample to where it waits for a person, without a desk.
+func playBlocked(s *sample.Boulder) {
+	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	all := sample.Blockers()
+	s.Plan()
+	s.Start(theme)
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: all[0]})
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: all[2]})
+	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
+	s.Apply(boulder.Parked{
+		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme 主题?", Digest: "It waits.", Awaits: []string{"B1"},
+	})
 }

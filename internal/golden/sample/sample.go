@@ -309,17 +309,3 @@ func Blockers() []boulder.Blocker {
 		},
 	}
 }
-
-// PlayBlocked brings a sample to where it waits for a person, without a desk.
-func (s *Boulder) PlayBlocked() {
-	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
-	all := Blockers()
-	s.Plan()
-	s.Start(theme)
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: all[0]})
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: all[2]})
-	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
-	s.Apply(boulder.Parked{
-		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme 主题?", Digest: "It waits.", Awaits: []string{"B1"},
-	})
-}
