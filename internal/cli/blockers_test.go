@@ -242,7 +242,7 @@ func TestAnswerTooLate(t *testing.T) {
 		expect(t, project, test.code, append([]string{"blockers"}, test.args...), test.says, "!manager note")
 	}
 	expect(t, project, exitOK, []string{"cancel"})
-	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nobody")
+	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nothing would continue")
 }
 
 // A process that has the state and takes no orders keeps no answer from being stored.
@@ -250,7 +250,7 @@ func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	db := openState(t, project)
-	stdout, _ := expect(t, project, exitHeld, []string{"blockers", "answer", "B1", "x"}, "The answer is kept.")
+	stdout, _ := expect(t, project, exitHeld, []string{"blockers", "answer", "B1", "x"}, "The answer is kept, and handed over")
 	if stdout != "Answered B1.\n" {
 		t.Errorf("%q", stdout)
 	}
