@@ -1,16 +1,23 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -25,11 +32,20 @@ func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmode
 	id := subTaskOf(req.FirstUser())
 	w.begins(id, req)
 	w.asked(fmt.Sprintf("step %d", req.AssistantTurns()), id)
+	steps, conflicts := 0, 0
+	for _, m := range req.Messages {
+		switch {
+		case m.Role == "tool" && strings.Contains(m.Text, "The step of "+id+" is done."):
+			steps++
+		case m.Role == "user" && strings.Contains(m.Text, "does not fit what others have done") && !(prompt{text: m.Text}).resumes():
+			conflicts++
+		}
+	}
 	reply := scriptmodel.Reply{Delay: rand.N(40 * time.Millisecond)}
 	switch {
 	case !toolSaid(req, "Wrote file"):
 		reply.Text, reply.ToolCalls = "I begin with the file.", writes(id+".txt", id+"\n").ToolCalls
-	case !toolSaid(req, "The step of "+id+" is done."):
+	case steps <= conflicts:
 		reply.ToolCalls = shell("bash ./step.sh " + id).ToolCalls
 	default:
 		reply.Text = "Finished with " + id + ".txt."
@@ -111,14 +127,68 @@ func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
 // check looks at what has come of it all.
 func (w *killWorld) check() {
 	w.t.Helper()
-	w.gone("at the end", w.ours())
 	for _, id := range killIDs {
 		wantFile(w.t, w.dir, id+".txt", id+"\n")
 		wantFile(w.t, w.dir, id+".log", id+"\n")
 	}
+	if w.users != "" {
+		w.checkLanded()
+	}
 	w.checkStatus()
-	w.checkSessions()
 	w.checkPrompts(w.checkLog())
+}
+
+// usersFiles is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager are not,
+// nor is what OpenCode keeps in .git/opencode: its id of the project.
+func (w *killWorld) usersFiles() string {
+	w.t.Helper()
+	sum := sha256.New()
+	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(w.dir, path)
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains([]string{".manager", ".git/objects", ".git/refs/manager"}, rel):
+			return filepath.SkipDir
+		case d.IsDir(), rel == ".git/opencode":
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		fmt.Fprintf(sum, "%s\x00%s\x00", rel, data)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+func (w *killWorld) checkUsers() {
+	w.t.Helper()
+	if w.users != "" && w.users != w.usersFiles() {
+		w.t.Errorf("the user's side of the repository has changed before anything landed")
+	}
+}
+
+// checkLanded looks at what an isolated boulder has brought, and left.
+func (w *killWorld) checkLanded() {
+	w.t.Helper()
+	w.gone("after landing", w.processes("\x00"+orphan.Variable+"="))
+	wantFile(w.t, w.dir, "list.txt", "first\njoin\nleft\nmiddle\nright\ntail\n")
+	wantFile(w.t, w.dir, "untracked.txt", "the user's")
+	refs := exec.Command("git", "for-each-ref", "--format=%(refname)")
+	refs.Dir = w.dir
+	if out, err := refs.Output(); err != nil || string(out) != "refs/heads/main\n" {
+		w.t.Errorf("refs that are left: %q, %v", out, err)
+	}
+	left, err := filepath.Glob(filepath.Join(w.dir, ".manager", "[ls]*")) // land-*, slots
+	for _, pattern := range []string{"*.lock", "refs/*/*.lock"} {
+		locks, globErr := filepath.Glob(filepath.Join(w.dir, ".git", pattern))
+		left, err = append(left, locks...), cmp.Or(err, globErr)
+	}
+	if len(left) > 0 || err != nil {
+		w.t.Errorf("it has left %q, %v", left, err)
+	}
 }
 
 func (w *killWorld) checkStatus() {
@@ -152,9 +222,20 @@ func (w *killWorld) checkSessions() {
 		w.t.Fatal(err)
 	}
 	defer client.Close()
-	found, err := client.In(w.dir).Sessions(w.t.Context(), opencode.SessionFilter{Title: "[manager:"})
-	if err != nil || len(found) != len(killIDs) {
-		w.t.Errorf("%d sessions for %d attempts (%v): %+v", len(found), len(killIDs), err, found)
+	dirs, err := filepath.Glob(filepath.Join(w.dir, ".manager", "slots", "*", "[1-9]"))
+	if err != nil || len(dirs) == 0 {
+		dirs = []string{w.dir}
+	}
+	var found []opencode.Session
+	for _, dir := range dirs {
+		in, err := client.In(dir).Sessions(w.t.Context(), opencode.SessionFilter{Title: "[manager:"})
+		if err != nil {
+			w.t.Error(err)
+		}
+		found = append(found, in...)
+	}
+	if len(found) != len(killIDs) {
+		w.t.Errorf("%d sessions for %d attempts in %q: %+v", len(found), len(killIDs), dirs, found)
 	}
 }
 
@@ -212,6 +293,9 @@ func (w *killWorld) checkLog() map[sent]int {
 		case e.Type == "trouble":
 			w.t.Logf("  trouble of %s: %.150s", e.SubTaskID, e.Reason)
 		}
+	}
+	if w.users != "" {
+		all = all[:len(all)-1] // that it has landed
 	}
 	if last := all[len(all)-1]; len(done) != len(killIDs) || last.Type != "task-complete" || !last.AllCompleted {
 		w.t.Errorf("%d sub-tasks are done, and the last event is %+v", len(done), last)

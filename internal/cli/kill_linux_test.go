@@ -32,7 +32,7 @@ const (
 	maxGap      = 40 // things from one kill to the next, at most
 	// A sub-task waits for a person after three faults in a row of one process.
 	maxServerKills = 2
-	killDeadline   = 5 * time.Minute // of one process, which needs half a minute if it is alone: what takes longer hangs
+	killDeadline   = 10 * time.Minute // of one process, which needs half a minute if it is alone: what takes longer hangs
 )
 
 // killPlan is a diamond with a tail.
@@ -40,10 +40,10 @@ const killPlan = `
 task: Six files, some of them side by side
 model: scripted/agent
 sub_tasks:
-  - {id: base, description: Write base.txt, expects_changes: true}
-  - {id: left, description: Write left.txt, depends_on: [base], expects_changes: true}
-  - {id: middle, description: Write middle.txt, depends_on: [base], expects_changes: true}
-  - {id: right, description: Write right.txt, depends_on: [base], expects_changes: true}
+  - {id: first, description: Write first.txt, expects_changes: true}
+  - {id: left, description: Write left.txt, depends_on: [first], expects_changes: true}
+  - {id: middle, description: Write middle.txt, depends_on: [first], expects_changes: true}
+  - {id: right, description: Write right.txt, depends_on: [first], expects_changes: true}
   - id: join
     description: Write join.txt
     depends_on: [left, middle, right]
@@ -52,13 +52,25 @@ sub_tasks:
   - {id: tail, description: Write tail.txt, depends_on: [join], expects_changes: true}
 `
 
-var killIDs = []string{"base", "left", "middle", "right", "join", "tail"}
+// isolatedPlan is killPlan in slots; all of its sub-tasks change list.txt, so that those side by side conflict.
+var isolatedPlan = "isolation: always\nintegration_gates: ['! grep \"<<<<<<<\" list.txt']\n" +
+	strings.NewReplacer("expects_changes: true}", "gates: [test -s list.txt]}").Replace(killPlan)
+
+var killIDs = []string{"first", "left", "middle", "right", "join", "tail"}
 
 // tellScript begins a script that tells the test that it runs, and goes on when the test lets it.
 const tellScript = `
 exec 3<>/dev/tcp/ADDRESS
 printf 'GET /runs/%s HTTP/1.0\r\n\r\n' "$1" >&3
 read -r go <&3
+`
+
+// listStep adds a line to what both sides of a conflict have.
+const listStep = `
+grep -v '^[<=>]\{7\}' list.txt > list.all
+echo $1 >> list.all
+sort -u list.all > list.txt
+rm list.all
 `
 
 // namedServer starts OpenCode with a key for the model that names its process.
@@ -72,7 +84,9 @@ exec OPENCODE "$@"
 // complete: nothing is done twice, no prompt reaches the model twice, and nothing is left. A seed draws the same
 // victims at the same distances, but does not replay exactly: what happens side by side races.
 //
-// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks.
+// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks. Half of
+// them are isolated: their results conflict, and the last kill comes while they land. What is the user's stays as it is before
+// that, and afterwards no slot, ref, lock or process is left.
 func TestKill9(t *testing.T) {
 	t.Parallel()
 	seed := *killSeed
@@ -89,6 +103,9 @@ func TestKill9(t *testing.T) {
 			})
 			w := newKillWorld(t, seed, n)
 			w.toTheEnd()
+			w.gone("at the end", w.ours())
+			w.checkSessions()
+			w.land()
 			w.check()
 			left -= w.struck
 		})
@@ -115,6 +132,7 @@ type kill struct {
 type killWorld struct {
 	*world
 	attach string // address of a server that is not killed; empty: the manager has its own
+	users  string // what was the user's at the beginning, of an isolated boulder
 	stored bool   // the boulder is known to be
 	began  time.Time
 
@@ -158,11 +176,15 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 	routes.HandleFunc("/runs/{id}", w.runs)
 	server := httptest.NewServer(routes)
 	t.Cleanup(server.Close)
+	isolated, plan, step := seed/2%2 == 0, killPlan, "echo $1 > $1.log\necho \"The step of $1 is done.\"\n"
+	if isolated {
+		plan, step = isolatedPlan, listStep+step
+	}
 	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(server.Listener.Addr().String(), ":", "/"))
 	w.world = &world{t: t, env: testEnv(t, server.URL+"/v1"), dir: octest.Repo(t, map[string]string{
-		"plan.yaml": killPlan,
-		"step.sh":   tell + "echo $1 > $1.log\necho \"The step of $1 is done.\"\n",
-		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
+		"plan.yaml": plan, "list.txt": "",
+		"step.sh": tell + step,
+		"gate.sh": strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
 	})}
 	if seed%2 == 1 { // else the ledgers go through OpenCode, too
 		w.env = direct(t, w.env, server.URL+"/v1", "any")
@@ -176,6 +198,13 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 			t.Fatal(err)
 		}
 		w.env = append(w.env, "MANAGER_OPENCODE="+path)
+	}
+	if isolated {
+		if err := os.WriteFile(filepath.Join(w.dir, "untracked.txt"), []byte("the user's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.users = w.usersFiles()
+		w.left-- // one comes while it lands
 	}
 	w.draw()
 	t.Cleanup(func() { // what a failed test leaves
@@ -264,13 +293,34 @@ func (w *killWorld) toTheEnd() {
 		if w.attach != "" {
 			args = append(args, "--attach", w.attach)
 		}
-		switch killed, code, stderr := w.manage(args); {
+		killed, code, stderr := w.manage(args)
+		w.checkUsers()
+		switch {
 		case code == 0:
 			return
 		case !killed:
 			w.t.Fatalf("manager %s: exit code %d\n%s", args[0], code, stderr)
 		case w.ended():
 			return
+		}
+	}
+}
+
+// land brings the results of an isolated boulder into the user's files, with one kill on the way.
+func (w *killWorld) land() {
+	w.t.Helper()
+	if w.users == "" {
+		return
+	}
+	w.mu.Lock()
+	w.left, w.next = 1, kill{after: 1, delay: time.Duration(w.kills.Int64N(int64(300 * time.Millisecond))), victim: theManager}
+	w.mu.Unlock()
+	for {
+		switch killed, code, stderr := w.manage([]string{"land", "--files", "--json"}); {
+		case code == 0, code == exitUsage && strings.Contains(stderr, "have landed"): // the one that was killed had stored that
+			return
+		case !killed:
+			w.t.Fatalf("manager land: exit code %d\n%s", code, stderr)
 		}
 	}
 }
