@@ -74,6 +74,7 @@ func suites() []suite {
 		{"status", measureStatus},
 		{"growth", measureGrowth},
 		{"blockers", measureBlockers},
+		{"isolation", measureIsolation},
 		{"langgraph", measureLangGraph},
 	}
 }

@@ -26,9 +26,10 @@ const (
 // world is where everything happens: a temporary directory with a home, projects and an instant model.
 type world struct {
 	options
-	root  string
-	env   []string
-	model *scriptmodel.Server
+	root   string
+	env    []string
+	model  *scriptmodel.Server
+	agents *agents
 }
 
 // size is what is measured, or the small one if everything is only tried.
@@ -47,7 +48,7 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{options: o, root: root}
+	w := &world{options: o, root: root, agents: &agents{}}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -60,7 +61,7 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
 	}
-	if w.model, err = scriptmodel.Start(instantModel); err != nil {
+	if w.model, err = scriptmodel.Start(w.reply); err != nil {
 		return nil, err
 	}
 	w.env = append(scriptmodel.OpenCodeEnv(os.Environ(), home, w.model.URL()),

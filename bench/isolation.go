@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// job is a sub-task whose agent runs one command, and another one where its result does not fit what others have done.
+type job struct{ run, mend, gate string }
+
+// Beginnings of the lines of a description that say so.
+const (
+	runsLine  = "Run: "
+	mendsLine = "If it does not fit: "
+)
+
+// agents counts what the agents of jobs ask the model.
+type agents struct {
+	mu      sync.Mutex
+	began   time.Time // the first prompt since it was set to zero
+	mends   int       // turns about a conflict
+	letters int       // in all requests of these
+}
+
+func (w *world) reply(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	line := runsLine
+	w.agents.mu.Lock()
+	defer w.agents.mu.Unlock()
+	if strings.Contains(req.LastUser(), "does not fit what others have done") {
+		line = mendsLine
+		w.agents.letters += len(req.Text())
+	}
+	_, command, found := strings.Cut(req.FirstUser(), line)
+	if !found || req.Kind() != scriptmodel.KindAgent {
+		return instantModel(ctx, req)
+	}
+	if w.agents.began.IsZero() {
+		w.agents.began = time.Now()
+	}
+	if req.TurnsSinceUser() > 0 {
+		return scriptmodel.Reply{Text: answer}
+	}
+	if line == mendsLine {
+		w.agents.mends++
+	}
+	command, _, _ = strings.Cut(command, "\n")
+	args := map[string]any{"command": command, "description": "Run it"}
+	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "bash", Args: args}}}
+}
+
+// jobs writes a plan of sub-tasks that depend on nothing.
+func (w *world) jobs(name, head string, all ...job) (path string, err error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task: Do all of it\nmodel: %s\n%ssub_tasks:\n", agentModel, head)
+	for i, j := range all {
+		fmt.Fprintf(&b, "  - id: j%d\n    subject: Do part %d\n    description: |\n      %s%s\n      %s%s\n", i, i, runsLine, j.run, mendsLine, j.mend)
+		if j.gate != "" {
+			fmt.Fprintf(&b, "    gates: [%q]\n", j.gate)
+		}
+	}
+	path = filepath.Join(w.root, name+".yaml")
+	return path, os.WriteFile(path, []byte(b.String()), 0o600)
+}
+
+// measureIsolation compares slots with the same plan in place, and with `git worktree`, on one warm server.
+func measureIsolation(ctx context.Context, w *world) (all []comparison, err error) {
+	dir, err := w.project(ctx, "isolation", 40)
+	if err != nil {
+		return nil, err
+	}
+	warm, err := w.startServer(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer warm.stop()
+	m := isolation{w, warm.url}
+	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
+		lines, err := measure(ctx)
+		if all = append(all, lines...); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+type isolation struct {
+	*world
+	server string
+}
+
+// manage runs a plan, in slots or in place.
+func (m isolation) manage(ctx context.Context, dir, plan string, args ...string) error {
+	return together([]*process{m.managerRun(ctx, dir, plan, append(args, "--attach", m.server)...)})
+}
+
+// drops gives a contender that runs a plan in slots, whose results are dropped outside of the time.
+func (m isolation) drops(dir, plan string, measured func(func() error) (float64, error)) contender {
+	return contender{"in a slot", func(ctx context.Context) (float64, error) {
+		result, err := measured(func() error { return m.manage(ctx, dir, plan, "--isolate") })
+		return result, errors.Join(err, m.run(ctx, dir, m.manager, "land", "--drop"))
+	}}
+}
+
+// firstPrompts measures from the start of a run until the model is asked, and what a copy of the project takes on the disk.
+func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err error) {
+	untilPrompt := func(do func() error) (float64, error) {
+		m.agents.mu.Lock()
+		m.agents.began = time.Time{}
+		m.agents.mu.Unlock()
+		began := time.Now()
+		err := do()
+		return m.agents.began.Sub(began).Seconds(), err
+	}
+	plan, err := m.jobs("one", "", job{run: "true"})
+	for _, files := range []int{m.size(1_000, 20), 10_000} {
+		if err != nil || m.once && files == 10_000 {
+			return all, err
+		}
+		dir, err := m.project(ctx, fmt.Sprint("slots", files), files)
+		if err != nil {
+			return all, err
+		}
+		var slots, trees []float64
+		tree := filepath.Join(m.root, fmt.Sprint("tree", files))
+		slot := m.drops(dir, plan, func(do func() error) (float64, error) {
+			result, err := untilPrompt(do)
+			size, sizeErr := onDiskSize(filepath.Join(dir, ".manager", "slots"))
+			slots = append(slots, size)
+			return result, errors.Join(err, sizeErr)
+		})
+		results, err := m.race(ctx, 5, slot, contender{"in place", func(ctx context.Context) (float64, error) {
+			return untilPrompt(func() error { return m.manage(ctx, dir, plan) })
+		}}, contender{"in a worktree", func(ctx context.Context) (float64, error) {
+			result, err := untilPrompt(func() error {
+				err := m.run(ctx, dir, "git", "worktree", "add", "--quiet", "--detach", tree)
+				return errors.Join(err, m.manage(ctx, tree, plan))
+			})
+			size, sizeErr := onDiskSize(tree)
+			trees = append(trees, size)
+			return result, errors.Join(err, sizeErr, m.run(ctx, dir, "git", "worktree", "remove", "--force", tree))
+		}})
+		if err != nil {
+			return all, err
+		}
+		name := fmt.Sprintf("first prompt, %d files", files)
+		all = append(all,
+			comparison{name, side{"run --isolate", results[0]}, side{"in place", results[1]}, seconds, 0},
+			comparison{name, side{"run --isolate", results[0]}, side{"git worktree add, in place", results[2]}, seconds, 0},
+			comparison{fmt.Sprintf("disk, %d files", files), side{"slot", slots}, side{"worktree", trees}, megabytes, 0})
+	}
+	return all, nil
+}
+
+// onDiskSize is what the files below a directory take, in bytes, but for manager's own state.
+func onDiskSize(dir string) (bytes float64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.Name() == ".manager" {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
+			bytes += float64(s.Blocks) * 512
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// fanOuts measures four sub-tasks at once whose gate is the same command, which takes as long as a test suite may, against
+// the same in place, at once and one after the other. The agents work for 4 s.
+func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
+	alone, err := m.wide(1)
+	if err != nil {
+		return nil, err
+	}
+	for _, gate := range []int{0, 2, 10} {
+		if m.once && gate > 0 {
+			break
+		}
+		name := fmt.Sprintf("4 at once, gate of %d s", gate)
+		dir, err := m.project(ctx, fmt.Sprint("fan", gate), 40)
+		if err != nil {
+			return all, err
+		}
+		var four []job
+		for i := range 4 {
+			four = append(four, job{run: fmt.Sprintf("sleep %d; echo %d > new%d.txt", m.size(4, 0), i, i), gate: fmt.Sprintf("sleep %d", gate)})
+		}
+		plan, err := m.jobs(fmt.Sprint("fan", gate), "", four...)
+		if err != nil {
+			return all, err
+		}
+		inPlace := func(args ...string) contender {
+			return contender{"in place", func(ctx context.Context) (float64, error) {
+				return timed(func() error { return m.manage(ctx, dir, plan, args...) })
+			}}
+		}
+		results, err := m.race(ctx, 1, m.drops(dir, plan, timed), inPlace(), inPlace("--config", alone))
+		if err != nil {
+			return all, err
+		}
+		all = append(all,
+			comparison{name, side{"run --isolate", results[0]}, side{"in place, at once", results[1]}, seconds, 0},
+			comparison{name, side{"run --isolate", results[0]}, side{"in place, one by one", results[2]}, seconds, 0})
+	}
+	return all, nil
+}
+
+// planting is a kind of repository in which two results conflict.
+type planting struct {
+	name, head string
+	files      map[string]string
+	jobs       [2]job
+}
+
+func plantings() []planting {
+	both := "sed -i '/^[<=>]\\{7\\}/d' list.txt"
+	uses := "! test -f caller.txt || grep -q \"$(cat api.txt)\" caller.txt"
+	adapts := "echo \"uses $(cat api.txt)\" > caller.txt"
+	generated := func(name, file string) planting {
+		command := "cat ./*.dep > " + filepath.Base(file)
+		if dir := filepath.Dir(file); dir != "." {
+			command = "cat ../*.dep > " + filepath.Base(file)
+		}
+		adds := func(dep string) job {
+			return job{
+				run:  fmt.Sprintf("echo %s > %s.dep; echo %s >> %s", dep, dep, dep, file),
+				gate: fmt.Sprintf("grep -q %s %s && test $(wc -l < %s) = $(cat ./*.dep | wc -l)", dep, file, file),
+			}
+		}
+		return planting{name, fmt.Sprintf("generated: {%s: %q}\n", file, command), map[string]string{file: ""}, [2]job{adds("one"), adds("two")}}
+	}
+	return []planting{
+		{"text conflicts", "", map[string]string{"list.txt": ""}, [2]job{
+			{"echo one >> list.txt", both, "grep -q one list.txt"}, {"echo two >> list.txt", both, "grep -q two list.txt"},
+		}},
+		{"a rename and a caller", "", map[string]string{"api.txt": "v1"}, [2]job{{"echo v2 > api.txt", adapts, uses}, {adapts, adapts, uses}}},
+		generated("lock files", "deps.lock"),
+		generated("generated files", "gen/deps.txt"),
+	}
+}
+
+// planted has two sub-tasks side by side in repositories in which their results conflict, and runs all gates on what lands; the
+// same work in two worktrees that are merged is what there is without.
+func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
+	n := m.size(8, 1)
+	for kind, p := range plantings() {
+		if m.once && kind%2 == 1 {
+			continue
+		}
+		plan, err := m.jobs(fmt.Sprint("planted", kind), p.head, p.jobs[:]...)
+		if err != nil {
+			return all, err
+		}
+		m.agents.mends, m.agents.letters = 0, 0
+		landed, merged := 0.0, 0.0
+		for i := range n {
+			dir, err := m.project(ctx, fmt.Sprintf("planted%d-%d", kind, i), 10+i)
+			if err != nil {
+				return all, err
+			}
+			for file, content := range p.files {
+				path := filepath.Join(dir, file)
+				err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600))
+			}
+			const commit = "git add --all && git -c user.name=Bench -c user.email=bench@example.com commit --quiet --message "
+			green := fmt.Sprintf("(%s) && (%s)", p.jobs[0].gate, p.jobs[1].gate)
+			if err := errors.Join(err, m.run(ctx, dir, "sh", "-c", commit+"Plant")); err != nil {
+				return all, err
+			}
+			for _, j := range p.jobs {
+				err = errors.Join(err, m.run(ctx, dir, "sh", "-c",
+					"git worktree add --quiet --detach tree && cd tree && { "+j.run+"; } && "+commit+"Work && cd .. && "+
+						"git tag w$(git tag | wc -l) $(git -C tree rev-parse HEAD) && git worktree remove --force tree"))
+			}
+			if err != nil {
+				return all, err
+			}
+			if m.run(ctx, dir, "sh", "-c", "git checkout --quiet -b merged && git merge --quiet w0 && git -c user.name=Bench "+
+				"-c user.email=bench@example.com merge --quiet --no-edit w1 && "+green) == nil {
+				merged++
+			}
+			err = errors.Join(m.run(ctx, dir, "git", "checkout", "--quiet", "--force", "main"),
+				m.manage(ctx, dir, plan, "--isolate"), m.run(ctx, dir, m.manager, "land", "--files"), m.run(ctx, dir, "sh", "-c", green))
+			if err != nil {
+				return all, fmt.Errorf("%s, repository %d: %w", p.name, i, err)
+			}
+			landed++
+		}
+		tokens := 0
+		if m.agents.mends > 0 {
+			tokens = m.agents.letters / 4 / m.agents.mends // as the scripted model counts them
+		}
+		all = append(all, comparison{
+			fmt.Sprintf("%d repositories: %s; %d conflicts asked the model, %d tokens each", n, p.name, m.agents.mends, tokens),
+			side{"landed and green", []float64{landed}}, side{"worktrees, merged", []float64{merged}},
+			func(f float64) string { return fmt.Sprint(f) }, 0,
+		})
+	}
+	return all, nil
+}
