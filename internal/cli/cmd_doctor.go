@@ -127,9 +127,15 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	case err != nil:
 		return "", "make `git status` work here", err
 	case head == "":
-		return fmt.Sprintf("repository %s, no commit yet", w.Root()), "", nil
+		return fmt.Sprintf("repository %s, no commit yet, so isolated runs work in place", w.Root()), "", nil
 	}
-	return fmt.Sprintf("repository %s at %s", w.Root(), project.Short(head)), "", nil
+	slots := "slots can be made for isolated runs"
+	if why, err := w.Slots().Unsupported(ctx); err != nil {
+		return "", "make `git status` work here", err
+	} else if why != "" {
+		slots = "isolated runs work in place: " + why
+	}
+	return fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots), "", nil
 }
 
 // state looks whether the state can be written, without leaving any.
