@@ -6,9 +6,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// tryRef is under what gates are tried before the first attempt; no attempt has it.
-var tryRef = boulder.AttemptRef{Attempt: -3}
-
 func (r *run) startTry() {
 	if r.busy(tryRef) {
 		return

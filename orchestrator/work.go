@@ -17,6 +17,7 @@ var (
 	verifyRef    = boulder.AttemptRef{Attempt: -1} // the gates at the end
 	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, and then its approval
 	integrateRef = boulder.AttemptRef{Attempt: -3} // a result that is put onto the tip
+	tryRef       = boulder.AttemptRef{Attempt: -4} // gates that are tried before the first attempt
 )
 
 // message is what a worker sends: any number of reports, then exactly once that it has ended.
