@@ -9,7 +9,7 @@ OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
 # that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. `make check` vets, and
 # nobody debugs these binaries.
-TESTFLAGS ?= -p 2 -timeout 30m -shuffle=1 -vet=off -ldflags=-w
+TESTFLAGS ?= -p 2 -timeout 60m -shuffle=1 -vet=off -ldflags=-w
 FIXEDSEED := RAPID_SEED=1
 
 .PHONY: help

@@ -120,6 +120,7 @@ func TestFollow(t *testing.T) {
 	s.Notify() // of another boulder's event: it looks, and goes on waiting
 	<-source.looked
 	began := time.Now()
+	s.Grace = time.Minute // not two seconds: a busy machine is no failure
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
