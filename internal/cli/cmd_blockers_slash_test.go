@@ -102,12 +102,16 @@ func TestSlashInOpenCode(t *testing.T) {
 		if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("/blockers %s: %d %s %v", typed, resp.StatusCode, answer, err)
 		}
-		requests := model.Requests()
-		text := requests[len(requests)-1].LastUser()
-		_, text, before := strings.Cut(text, "<output>\n")
+		said := ""
+		for _, r := range model.Requests() { // the newest; a watch may have written since
+			if strings.HasPrefix(r.LastUser(), boulder.SlashPrompt) {
+				said = r.LastUser()
+			}
+		}
+		_, text, before := strings.Cut(said, "<output>\n")
 		text, _, after := strings.Cut(text, "\n</output>")
 		if !before || !after {
-			t.Fatalf("/blockers %s: the agent read %q", typed, requests[len(requests)-1].LastUser())
+			t.Fatalf("/blockers %s: the agent read %q", typed, said)
 		}
 		for _, want := range all {
 			if !strings.Contains(text, want) {

@@ -151,8 +151,8 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	if len(u.Answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")
 	}
-	// Of a session in which there was no turn yet, nothing is left over.
-	if d := s.diversion(); d.Marker != "" && s.rec.Track.Turn != "" && !s.rec.Track.Promised &&
+	// Of a session in which nobody has asked for anything yet, nothing is left over.
+	if d := s.diversion(); d.Marker != "" && s.rec.Request != "" && !s.rec.Track.Promised &&
 		s.rec.Track.Status != enforcer.Complete {
 		sit.Unmet = append(sit.Unmet, "its agent has not said "+d.Marker)
 	}

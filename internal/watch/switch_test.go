@@ -152,6 +152,8 @@ func empty(t *testing.T, w *world) {
 	k := w.talk(opencode.NewSession{Title: "new"}, steps(say("I have nothing to do.")))
 	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
 	k.until(r, "wait work", "no turn has ended yet")
+	k.user(boulder.SlashPrompt + " It was carried out.") // which is no task
+	k.until(r, "finish work")
 	k.continued(0)
 }
 
