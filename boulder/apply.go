@@ -44,6 +44,8 @@ var eventTypes = []eventType{
 	event("unparked", false, (*State).unparked),
 	event("note", true, (*State).noted),
 	event("reopened", true, (*State).reopened),
+	event("redo", true, (*State).redone),
+	event("keep", true, (*State).kept),
 	event("archived", false, (*State).archived),
 	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting, AttemptMonitoring),
 	event("blocker-settled", true, (*State).blockerSettled),
@@ -110,7 +112,7 @@ func (s *State) apply(e *Event) error {
 	switch b := e.Body.(type) {
 	case Created:
 		created = true
-	case SessionLeft, Archived, Landed:
+	case SessionLeft, Archived, Landed, Redone, Kept:
 		afterEnd = true
 	case Starting, Retry, Parked, SubTaskDone:
 		moved = b.(interface{ Ref() AttemptRef }).Ref().SubTaskID
@@ -193,6 +195,9 @@ func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason st
 	s.Boulder.Tally.add(status, 1)
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
 	t.Parked, t.AtLimit, t.Program = false, false, "" // a parked one is told so after this
+	if status.Terminal() {
+		t.Standing = ""
+	}
 }
 
 // at finds the open attempt that an event speaks of, and refuses one that is over or in another state.

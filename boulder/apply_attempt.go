@@ -12,7 +12,10 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
-	s.Boulder.Attempts++
+	standing := o.SubTask.Standing == StandingKept
+	if !standing {
+		s.Boulder.Attempts++
+	}
 	s.closed(o)
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	s.opened(o)
@@ -23,6 +26,9 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	}
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
+	}
+	if standing {
+		o.standing(e)
 	}
 	if s.Boulder.Isolated() {
 		o.SubTask.Slot = b.Slot
@@ -39,7 +45,7 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
-	o.SubTask.From = cmp.Or(o.SubTask.From, b.From)
+	o.SubTask.From, o.SubTask.Revert = cmp.Or(o.SubTask.From, b.From), nil
 	s.measured(o.SubTask, b.Baseline)
 	return nil
 }
@@ -109,6 +115,7 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	o.Turn.Evidence, o.Turn.EndedAt = &b.Evidence, e.Time
 	o.SubTask.GateRuns, o.SubTask.Tree, o.SubTask.Transcript = nil, b.Evidence.Diff.Tree, b.Evidence.Transcript
 	o.SubTask.Work, o.SubTask.Integrated = cmp.Or(b.Evidence.Diff.Commit, o.SubTask.Work), ""
+	o.SubTask.changed(e.Seq, b.Evidence.Diff)
 	for _, f := range b.Evidence.Diff.Files {
 		if f.Own && len(o.SubTask.Files) < maxFiles {
 			addTo(&o.SubTask.Files, f.Path)
@@ -297,8 +304,12 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, reason)
 	if b.Completed {
 		t.Stalls = 0
+		if o.Turn.Kind != TurnStanding {
+			t.Inputs = s.inputs(t)
+		}
 		s.improved(t, o.Turn.Evidence)
-		s.release(e, t)
+		b.Kept = s.release(e, t)
+		e.Body = b
 		v := cmp.Or(o.Turn.Verdict, &Verdict{})
 		t.Remaining = v.Remaining
 		if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
@@ -312,9 +323,9 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	return nil
 }
 
-// release queues the dependents that waited for this sub-task only. It also takes back what the end of the sub-task did to
-// those that depend on it, near or far, where nothing else is in their way.
-func (s *State) release(e *Event, t *SubTask) {
+// release queues the dependents that waited for this sub-task only, and returns those whose results stand. It also takes back
+// what the end of the sub-task did to those that depend on it, near or far, where nothing else is in their way.
+func (s *State) release(e *Event, t *SubTask) (kept []string) {
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
 		for _, id := range todo[0].Blocks {
 			d := s.byID[id]
@@ -323,10 +334,17 @@ func (s *State) release(e *Event, t *SubTask) {
 				todo = append(todo, d)
 			}
 			if d.Status == SubTaskPending && s.open[id] == nil && s.ready(d) {
-				s.enqueue(e, d)
+				s.begin(e, d)
+				if d.Status == SubTaskCompleted {
+					todo = append(todo, d)
+				}
+				if d.Status == SubTaskCompleted || d.Standing == StandingKept {
+					kept = append(kept, id)
+				}
 			}
 		}
 	}
+	return kept
 }
 
 // hopeless is what keeps a sub-task from ever running, as things are; nil: nothing does.

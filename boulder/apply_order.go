@@ -66,7 +66,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
 	if s.ready(t) { // else it was cancelled before its turn came
-		s.enqueue(e, t)
+		s.begin(e, t)
 	}
 	s.release(e, t)
 	return nil
@@ -110,7 +110,8 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 	t.Summary, t.EndSeq = b.Summary, e.Seq
 	s.setSubTask(e, t, b.Status, b.Summary)
 	if b.Status == SubTaskSkipped {
-		s.release(e, t)
+		b.Kept = s.release(e, t)
+		e.Body = b
 		return nil
 	}
 	b.Blocked = s.block(e, t)

@@ -121,15 +121,8 @@ func (s *State) newSubTasks(
 		if err := spec.Budget.Validate(); err != nil {
 			return nil, fmt.Errorf("sub-task %q: %w", spec.ID, err)
 		}
-		t := &SubTask{
-			ID: spec.ID, Position: len(s.SubTasks) + i + 1, Revision: rev.Number,
-			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Description: spec.Description,
-			SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
-			DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn,
-			Agent: cmp.Or(spec.Agent, s.Boulder.Agent), ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
-			Outputs: spec.Outputs, Writes: spec.Writes, DoneWhen: spec.DoneWhen, Budget: spec.Budget, CreatedAt: e.Time, UpdatedAt: e.Time,
-		}
-		t.Model = cmp.Or(spec.Model, rev.Plan.Model, model)
+		t := s.newSubTask(&rev.Plan, spec, model)
+		t.Position, t.Revision, t.CreatedAt, t.UpdatedAt = len(s.SubTasks)+i+1, rev.Number, e.Time, e.Time
 		s.setGates(t, spec, approved)
 		if err := s.setDone(t, &rev.Plan); err != nil {
 			return nil, err
@@ -138,6 +131,17 @@ func (s *State) newSubTasks(
 		all = append(all, t)
 	}
 	return all, s.checkDependencies(all)
+}
+
+// newSubTask is what a plan says of a sub-task, without its gates and criteria.
+func (s *State) newSubTask(p *Plan, spec Spec, model string) *SubTask {
+	return &SubTask{
+		ID: spec.ID, Subject: spec.Subject, ActiveForm: spec.ActiveForm, Description: spec.Description,
+		SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
+		DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn, Model: cmp.Or(spec.Model, p.Model, model),
+		Agent: cmp.Or(spec.Agent, s.Boulder.Agent), ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
+		Outputs: spec.Outputs, Writes: spec.Writes, DoneWhen: spec.DoneWhen, Budget: spec.Budget,
+	}
 }
 
 // setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.

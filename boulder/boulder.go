@@ -88,6 +88,7 @@ type Boulder struct {
 // Settings are what a boulder was asked to be done with. They are stored, so that a resume keeps to them.
 type Settings struct {
 	Base        string   `json:"base,omitempty"`        // commit of the project when the plan was made; empty outside git
+	PlanFile    string   `json:"plan_file,omitempty"`   // absolute path of the plan file that was run
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 

@@ -126,6 +126,8 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	switch {
 	case t.Parked && t.Status != SubTaskBlocked:
 		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
+	case t.Standing != "" && t.Status != SubTaskPending && t.Status != SubTaskBlocked:
+		bad("the result of sub-task %q stands (%s), and it is %s", t.ID, t.Standing, t.Status)
 	case t.Stalls < 0:
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
 	case t.Status == SubTaskPending && hopeless != nil:

@@ -345,6 +345,7 @@ type SubTaskDone struct {
 	Output        string        `json:"output,omitempty" log:"only"`
 	ByPerson      bool          `json:"by_person,omitempty"` // the user skipped or cancelled it
 	Blocked       []string      `json:"blocked,omitempty"`   // sub-tasks that can no longer run because of it; filled in by Apply
+	Kept          []string      `json:"kept,omitempty"`      // dependents whose results stand ([Redone]); filled in by Apply
 }
 
 // TaskComplete ends the boulder.

@@ -41,7 +41,7 @@ func genPlan(t *rapid.T, most int) Plan {
 func picture(t *rapid.T, s *State) string {
 	queues := maps.Clone(s.Queues())
 	maps.DeleteFunc(queues, func(_ string, queue []*Open) bool { return len(queue) == 0 })
-	return string(encode(t, []any{s.Snapshot(), queues, s.Completed(len(s.SubTasks)), s.open}))
+	return string(encode(t, []any{s.Snapshot(), queues, append([]*SubTask{}, s.Completed(len(s.SubTasks))...), s.open}))
 }
 
 func encode[T any](t *rapid.T, v T) []byte {
@@ -95,10 +95,10 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if _, err := m.twin.Apply(e); err != nil {
 		t.Fatalf("%s fits the state, but not its twin: %v", kind, err)
 	}
-	if status := m.state.Boulder.Status; before.Status.Terminal() && status != before.Status {
+	if status := m.state.Boulder.Status; before.Status.Terminal() && status != before.Status && kind != "redo" {
 		t.Fatalf("%s turned a boulder that is %s into one that is %s", kind, before.Status, status)
 	}
-	if before.Status.Terminal() && kind != "archived" && kind != "session-left" && kind != "landed" {
+	if before.Status.Terminal() && !slices.Contains([]string{"archived", "session-left", "landed", "redo", "keep"}, kind) {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
 	if logged.Seq != m.state.Boulder.Seq || len(m.state.events) != pending+1 {
@@ -337,12 +337,37 @@ func (m *machine) order(t *rapid.T, id string) Body {
 			AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByPerson: true,
 		}
 	}
+	if m.state.Revision != nil && rapid.IntRange(0, 3).Draw(t, "redo") == 0 {
+		return m.redone(t, id)
+	}
 	return rapid.SampledFrom([]Body{
-		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"},
+		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"}, Kept{SubTaskID: id},
 		Noted{SubTaskID: rapid.SampledFrom([]string{"", id}).Draw(t, "to"), Text: rapid.SampledFrom([]string{"", "x"}).Draw(t, "note")},
 		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")}, Landed{How: LandedFiles},
 		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1", ""}, rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
+}
+
+// redone draws some completed sub-tasks, if there are any.
+func (m *machine) redone(t *rapid.T, id string) Body {
+	var ids []string
+	for _, st := range m.state.Completed(len(m.state.SubTasks)) {
+		if st.ID == id || rapid.IntRange(0, 3).Draw(t, "too") == 0 {
+			ids = append(ids, st.ID)
+		}
+	}
+	b := Redone{
+		SubTasks: append(ids, rapid.SampledFrom([][]string{nil, nil, nil, {"zz"}}).Draw(t, "stranger too")...),
+		Files:    rapid.SampledFrom([]Files{FilesKeep, FilesRevert, FilesRevert, "burn"}).Draw(t, "files"), NoDependents: rapid.Bool().Draw(t, "alone"),
+		Reasons: map[string][]Reason{id: {ReasonAsked}},
+	}
+	if rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
+		plan := m.state.Revision.Plan.Clone()
+		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "described anew")
+		plan.SubTasks[i].Description, plan.SubTasks[i].Gates = "All of it, otherwise", []string{"make"}
+		b.Plan = &PlanRevision{Number: m.state.Boulder.Revision + 1, Plan: plan, Hash: plan.Hash()}
+	}
+	return b
 }
 
 func (m *machine) someID(t *rapid.T) string {

@@ -25,6 +25,9 @@ const (
 	OrderUnarchive OrderKind = "unarchive" // bring it back
 
 	OrderLanded OrderKind = "landed" // note what became of the results of an isolated boulder
+
+	OrderRedo OrderKind = "redo" // do completed sub-tasks again
+	OrderKeep OrderKind = "keep" // take the result of a sub-task as up to date
 )
 
 // Order is a person's word, from this terminal or another one. What it does is written into the boulder's log by whoever
@@ -32,11 +35,13 @@ const (
 type Order struct {
 	Do        OrderKind `json:"do"`
 	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; a note may have one
-	Text      string    `json:"text,omitempty"`        // of a note; of a settle the answer, none: go on without
+	Text      string    `json:"text,omitempty"`        // of a note; of a redo one for each; of a settle the answer, none: go on without
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
 	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission that was asked for is given
 	Landed    *Landed   `json:"landed,omitempty"`      // of landed
+	Redone    *Redone   `json:"redone,omitempty"`      // of redo
+	Kept      *Kept     `json:"kept,omitempty"`        // of keep
 }
 
 // maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
@@ -48,14 +53,15 @@ const maxNotes = 30
 // Validate refuses an order that means nothing.
 func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
-	takesText := o.Do == OrderNote || o.Do == OrderSettle && o.Text != ""
+	takesText := o.Do == OrderNote || is(OrderSettle, OrderRedo) && o.Text != ""
+	whole := is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep)
 	switch {
-	case is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded) && o.SubTaskID != "":
+	case whole && o.SubTaskID != "":
 		return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
-	case !is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderCancel, OrderRetry, OrderSkip, OrderNote, OrderSettle):
+	case !whole && !is(OrderCancel, OrderRetry, OrderSkip, OrderNote, OrderSettle):
 		return fmt.Errorf("there is no order %q", o.Do)
-	case is(OrderLanded) == (o.Landed == nil):
-		return fmt.Errorf("%s has to say what has landed, and nothing else may", o.Do)
+	case is(OrderLanded) != (o.Landed != nil) || is(OrderRedo) != (o.Redone != nil) || is(OrderKeep) != (o.Kept != nil):
+		return fmt.Errorf("%s has to say what has landed, is redone or kept, and nothing else may", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
 	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":

@@ -14,7 +14,7 @@ const (
 	// SubTaskInProgress: an attempt holds a slot, or the next one waits for it. Entered by [Starting].
 	SubTaskInProgress SubTaskStatus = "in_progress"
 	// SubTaskCompleted: its result was judged complete. Entered by [SubTaskDone]; in a fork by [Decomposed], for what the
-	// original completed. Terminal.
+	// original completed. Terminal, unless the user has it redone ([Redone]).
 	SubTaskCompleted SubTaskStatus = "completed"
 	// SubTaskBlocked: something it depends on failed, or it is parked; Reason says which. A consequence of [SubTaskDone], or
 	// entered by [Parked]. Left by [Unparked], the last [BlockerSettled] that it waits for, and [Reopened] or a skip of what
@@ -121,6 +121,18 @@ type SubTask struct {
 	Integrated string     `json:"integrated,omitempty"` // commit of the line that is its result
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
 
+	// Generation counts how often it was done again because the user wanted that ([Redone]). Attempts up to Since are of earlier
+	// ones whose changes the present one begins without.
+	Generation int      `json:"generation,omitempty"`
+	Since      int      `json:"since,omitempty"`
+	Standing   Standing `json:"standing,omitempty"`
+	Earlier    *Earlier `json:"earlier,omitempty"`
+	Revert     *Span    `json:"revert,omitempty"` // to be taken back before the first session of the generation
+	Fresh      *Fresh   `json:"fresh,omitempty"`
+	// Inputs names what it was made from, and Change what it changed: the same, if both are, as another time.
+	Inputs string `json:"inputs,omitempty"`
+	Change string `json:"change,omitempty"`
+
 	Output    string    `json:"output,omitempty"`    // handed on to dependents
 	Summary   string    `json:"summary,omitempty"`   // what was done, or why not
 	Remaining []string  `json:"remaining,omitempty"` // what the judge named that found it complete
@@ -220,6 +232,7 @@ type TurnKind string
 const (
 	TurnBrief        TurnKind = "brief"        // the first prompt of an attempt
 	TurnContinuation TurnKind = "continuation" // the turn before ended with work left
+	TurnStanding     TurnKind = "standing"     // none was: a result that stands is put onto the line again
 )
 
 // Turn is one prompt and what came of it, a record of its own.

@@ -112,4 +112,5 @@ type SlotClaim struct {
 	Attempt   int
 	Base      string // commit at which the boulder's line begins
 	From      string // commit that the sub-task's work goes on top of
+	Since     int    // what attempts up to this one left is not taken over
 }

@@ -49,6 +49,8 @@ type Slots interface {
 	MoveTip(ctx context.Context, boulderID, from, to string) error
 	// Free removes the slots of a boulder, and its refs but those of what is neither landed nor on the tip.
 	Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error
+	// TakeBack undoes a change in the project's own files, or nothing of it. It may be called again after a crash.
+	TakeBack(ctx context.Context, change boulder.Span) error
 }
 
 // Slot is a copy of the project for one sub-task.
@@ -278,7 +280,7 @@ func (t *turn) enterSlot(ctx context.Context) (err error) {
 	}
 	t.place, err = t.Executor.slot(ctx, boulder.SlotClaim{
 		BoulderID: t.job.BoulderID, Slot: s.Slot, SubTaskID: s.ID, Attempt: t.job.Attempt.Attempt, Base: l.Base,
-		From: cmp.Or(s.From, l.Tip),
+		From: cmp.Or(s.From, l.Tip), Since: s.Since,
 	})
 	return err
 }

@@ -237,6 +237,7 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 	// At once, so that the user finds it there if nobody is to try again.
 	_, err = i.slot(context.WithoutCancel(ctx), boulder.SlotClaim{
 		BoulderID: i.BoulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Line.Base, From: c.Tip,
+		Since: i.SubTask.Since,
 	})
 	return err
 }

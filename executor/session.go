@@ -18,6 +18,12 @@ func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
 	}
+	if back := t.job.SubTask.Revert; back != nil {
+		if err := t.cfg.Slots.TakeBack(ctx, *back); err != nil {
+			return fmt.Errorf("%w: take back what %q changed before: %w; undo it by hand, then run `manager resume`",
+				boulder.ErrFatal, t.job.SubTask.ID, err)
+		}
+	}
 	// Before the snapshot: what a gate leaves behind is not the agent's work.
 	baseline, err := t.baseline(ctx)
 	if err != nil {

@@ -25,7 +25,9 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			return nil
 		}
 		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
-		a.Prompt, a.Shared = r.brief(r.state.Open(a.SubTaskID)).Text, r.beside
+		if a.Shared = r.beside; r.state.SubTask(a.SubTaskID).Standing == "" {               // else no agent is told anything
+			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
+		}
 		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)

@@ -166,6 +166,16 @@ func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
 		return []boulder.Body{boulder.Archived{Archived: o.Do == boulder.OrderArchive}}, nil
 	case o.Do == boulder.OrderLanded:
 		return []boulder.Body{*o.Landed}, nil
+	case o.Do == boulder.OrderKeep:
+		return []boulder.Body{*o.Kept}, nil
+	case o.Do == boulder.OrderRedo:
+		bodies := []boulder.Body{*o.Redone}
+		for _, id := range o.Redone.SubTasks {
+			if o.Text != "" {
+				bodies = append(bodies, boulder.Noted{SubTaskID: id, Text: o.Text})
+			}
+		}
+		return bodies, nil
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
@@ -264,8 +274,8 @@ func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
 	case t.Status == boulder.SubTaskBlocked:
 		return nil, refusal("sub-task %q is blocked: it %s; retry or skip that", t.ID, t.Reason)
 	}
-	return nil, refusal("sub-task %q is %s, and others may have built on that: `manager run --fork %s --from %s` "+
-		"does it and what follows from it again", t.ID, t.Status, s.Boulder.ID, t.ID)
+	return nil, refusal("sub-task %q is %s, and others may have built on that: `manager redo %[1]s` does it again, and what "+
+		"follows from it where it has to", t.ID, t.Status)
 }
 
 // obey carries an order out on the loop goroutine. It is answered when it is on disk.
@@ -273,6 +283,10 @@ func (r *run) obey(o order) error {
 	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.work) > 0 {
 		r.suspend() // it was paused, and what is at work shall stop all the same
 		o.reply <- nil
+		return nil
+	}
+	if o.Do == boulder.OrderRedo && r.busy(integrateRef) { // the ref of the tip may be moving
+		o.reply <- refusal("a result is being integrated: try again in a moment")
 		return nil
 	}
 	before := r.state.Boulder.Seq

@@ -299,7 +299,8 @@ func isDecision(b boulder.Body) bool {
 func ordersLeave(b boulder.Body) bool {
 	switch b.(type) {
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
-		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete:
+		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete, boulder.Redone,
+		boulder.Kept:
 		return true
 	}
 	return false
@@ -355,7 +356,7 @@ func essence(b boulder.Body) []byte {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked"} {
+	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked", "kept"} {
 		delete(fields, name)
 	}
 	if err == nil {

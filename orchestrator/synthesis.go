@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func (r *run) startVerify(a schedule.Finish) {
 	}), func(err error) error {
 		if err == nil {
 			r.verified = begun
-		} else if !r.cutShort(err) {
+		} else if !r.cutShort(err) && !errors.Is(err, boulder.ErrRefused) { // refused: a sub-task is redone
 			r.end(fmt.Errorf("run the gates once more: %w", err))
 		}
 		return nil

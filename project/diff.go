@@ -36,7 +36,10 @@ func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Ch
 	}
 	tip := b.Boulder.Line.Base
 	for _, e := range events {
-		if i, is := e.Body.(boulder.Integrated); is {
+		switch i := e.Body.(type) {
+		case boulder.Redone:
+			tip = i.Tip
+		case boulder.Integrated:
 			if t := byID[i.SubTaskID]; t != nil && t.Integrated == i.Commit && (only == "" || only == t.ID) {
 				all = append(all, Change{SubTask: t, From: tip, To: i.Commit, OnTip: true})
 			}

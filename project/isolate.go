@@ -43,6 +43,12 @@ func (p *Project) gateTimeout() time.Duration {
 	return cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
 }
 
+// TakeBack implements executor.Slots.
+func (s slots) TakeBack(ctx context.Context, change boulder.Span) error {
+	_, err := s.Slots.TakeBack(ctx, change.From, change.To, false)
+	return err
+}
+
 // generated are the commands of [boulder.Boulder.Generated] that nobody has to configure.
 func generated() map[string]string {
 	return map[string]string{

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -182,32 +181,27 @@ func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landi
 
 // testCommit runs all gates on a commit.
 func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit string) error {
-	slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.Boulder.ID, Base: b.Boulder.Line.Base, From: commit})
-	if err != nil {
-		return err
-	}
-	env, err := p.environ()
-	if err != nil {
-		return err
-	}
 	var commands []string
 	for _, t := range b.SubTasks {
 		if t.Status == boulder.SubTaskCompleted {
 			commands = append(commands, t.Gates...)
 		}
 	}
-	ran := map[string]bool{}
+	ran, at := map[string]bool{}, p.gatesAt(&b.Boulder, commit)
 	for _, line := range slices.Concat(commands, b.Boulder.IntegrationGates) {
 		if ran[line] {
 			continue
 		}
 		ran[line] = true
-		g := executor.RunCommand(ctx, slot.Dir(), slices.Concat(env, slot.Env()), line, p.gateTimeout(), p.secrets.Text)
+		g, err := at(ctx, line)
+		if err != nil {
+			return err
+		}
 		if !g.Green() {
 			return fmt.Errorf("the gate `%s` is red there (%s):\n%s", line, g.End(), g.Output)
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // free removes the slots and refs of a boulder whose results have left it, and the refs of what was dropped long ago.

@@ -82,6 +82,7 @@ func Build(in Input) boulder.Brief {
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
 		failures(t), file(t.ID, "failures.md"), maxFailures)
+	earlier := data("## This was done before, and is to be done again", redone(t), file(t.ID, "earlier.md"), maxFailures)
 	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
 		file(t.ID, "new-facts.md"), maxFacts)
 	over := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
@@ -97,12 +98,12 @@ func Build(in Input) boulder.Brief {
 		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
 		{heading: "## An earlier session began this", text: before(t)},
-		failures, learned, over, facts,
+		earlier, failures, learned, over, facts,
 		{heading: "## When you are done", text: closing(t)},
 	}
 	// Those that can be cut get the least they need, and what is left goes to the most urgent ones: without what it builds
 	// on an attempt cannot succeed; without the list of what else was done it usually can.
-	urgency := []*section{answers, notes, results, failures, request, learned, facts, over}
+	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, over}
 	least := make([]int, len(urgency))
 	for i, s := range urgency {
 		least[i] = s.render(0)

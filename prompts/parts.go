@@ -98,6 +98,33 @@ func failures(t *boulder.SubTask) string {
 	return strings.Join(digests, "\n")
 }
 
+// redone tells what the sub-task came to in the generation before, and why that does not do any more.
+func redone(t *boulder.SubTask) string {
+	e := t.Earlier
+	if e == nil {
+		return ""
+	}
+	said := map[boulder.Files]string{
+		boulder.FilesKeep:   "What it changed then is still in the files: change what has to be different now.",
+		boulder.FilesRevert: "What it changed then is not in the files any more.",
+	}[e.Files]
+	why := map[boulder.Reason]string{
+		boulder.ReasonAsked: "The person whose job this is wants it done again.", boulder.ReasonEdited: "Its description is a new one.",
+		boulder.ReasonInput: "What it builds on came out differently.", boulder.ReasonBase: "Files that it changed were changed by others.",
+		boulder.ReasonGate: "A gate of it is red now.",
+	}
+	for _, r := range e.Reasons {
+		said += text.Prefixed(" ", why[r])
+	}
+	if e.Summary != "" {
+		said += separator + "Its result was: " + clean(e.Summary)
+	}
+	if e.Patch != "" {
+		said += separator + "It had changed:" + separator + clean(e.Patch)
+	}
+	return said
+}
+
 func finished(others []*boulder.SubTask) string {
 	return lines(others, func(_ int, t *boulder.SubTask) string {
 		line := "- " + t.ID + ": " + text.Short(t.Subject, 200)

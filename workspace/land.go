@@ -85,6 +85,19 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	return changes, s.place(root, staged, changes)
 }
 
+// TakeBack undoes the change from one snapshot to another in the user's files, as [Slots.LandFiles] lands one.
+func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Change, error) {
+	base, err := s.project.commit(ctx, to, "", "changed", time.Unix(0, 0))
+	if err != nil {
+		return nil, s.project.explain(ctx, err, to)
+	}
+	before, err := s.project.commit(ctx, from, base, "as it was before", time.Unix(0, 0))
+	if err != nil {
+		return nil, s.project.explain(ctx, err, from)
+	}
+	return s.LandFiles(ctx, base, before, dry)
+}
+
 // stage writes the changed files of a tree into a directory, as a checkout does.
 func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) error {
 	g := s.project.git
@@ -141,10 +154,6 @@ func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error
 		return "", err
 	}
 	for id := range strings.FieldsSeq(out) {
-		tree, err := s.Tree(ctx, onto)
-		if err != nil {
-			return "", err
-		}
 		about, err := s.project.git.output(ctx, "show", "-s", "--format=%at%n%B", id)
 		if err != nil {
 			return "", err
@@ -154,11 +163,7 @@ func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error
 		if err != nil {
 			return "", err
 		}
-		beside, err := s.project.commit(ctx, tree, id+"^", "beside", time.Unix(0, 0)) // so that id^ is the merge base
-		if err != nil {
-			return "", err
-		}
-		m, err := s.merge(ctx, beside, id)
+		m, err := s.apply(ctx, onto, id)
 		if err != nil {
 			return "", err
 		}

@@ -126,7 +126,11 @@ func (w *Workspace) commit(ctx context.Context, tree, parent, message string, at
 	date := fmt.Sprintf("@%d +0000", at.Unix())
 	g.env = append(g.env, "GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date)
 	var out strings.Builder
-	err := g.run(ctx, strings.NewReader(message+"\n"), &out, "commit-tree", tree, "-p", parent, "-F", "-")
+	args := []string{"commit-tree", tree, "-F", "-"}
+	if parent != "" {
+		args = append(args, "-p", parent)
+	}
+	err := g.run(ctx, strings.NewReader(message+"\n"), &out, args...)
 	return strings.TrimSpace(out.String()), err
 }
 
@@ -215,7 +219,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 			x.dir, x.reason)
 	}
 	x.large = keepLarge
-	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From
+	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since
 	if refill {
 		if m.Owner != "" {
 			was := *x
@@ -375,7 +379,7 @@ func (s *Slot) fill(ctx context.Context) error {
 	if work, err := s.slots.newest(ctx, s.claim); err != nil {
 		return err
 	} else if work != "" {
-		m, err := s.slots.merge(ctx, s.claim.From, work)
+		m, err := s.slots.apply(ctx, s.claim.From, work)
 		if err != nil {
 			return err
 		}
@@ -410,7 +414,7 @@ func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (string, error)
 	}
 	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname:lstrip=4) %(objectname)",
 		refOf(c.BoulderID, c.SubTaskID))
-	last, commit := 0, ""
+	last, commit := c.Since, ""
 	for line := range strings.Lines(out) {
 		attempt, id, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.Atoi(attempt); err == nil && n > last {
@@ -486,12 +490,27 @@ func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err e
 	return m, nil
 }
 
+// apply merges the change that a commit makes to its parent into another commit, whichever line that parent is on.
+func (s *Slots) apply(ctx context.Context, onto, change string) (merged, error) {
+	parent, err := s.project.git.line(ctx, "rev-parse", "--verify", change+"^")
+	if err == nil && parent != onto {
+		var tree string
+		if tree, err = s.Tree(ctx, onto); err == nil { // beside the change, so that its parent is the base of the merge
+			onto, err = s.project.commit(ctx, tree, parent, "beside", time.Unix(0, 0))
+		}
+	}
+	if err != nil {
+		return merged{}, err
+	}
+	return s.merge(ctx, onto, change)
+}
+
 // Integrate puts a result onto a tip: the tree that they come to, and where they merge, a commit of it on the tip: the tip
 // itself if nothing differs from it. Nothing refers to the commit yet.
 func (s *Slots) Integrate(
 	ctx context.Context, tip, result, message string, at time.Time,
 ) (commit, tree string, conflicts []string, err error) {
-	m, err := s.merge(ctx, tip, result)
+	m, err := s.apply(ctx, tip, result)
 	tipTree := ""
 	if err == nil {
 		tipTree, err = s.Tree(ctx, tip)
@@ -537,7 +556,8 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 // ErrMoved is in the chain of the error of who finds a ref where nobody of ours has put it.
 var ErrMoved = errors.New("somebody else moved it")
 
-// MoveTip moves refs/manager/<boulder>/tip from one commit to the next. One that is there already stays; one that is anywhere
+// MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on top of, as
+// tip.<commit>. One that is there already stays; one that is anywhere
 // else is an error that wraps [ErrMoved].
 func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	ref := refOf(boulderID, "tip")
@@ -550,6 +570,14 @@ func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	case at != from:
 		return fmt.Errorf("%s is at %s, and was left at %s: %w; put it back with `git update-ref %s %s`, then run `manager resume`",
 			ref, at, from, ErrMoved, ref, from)
+	}
+	if _, err := s.project.git.output(ctx, "merge-base", "--is-ancestor", from, to); exitCode(err) == 1 {
+		err = s.project.git.run(ctx, strings.NewReader("update "+ref+"."+from[:10]+" "+from+"\n"), io.Discard, "update-ref", "--stdin")
+		if err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
 	}
 	return s.moveRef(ctx, ref, from, to)
 }

@@ -344,3 +344,65 @@ func TestSlotsAreSetUp(t *testing.T) {
 		t.Errorf("temporary files are left: %v, %v", left, err)
 	}
 }
+
+// A change that was made on top of another one merges onto a line that does not have that, and the line that is left is kept.
+func TestAnotherLine(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "a\n", "b.txt", "b\n")
+	results, from := map[string]string{}, l.base
+	for i, name := range []string{"a", "b"} {
+		s, slot := l.prepare(1, name, i+1, from)
+		slot.write(name+".txt", name+"\nmore\n")
+		var err error
+		results[name], _, err = s.Capture(t.Context(), "")
+		must(t, err)
+		from = results[name]
+	}
+	must(t, l.slots.MoveTip(t.Context(), "b", l.base, from))
+	commit, _, conflicts, err := l.slots.Integrate(t.Context(), l.base, results["b"], "b alone", time.Unix(2, 0))
+	must(t, err)
+	if got := l.git("show", commit+":a.txt", commit+":b.txt"); got != "a\nb\nmore\n" || len(conflicts) > 0 {
+		t.Errorf("on the new line are %q, conflicts %v", got, conflicts)
+	}
+	must(t, l.slots.MoveTip(t.Context(), "b", from, commit))
+	if got := l.git("rev-parse", "refs/manager/b/tip", "refs/manager/b/tip."+from[:10]); got != commit+"\n"+from+"\n" {
+		t.Errorf("the refs are at %q", got)
+	}
+	claim := l.claim(1, "a", 2, l.base)
+	claim.Since = 1
+	s, err := l.slots.Prepare(t.Context(), claim)
+	must(t, err)
+	if got := (repo{t, s.Dir()}).read("a.txt"); got != "a\n" {
+		t.Errorf("a session that begins anew finds %q", got)
+	}
+}
+
+// What a sub-task changed in place goes back, beside what came later; nothing of it where that conflicts.
+func TestTakeBack(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "1\n2\n3\n4\n5\n6\n7\n")
+	w, err := workspace.Open(t.Context(), l.dir)
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(l.dir, ".manager"), 0o700))
+	l.write(".manager/.gitignore", "*\n")
+	before, err := w.Snapshot(t.Context())
+	must(t, err)
+	l.write("a.txt", "one\n2\n3\n4\n5\n6\n7\n")
+	l.write("new.txt", "new\n")
+	after, err := w.Snapshot(t.Context())
+	must(t, err)
+	l.write("a.txt", "one\n2\n3\n4\n5\n6\nseven\n")
+	index := l.read(".git/index")
+	for range 2 { // again after a crash
+		_, err = l.slots.TakeBack(t.Context(), before, after, false)
+		must(t, err)
+		if got := l.read("a.txt") + l.read("new.txt"); got != "1\n2\n3\n4\n5\n6\nseven\n(none)" || l.read(".git/index") != index {
+			t.Errorf("after it there is %q", got)
+		}
+	}
+	l.write("a.txt", "other\n2\n3\n4\n5\n6\nseven\n")
+	l.write("new.txt", "new\n")
+	if _, err := l.slots.TakeBack(t.Context(), before, after, false); !errors.Is(err, workspace.ErrConflict) || l.read("new.txt") != "new\n" {
+		t.Errorf("%v, and new.txt is %q", err, l.read("new.txt"))
+	}
+}

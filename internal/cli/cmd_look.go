@@ -79,7 +79,7 @@ func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
 func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
 
 func (a *app) newStatusCmd() *cobra.Command {
-	var follow bool
+	var follow, stale bool
 	cmd := &cobra.Command{
 		Use:        "status [flags] [BOULDER]",
 		Short:      "Show how far a boulder is",
@@ -92,6 +92,9 @@ With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is 
 disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := cmp.Or(args...)
+			if stale {
+				return a.runStale(cmd.Context(), ref)
+			}
 			if follow {
 				followed, err := a.followStatus(cmd.Context(), ref)
 				if followed || err != nil {
@@ -106,6 +109,8 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
+	cmd.Flags().BoolVar(&stale, "stale", false, "only what is completed and out of date, and why; see `manager redo --help`")
+	cmd.MarkFlagsMutuallyExclusive("follow", "stale")
 	return cmd
 }
 

@@ -41,7 +41,7 @@ func (a *app) newRetryCmd() *cobra.Command {
 		Long: `Runs a sub-task again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or is
 running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it.
 
-A completed or skipped sub-task is not run again: others may have built on it.`,
+A completed sub-task is run again by ` + "`manager redo`" + `.`,
 		Example: `  manager retry toggle
   manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
 	})

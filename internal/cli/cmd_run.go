@@ -139,6 +139,9 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		}
 		req.Constraints = a.Clean("The task", o.constraints...)
 		req.Plan, err = a.ReadPlan(path)
+		if err == nil {
+			req.PlanFile, err = filepath.Abs(path)
+		}
 		return path, err
 	}
 	task, err := o.task(a, args)

@@ -144,7 +144,7 @@ func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Actio
 func (c *computing) canContinue(o *boulder.Open) bool {
 	ended := o.Turn.Evidence.Ended
 	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
-	return whole && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
+	return whole && o.Turn.Kind != boulder.TurnStanding && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
 }
 
 // continueOrRetry asks the arbiter of all sessions, package enforcer, whether this one is told to go on.

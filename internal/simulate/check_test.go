@@ -62,6 +62,12 @@ func (w *world) checkFinal(e boulder.Event) {
 		switch b := e.Body.(type) {
 		case boulder.Reopened:
 			fits = b.SubTaskID == t.ID && old != boulder.SubTaskCompleted
+		case boulder.Redone:
+			fits = old == boulder.SubTaskCompleted && (slices.Contains(b.SubTasks, t.ID) || slices.Contains(b.Perhaps, t.ID))
+			if fits {
+				delete(w.done, t.ID)
+				delete(w.judged, w.disk.First(t).ID)
+			}
 		case boulder.SubTaskDone:
 			fits = b.SubTaskID == t.ID && b.ByPerson && t.Status == boulder.SubTaskSkipped &&
 				(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled)

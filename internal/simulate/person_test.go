@@ -47,7 +47,7 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	if n := len(w.disk.SubTasks); n > 0 {
 		id = w.disk.SubTasks[d.IntN(n)].ID
 	}
-	kinds := 12
+	kinds := 14
 	if w.sc.class.same() {
 		kinds = 6
 	}
@@ -61,6 +61,9 @@ func (w *world) drawOrder(d dice) boulder.Order {
 			id = ""
 		}
 		return boulder.Order{Do: boulder.OrderCancel, SubTaskID: id}
+	case 12, 13:
+		files := pick(d, boulder.FilesKeep, boulder.FilesRevert)
+		return boulder.Order{Do: boulder.OrderRedo, Redone: &boulder.Redone{SubTasks: []string{id}, Files: files, NoDependents: d.is(0.2)}}
 	case 6, 7:
 		return boulder.Order{Do: boulder.OrderSkip, SubTaskID: id}
 	case 8, 9, 10:
@@ -122,6 +125,8 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderSettle && b.SubTaskID == o.SubTaskID && b.BlockerID == o.BlockerID && b.Answer == o.Text
 		case boulder.Landed:
 			return o.Do == boulder.OrderLanded
+		case boulder.Redone:
+			return o.Do == boulder.OrderRedo && b.SubTasks[0] == o.Redone.SubTasks[0]
 		case boulder.Noted:
 			return o.Do == boulder.OrderNote && b.Text == o.Text
 		}

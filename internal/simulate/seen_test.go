@@ -51,7 +51,7 @@ func (c *census) check(t *testing.T) {
 	t.Log("\n" + strings.Join(lines, "\n"))
 	for _, what := range []string{
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
-		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
+		"order pause", "order resume", "order cancel", "order skip", "order retry", "order redo", "order note", "clock back",
 		"clock forward", "power cut",
 		"asked", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a generated file made anew", "half a slot",

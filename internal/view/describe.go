@@ -53,7 +53,7 @@ type Step struct {
 	Gate     *boulder.Gate     `json:"gate,omitempty"`
 	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
 
-	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, or the status that it got.
+	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep, or the status that it got.
 	Decision   string   `json:"decision,omitempty"`
 	Reason     string   `json:"reason,omitempty"`
 	Remaining  []string `json:"remaining,omitempty"`
@@ -216,6 +216,13 @@ func Describe(e boulder.Event) Step {
 		s.SubTask = b.SubTaskID
 		decide("reopened", b.Reason)
 		say("✎", "retried: %s", b.Reason)
+	case boulder.Redone:
+		say("✎", "redo of %s%s", strings.Join(b.SubTasks, ", "), text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", ")))
+		decide("redo", s.Line)
+	case boulder.Kept:
+		s.SubTask = b.SubTaskID
+		say("✎", "the user takes its result as up to date")
+		decide("keep", s.Line)
 	case boulder.Landed:
 		say("", "results: %s", report.Landed(b))
 	case boulder.Archived:
@@ -234,7 +241,8 @@ func Describe(e boulder.Event) Step {
 	case boulder.SubTaskDone:
 		decide(string(b.Status), b.Summary)
 		say(report.Sign(b.Status), "%s%s", report.Stated(string(b.Status), b.Summary),
-			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"))
+			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")")+
+				text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
 		say("", "%s", joined(string(b.Status), first))

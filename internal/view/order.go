@@ -82,6 +82,8 @@ func (r *Order) text() string {
 			at = "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
 		}
 		return "Paused. " + at + left + " Continue with: " + resume
+	case boulder.OrderKeep:
+		return fmt.Sprintf("The result of %q is taken as up to date.", r.Kept.SubTaskID)
 	case boulder.OrderResume:
 		line = "Resumed."
 	case boulder.OrderCancel:

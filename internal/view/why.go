@@ -79,7 +79,16 @@ func (w *Why) take(e boulder.Event) {
 	switch b := e.Body.(type) { // those of others may be about this one too
 	case boulder.Noted:
 		mine = mine || of == "" && (t.EndSeq == 0 || e.Seq < t.EndSeq)
+	case boulder.Redone:
+		mine = slices.Contains(b.SubTasks, t.ID) || slices.Contains(b.Perhaps, t.ID)
+		if why := reasonText(b.Reasons[t.ID]); why != "" {
+			s.Line, s.Reason = "redo: "+why, why
+		}
 	case boulder.SubTaskDone:
+		if slices.Contains(b.Kept, t.ID) {
+			mine, s.Decision, s.Attempt, s.By = true, "keep", 0, of
+			s.Line = fmt.Sprintf("kept: %q came out the same", of)
+		}
 		if slices.Contains(b.Blocked, t.ID) {
 			mine, s.Decision, s.Attempt, s.By = true, string(boulder.SubTaskBlocked), 0, of
 			s.Line = fmt.Sprintf("blocked: %q %s", of, report.Stated(string(b.Status), b.Summary))

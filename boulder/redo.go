@@ -1,0 +1,398 @@
+package boulder
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reason says why a completed sub-task is out of date, or was done again.
+type Reason string
+
+const (
+	ReasonAsked  Reason = "asked"        // the user asked for it
+	ReasonEdited Reason = "edited"       // its text, gates or constraints in the plan file are others now
+	ReasonModel  Reason = "model"        // its model or agent in the plan file is another one now
+	ReasonInput  Reason = "input"        // what it was made from came out differently since, or a question was answered otherwise
+	ReasonBase   Reason = "base moved"   // commits since changed files that it changed
+	ReasonGate   Reason = "gate red now" // one of its gates is red on the files as they are
+)
+
+// Files says what becomes of what a sub-task changed when it is done again.
+type Files string
+
+const (
+	FilesKeep   Files = "keep"   // its changes stay, and the next session finds them
+	FilesRevert Files = "revert" // it begins without them
+)
+
+// Standing is that of the result of a sub-task which was completed before something that it depends on was redone.
+type Standing string
+
+const (
+	// StandingPerhaps: it waits for what it depends on. If that comes out the same its result stands, else it is done again.
+	StandingPerhaps Standing = "perhaps"
+	// StandingKept: its result stands. In an isolated boulder it is put onto the new line without an agent.
+	StandingKept Standing = "kept"
+)
+
+// Redone begins a new generation of completed sub-tasks, because the user wants that. What depends on them waits to see
+// whether they come out the same. A boulder that is over is paused by it, until it is resumed.
+type Redone struct {
+	SubTasks     []string            `json:"sub_tasks"`
+	Reasons      map[string][]Reason `json:"reasons,omitempty"` // by sub-task
+	Files        Files               `json:"files"`
+	NoDependents bool                `json:"no_dependents,omitempty"` // what depends on them stands, whatever they come to
+
+	Perhaps []string `json:"perhaps,omitempty"` // dependents, in plan order; filled in by Apply, as is the rest
+	Moved   []string `json:"moved,omitempty"`   // of an isolated boulder: others whose results are put onto the new line
+	Tip     string   `json:"tip,omitempty"`     // of an isolated boulder: where that begins
+
+	Plan *PlanRevision `json:"plan,omitempty" log:"only"` // that is in force from now on; nil: the one that was
+	// Patches are what the sub-tasks, and their dependents, changed before, for the next brief.
+	Patches map[string]string `json:"patches,omitempty" log:"only"`
+}
+
+// Kept says that the user takes the result of a sub-task as up to date.
+type Kept struct {
+	SubTaskID string `json:"sub_task_id"`
+	Fresh
+}
+
+// Fresh is what the user saw when they took a result as up to date.
+type Fresh struct {
+	Spec string `json:"spec,omitempty"` // [SpecOf] in the plan file
+	Head string `json:"head,omitempty"` // commit of the project
+}
+
+// Earlier is what a sub-task came to in the generation before.
+type Earlier struct {
+	Summary string   `json:"summary,omitempty"`
+	Patch   string   `json:"patch,omitempty"`
+	Files   Files    `json:"files,omitempty"`
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Span is a change of the project's files, from one snapshot to another.
+type Span struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// SpecOf names all that a plan asks of a sub-task, with its constraints and default model; empty: it is not in the plan.
+func SpecOf(p *Plan, id string) string {
+	i := slices.IndexFunc(p.SubTasks, func(s Spec) bool { return s.ID == id })
+	if i < 0 {
+		return ""
+	}
+	return textOf(p, p.SubTasks[i]) + modelOf(p, p.SubTasks[i])
+}
+
+func textOf(p *Plan, s Spec) string {
+	s.Model, s.Agent, s.Priority, s.Budget, s.DependsOn = "", "", "", nil, nil
+	text, err := json.Marshal([]any{s, p.Constraints, p.DoneWhen})
+	if err != nil {
+		panic(err) // a Spec holds nothing that JSON cannot say
+	}
+	return hashOf(strings.TrimSpace(string(text)))
+}
+
+func modelOf(p *Plan, s Spec) string { return hashOf(s.Model + "\x00" + p.Model + "\x00" + s.Agent) }
+
+// Edited says in what a sub-task differs between two plans. One that is not in both does not.
+func Edited(was, now *Plan, id string) (reasons []Reason) {
+	i := slices.IndexFunc(was.SubTasks, func(s Spec) bool { return s.ID == id })
+	j := slices.IndexFunc(now.SubTasks, func(s Spec) bool { return s.ID == id })
+	if i < 0 || j < 0 {
+		return nil
+	}
+	if textOf(was, was.SubTasks[i]) != textOf(now, now.SubTasks[j]) {
+		reasons = append(reasons, ReasonEdited)
+	}
+	if modelOf(was, was.SubTasks[i]) != modelOf(now, now.SubTasks[j]) {
+		reasons = append(reasons, ReasonModel)
+	}
+	return reasons
+}
+
+// StaleInput reports whether a completed sub-task was made from something else than what is there now.
+func (s *State) StaleInput(t *SubTask) bool {
+	return s.inputs(t) != t.Inputs || slices.ContainsFunc(t.SettledSince(t.EndSeq), func(b RaisedBlocker) bool {
+		return b.Status == BlockerAnswered && b.Answer != "" && b.Answer != b.Choice
+	})
+}
+
+// inputs names what a sub-task is made from: what those it depends on came to.
+func (s *State) inputs(t *SubTask) string {
+	var all []string
+	for _, id := range t.DependsOn {
+		d := s.byID[id]
+		all = append(all, id, string(d.Status), d.Output, d.Change)
+	}
+	return hashOf(strings.Join(all, "\x00"))
+}
+
+// changed notes what a turn of a sub-task has changed. Nothing, with what it did before still there, is the same as before.
+func (t *SubTask) changed(seq uint64, d Diff) {
+	switch {
+	case d.Unavailable != "":
+		t.Change = fmt.Sprintf("unknown at %d", seq)
+	case d.Hash != "" || t.Earlier == nil || t.Earlier.Files != FilesKeep:
+		t.Change = d.Hash
+	}
+}
+
+// Redoable says why sub-tasks cannot be redone as things are; nil: they can.
+func (s *State) Redoable(ids []string) error {
+	b := &s.Boulder
+	switch {
+	case b.Loop != nil:
+		return fmt.Errorf("boulder %s is a loop: begin another one with `manager loop`", b.ID)
+	case b.Status == Cancelled:
+		return fmt.Errorf("boulder %s was cancelled: run its plan again with `manager run --fork %[1]s --from %s`", b.ID, ids[0])
+	case b.Line.Landed != nil:
+		return fmt.Errorf("the results of boulder %s have left it (%s): run its plan again with `manager run --fork %[1]s --from %[3]s`",
+			b.ID, b.Line.Landed.How, ids[0])
+	case b.Replan != nil:
+		return fmt.Errorf("a new plan is being made: try again when it is there")
+	case b.Line.Integrating != nil:
+		return fmt.Errorf("the result of %q is being integrated: try again in a moment", b.Line.Integrating.SubTaskID)
+	}
+	for i, id := range ids {
+		t, err := s.known(id)
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(ids[:i], id):
+			return fmt.Errorf("sub-task %q is named twice", id)
+		case t.Status == SubTaskSkipped || t.Status == SubTaskSuperseded:
+			return fmt.Errorf("sub-task %q is %s, so there is nothing to redo", id, t.Status)
+		case t.Status != SubTaskCompleted:
+			return fmt.Errorf("sub-task %q is %s, and only what is completed can be redone: use `manager retry %[1]s`", id, t.Status)
+		case t.Attempts == 0:
+			return fmt.Errorf("sub-task %q was taken over from boulder %s: run the plan again from it with `manager run --fork %s --from %[1]s`",
+				id, b.ForkOf.BoulderID, b.ID)
+		}
+	}
+	for _, t := range s.after(ids) {
+		if t.Status == SubTaskInProgress || t.Parked {
+			return fmt.Errorf("sub-task %q, which builds on it, is %s: wait for it, or cancel it first", t.ID, t.Status)
+		}
+	}
+	return nil
+}
+
+// after are the sub-tasks that build on some, near or far, by way of those that have not ended otherwise.
+func (s *State) after(ids []string) (all []*SubTask) {
+	for _, id := range ids {
+		for _, t := range s.behind(s.byID[id], func(d *SubTask) bool {
+			return d.Status == SubTaskCompleted || d.Unfinished() || d.Parked
+		}) {
+			if !slices.Contains(all, t) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+func (s *State) redone(e *Event, b Redone) error {
+	if len(b.SubTasks) == 0 || b.Files != FilesKeep && b.Files != FilesRevert {
+		return fmt.Errorf("%d sub-tasks are redone, and their changes are %q", len(b.SubTasks), b.Files)
+	}
+	if err := s.Redoable(b.SubTasks); err != nil {
+		return err
+	}
+	if err := s.respecify(b); err != nil {
+		return err
+	}
+	if s.Boulder.Status.Terminal() {
+		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
+	}
+	dependents := s.after(b.SubTasks)
+	moved := s.cutLine(append(slices.Clone(dependents), s.all(b.SubTasks)...))
+	var waiting, perhaps []*SubTask
+	for _, t := range slices.Clone(s.done) {
+		standing := StandingPerhaps
+		switch {
+		case slices.Contains(b.SubTasks, t.ID):
+			standing = ""
+		case slices.Contains(moved, t) && !slices.Contains(dependents, t):
+			standing = StandingKept
+		case !slices.Contains(dependents, t):
+			continue
+		case b.NoDependents:
+			standing = StandingKept
+		}
+		t.Earlier = &Earlier{Summary: t.Summary, Patch: b.Patches[t.ID], Files: b.Files, Reasons: b.Reasons[t.ID]}
+		t.Standing, t.Integrated, t.Conflicts = standing, "", nil
+		waiting = append(waiting, t)
+		if slices.Contains(dependents, t) && standing != "" {
+			perhaps = append(perhaps, t)
+		}
+	}
+	b.Perhaps, b.Moved, b.Tip = idsOf(perhaps), nil, s.Boulder.Line.Tip
+	for _, t := range waiting {
+		s.done, s.First(t).Judged = without(s.done, []*SubTask{t}), 0
+		s.setSubTask(e, t, SubTaskPending, "")
+		switch {
+		case t.Standing == "":
+			s.anew(t, b.Files)
+		case !slices.Contains(dependents, t):
+			b.Moved = append(b.Moved, t.ID)
+		}
+	}
+	for _, t := range dependents {
+		if o := s.Open(t.ID); o != nil { // it was in line
+			s.finish(e, o, AttemptCancelled, "what it depends on is redone")
+		}
+		if t.Standing == StandingKept && !b.NoDependents { // since an earlier one
+			t.Standing = StandingPerhaps
+		}
+	}
+	for _, t := range waiting {
+		if s.ready(t) && s.open[t.ID] == nil && t.Status == SubTaskPending {
+			s.begin(e, t)
+		}
+	}
+	s.Boulder.Wanted = filter(s.Boulder.Wanted, func(w Replanning) bool { return s.byID[w.SubTaskID].Status == SubTaskCompleted })
+	e.Body = b
+	return nil
+}
+
+func (s *State) all(ids []string) (all []*SubTask) {
+	for _, id := range ids {
+		all = append(all, s.byID[id])
+	}
+	return all
+}
+
+// respecify adopts a plan in which redone sub-tasks are described anew. What depends on what stays.
+func (s *State) respecify(b Redone) error {
+	if b.Plan == nil {
+		return nil
+	}
+	if b.Plan.Number != s.Boulder.Revision+1 {
+		return fmt.Errorf("plan revision %d does not follow %d", b.Plan.Number, s.Boulder.Revision)
+	}
+	fresh := map[string]*SubTask{}
+	for _, spec := range b.Plan.Plan.SubTasks {
+		t := s.byID[spec.ID]
+		if t == nil || !slices.Contains(b.SubTasks, spec.ID) {
+			continue
+		}
+		if !slices.Equal(spec.DependsOn, t.DependsOn) {
+			return fmt.Errorf("sub-task %q depends on others than before: run the plan as a new boulder", spec.ID)
+		}
+		if err := spec.Budget.Validate(); err != nil {
+			return fmt.Errorf("sub-task %q: %w", spec.ID, err)
+		}
+		n := s.newSubTask(&b.Plan.Plan, spec, s.Boulder.Model)
+		s.setGates(n, spec, func(string) bool { return true })
+		if err := s.setDone(n, &b.Plan.Plan); err != nil {
+			return err
+		}
+		fresh[t.ID] = n
+	}
+	for id, n := range fresh {
+		t := s.byID[id]
+		t.Revision, t.Subject, t.ActiveForm, t.Description = b.Plan.Number, n.Subject, n.ActiveForm, n.Description
+		t.SuccessCriteria, t.Priority, t.Model, t.Agent = n.SuccessCriteria, n.Priority, n.Model, n.Agent
+		t.Gates, t.NoWorse, t.GateHints, t.Lint = n.Gates, n.NoWorse, n.GateHints, n.Lint
+		t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes = n.ExpectsChanges, n.EmptyOK, n.Outputs, n.Writes
+		t.DoneWhen, t.DoneDefault, t.Budget = n.DoneWhen, n.DoneDefault, n.Budget
+	}
+	s.adopt(*b.Plan)
+	return nil
+}
+
+// cutLine takes the line of an isolated boulder back to before the first of some sub-tasks, and returns all whose results
+// are not on it any more.
+func (s *State) cutLine(first []*SubTask) (off []*SubTask) {
+	l, tip, tree := &s.Boulder.Line, s.Boulder.Line.Base, ""
+	if !s.Boulder.Isolated() {
+		return nil
+	}
+	for _, t := range s.done { // in the order of the line
+		switch {
+		case t.Integrated == "":
+		case len(off) > 0 || slices.Contains(first, t):
+			off = append(off, t)
+		default:
+			tip, tree = t.Integrated, t.Snapshot
+		}
+	}
+	if len(off) > 0 && tip != l.Tip {
+		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
+	}
+	return off
+}
+
+// anew begins another generation of a sub-task. Its attempts, and what they cost, stay.
+func (s *State) anew(t *SubTask, files Files) {
+	t.Generation++
+	t.Standing, t.Revert, t.Earlier.Files = "", nil, files
+	if files == FilesRevert {
+		t.Since = t.Attempts
+		if !s.Boulder.Isolated() && t.Snapshot != t.Tree {
+			t.Revert = &Span{From: t.Snapshot, To: t.Tree}
+		}
+	} else {
+		t.ExpectsChanges = false // what it did is there already
+	}
+	t.Tries, t.Lost, t.Stalls, t.NeedsUser, t.LastResult, t.EndSeq, t.Track, t.Fresh = 0, 0, 0, 0, "", 0, nil, nil
+	t.Summary, t.Output, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", nil, nil, "", "", nil
+	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
+	t.From, t.Work = "", ""
+}
+
+// begin is for a pending sub-task that nothing is in the way of any more: it is queued, unless its result stands.
+func (s *State) begin(e *Event, t *SubTask) {
+	onLine, files, reason := s.Boulder.Isolated() && t.Work != "", FilesKeep, Reason("")
+	switch {
+	case t.Standing == StandingPerhaps && s.inputs(t) != t.Inputs:
+		reason = ReasonInput
+	case t.Standing != "" && onLine && len(t.Unverified()) > 0:
+		reason = ReasonGate
+	case t.Standing != "":
+		t.Standing = StandingKept
+	}
+	switch {
+	case reason != "":
+		if s.Boulder.Isolated() {
+			files = t.Earlier.Files
+		}
+		t.Earlier.Reasons = []Reason{reason}
+		s.anew(t, files)
+	case t.Standing == StandingKept && !onLine:
+		t.EndSeq = e.Seq
+		s.setSubTask(e, t, SubTaskCompleted, "")
+		return
+	}
+	s.enqueue(e, t)
+}
+
+// standing is the turn of an attempt that only puts a result onto the line again that stands.
+func (o *Open) standing(e *Event) {
+	t := o.SubTask
+	t.Standing = ""
+	o.Attempt.Status = AttemptMonitoring
+	o.Turn.Kind, o.Turn.EndedAt = TurnStanding, e.Time
+	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}
+	o.Turn.Verdict = &Verdict{Completed: true, Summary: t.Summary, OutputData: t.Output, Remaining: t.Remaining}
+}
+
+func (s *State) kept(_ *Event, b Kept) error {
+	t, err := s.known(b.SubTaskID)
+	switch {
+	case err != nil:
+		return err
+	case t.Standing == StandingPerhaps:
+		t.Standing = StandingKept
+	case t.Status != SubTaskCompleted:
+		return fmt.Errorf("sub-task %q is %s, so it has no result to keep", t.ID, t.Status)
+	}
+	t.Fresh, t.Inputs = &b.Fresh, s.inputs(t)
+	return nil
+}

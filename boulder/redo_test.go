@@ -1,0 +1,185 @@
+package boulder
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// generation brings an attempt of a sub-task to its end, with an output and a change.
+func generation(t *testing.T, s *State, id, output, change string) {
+	t.Helper()
+	ref := AttemptRef{id, s.SubTask(id).Attempts}
+	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s", Snapshot: "before " + id},
+		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{Diff: Diff{Tree: "after " + id, Hash: change, Commit: s.Boulder.Line.Base + id}}},
+		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true, OutputData: output}})
+	if s.Boulder.Isolated() {
+		integrate(t, s, id)
+	}
+	feed(t, s, SubTaskDone{
+		AttemptRef: ref, Completed: true, Output: output, Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
+	})
+}
+
+func integrate(t *testing.T, s *State, id string) {
+	t.Helper()
+	o := s.Open(id)
+	feed(t, s, Integrating{AttemptRef: o.Attempt.AttemptRef, Tip: s.Boulder.Line.Tip, Result: o.SubTask.Work},
+		Integrated{AttemptRef: o.Attempt.AttemptRef, Commit: s.Boulder.Line.Tip + "<" + id, Tree: "tree with " + id})
+}
+
+func allDone(t *testing.T, base string) *State {
+	t.Helper()
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c", DependsOn: []string{"b"}}, {ID: "x"}}}}
+	feed(t, s, Created{Boulder: Boulder{ID: "b1", Line: Line{Base: base, Tip: base}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
+	for _, id := range []string{"a", "b", "x", "c"} {
+		generation(t, s, id, "out of "+id, "change of "+id)
+	}
+	feed(t, s, StatusChanged{Status: Synthesizing}, TaskComplete{Status: Completed, AllCompleted: true})
+	return s
+}
+
+func standings(s *State) string {
+	var all []string
+	for _, t := range s.SubTasks {
+		said := t.ID + " " + string(t.Status)
+		if t.Standing != "" {
+			said += " " + string(t.Standing)
+		}
+		all = append(all, said)
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestRedo: what depends on a redone sub-task is done again only as far as something comes out differently.
+func TestRedo(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		output, change string
+		b              Redone
+		after          string // when the redone one has completed
+		stale          string // then
+	}{
+		"the same":            {"out of a", "change of a", Redone{}, "a completed, b completed, c completed, x completed", ""},
+		"another result":      {"other", "change of a", Redone{}, "a completed, b pending, c pending perhaps, x completed", ""},
+		"another change":      {"out of a", "other", Redone{}, "a completed, b pending, c pending perhaps, x completed", ""},
+		"without dependents":  {"other", "other", Redone{NoDependents: true}, "a completed, b completed, c completed, x completed", "b"},
+		"nothing had to be":   {"out of a", "", Redone{Files: FilesKeep}, "a completed, b completed, c completed, x completed", ""},
+		"nothing is left":     {"out of a", "", Redone{}, "a completed, b pending, c pending perhaps, x completed", ""},
+		"a new change on top": {"out of a", "change of a", Redone{Files: FilesKeep}, "a completed, b completed, c completed, x completed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := allDone(t, "")
+			if test.b.SubTasks = []string{"a"}; test.b.Files == "" {
+				test.b.Files = FilesRevert
+			}
+			feed(t, s, test.b)
+			if s.Boulder.Status != Paused || !strings.HasPrefix(standings(s), "a pending, b pending ") {
+				t.Fatalf("boulder is %s: %s", s.Boulder.Status, standings(s))
+			}
+			if r := s.SubTask("a").Revert; (r == nil) != (test.b.Files == FilesKeep) {
+				t.Errorf("taken back is %+v", r)
+			}
+			feed(t, s, StatusChanged{Status: Running})
+			generation(t, s, "a", test.output, test.change)
+			if got := standings(s); got != test.after {
+				t.Errorf("%s, want %s", got, test.after)
+			}
+			var stale []string
+			for _, st := range s.Completed(4) {
+				if s.StaleInput(st) {
+					stale = append(stale, st.ID)
+				}
+			}
+			if got := strings.Join(stale, " "); got != test.stale {
+				t.Errorf("stale: %q, want %q", got, test.stale)
+			}
+			if err := s.Check(); err != nil || s.SubTask("a").Generation != 1 || s.SubTask("a").Attempts != 2 {
+				t.Errorf("%+v, %v", s.SubTask("a"), err)
+			}
+		})
+	}
+}
+
+// TestRedoIsolated: the line begins anew before what is redone. What was on it behind that is put onto it without an agent;
+// what depends on it only if it comes out the same.
+func TestRedoIsolated(t *testing.T) {
+	t.Parallel()
+	s := allDone(t, "base") // base<a<b<x<c
+	feed(t, s, Redone{SubTasks: []string{"b"}, Files: FilesRevert})
+	l := s.Boulder.Line
+	if l.Tip != "base<a" || l.Before != "base<a<b<x<c" || l.Tree != "tree with a" {
+		t.Errorf("the line is %+v", l)
+	}
+	if got, want := standings(s), "a completed, b pending, c pending perhaps, x pending kept"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	feed(t, s, StatusChanged{Status: Running}, Starting{AttemptRef: AttemptRef{"x", 2}, Slot: 1})
+	if o := s.Open("x"); o.Attempt.Status != AttemptMonitoring || !o.Turn.Verdict.Completed || s.Boulder.Attempts != 4 {
+		t.Errorf("x is %+v after %d attempts", o.Attempt, s.Boulder.Attempts)
+	}
+	integrate(t, s, "x")
+	feed(t, s, completed(AttemptRef{"x", 2}))
+	generation(t, s, "b", "out of b", "change of b")
+	if got, want := standings(s), "a completed, b completed, c pending kept, x completed"; got != want || s.Boulder.Line.Tip != "base<a<x<b" {
+		t.Errorf("%s on %s, want %s", got, s.Boulder.Line.Tip, want)
+	}
+	feed(t, s, Starting{AttemptRef: AttemptRef{"c", 2}, Slot: 1})
+	integrate(t, s, "c")
+	feed(t, s, completed(AttemptRef{"c", 2}))
+	if !s.AllOver() || s.SubTask("c").Generation != 0 || s.SubTask("b").Since != 1 {
+		t.Errorf("%s; c is of generation %d, b begins after attempt %d", standings(s), s.SubTask("c").Generation, s.SubTask("b").Since)
+	}
+}
+
+func TestRedoRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before []Body
+		ids    []string
+		why    string
+	}{
+		"unknown":      {nil, []string{"zz"}, `no sub-task "zz"`},
+		"twice":        {nil, []string{"a", "a"}, "named twice"},
+		"not done yet": {[]Body{Redone{SubTasks: []string{"b"}, Files: FilesKeep}}, []string{"b"}, "manager retry b"},
+		"at work behind it": {[]Body{
+			Redone{SubTasks: []string{"b"}, Files: FilesKeep}, StatusChanged{Status: Running}, Starting{AttemptRef: AttemptRef{"b", 2}},
+		}, []string{"a"}, `"b", which builds on it, is in_progress`},
+		"parked behind it": {append(append([]Body{
+			Redone{SubTasks: []string{"b"}, Files: FilesKeep}, StatusChanged{Status: Running},
+		}, toVerdict(AttemptRef{"b", 2})...), Parked{AttemptRef: AttemptRef{"b", 2}}), []string{"a"}, `"b", which builds on it, is blocked`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := allDone(t, "")
+			feed(t, s, test.before...)
+			refused(t, s, Redone{SubTasks: test.ids, Files: FilesRevert}, test.why)
+		})
+	}
+	s := allDone(t, "base")
+	feed(t, s, Landed{How: LandedFiles})
+	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, "manager run --fork b1 --from a")
+}
+
+// TestRedoEdited: what is redone follows the plan as it is now; its graph stays.
+func TestRedoEdited(t *testing.T) {
+	t.Parallel()
+	s := allDone(t, "")
+	was, now := s.Revision.Plan, s.Revision.Plan.Clone()
+	now.SubTasks[0].Description, now.SubTasks[0].Gates, now.SubTasks[1].Model = "otherwise", []string{"make"}, "p/other"
+	for id, want := range map[string][]Reason{"a": {ReasonEdited}, "b": {ReasonModel}, "c": nil, "zz": nil} {
+		if got := Edited(&was, &now, id); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+	}
+	moved := now.Clone()
+	moved.SubTasks[1].DependsOn = nil
+	refused(t, s, Redone{SubTasks: []string{"b"}, Files: FilesKeep, Plan: &PlanRevision{Number: 2, Plan: moved}}, "depends on others")
+	feed(t, s, Redone{SubTasks: []string{"a"}, Files: FilesKeep, Plan: &PlanRevision{Number: 2, Plan: now}})
+	a, b := s.SubTask("a"), s.SubTask("b")
+	if a.Description != "otherwise" || !slices.Equal(a.Gates, []string{"make"}) || b.Model != "" || s.Boulder.Revision != 2 {
+		t.Errorf("a is %+v, b has model %q at revision %d", a, b.Model, s.Boulder.Revision)
+	}
+}

@@ -1,0 +1,309 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+)
+
+// Redo is what the user wants done again.
+type Redo struct {
+	SubTasks     map[string][]boulder.Reason // by id
+	Note         string                      // for each of them
+	NoDependents bool                        // what depends on them stands, whatever they come to
+	Files        boulder.Files               // empty: their changes are taken back where that can be done
+}
+
+// Redoing is a [Redo] before it is ordered.
+type Redoing struct {
+	Order boulder.Order
+	After *boulder.State // as it will be
+	Moved []string       // as in [boulder.Redone]
+	Paths []string       // of the project's own files, that will be as they were before
+	Why   string         // why changes stay that could have been taken back; empty: they do not, or were not to be
+}
+
+// Stale says which completed sub-tasks are out of date, and why. With gates, their gates are run: on the tip of an isolated
+// boulder whose results have not landed, else on the user's files. Call [Project.OpenWorkspace] before.
+func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
+	s, err := restored(b)
+	if err != nil {
+		return nil, err
+	}
+	now, err := p.planNow(b)
+	if err != nil {
+		return nil, err
+	}
+	head, err := p.work.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tip := s.Boulder.Line.Tip
+	if s.Boulder.Line.Landed != nil {
+		tip = ""
+	}
+	stale, ran, at := map[string][]boulder.Reason{}, map[string]bool{}, p.gatesAt(&s.Boulder, tip)
+	for _, t := range s.Completed(len(s.SubTasks)) {
+		fresh := cmp.Or(t.Fresh, &boulder.Fresh{})
+		var why []boulder.Reason
+		if now != nil && boulder.SpecOf(now, t.ID) != fresh.Spec {
+			why = boulder.Edited(&s.Revision.Plan, now, t.ID)
+		}
+		if t.Attempts > 0 && s.StaleInput(t) {
+			why = append(why, boulder.ReasonInput)
+		}
+		moved, err := p.moved(ctx, s, t, cmp.Or(fresh.Head, s.Boulder.Base), head)
+		if err != nil {
+			return nil, err
+		}
+		if moved {
+			why = append(why, boulder.ReasonBase)
+		}
+		for _, line := range t.Gates {
+			if _, known := ran[line]; gates && !known {
+				g, err := at(ctx, line)
+				if err != nil {
+					return nil, err
+				}
+				ran[line] = !g.Green()
+			}
+			if ran[line] && !slices.Contains(why, boulder.ReasonGate) {
+				why = append(why, boulder.ReasonGate)
+			}
+		}
+		if len(why) > 0 {
+			stale[t.ID] = why
+		}
+	}
+	return stale, nil
+}
+
+// restored is a state of its own.
+func restored(b *boulder.Snapshot) (*boulder.State, error) {
+	var copied boulder.Snapshot
+	text, err := json.Marshal(b)
+	if err == nil {
+		err = json.Unmarshal(text, &copied)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return boulder.Restore(copied)
+}
+
+// planNow is what the plan file says now that a boulder was run from; nil: there is none, or it has another plan by now.
+func (p *Project) planNow(b *boulder.Snapshot) (*boulder.Plan, error) {
+	if b.Boulder.PlanFile == "" || b.Revision == nil {
+		return nil, nil
+	}
+	plan, err := p.ReadPlan(b.Boulder.PlanFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the plan file that boulder %s was run from: %w", b.Boulder.ID, err)
+	case plan.Task != b.Revision.Plan.Task:
+		return nil, nil
+	}
+	return plan, nil
+}
+
+// moved reports whether commits since base changed a file that a sub-task changed too, to something that none has left it as.
+func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTask, base, head string) (bool, error) {
+	if base == "" || head == "" || base == head || len(t.Files) == 0 {
+		return false, nil
+	}
+	files, from := t.Files, base
+	trees := []string{s.Boulder.Line.Tree}
+	for _, x := range s.Completed(len(s.SubTasks)) {
+		trees = append(trees, x.Tree)
+	}
+	for _, tree := range append([]string{from}, trees...) {
+		if tree == "" {
+			continue
+		}
+		out, err := p.work.Patch(ctx, tree, head, "--name-only", files)
+		if err != nil {
+			return false, err
+		}
+		if files = strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }); len(files) == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// gatesAt runs gates on a commit of an isolated boulder, in a slot; with "" on the user's files.
+func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Context, line string) (boulder.Gate, error) {
+	dir, own := p.dir, []string(nil)
+	return func(ctx context.Context, line string) (g boulder.Gate, err error) {
+		if commit != "" && own == nil {
+			slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
+			if err != nil {
+				return g, err
+			}
+			dir, own = slot.Dir(), slot.Env()
+		}
+		env, err := p.environ()
+		if err == nil {
+			g = executor.RunCommand(ctx, dir, slices.Concat(env, own), line, p.gateTimeout(),
+				p.secrets.Text)
+			err = context.Cause(ctx)
+		}
+		return g, err
+	}
+}
+
+// PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
+// changed. Call [Project.OpenWorkspace] before.
+func (p *Project) PrepareRedo(
+	ctx context.Context, b *boulder.Snapshot, events []boulder.Event, what Redo,
+) (r Redoing, err error) {
+	if r.After, err = restored(b); err != nil {
+		return r, err
+	}
+	redone := &boulder.Redone{Reasons: what.SubTasks, NoDependents: what.NoDependents, Patches: map[string]string{}}
+	for _, t := range r.After.SubTasks {
+		if _, asked := what.SubTasks[t.ID]; asked {
+			redone.SubTasks = append(redone.SubTasks, t.ID)
+		}
+	}
+	if err = r.After.Redoable(redone.SubTasks); err != nil {
+		return r, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
+	}
+	if redone.Plan, err = p.edited(b, redone); err != nil {
+		return r, err
+	}
+	redone.Files = cmp.Or(what.Files, boulder.FilesRevert)
+	if !b.Boulder.Isolated() && redone.Files == boulder.FilesRevert {
+		if r.Paths, r.Why, err = p.takeBack(ctx, r.After, redone.SubTasks); err != nil {
+			return r, err
+		}
+		if r.Why != "" && what.Files == boulder.FilesRevert {
+			return r, fmt.Errorf("%w: %s", boulder.ErrRefused, r.Why)
+		}
+		if r.Why != "" {
+			redone.Files, r.Paths = boulder.FilesKeep, nil
+		}
+	}
+	patches := map[string]string{}
+	for _, e := range events {
+		if b, ended := e.Body.(boulder.TurnEnded); ended {
+			patches[b.SubTaskID] = b.Evidence.Diff.Patch
+		}
+	}
+	applied, err := r.After.Apply(boulder.Event{Time: time.Now(), BoulderID: b.Boulder.ID, Body: *redone})
+	if err != nil {
+		return r, err
+	}
+	as := applied.Body.(boulder.Redone)
+	r.Moved = as.Moved
+	for _, id := range slices.Concat(redone.SubTasks, as.Perhaps) {
+		if patches[id] != "" {
+			redone.Patches[id] = patches[id]
+		}
+	}
+	note := ""
+	if what.Note != "" {
+		note = p.Clean("The note", what.Note)[0]
+	}
+	r.Order = boulder.Order{Do: boulder.OrderRedo, Redone: redone, Text: note}
+	return r, r.Order.Validate()
+}
+
+// edited is the plan with what the plan file says of the sub-tasks that are redone; nil: the same.
+func (p *Project) edited(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.PlanRevision, error) {
+	now, err := p.planNow(b)
+	if now == nil || err != nil {
+		return nil, err
+	}
+	plan, differs := b.Revision.Plan.Clone(), false
+	for i, s := range plan.SubTasks {
+		why := boulder.Edited(&b.Revision.Plan, now, s.ID)
+		if !slices.Contains(redone.SubTasks, s.ID) || len(why) == 0 {
+			continue
+		}
+		differs = true
+		for _, x := range now.SubTasks {
+			if x.ID == s.ID {
+				plan.SubTasks[i] = x
+			}
+		}
+		for _, reason := range why {
+			if !slices.Contains(redone.Reasons[s.ID], reason) {
+				redone.Reasons[s.ID] = append(redone.Reasons[s.ID], reason)
+			}
+		}
+	}
+	if !differs {
+		return nil, nil
+	}
+	plan.Constraints, plan.DoneWhen, plan.Model = now.Constraints, now.DoneWhen, now.Model
+	return &boulder.PlanRevision{
+		Number: b.Revision.Number + 1, Plan: plan, Hash: plan.Hash(), Origin: b.Revision.Origin, Edited: true, AdoptedAt: time.Now(),
+	}, nil
+}
+
+// takeBack finds out which files of the project go back when the changes of sub-tasks are taken back, or why they cannot be.
+func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) (paths []string, why string, err error) {
+	if reason := p.work.Reason(); reason != "" {
+		return nil, reason, nil
+	}
+	for _, id := range ids {
+		switch t := s.SubTask(id); {
+		case t.Snapshot == "" || t.Tree == "":
+			return nil, fmt.Sprintf("there is no snapshot of what %q changed", id), nil
+		case t.Snapshot == t.Tree:
+		case t.Shared:
+			return nil, fmt.Sprintf("other sub-tasks were at work beside %q, so what it changed is not known for sure", id), nil
+		default:
+			changes, err := p.slots.TakeBack(ctx, t.Snapshot, t.Tree, true)
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, "", err
+				}
+				return nil, fmt.Sprintf("what %q changed cannot be taken back: %v", id, err), nil
+			}
+			for _, c := range changes {
+				if !slices.Contains(paths, c.Path) {
+					paths = append(paths, c.Path)
+				}
+			}
+		}
+	}
+	return paths, "", nil
+}
+
+// OrderRedo gives the order. The ref of the tip of an isolated boulder is where the log says that it is before that.
+func (p *Project) OrderRedo(ctx context.Context, there *Desk, b *boulder.Snapshot, o boulder.Order) error {
+	if l := b.Boulder.Line; l.Before != "" {
+		if err := p.slots.MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
+			return err
+		}
+	}
+	return there.Orders.Order(ctx, b.Boulder.ID, o)
+}
+
+// KeepOrder takes the result of a sub-task as up to date, with the plan file and the commit as they are now. Call
+// [Project.OpenWorkspace] before.
+func (p *Project) KeepOrder(ctx context.Context, b *boulder.Snapshot, id string) (boulder.Order, error) {
+	kept := &boulder.Kept{SubTaskID: id}
+	now, err := p.planNow(b)
+	if err != nil {
+		return boulder.Order{}, err
+	}
+	if now != nil {
+		kept.Spec = boulder.SpecOf(now, id)
+	}
+	kept.Head, err = p.work.Head(ctx)
+	return boulder.Order{Do: boulder.OrderKeep, Kept: kept}, err
+}
