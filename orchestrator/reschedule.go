@@ -32,9 +32,9 @@ type Scheduled struct {
 }
 
 // Reschedule says how the attempts of a log would have been spread over time with other limits, if each had taken as long
-// and come to the same. Budgets and cool-downs are left out, and so is all that the users of other boulders did. An error
-// says that the log cannot be folded, or that an attempt could not have come to the same: what it replaced by a replan, for
-// one, would have been at work.
+// and come to the same. Budgets, cool-downs and integration are left out, and so is all that the users of other boulders did. An
+// error says that the log cannot be folded, has a redo, or that an attempt could not have come to the same: what it replaced by
+// a replan, for one, would have been at work.
 func Reschedule(events []boulder.Event, limits Limits) ([]Scheduled, error) {
 	r := &rescheduling{s: boulder.NewState(), limits: limits, at: map[boulder.AttemptRef]int{}}
 	if err := r.read(events); err != nil {
@@ -88,7 +88,7 @@ func (r *rescheduling) read(events []boulder.Event) error {
 		worked := was.Boulder.Worked
 		switch b := e.Body.(type) {
 		case boulder.Created:
-			b.Boulder.Budget, r.begun = nil, e.Time
+			b.Boulder.Budget, b.Boulder.Line, r.begun = nil, boulder.Line{}, e.Time
 			e.Body = b
 		case boulder.Planned:
 		case boulder.Decomposed:
@@ -104,7 +104,14 @@ func (r *rescheduling) read(events []boulder.Event) error {
 		case boulder.Judged:
 			b.Cooldown = nil
 			e.Body = b
-		case boulder.SubTaskProgress, boulder.UsageReport, boulder.BudgetSet, boulder.BudgetWarning, boulder.SessionLeft:
+		case boulder.Redone:
+			return fmt.Errorf("event %d is a redo, and when the user would have wanted that is not known: give `--to %d`", e.Seq, e.Seq-1)
+		case boulder.GateRun:
+			if b.Tree != "" {
+				continue
+			}
+		case boulder.SubTaskProgress, boulder.UsageReport, boulder.BudgetSet, boulder.BudgetWarning, boulder.SessionLeft,
+			boulder.Integrating, boulder.Integrated, boulder.Conflict, boulder.Kept, boulder.Landed: // on which line is all the same
 			continue
 		}
 		i, begun := newest[subTaskOf(e.Body)]

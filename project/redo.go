@@ -132,8 +132,8 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 			continue
 		}
 		out, err := p.work.Patch(ctx, tree, head, "--name-only", files)
-		if err != nil {
-			return false, err
+		if err != nil { // git has removed the snapshot by now, or it is of another repository: nothing can be told of it
+			return false, context.Cause(ctx)
 		}
 		if files = strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }); len(files) == 0 {
 			return false, nil

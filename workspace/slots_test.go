@@ -368,7 +368,9 @@ func TestAnotherLine(t *testing.T) {
 	if got := l.git("rev-parse", "refs/manager/b/tip", "refs/manager/b/tip."+from[:10]); got != commit+"\n"+from+"\n" {
 		t.Errorf("the refs are at %q", got)
 	}
-	claim := l.claim(1, "a", 2, l.base)
+	_, old := l.prepare(2, "c", 1, l.base)
+	old.write("a.txt", "of before\n")
+	claim := l.claim(2, "c", 2, l.base)
 	claim.Since = 1
 	s, err := l.slots.Prepare(t.Context(), claim)
 	must(t, err)

@@ -108,6 +108,9 @@ func TestKill9(t *testing.T) {
 			w.land()
 			w.check()
 			left -= w.struck
+			if *bouldersDir != "" {
+				keepBoulders(t, "kill", w.dir)
+			}
 		})
 	}
 }

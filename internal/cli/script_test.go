@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) tests
 			env.Values[modelKey{}] = new(*scriptmodel.Server)
 			env.Values[serverKey{}] = server
 			if *bouldersDir != "" && server == &shared {
-				env.Defer(func() { keepBoulders(t, env.WorkDir) })
+				env.Defer(func() { keepBoulders(t, strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), env.WorkDir) })
 			}
 			return nil
 		},
@@ -97,10 +98,11 @@ func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) tests
 	}
 }
 
-var bouldersDir = flag.String("boulders", "", "export every boulder that a script leaves to this directory")
+var bouldersDir = flag.String("boulders", "", "export every boulder that a script, or a kill -9, leaves to this directory")
 
-// keepBoulders writes what orchestrator/testdata/boulders has some of.
-func keepBoulders(t *testing.T, dir string) {
+// keepBoulders writes what orchestrator/testdata/boulders has some of, without where that was.
+func keepBoulders(t *testing.T, name, dir string) {
+	machine := regexp.MustCompile(regexp.QuoteMeta(os.TempDir()) + `/[\w-]+(/script-\w+)?`)
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Base(path) != "manager.db" {
 			return err
@@ -116,13 +118,17 @@ func keepBoulders(t *testing.T, dir string) {
 			if err != nil {
 				return err
 			}
-			name := fmt.Sprintf("%s-%d.json.gz", strings.TrimPrefix(filepath.Base(dir), "script-"), i)
-			f, err := os.Create(filepath.Join(*bouldersDir, name))
+			text, err := json.Marshal(store.NewExport(events))
+			if err != nil {
+				return err
+			}
+			f, err := os.Create(filepath.Join(*bouldersDir, fmt.Sprintf("%s-%d.json.gz", name, i)))
 			if err != nil {
 				return err
 			}
 			zip := gzip.NewWriter(f)
-			if err := errors.Join(json.NewEncoder(zip).Encode(store.NewExport(events)), zip.Close(), f.Close()); err != nil {
+			_, err = zip.Write(machine.ReplaceAll(text, []byte("/work")))
+			if err = errors.Join(err, zip.Close(), f.Close()); err != nil {
 				return err
 			}
 		}
