@@ -70,6 +70,13 @@ fuzz: ## each fuzz target for 20 s, and property tests without OpenCode ten time
 		done; \
 	done
 
+SCREENSHOTS ?= /tmp/manager-pages
+
+.PHONY: look
+look: ## the pages in Chromium, with pictures in SCREENSHOTS (/tmp/manager-pages); UI_PROJECT, UI_BOULDER, UI_TASK: yours
+	mkdir -p $(SCREENSHOTS)
+	SCREENSHOTS=$(SCREENSHOTS) $(GO) test -tags chromium -count=1 -run TestChromium -v ./internal/ui
+
 .PHONY: clean
 clean: ## remove what was built and installed
 	rm -rf bin tools/node_modules

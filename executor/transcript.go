@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Line is one line of a transcript: what was said or done, in order.
@@ -25,6 +26,7 @@ type Line struct {
 	Output string          `json:"output,omitempty"`
 	Finish string          `json:"finish,omitempty"`
 	Error  string          `json:"error,omitempty"`
+	Usage  boulder.Usage   `json:"usage,omitzero"` // of the step that ends
 }
 
 // toolOutputKept bounds one tool's output in a transcript, in characters.
@@ -51,7 +53,7 @@ func linesOf(m opencode.Message) []Line {
 		lines = append(lines, l)
 	}
 	if m.Info.Role == opencode.RoleAssistant && (m.Info.Finish != "" || m.Info.Error != nil) {
-		end := Line{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish}
+		end := Line{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish, Usage: session.Usage(m.Info.Tokens, m.Info.Cost)}
 		if e := m.Info.Error; e != nil {
 			end.Error = e.Name + ": " + e.Message
 		}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Blockers opens the project's blockers. Nothing is read or made yet.
@@ -21,6 +24,82 @@ func (p *Project) Blockers() (*blockers.Desk, error) {
 		return nil, usagef("configuration: %w", err)
 	}
 	return d, nil
+}
+
+// BlockersOf are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
+func (p *Project) BlockersOf(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
+	d, err := p.Blockers()
+	if err != nil {
+		return nil, err
+	}
+	return d.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}})
+}
+
+// Placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
+// read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
+func (p *Project) Placed(ctx context.Context, all []boulder.Blocker) []report.Blocker {
+	now, items, details := time.Now(), make([]report.Blocker, len(all)), map[string]*boulder.Snapshot{}
+	there, err := p.Read(ctx)
+	if err == nil {
+		defer there.Close()
+	}
+	for i, b := range all {
+		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
+		if err == nil && b.BoulderID != "" {
+			d, asked := details[b.BoulderID]
+			if !asked {
+				if of, err := there.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
+					d = &of
+				}
+				details[b.BoulderID] = d
+			}
+			if d != nil {
+				t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
+			}
+		}
+		items[i] = report.NewBlocker(b, t, over, now)
+	}
+	report.SortBlockers(items, now)
+	return items
+}
+
+// Settle is [Project.Answer] for what the user says. It refuses what can only be a slip.
+func (p *Project) Settle(ctx context.Context, d *blockers.Desk, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
+	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
+	switch {
+	case b.Status.Settled():
+		said := text.JoinedBy(": ", fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, text.Stamp(b.SettledAt)),
+			text.If(b.Allowed, "allowed"), text.OneLine(b.Answer))
+		return nil, errors.New(text.JoinedBy("; say more with: manager note --sub-task ", said,
+			text.If(item.Over == "" && b.SubTaskID != "", b.SubTaskID+` "…"`)))
+	case b.AsksPermission() && !s.Allowed && affirms(s.Answer):
+		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
+			" (/allow in clarify), or say more", s.Answer)
+	case !skip && !s.Allowed && s.Answer == "":
+		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", b.ID)
+	case !skip && item.Over != "":
+		return nil, errors.New(TooLate(item))
+	}
+	s.Answer = p.Clean("The answer", s.Answer)[0]
+	answered, err := p.Answer(ctx, d, b.ID, s)
+	if err != nil && answered != nil {
+		err = fmt.Errorf("%w\nThe answer is kept, and handed over when the boulder runs next: manager resume %s",
+			err, b.BoulderID)
+	}
+	return answered, err
+}
+
+// affirms reports whether a text says yes and no more.
+func affirms(text string) bool {
+	return slices.Contains([]string{
+		"y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted",
+	}, strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")))
+}
+
+// TooLate says why an answer could have no effect any more.
+func TooLate(item *report.Blocker) string {
+	return fmt.Sprintf("%s, so nothing would continue with an answer to %s: correct what is wrong in a new run, or take it"+
+		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 
 // Handover is what became of an answer on its way to the sub-task that has the blocker.

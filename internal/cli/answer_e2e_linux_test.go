@@ -2,13 +2,15 @@ package cli
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// An agent that waits for an answer and gets it is not told again: neither by another turn nor with another judgement.
+// An agent that waits for an answer and gets it, here on the page beside the run, is not told again: neither by another turn nor
+// with another judgement.
 func TestAnswerToAWaitingAgent(t *testing.T) {
 	t.Parallel()
 	question := scriptmodel.ToolCall{Name: "question", Args: map[string]any{"questions": []any{map[string]any{
@@ -30,8 +32,18 @@ func TestAnswerToAWaitingAgent(t *testing.T) {
 	})
 	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--blockers", "--json", w.attached())
 	p.until("blocker")
-	expect(t, w.dir, exitOK, []string{"blockers", "answer", "B1", "2"}, "Answered B1: Blue.")
+	ui, endUI := openUI(t, w.dir, w.env)
+	if shown := ui.page("/"); !strings.Contains(shown, "1 ask waits for an answer") || !strings.Contains(shown, `value="option Blue"`) {
+		t.Errorf("the page shows no question:\n%s", shown)
+	}
+	if shown := ui.send("/blockers/B1", url.Values{"do": {"option Blue"}}); !strings.Contains(shown, "Answered B1: Blue.") {
+		t.Errorf("the page does not take the answer:\n%s", shown)
+	}
 	p.wait(exitOK)
+	if shown := ui.page("/"); !strings.Contains(shown, "Nothing waits for you.") {
+		t.Errorf("after the run the page shows:\n%s", shown)
+	}
+	endUI()
 	judged, heard := 0, false
 	for _, r := range w.model.Requests() {
 		heard = heard || toolSaid(r, `="Blue"`)

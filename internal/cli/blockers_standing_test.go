@@ -82,7 +82,7 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 	}
 	a, _, _ := testApp(t, t.TempDir())
 	got := ""
-	for _, b := range a.placed(t.Context(), []boulder.Blocker{
+	for _, b := range a.Placed(t.Context(), []boulder.Blocker{
 		{ID: "B1", Status: boulder.BlockerSkipped}, {ID: "B2", Status: boulder.BlockerPending},
 		{ID: "B3", Status: boulder.BlockerPending, Hard: true},
 		held("B4", time.Hour), held("B5", time.Minute), held("B6", -time.Minute),

@@ -173,7 +173,7 @@ func (d desk) report(ctx context.Context, session string) (report *view.Blockers
 	report = &view.BlockersStatus{
 		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	open = slices.DeleteFunc(d.placed(ctx, all), func(b morning.Blocker) bool {
+	open = slices.DeleteFunc(d.Placed(ctx, all), func(b morning.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
 			report.Answered++
@@ -217,34 +217,6 @@ func (a *app) warnOfSwitch(typed bool) {
 		a.warn("--blockers changes nothing: `manager blockers off` is set for this project, and overrides it. Clear that" +
 			" with: manager blockers unset")
 	}
-}
-
-// placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
-// read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
-func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Blocker {
-	now, items, details := time.Now(), make([]morning.Blocker, len(all)), map[string]*boulder.Snapshot{}
-	there, err := a.Read(ctx)
-	if err == nil {
-		defer there.Close()
-	}
-	for i, b := range all {
-		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
-		if err == nil && b.BoulderID != "" {
-			d, asked := details[b.BoulderID]
-			if !asked {
-				if of, err := there.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
-					d = &of
-				}
-				details[b.BoulderID] = d
-			}
-			if d != nil {
-				t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
-			}
-		}
-		items[i] = morning.NewBlocker(b, t, over, now)
-	}
-	morning.SortBlockers(items, now)
-	return items
 }
 
 // blockerOptions are the flags that choose blockers, and those of single commands.
@@ -295,7 +267,7 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, err := d.List(ctx, f)
-	shown := slices.DeleteFunc(d.placed(ctx, records), func(b morning.Blocker) bool {
+	shown := slices.DeleteFunc(d.Placed(ctx, records), func(b morning.Blocker) bool {
 		return o.status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
 	if d.json || len(shown) > 0 || err != nil {
@@ -343,7 +315,7 @@ func (d desk) show(ctx context.Context, id string) error {
 	v.Say("")
 	switch {
 	case item.Over != "":
-		v.Say("Nothing waits for an answer: " + tooLate(&item))
+		v.Say("Nothing waits for an answer: " + project.TooLate(&item))
 	case item.Standing == blockers.Moot:
 		v.Say(fmt.Sprintf("Nothing waits for an answer any more: sub-task %q was retried without it.", b.SubTaskID))
 	default:
@@ -360,7 +332,7 @@ func (d desk) show(ctx context.Context, id string) error {
 func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 	b, err := d.Get(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
-		return d.placed(ctx, []boulder.Blocker{b})[0], err
+		return d.Placed(ctx, []boulder.Blocker{b})[0], err
 	}
 	all, err := d.List(ctx, blockers.Filter{})
 	var ids []string
@@ -385,7 +357,7 @@ func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc
 	return a.completion(1, func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
 		if d, err := a.desk(); err == nil {
 			found, _ := d.List(ctx, blockers.Filter{Status: status}) // those that can be read
-			for _, b := range d.placed(ctx, found) {
+			for _, b := range d.Placed(ctx, found) {
 				all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 			}
 		}
@@ -402,7 +374,7 @@ func (d desk) export(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, unread := d.List(ctx, f)
-	found := secret.Each(d.placed(ctx, records), d.secrets)
+	found := secret.Each(d.Placed(ctx, records), d.secrets)
 	data := d.json
 	switch strings.ToLower(filepath.Ext(o.output)) {
 	case ".json", ".jsonl", ".ndjson":

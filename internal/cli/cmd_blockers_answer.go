@@ -69,48 +69,13 @@ func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) erro
 	return err
 }
 
-// settle stores an answer to a blocker, and hands it to its boulder. It refuses what can only be a slip. With an error there
-// is a report as well if the answer is stored.
+// settle is [project.Project.Settle] for the blocker that the user means.
 func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
 	item, err := d.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
-	switch {
-	case b.Status.Settled():
-		said := text.JoinedBy(": ", fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt)),
-			text.If(b.Allowed, "allowed"), text.OneLine(b.Answer))
-		return nil, errors.New(text.JoinedBy("; say more with: manager note --sub-task ", said,
-			text.If(item.Over == "" && b.SubTaskID != "", b.SubTaskID+` "…"`)))
-	case b.AsksPermission() && !s.Allowed && affirms(s.Answer):
-		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
-			" (/allow in clarify), or say more", s.Answer)
-	case !skip && !s.Allowed && s.Answer == "":
-		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", b.ID)
-	case !skip && item.Over != "":
-		return nil, errors.New(tooLate(&item))
-	}
-	s.Answer = d.Clean("The answer", s.Answer)[0]
-	report, err := d.app.Answer(ctx, d.Desk, b.ID, s)
-	if err != nil && report != nil {
-		err = fmt.Errorf("%w\nThe answer is kept, and handed over when the boulder runs next: manager resume %s",
-			err, b.BoulderID)
-	}
-	return report, err
-}
-
-// affirms reports whether a text says yes and no more.
-func affirms(text string) bool {
-	return slices.Contains([]string{
-		"y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted",
-	}, strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")))
-}
-
-// tooLate says why an answer could have no effect any more.
-func tooLate(item *morning.Blocker) string {
-	return fmt.Sprintf("%s, so nothing would continue with an answer to %s: correct what is wrong in a new run, or take it"+
-		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
+	return d.app.Settle(ctx, d.Desk, &item, s)
 }
 
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
@@ -159,7 +124,7 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	for leave := false; !leave; {
 		var records []boulder.Blocker
 		records, err = d.List(ctx, f)
-		open := view.WithoutMoot(d.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
+		open := view.WithoutMoot(d.Placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
 		if len(open) == 0 {
 			break
 		}
@@ -178,7 +143,7 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	}
 	ctx = context.WithoutCancel(ctx)
 	all, listErr := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
-	left := view.WaitingOf(d.placed(ctx, all))
+	left := view.WaitingOf(d.Placed(ctx, all))
 	v.Say("")
 	switch {
 	case listErr != nil:

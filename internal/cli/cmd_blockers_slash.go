@@ -346,7 +346,7 @@ func (d desk) clarifyByAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting := view.WithoutMoot(d.placed(ctx, records))
+	waiting := view.WithoutMoot(d.Placed(ctx, records))
 	if len(waiting) == 0 {
 		d.app.on(d.Stdout).Say("Nothing waits for an answer.")
 		return nil

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -192,7 +189,7 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error)
 		}
 	}
 	for attempt, name := range l.transcripts {
-		lines, readErr := readTranscript(project, name)
+		lines, readErr := view.ReadTranscript(project, name)
 		err = errors.Join(err, readErr)
 		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
 		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
@@ -232,25 +229,4 @@ func (l *logs) print() (err error) {
 	}
 	l.entries = nil
 	return err
-}
-
-// runsDir is where the transcripts are, relative to the project.
-const runsDir = ".manager/runs"
-
-// readTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
-// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
-// transcript that is gone is empty; lines that cannot be read are left out.
-func readTranscript(project, name string) (lines []executor.Line, err error) {
-	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
-	if err == nil {
-		var f *os.File
-		if f, err = os.OpenInRoot(filepath.Join(project, runsDir), rel); err == nil {
-			defer f.Close()
-			lines, err = view.ParseTranscript(f)
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return lines, fmt.Errorf("transcript %s: %w", name, err)
-	}
-	return lines, nil
 }

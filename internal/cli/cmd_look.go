@@ -130,7 +130,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	if err != nil {
 		return false, err
 	}
-	raised, _ := a.recordsOfBlockers(ctx, id) // without them no time left is shown
+	raised, _ := a.BlockersOf(ctx, id) // without them no time left is shown
 	p, err := view.ProgressOf(there, d, recent, raised)
 	if err != nil {
 		return false, err
@@ -201,7 +201,7 @@ func (a *app) readStatus(ctx context.Context, there *project.Desk, d boulder.Sna
 	}
 	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), beside, now)
 	if s.Waiting != (view.WaitingBlockers{}) {
-		records, _ := a.recordsOfBlockers(ctx, b.ID) // without them it is told as the boulder knows it
+		records, _ := a.BlockersOf(ctx, b.ID) // without them it is told as the boulder knows it
 		s.Waiting = view.WaitingIn(d, records, now)
 	}
 	return s, err

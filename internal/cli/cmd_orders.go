@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -251,33 +250,17 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
-	var report *view.Order
-	err := a.Steer(ctx, func(d *project.Desk) error {
+	done, err := a.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
 		before, err := toSteer(ctx, d, ref, &o)
 		if err == nil && check != nil {
 			err = check(before)
 		}
-		if err == nil {
-			err = d.Orders.Order(ctx, before.Boulder.ID, o)
-		}
-		if err != nil {
-			return err
-		}
-		after, err := d.Get(ctx, before.Boulder.ID)
-		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
-			d.Holder = nil
-			_, err = read(ctx, a, before.Boulder.ID, func(_ *project.Desk, now boulder.Snapshot) (*view.Order, error) {
-				after = now
-				return nil, nil
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
-		}
-		report = view.NewOrder(before, after, d.Holder, o)
-		return nil
+		return before, o, err
 	})
-	return show(a, report, err)
+	if err != nil {
+		return err
+	}
+	return show(a, view.NewOrder(done), nil)
 }
 
 // toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only

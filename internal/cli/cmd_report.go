@@ -14,21 +14,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	morning "github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/ui"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newReportCmd() *cobra.Command {
 	o := outputFlags{
-		document: "report", names: []string{"text", "markdown", formatJSON},
-		endings: map[string]string{".md": "markdown", ".markdown": "markdown", ".json": formatJSON},
+		document: "report", names: []string{"text", "markdown", formatHTML, formatJSON},
+		endings: map[string]string{
+			".md": "markdown", ".markdown": "markdown", ".html": formatHTML, ".htm": formatHTML, ".json": formatJSON,
+		},
 	}
+	html := ""
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
 		Short: "Show what was done, how it was verified, and what needs you",
@@ -37,12 +39,23 @@ the questions that wait for an answer, and the choices that agents made; what wa
 the gates and the judge's evidence; and what it took. It works while another process runs the boulder. BOULDER is an
 id, or a beginning or end of one.
 
+With --html, everything that ` + "`manager ui`" + ` shows of the boulder becomes one file that loads nothing and needs no script:
+the report, the graph as a picture, what the time and the money went into, and the decisions about each sub-task.
+
 Every run writes its report when it ends, however it does: .manager/runs/BOULDER/report.md.`,
 		Example: `  manager report
   manager report -o report.md
+  manager report --html night.html
   manager report 01k3 --format markdown | less`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if o.format == formatHTML {
+				content, err := a.freeze(ctx, cmp.Or(args...))
+				if content == nil {
+					return err
+				}
+				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, *content) }), err)
+			}
 			made, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
 				return a.makeReport(ctx, there, d, time.Now())
 			})
@@ -56,38 +69,36 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		},
 	}
 	o.register(a, cmd)
+	cmd.Flags().StringVar(&html, "html", "", "write the pages of the boulder as one `FILE`; - is stdout: -f html -o FILE")
+	cmd.MarkFlagsMutuallyExclusive("html", "format")
+	cmd.MarkFlagsMutuallyExclusive("html", "output")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		given := cmd.Flags().Changed("format")
+		if cmd.Flags().Changed("html") {
+			o.format, o.file, given = formatHTML, cmp.Or(html, "-"), true
+		}
+		return o.check(a, given)
+	}
 	return cmd
 }
 
-// makeReport makes the report of a boulder, without secrets. With an error it lacks something.
-func (a *app) makeReport(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*morning.Report, error) {
-	in := morning.Input{
-		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
-		Running: there.Holder.Runs(d.Boulder), Now: now.Round(0),
-	}
-	id := d.Boulder.ID
-	events, err := there.Events(ctx, id, 0, 0)
-	for _, turn := range boulder.Turns(events, "") { // the newest that tells how its sub-task stands
-		if turn.Evidence != nil || turn.Verdict != nil {
-			in.Turns[turn.SubTaskID] = turn
-		}
-	}
-	var blockersErr error
-	if in.Blockers, blockersErr = a.recordsOfBlockers(ctx, id); blockersErr != nil {
-		err = errors.Join(err, fmt.Errorf("the report has blockers as the boulder knows them, without what is in %s: %w",
-			blockers.FileName, blockersErr))
-	}
-	made := secret.Each(*morning.New(in), a.secrets)
-	return &made, err
-}
-
-// recordsOfBlockers are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
-func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Blocker, error) {
-	desk, err := a.Blockers()
+// freeze gives the pages of a boulder as one file. With an error it lacks something; nil: nothing could be read.
+func (a *app) freeze(ctx context.Context, ref string) (*string, error) {
+	site, err := ui.NewSite(a.Project, "", a.logger())
 	if err != nil {
 		return nil, err
 	}
-	return desk.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: id}})
+	return read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*string, error) {
+		content, err := site.Freeze(ctx, there, d)
+		return &content, err
+	})
+}
+
+// makeReport makes the report of a boulder. With an error it lacks something.
+func (a *app) makeReport(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*morning.Report, error) {
+	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
+	made, reportErr := a.Report(ctx, d, events, there.Holder.Runs(d.Boulder), now)
+	return made, errors.Join(err, reportErr)
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
@@ -95,10 +106,10 @@ func (a *app) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
 	name := filepath.Join(made.BoulderID, "report.md")
-	if err := statedir.Write(a.Dir(), runsDir+"/"+name, text.Bytes()); err != nil {
+	if err := statedir.Write(a.Dir(), view.RunsDir+"/"+name, text.Bytes()); err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.FromSlash(runsDir), name), nil
+	return filepath.Join(filepath.FromSlash(view.RunsDir), name), nil
 }
 
 func (a *app) newGraphCmd() *cobra.Command {
@@ -171,7 +182,10 @@ type outputFlags struct {
 	format, file string
 }
 
-const formatJSON = "json"
+const (
+	formatJSON = "json"
+	formatHTML = "html"
+)
 
 func (o *outputFlags) register(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.format, "format", "f", "",
@@ -193,7 +207,7 @@ func (o *outputFlags) check(a *app, given bool) error {
 		o.format = cmp.Or(meant, "text")
 	case !slices.Contains(o.names, o.format):
 		return usagef("there is no format %q: use one of %s", o.format, strings.Join(o.names, ", "))
-	case a.json && o.file == "" && o.format != formatJSON:
+	case a.json && (o.file == "" || o.format == formatHTML) && o.format != formatJSON:
 		return usagef("--json and --format contradict each other: give one of them, or write to a file with -o")
 	}
 	switch {
@@ -228,7 +242,7 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		var text bytes.Buffer
 		draw(page.Out{Writer: &text})
 		path := a.file(o.file)
-		if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+		if err := replace(path, text.Bytes()); err != nil {
 			return fmt.Errorf("write the %s: %w", o.document, err)
 		}
 		a.note("Wrote %s.", a.pretty(path))
@@ -240,4 +254,30 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		draw(a.on(a.Stdout))
 	}
 	return nil
+}
+
+// replace writes a file as a whole or not at all. What is there and is no file, such as a pipe, is written to.
+func replace(path string, data []byte) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
+			return os.WriteFile(path, data, mode)
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
 }

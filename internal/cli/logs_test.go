@@ -11,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // transcriptSample stores the sample in a project of its own, with the transcript of its sub-task toggle.
@@ -21,7 +22,7 @@ func transcriptSample(t *testing.T) (project string) {
 	s.State.Boulder.Project = project
 	playNudged(s)
 	s.storeIn(project)
-	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), longTranscript())
+	writeFile(t, filepath.Join(project, view.RunsDir, sampleID, "toggle", "1.jsonl"), longTranscript())
 	return project
 }
 

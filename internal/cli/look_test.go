@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 func TestLook(t *testing.T) {
@@ -171,16 +172,16 @@ func TestTranscriptPaths(t *testing.T) {
 	project := t.TempDir()
 	const transcript = `{"type":"text","text":"It is done."}`
 	writeFile(t, filepath.Join(project, "secret.jsonl"), transcript)
-	writeFile(t, filepath.Join(project, runsDir, "b", "s", "1.jsonl"), transcript)
-	if err := os.Symlink("../../../../secret.jsonl", filepath.Join(project, runsDir, "b", "s", "2.jsonl")); err != nil {
+	writeFile(t, filepath.Join(project, view.RunsDir, "b", "s", "1.jsonl"), transcript)
+	if err := os.Symlink("../../../../secret.jsonl", filepath.Join(project, view.RunsDir, "b", "s", "2.jsonl")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{
-		runsDir + "/b/s/1.jsonl": 1, runsDir + "/b/../b/s/1.jsonl": 1, runsDir + "/b/s/3.jsonl": 0, // gone: no error
-		runsDir + "/b/s/2.jsonl": -1, runsDir + "/../../secret.jsonl": -1, "secret.jsonl": -1, "": -1,
-		filepath.Join(project, "secret.jsonl"): -1, runsDir: -1,
+		view.RunsDir + "/b/s/1.jsonl": 1, view.RunsDir + "/b/../b/s/1.jsonl": 1, view.RunsDir + "/b/s/3.jsonl": 0, // gone: no error
+		view.RunsDir + "/b/s/2.jsonl": -1, view.RunsDir + "/../../secret.jsonl": -1, "secret.jsonl": -1, "": -1,
+		filepath.Join(project, "secret.jsonl"): -1, view.RunsDir: -1,
 	} {
-		lines, err := readTranscript(project, name)
+		lines, err := view.ReadTranscript(project, name)
 		switch {
 		case want < 0 && (err == nil || len(lines) > 0):
 			t.Errorf("%q was read: %d lines, %v", name, len(lines), err)

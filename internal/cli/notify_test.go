@@ -15,6 +15,7 @@ import (
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -175,7 +176,7 @@ func TestChoicesAreTold(t *testing.T) {
 func TestConcludeInTrouble(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
-	runs := filepath.Join(e.Dir(), runsDir)
+	runs := filepath.Join(e.Dir(), view.RunsDir)
 	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent may do that
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"slices"
@@ -41,7 +42,8 @@ type svg struct {
 	boxes       []boxText // of each node
 	starts      []int     // where each level begins, along the flow of time
 	ends        []int
-	left, above int // where the graph begins on the page
+	left, above int                    // where the graph begins on the page
+	link        func(id string) string // not nil: it is a part of a page
 }
 
 type boxText struct{ title, id, state []string }
@@ -66,12 +68,18 @@ func (t boxText) height() int {
 
 // SVG gives the graph as a picture on its own: it runs no script and loads nothing. It follows the viewer's choice of
 // light or dark. Time flows to the bottom, or to the right where that keeps a wide graph on the page.
-func (g *Graph) SVG() string {
+func (g *Graph) SVG() string { return g.draw(nil) }
+
+// Part is the picture as a part of a page that has [Styles] in its stylesheet: without its title, and each node leads to the
+// address that link gives; empty: nowhere.
+func (g *Graph) Part(link func(id string) string) string { return g.draw(link) }
+
+func (g *Graph) draw(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {
 		widest = max(widest, len(level))
 	}
-	p := &svg{Graph: g, beside: widest > max(svgAcross, len(g.levels))}
+	p := &svg{Graph: g, link: link, beside: widest > max(svgAcross, len(g.levels))}
 	for _, n := range g.nodes {
 		p.boxes = append(p.boxes, n.box())
 	}
@@ -127,14 +135,19 @@ func (p *svg) page(across float64, along int) string {
 
 func (p *svg) document(l *layout, wide, high int) {
 	width := max(wide, svgNarrow)
-	head := wrap(p.title, width, 2, font(svgHead))
+	head, class := wrap(p.title, width, 2, font(svgHead)), ""
+	if p.link != nil {
+		width, head, class = wide, nil, ` class="graph"`
+	}
 	p.left, p.above = svgMargin+(width-wide)/2, svgMargin+len(head)*(svgHead+5)+10*min(len(head), 1)
 	legend := p.legend(width, legendWidth)
 	bottom := p.above + high + svgMargin
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">`+"\n",
-		width+2*svgMargin, bottom+len(legend)*svgLegend)
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg"%[3]s width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="%[4]s">`+"\n",
+		width+2*svgMargin, bottom+len(legend)*svgLegend, class, cmp.Or(text.If(p.link != nil, "group"), "img"))
 	p.printf("<title>%s</title>\n", html.EscapeString(p.title))
-	p.style()
+	if p.link == nil {
+		p.printf("<style>\n%s</style>\n", styles())
+	}
 	p.printf(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8"` +
 		` markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5 8 4 0 7.5Z"/></marker></defs>` + "\n")
 	p.printf(`<rect class="page" width="%d" height="%d"/>`+"\n", width+2*svgMargin, bottom+len(legend)*svgLegend)
@@ -165,10 +178,13 @@ func (p *svg) document(l *layout, wide, high int) {
 
 func legendWidth(t tally) int { return svgSign + font(svgSmall)(t.String()) + 18 }
 
-// style writes the colours. Attributes would be simpler, but they cannot follow the viewer's choice.
-func (p *svg) style() {
-	p.WriteString(`<style>
-text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans CJK SC","DejaVu Sans",Helvetica,` +
+// Styles are the rules for pictures that are a [Graph.Part] of a page.
+func Styles() string { return ".graph{\n" + styles() + "}\n" }
+
+// styles are the colours. Attributes would be simpler, but they cannot follow the viewer's choice.
+func styles() string {
+	var s strings.Builder
+	s.WriteString(`text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans CJK SC","DejaVu Sans",Helvetica,` +
 		`Arial,sans-serif;fill:#1f2328;font-size:11px}
 .head{font-size:15px;font-weight:600}.name{font-size:13px;font-weight:600}.id,.count{fill:#57606a}.box{stroke-width:1.5}` +
 		`.sign{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}
@@ -176,14 +192,15 @@ text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto San
 `)
 	const colours = ".%[1]s .box{fill:%[2]s;stroke:%[3]s}.%[1]s .sign{stroke:%[3]s}.%[1]s .state{fill:%[3]s}\n"
 	for _, c := range palette() {
-		p.printf(colours, c.class, c.fill, c.line)
+		fmt.Fprintf(&s, colours, c.class, c.fill, c.line)
 	}
-	p.printf("@media (prefers-color-scheme:dark){text{fill:#e6edf3}.id,.count{fill:#9198a1}.page{fill:#0d1117}" +
+	s.WriteString("@media (prefers-color-scheme:dark){text{fill:#e6edf3}.id,.count{fill:#9198a1}.page{fill:#0d1117}" +
 		".edge{stroke:#6e7681}.tip{fill:#6e7681}\n")
 	for _, c := range palette() {
-		p.printf(colours, c.class, c.darkFill, c.darkLine)
+		fmt.Fprintf(&s, colours, c.class, c.darkFill, c.darkLine)
 	}
-	p.printf("}\n</style>\n")
+	s.WriteString("}\n")
+	return s.String()
 }
 
 // line draws a piece of an edge, and if it leads to a lane, that too.
@@ -204,7 +221,13 @@ func (p *svg) box(it *item) {
 	if p.beside {
 		x, y, width, height = p.left+p.starts[it.level], p.above+it.left, height, width
 	}
-	look := n.look()
+	look, link := n.look(), ""
+	if p.link != nil {
+		link = p.link(n.ID)
+	}
+	if link != "" {
+		p.printf(`<a href="%s">`, html.EscapeString(link))
+	}
 	p.printf(`<g class="%s"><title>%s</title>`, look.class, html.EscapeString(strings.Join(n.label(), "\n")))
 	p.printf(`<rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`, x, y, width, height)
 	x, y = x+svgPad, y+svgPad+svgTitle-1
@@ -215,7 +238,7 @@ func (p *svg) box(it *item) {
 	y = p.text("name", x, y, svgLead, t.title) - 1
 	y = p.text("id", x, y, svgLine, t.id)
 	p.text("state", x, y, svgLine, t.state)
-	p.printf("</g>\n")
+	p.printf("</g>%s\n", text.If(link != "", "</a>"))
 }
 
 // text writes lines, and returns where the next one would stand.

@@ -74,6 +74,8 @@ type Out struct {
 	File     any  // the terminal behind it; nil: it is none
 	Columns  int  // of the terminal; 0: File is asked
 	Markdown bool // not for a terminal: a document in CommonMark that GitHub and others show alike
+
+	raw io.Writer // not nil: not for a terminal, but parts of a page, see [HTML]
 }
 
 // Widest is how wide lines are at most: what is farther apart is hard to read together.
@@ -84,7 +86,7 @@ func (o Out) Width() int { return cmp.Or(o.Columns, SizeOf(o.File).Width) }
 
 // Lines is how wide lines of text may be; 0: a file has lines of any length.
 func (o Out) Lines() int {
-	if o.Markdown || o.File == nil && o.Columns == 0 {
+	if o.Markdown || o.raw != nil || o.File == nil && o.Columns == 0 {
 		return 0
 	}
 	return min(o.Width(), Widest) - 1
@@ -130,7 +132,10 @@ func (o Out) Faint(s string) string { return o.Dim(o.Plain(s)) }
 // Code is to be typed or found as it is.
 func (o Out) Code(s string) string {
 	s = text.OneLine(s)
-	if !o.Markdown || s == "" {
+	switch {
+	case o.raw != nil:
+		return o.style(s, ansi.NewStyle().Underline(true))
+	case !o.Markdown || s == "":
 		return o.Cyan(s)
 	}
 	ticks := fence(s, 1)
@@ -141,10 +146,22 @@ func (o Out) Code(s string) string {
 }
 
 // Title is the first line of a document.
-func (o Out) Title(s string) { o.heading("", "# ", s, "\n") }
+func (o Out) Title(s string) {
+	if o.raw != nil {
+		o.element(0, "h1", "", s)
+		return
+	}
+	o.heading("", "# ", s, "\n")
+}
 
 // Heading begins a part of a document.
-func (o Out) Heading(s string) { o.heading("\n", "## ", s, "") }
+func (o Out) Heading(s string) {
+	if o.raw != nil {
+		o.element(0, "h2", "", s)
+		return
+	}
+	o.heading("\n", "## ", s, "")
+}
 
 func (o Out) heading(above, mark, s, below string) {
 	if o.Markdown {
@@ -163,6 +180,11 @@ func (o Out) Item(depth int, parts ...string) {
 	line := strings.TrimRight(strings.Join(parts, ""), " ")
 	margin := strings.Repeat("  ", depth)
 	switch {
+	case o.raw != nil && line == "":
+		return
+	case o.raw != nil:
+		o.element(depth, "p", "", line)
+		return
 	case o.Markdown && depth > 0:
 		line = margin[2:] + "- " + line
 	case !o.Markdown:
@@ -197,7 +219,11 @@ func (o Out) Block(depth int, name, value string) {
 
 // Text is a text of any number of lines at a depth, for terminals; an empty one is left out.
 func (o Out) Text(depth int, s string) {
-	if s = strings.TrimSpace(text.Safe(s)); s != "" {
+	switch s = strings.TrimSpace(text.Safe(s)); {
+	case s == "":
+	case o.raw != nil:
+		o.element(depth, "pre", "", s)
+	default:
 		margin := strings.Repeat("  ", depth)
 		for line := range strings.SplitSeq(text.Wrap(s, o.Lines()-len(margin)), "\n") {
 			fmt.Fprintln(o, strings.TrimRight(margin+line, " "))
@@ -208,7 +234,11 @@ func (o Out) Text(depth int, s string) {
 // Output are the last lines of what a program wrote, each cut to 160 characters, below an item.
 func (o Out) Output(depth, lines int, s string) {
 	s = strings.TrimSpace(text.Safe(s))
-	if s == "" {
+	switch {
+	case s == "":
+		return
+	case o.raw != nil: // all of it: it scrolls
+		o.element(depth, "pre", ` tabindex="0"`, s)
 		return
 	}
 	all := strings.Split(s, "\n")

@@ -79,3 +79,6 @@ func Are(n int, thing string) string { return Plural(n, thing) + cmp.Or(If(n == 
 
 // Some counts things that there may be none of: "2 failed", else empty.
 func Some(n int, what string) string { return If(n > 0, fmt.Sprintf("%d %s", n, what)) }
+
+// Stamp is a time with its date, here.
+func Stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }

@@ -309,7 +309,7 @@ func ModelName(model string) string { return cmp.Or(model, "OpenCode's default m
 func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // Stamp is a time with its date, here.
-func Stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+func Stamp(t time.Time) string { return text.Stamp(t) }
 
 // conflictText says why a result could not be integrated.
 func conflictText(c boulder.Conflict) string {

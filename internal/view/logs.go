@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -94,7 +99,8 @@ func (v *Transcript) Tell(l executor.Line) string {
 		if l.Finish == "tool-calls" && !v.verbose {
 			return "" // the tool's line has told it
 		}
-		return v.o.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")))
+		spent := text.If(l.Usage.Tokens() > 0, " · "+report.Usage(l.Usage))
+		return v.o.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")) + spent)
 	}
 	return text.Clip(l.Type+" "+l.Text, lineShown)
 }
@@ -158,8 +164,8 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
-// ParseTranscript reads the lines that can be read.
-func ParseTranscript(r io.Reader) (lines []executor.Line, err error) {
+// parseTranscript reads the lines that can be read.
+func parseTranscript(r io.Reader) (lines []executor.Line, err error) {
 	data, err := io.ReadAll(r)
 	for line := range bytes.Lines(data) {
 		var l executor.Line
@@ -168,4 +174,25 @@ func ParseTranscript(r io.Reader) (lines []executor.Line, err error) {
 		}
 	}
 	return lines, err
+}
+
+// RunsDir is where the transcripts are, relative to the project.
+const RunsDir = ".manager/runs"
+
+// ReadTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
+// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
+// transcript that is gone is empty; lines that cannot be read are left out.
+func ReadTranscript(project, name string) (lines []executor.Line, err error) {
+	rel, err := filepath.Rel(RunsDir, filepath.FromSlash(name))
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenInRoot(filepath.Join(project, RunsDir), rel); err == nil {
+			defer f.Close()
+			lines, err = parseTranscript(f)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return lines, fmt.Errorf("transcript %s: %w", name, err)
+	}
+	return lines, nil
 }

@@ -40,7 +40,7 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-03-04T10:00:11Z","type":"tool","tool":"edit","state":"completed","input":{"filePath":"settings.go"}}` + "\n" + `not JSON`))
 	f.Add([]byte(`{"type":"tool","input":[{}],"text":"\u0000\u202e"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines, _ := ParseTranscript(bytes.NewReader(data))
+		lines, _ := parseTranscript(bytes.NewReader(data))
 		for _, l := range lines {
 			if _, err := json.Marshal(l); err != nil {
 				t.Errorf("what was read of %q cannot be printed: %v", data, err)

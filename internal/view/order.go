@@ -32,8 +32,9 @@ type Order struct {
 	depended bool // something depends on the sub-task
 }
 
-// NewOrder reports what an order did, from the boulder before and after it.
-func NewOrder(before, after boulder.Snapshot, holder *control.Holder, o boulder.Order) *Order {
+// NewOrder reports what an order did.
+func NewOrder(done *project.Ordered) *Order {
+	before, after, holder, o := done.Before, done.After, done.Holder, done.Order
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
@@ -65,9 +66,10 @@ func NewOrder(before, after boulder.Snapshot, holder *control.Holder, o boulder.
 }
 
 // Print is the report for people, in one sentence after the other.
-func (r *Order) Print(o page.Out) { o.Say(r.text()) }
+func (r *Order) Print(o page.Out) { o.Say(r.Text()) }
 
-func (r *Order) text() string {
+// Text is the report for people.
+func (r *Order) Text() string {
 	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, text.Prefixed(" ", leftText(r.Left))
 	line := ""
 	switch r.Do {

@@ -234,11 +234,7 @@ func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 // Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
 // has none.
 func (r *Graph) Draw(format string, o page.Out) string {
-	var nodes []graph.Node
-	for _, s := range r.SubTasks {
-		nodes = append(nodes, s.Node)
-	}
-	g := graph.New(r.Task, nodes, r.Edges)
+	g := r.drawing()
 	switch format {
 	case "mermaid":
 		return g.Mermaid()
@@ -248,4 +244,15 @@ func (r *Graph) Draw(format string, o page.Out) string {
 		return g.SVG()
 	}
 	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
+}
+
+// Part is the picture as a part of a page, see [graph.Graph.Part].
+func (r *Graph) Part(link func(id string) string) string { return r.drawing().Part(link) }
+
+func (r *Graph) drawing() *graph.Graph {
+	var nodes []graph.Node
+	for _, s := range r.SubTasks {
+		nodes = append(nodes, s.Node)
+	}
+	return graph.New(r.Task, nodes, r.Edges)
 }

@@ -153,6 +153,9 @@ type row struct {
 	replan  bool             // it waits for a new plan, which stands in its place
 }
 
+// Now says what goes on in it, or what it waits for; empty: nothing does.
+func (r row) Now() string { return r.now }
+
 // rows are the sub-tasks in plan order, beside the boulders that share their limits. running: a process is at them.
 func (p *Progress) rows(limits schedule.Limits, beside []boulder.Snapshot, now time.Time, running bool) []row {
 	b := &p.State.Boulder

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/project"
 )
 
 // What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
@@ -92,7 +93,9 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(s.State.Snapshot(), s.State.Snapshot(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		report := NewOrder(&project.Ordered{
+			Order: boulder.Order{Do: boulder.OrderPause, Now: now}, Before: s.State.Snapshot(), After: s.State.Snapshot(), Holder: holder,
+		})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}

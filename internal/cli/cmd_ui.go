@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/internal/ui"
+)
+
+type uiOptions struct {
+	port   int
+	public string
+}
+
+func (a *app) newUICmd() *cobra.Command {
+	var o uiOptions
+	cmd := &cobra.Command{
+		Use:   "ui [flags]",
+		Short: "Show the project in a browser, and answer there",
+		Long: `Serves pages on 127.0.0.1 until Ctrl-C: what needs you, with forms to answer; each boulder with its graph, its time and
+spending, and buttons to steer it; each sub-task with its decisions, gates, changes, prompts and transcripts. It works beside
+a process that runs boulders, and where none does. A boulder goes on in the process that runs it or in ` + "`manager serve`" + `;
+this one runs nothing.
+
+It prints a link that lets one browser in, once, within five minutes; Enter prints another one. No other interface is
+listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `ssh -L`" + `), and say with --public-url how it is
+reached.`,
+		Example: `  manager ui
+  manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
+		Args: takes(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), &o) },
+	}
+	cmd.Flags().IntVar(&o.port, "port", 0, "listen on this `PORT` (default: a free one)")
+	cmd.Flags().StringVar(&o.public, "public-url", "", "`URL` at which a tunnel reaches the pages, as https://host")
+	return cmd
+}
+
+// uiReport is what `manager ui --json` prints for each link.
+type uiReport struct {
+	Type  string   `json:"type"`  // ui
+	Links []string `json:"links"` // each lets one browser in; the first is used up with the others
+}
+
+func (a *app) runUI(ctx context.Context, o *uiOptions) error {
+	if a.openErr != nil {
+		return a.openErr
+	}
+	site, err := ui.NewSite(a.Project, o.public, a.logger())
+	if err != nil {
+		return usagef("--public-url: %w", err)
+	}
+	show := func() error {
+		links := site.Links()
+		if a.json {
+			return a.printJSON(uiReport{"ui", links})
+		}
+		for _, link := range links {
+			fmt.Fprintln(a.Stdout, link)
+		}
+		return nil
+	}
+	err = site.Serve(ctx, o.port, func() {
+		if err := show(); err != nil {
+			return // told when the command ends
+		}
+		a.note("Open it within five minutes; it works once, in one browser. Ctrl-C ends the server.")
+		if terminal(a.Stdin) {
+			a.note("Enter prints another link.")
+			go func() { // until this process ends
+				for in := bufio.NewScanner(a.Stdin); in.Scan(); {
+					_ = show()
+				}
+			}()
+		}
+	})
+	if err == nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), errInterrupted) {
+		return nil // that is how to leave it
+	}
+	return err
+}

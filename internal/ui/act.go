@@ -1,0 +1,189 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// message is an error as the user reads it: what was refused only says why.
+func message(err error) string {
+	said := strings.TrimSpace(err.Error())
+	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
+		return why
+	}
+	return said
+}
+
+// back is the page that a form was on: one of ours, and nothing but a path.
+func back(r *http.Request) string {
+	to := r.PostFormValue("back")
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+		return "/"
+	}
+	return to
+}
+
+// answer settles a blocker.
+func (s *Site) answer(r *http.Request) (said, next string, err error) {
+	ctx, next := r.Context(), back(r)
+	desk, err := s.Blockers()
+	if err != nil {
+		return "", next, err
+	}
+	b, err := desk.Get(ctx, r.PathValue("blocker"))
+	if err != nil {
+		return "", next, err
+	}
+	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(r.PostFormValue("answer"))}
+	switch do := r.PostFormValue("do"); {
+	case do == "skip":
+		how = blockers.Settlement{Status: boulder.BlockerSkipped}
+	case do == "allow":
+		how.Allowed = true
+	case do == "deny":
+		how.Answer = text.JoinedBy(": ", "Denied", how.Answer)
+	case strings.HasPrefix(do, "option "):
+		how.Answer = strings.TrimPrefix(do, "option ")
+	}
+	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
+		return "", next, errors.New("nothing was sent: write an answer, or continue without one")
+	}
+	item := s.Placed(ctx, []boulder.Blocker{b})[0]
+	answered, err := s.Settle(ctx, desk, &item, how)
+	if answered != nil {
+		said = view.Settled(answered, time.Now())
+	}
+	return said, next, err
+}
+
+// order has an order carried out.
+func (s *Site) order(r *http.Request) (said, next string, err error) {
+	ctx, id, next := r.Context(), r.PathValue("id"), back(r)
+	do, now, _ := strings.Cut(r.PostFormValue("do"), " ")
+	o := boulder.Order{Do: boulder.OrderKind(do), SubTaskID: r.PostFormValue("task"), Now: now == "now"}
+	if o.Do == boulder.OrderNote {
+		o.Text = s.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
+	}
+	allowed := []boulder.OrderKind{
+		boulder.OrderPause, boulder.OrderResume, boulder.OrderCancel, boulder.OrderRetry, boulder.OrderSkip, boulder.OrderNote,
+		boulder.OrderArchive, boulder.OrderUnarchive,
+	}
+	switch err := o.Validate(); {
+	case !slices.Contains(allowed, o.Do):
+		return "", next, fmt.Errorf("there is no order %q here", o.Do)
+	case err != nil:
+		return "", next, err
+	case o.Do == boulder.OrderResume:
+		said, err = s.resume(ctx, id)
+		return said, next, err
+	}
+	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+		b, err := d.Get(ctx, id)
+		return b, o, err
+	})
+	switch {
+	case err != nil:
+		return "", next, err
+	case o.Do == boulder.OrderArchive:
+		return "Archived " + id + ".", next, nil
+	case o.Do == boulder.OrderUnarchive:
+		return id + " is back.", next, nil
+	}
+	return view.NewOrder(done).Text(), next, nil
+}
+
+// resume has a boulder go on in the process that runs it, or in the server of the project. It starts no process: whoever starts
+// one says where and with what.
+func (s *Site) resume(ctx context.Context, id string) (string, error) {
+	there, err := s.Dial(ctx)
+	command := fmt.Errorf("no process is there that could go on with it: type `manager resume %s` in a terminal", id)
+	if err != nil {
+		return "", command
+	}
+	d, err := there.Get(ctx, id)
+	switch atWork := slices.Contains(there.Holder.AtWork(), id); {
+	case err != nil:
+		return "", err
+	case !atWork && !there.Holder.Serves:
+		return "", command
+	case !atWork && d.Revision != nil && len(d.SubTasks) == 0:
+		return "", fmt.Errorf("its plan waits for your approval: type `manager resume %s` in a terminal", id)
+	case !atWork:
+		if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
+	}
+	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+		b, err := d.Get(ctx, id)
+		return b, boulder.Order{Do: boulder.OrderResume}, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return view.NewOrder(done).Text(), nil
+}
+
+// landing lands, or says what would land.
+func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boulder.Boulder, l project.Landing, err error) {
+	s.ground.Lock()
+	defer s.ground.Unlock()
+	if err := s.OpenWorkspace(ctx); err != nil {
+		return b, l, err
+	}
+	there, err := s.Read(ctx)
+	if err != nil {
+		return b, l, err
+	}
+	d, err := there.Get(ctx, id)
+	there.Close()
+	if err == nil {
+		l, err = s.Land(ctx, &d, how)
+	}
+	return d.Boulder, l, err
+}
+
+// land is the page that shows what would land.
+func (s *Site) land(r *http.Request) (*Page, error) {
+	b, l, err := s.landing(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	if b.ID == "" {
+		return nil, err
+	}
+	p := s.page("Land the results", "")
+	p.Still = true
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("land", "", s.html("land", struct {
+		B     boulder.Boulder
+		Files []workspace.Change
+		Err   error
+	}{b, l.Files, err}))
+	return p, nil
+}
+
+// landNow lands the results in the user's files, or as a branch.
+func (s *Site) landNow(r *http.Request) (said, next string, err error) {
+	next = boulderPath(r.PathValue("id"))
+	how := project.Land{How: r.PostFormValue("how"), Branch: strings.TrimSpace(r.PostFormValue("branch"))}
+	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
+		return "", next, errors.New("from here, results land in your files or as a branch: see `manager land --help`")
+	}
+	_, l, err := s.landing(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
+	if err != nil {
+		return "", cmp.Or(next, "/"), err
+	}
+	return "Results: " + report.Landed(l.Landed) + ".", next, nil
+}

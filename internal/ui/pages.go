@@ -1,0 +1,508 @@
+package ui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Page is what is shown at an address: sections, one below the other. While it is open, those that change are sent again.
+type Page struct {
+	Title    string
+	Project  string // name of its directory
+	Here     string // the address that the navigation marks
+	Said     string // what came of the user's last click
+	Event    uint64 // number of the newest event that it shows
+	Sections []Section
+	Version  string // see [Server.stream]
+	Still    bool   // it is not made again while it is open: it takes too much
+	Frozen   bool   // it is a file: it has no links to other pages, no forms and no script
+	Style    template.CSS
+}
+
+// Section is a part of a [Page].
+type Section struct {
+	ID    string
+	Title string // empty: it needs none
+	HTML  template.HTML
+}
+
+func (p *Page) add(id, title string, content template.HTML) {
+	if strings.TrimSpace(string(content)) != "" {
+		p.Sections = append(p.Sections, Section{id, title, content})
+	}
+}
+
+// templates are those of assets/pages.html.
+func templates() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"elapsed": text.Elapsed, "ms": func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) },
+		"usage": report.Usage, "count": text.Count, "money": text.Money, "plural": text.Plural, "stamp": text.Stamp, "line": text.OneLine,
+		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
+		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
+		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
+		"ago": func(now, at time.Time) string { return text.Elapsed(now.Sub(at)) + " ago" },
+	}).ParseFS(assets, "assets/pages.html"))
+}
+
+func boulderPath(id string) string { return "/b/" + url.PathEscape(id) }
+
+func taskPath(id, task string) string { return boulderPath(id) + "/t/" + url.PathEscape(task) }
+
+// html executes a template. That it cannot is a mistake in it, which the tests look for; the rest of the page is shown.
+func (s *Site) html(name string, data any) template.HTML {
+	var b bytes.Buffer
+	if err := s.templates.ExecuteTemplate(&b, name, data); err != nil {
+		s.log.Error("a part of a page could not be made", "error", err)
+		return template.HTML(template.HTMLEscapeString(err.Error()))
+	}
+	return template.HTML(b.String())
+}
+
+// printed is what a view prints to people, as a part of a page.
+func printed(by func(o page.Out)) template.HTML {
+	var b bytes.Buffer
+	by(page.HTML(&b))
+	return template.HTML(b.String())
+}
+
+// reading is a boulder as it was read, once.
+type reading struct {
+	boulder.Snapshot
+	Events  []boulder.Event // all of its log
+	Holder  *control.Holder
+	Running bool
+	Limits  schedule.Limits
+	Beside  []boulder.Snapshot // what the same process runs
+	Raised  []report.Blocker
+	Now     time.Time
+	Frozen  bool
+}
+
+// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is.
+func (s *Site) read(ctx context.Context, id string) (*reading, error) {
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close() // nothing is held while a page is made
+	d, err := there.Get(ctx, id)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	return s.readRest(ctx, there, d)
+}
+
+func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot) (*reading, error) {
+	r := &reading{
+		Snapshot: d, Holder: there.Holder, Running: there.Holder.Runs(d.Boulder), Limits: s.Config().Limits, Now: time.Now(),
+	}
+	if r.Holder != nil {
+		r.Limits = *cmp.Or(r.Holder.Limits, &r.Limits)
+		for _, other := range r.Holder.Running {
+			if b, err := there.Get(ctx, other); err == nil && other != d.Boulder.ID {
+				r.Beside = append(r.Beside, b)
+			}
+		}
+	}
+	var err error
+	if r.Events, err = s.events(ctx, there, d.Boulder); err != nil {
+		return r, err
+	}
+	records, err := s.BlockersOf(ctx, d.Boulder.ID) // without them the boulder's own are shown
+	r.Raised = report.Blockers(d.Boulder, d.SubTasks, records, r.Now)
+	return r, err
+}
+
+// events are those of a boulder's log. A log only grows: what was read once is not read again.
+func (s *Site) events(ctx context.Context, there *project.Desk, b boulder.Boulder) ([]boulder.Event, error) {
+	s.mu.Lock()
+	had := s.logs[b.ID]
+	s.mu.Unlock()
+	var last uint64
+	if len(had) > 0 {
+		last = had[len(had)-1].Seq
+	}
+	more, err := there.Events(ctx, b.ID, last, 0)
+	all := slices.Concat(had, more)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.logs) >= logsKept && s.logs[b.ID] == nil {
+		clear(s.logs)
+	}
+	s.logs[b.ID] = all
+	return slices.DeleteFunc(slices.Clone(all), func(e boulder.Event) bool { return e.Seq > b.Seq }), err
+}
+
+// logsKept is how many logs are kept in memory, of those boulders that somebody looks at.
+const logsKept = 8
+
+// ask is a blocker with its form.
+type ask struct {
+	*report.Blocker
+	Card   template.HTML
+	Settle bool // it can be answered
+	Now    time.Time
+}
+
+func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
+	for i := range all {
+		if b := &all[i]; open(b) {
+			card := printed(func(o page.Out) { b.Print(o, 0, true, now) })
+			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == "", now}))
+		}
+	}
+}
+
+// needs is the page of what waits for the user.
+func (s *Site) needs(r *http.Request) (*Page, error) {
+	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
+	desk, err := s.Blockers()
+	if err != nil {
+		return nil, err
+	}
+	pending, err := desk.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	placed := s.Placed(ctx, pending)
+	there, listErr := s.Read(ctx)
+	if listErr != nil {
+		return nil, listErr
+	}
+	items, listErr := there.Listing(ctx)
+	there.Close()
+	err = errors.Join(err, listErr)
+	var stand, atWork []view.ListItem
+	for i := range items {
+		switch item := view.NewListItem(&items[i], there.Holder); {
+		case !item.ArchivedAt.IsZero() || item.Status.Terminal():
+		case item.Running && item.Status != boulder.Paused:
+			atWork = append(atWork, item)
+		default:
+			stand = append(stand, item)
+		}
+	}
+	waits := view.WaitingOf(placed)
+	data := map[string]any{
+		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand) == 0, "Now": now, "Empty": len(items) == 0,
+	}
+	p.add("needs", "", s.html("needs", data))
+	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
+	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "Now": now, "Stand": true, "Held": there.Holder != nil}))
+	if waits.Choices() != "" {
+		p.add("choices", "Chosen by agents", "<p>An answer still reaches them.</p>")
+	}
+	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+	p.add("at-work", "At work", s.html("items", map[string]any{"Items": atWork, "Now": now}))
+	return s.unread(p, err), nil
+}
+
+// unread shows what could not be read, and the rest with it.
+func (s *Site) unread(p *Page, err error) *Page {
+	if err != nil {
+		p.add("unread", "Could not be read", s.html("text", err.Error()))
+	}
+	return p
+}
+
+// listed is how many boulders a page of the list has.
+const listed = 100
+
+// list is the page of all boulders.
+func (s *Site) list(r *http.Request) (*Page, error) {
+	p, ctx, now := s.page("Boulders", "/boulders"), r.Context(), time.Now()
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items, err := there.Listing(ctx)
+	there.Close()
+	q, status, archived, from := r.FormValue("q"), r.FormValue("status"), r.FormValue("archived") != "", r.FormValue("from")
+	var shown []view.ListItem
+	more := ""
+	for i := range items {
+		item := view.NewListItem(&items[i], there.Holder)
+		switch {
+		case item.ArchivedAt.IsZero() == archived, from != "" && item.BoulderID > from:
+		case status != "" && string(item.Status) != status:
+		case !strings.Contains(strings.ToLower(item.Task+" "+item.BoulderID), strings.ToLower(q)):
+		case len(shown) == listed:
+			more = cmp.Or(more, item.BoulderID)
+		default:
+			shown = append(shown, item)
+		}
+	}
+	next := url.Values{"q": {q}, "status": {status}, "from": {more}}
+	if archived {
+		next.Set("archived", "1")
+	}
+	p.add("filter", "", s.html("filter", map[string]any{
+		"Q": q, "Status": status, "Archived": archived, "Statuses": []boulder.Status{
+			boulder.Planning, boulder.AwaitingApproval, boulder.Running, boulder.Paused, boulder.Completed, boulder.Partial, boulder.Failed,
+			boulder.Cancelled,
+		},
+	}))
+	p.add("items", "", s.html("items", map[string]any{"Items": shown, "Now": now, "All": true}))
+	if more != "" {
+		p.add("more", "", s.html("more", next.Encode()))
+	}
+	return s.unread(p, err), nil
+}
+
+// boulder is the page of one boulder.
+func (s *Site) boulder(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b := read.Boulder
+	p := s.page(text.Clip(b.Task, 80), "")
+	p.Event = b.Seq
+	s.addBoulder(p, read, func(id string) string { return taskPath(b.ID, id) })
+	return s.unread(p, err), nil
+}
+
+// addBoulder adds what a page and a file tell of a boulder.
+func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
+	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
+	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
+	status.Waiting = view.WaitingOf(r.Raised)
+	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": toLand(b), "Plan": r.Revision}
+	if !p.Frozen {
+		p.add("head", "", s.html("head", data))
+		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
+	}
+	p.add("graph", "What comes after what", s.html("graph", template.HTML(view.GraphOf(r.Snapshot, r.Limits, false).Part(link))))
+	if !p.Frozen {
+		p.add("tasks", "Sub-tasks", s.html("tasks", data))
+	}
+	p.add("time", "What the time went into", s.html("chart", chart(r, link)))
+	receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, r.Limits.EvaluationsTotal)
+	p.add("spending", "Spending", s.html("spending", map[string]any{"R": receipt, "Meters": metersOf(r)}))
+	if !p.Frozen {
+		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+		p.add("feed", "Newest events", s.html("feed", feed(r)))
+	}
+}
+
+// toLand reports whether there are results that can still be landed.
+func toLand(b boulder.Boulder) bool {
+	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
+}
+
+// meter is a budget and what is used of it.
+type meter struct {
+	Name, Used, Limit string
+	Share             float64
+}
+
+func metersOf(r *reading) (all []meter) {
+	b := r.Boulder
+	if b.Budget == nil {
+		return nil
+	}
+	used := view.NewReceipt(r.Snapshot, r.Now).Usage
+	add := func(name string, used, limit float64, show func(float64) string) {
+		if limit > 0 {
+			all = append(all, meter{name, show(used), show(limit), used / limit})
+		}
+	}
+	number := func(n float64) string { return text.Count(int64(n)) }
+	add("tokens", float64(used.Tokens()), float64(b.Budget.Tokens), number)
+	add("cost", used.Cost, b.Budget.Cost, func(n float64) string { return fmt.Sprintf("$%.2f", n) })
+	add("time", float64(b.WorkedBy(r.Now)), float64(b.Budget.Time), func(n float64) string { return text.Elapsed(time.Duration(n)) })
+	add("attempts", float64(b.Attempts), float64(b.Budget.Attempts), number)
+	add("calls", float64(used.Calls), float64(b.Budget.Calls), number)
+	return all
+}
+
+// news is an event in the feed.
+type news struct {
+	At               time.Time
+	Clock, Task, URL string
+	Line             string
+}
+
+// fed is how many events the feed has.
+const fed = 60
+
+// feed are the newest events, the newest first.
+func feed(r *reading) (all []news) {
+	for _, e := range slices.Backward(r.Events) {
+		if told := view.Describe(e); told.Line != "" {
+			of := text.If(told.SubTask != "", taskPath(r.Boulder.ID, told.SubTask))
+			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, of, text.Clip(told.Line, 400)})
+		}
+		if len(all) == fed {
+			break
+		}
+	}
+	return all
+}
+
+// report is the report of a boulder as a page.
+func (s *Site) report(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b := read.Boulder
+	p := s.page("Report: "+text.Clip(b.Task, 70), "")
+	p.Event = b.Seq
+	made, reportErr := s.Report(r.Context(), read.Snapshot, read.Events, read.Running, read.Now)
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("report", "", printed(made.Print))
+	return s.unread(p, errors.Join(err, reportErr)), nil
+}
+
+// task is the page of a sub-task.
+func (s *Site) task(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b, id := read.Boulder, r.PathValue("task")
+	at := slices.IndexFunc(read.SubTasks, func(t *boulder.SubTask) bool { return t.ID == id })
+	if at < 0 {
+		return nil, fmt.Errorf("%w: boulder %s has no sub-task %q", boulder.ErrNotFound, b.ID, id)
+	}
+	t := read.SubTasks[at]
+	p := s.page(text.Clip(t.Subject, 80), "")
+	p.Event = b.Seq
+	turns := boulder.Turns(read.Events, id)
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("orders", "", s.html("orders", map[string]any{
+		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() && retries(t.Status),
+	}))
+	s.asks(p, read.Raised, read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
+	s.addWhy(p, read, t, turns)
+	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
+	p.add("briefs", "Prompts", s.html("prompts", turns))
+	said, saidErr := transcripts(b.Project, turns)
+	p.add("said", "Transcripts", s.html("transcripts", said))
+	return s.unread(p, errors.Join(err, saidErr)), nil
+}
+
+// retries reports whether a sub-task may be retried.
+func retries(s boulder.SubTaskStatus) bool {
+	return s != boulder.SubTaskCompleted && s != boulder.SubTaskSkipped && s != boulder.SubTaskSuperseded
+}
+
+func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
+	why := view.NewWhy(r.Snapshot, t, turns, r.Events, r.Limits, r.Running, r.Now)
+	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
+	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(why.Print))
+}
+
+// diff is what changed during an attempt, as its newest turn showed.
+type diff struct {
+	Attempt int
+	Lines   []diffLine
+	Cut     string // the command that shows all of it; empty: it is all
+	None    string // why there is none
+	Files   int    // that it is about
+	Others  string // those of them that are not its own
+}
+
+type diffLine struct{ Class, Text string }
+
+func diffsOf(b boulder.Boulder, id string, turns []boulder.Turn) (all []diff) {
+	for _, t := range turns {
+		if t.Evidence == nil {
+			continue
+		}
+		d := diff{Attempt: t.Attempt, None: t.Evidence.Diff.Unavailable, Files: len(t.Evidence.Diff.Files)}
+		for _, f := range t.Evidence.Diff.Files {
+			d.Others = text.JoinedBy(", ", d.Others, text.If(!f.Own, text.OneLine(f.Path)))
+		}
+		for line := range strings.Lines(text.Safe(t.Evidence.Diff.Patch)) {
+			line = strings.TrimSuffix(line, "\n")
+			class := ""
+			switch {
+			case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
+				class = "file"
+			case strings.HasPrefix(line, "+"):
+				class = "add"
+			case strings.HasPrefix(line, "-"):
+				class = "del"
+			case strings.HasPrefix(line, "@@"):
+				class = "dim"
+			}
+			d.Lines = append(d.Lines, diffLine{class, line})
+		}
+		d.Cut = text.If(strings.Contains(t.Evidence.Diff.Patch, "[cut:"), fmt.Sprintf("manager diff -b %s %s", b.ID, id))
+		if n := len(all); n > 0 && all[n-1].Attempt == d.Attempt {
+			all = all[:n-1]
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// said is the transcript of an attempt.
+type said struct {
+	Attempt int
+	Lines   []saidLine
+}
+
+// saidLine is a line of a transcript, with styles. What an agent's tools gave back, and what it thought, is folded.
+type saidLine struct {
+	Clock, Head, Body string
+	Fold              bool
+}
+
+func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
+	o := page.HTML(nil)
+	for i, t := range turns {
+		last := i+1 == len(turns) || turns[i+1].Attempt != t.Attempt // its transcript has the whole session
+		if !last || t.Evidence == nil || t.Evidence.Transcript == "" {
+			continue
+		}
+		lines, readErr := view.ReadTranscript(dir, t.Evidence.Transcript)
+		err = errors.Join(err, readErr)
+		told := view.NewTranscript(o, true, t.Evidence.Transcript, turns, t.Attempt)
+		one := said{Attempt: t.Attempt}
+		for _, line := range lines {
+			head, body, _ := strings.Cut(told.Tell(line), "\n")
+			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
+			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
+		}
+		all = append(all, one)
+	}
+	return all, err
+}
+
+// statusOf is the HTTP status of an error.
+func statusOf(err error) int {
+	usage := (*project.UsageError)(nil)
+	switch {
+	case errors.Is(err, boulder.ErrNotFound), errors.Is(err, blockers.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, store.ErrHeld):
+		return http.StatusServiceUnavailable
+	case errors.As(err, &usage), errors.Is(err, boulder.ErrRefused):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}

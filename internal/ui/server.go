@@ -1,0 +1,307 @@
+// Package ui shows a project in a browser, and takes the user's answers and orders there. A [Site] is the pages; it reads and
+// writes by the same calls as the commands, so that it works beside a process that runs boulders, and where none does. Pages are
+// made here: they are read and answered without scripts, and one script of ours swaps what has changed.
+//
+// Nothing but the loopback interface is listened on, and every request needs a cookie that only a link printed to the user gives:
+// other users of the machine reach the same port, and so does any page that is open in the user's browser.
+package ui
+
+import (
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/graph"
+	"github.com/bouldermgr/manager/project"
+)
+
+// linkLife is how long a link lets in.
+const linkLife = 5 * time.Minute
+
+// policy lets a page load what this server has, and nothing else; nothing in a page itself is run or styles it.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Site is the pages of a project.
+type Site struct {
+	*project.Project
+	log       *slog.Logger
+	public    *url.URL // nil: none
+	templates *template.Template
+	style     string
+	port      string // that is listened on
+	changes   *changes
+	ground    sync.Mutex // held while a landing is at work in the project
+
+	mu       sync.Mutex
+	logs     map[string][]boulder.Event
+	links    map[[sha256.Size]byte]time.Time // when each that was not used ends, by what it hashes to
+	sessions map[[sha256.Size]byte]*string   // what to tell it next, by the hash of the cookie
+}
+
+// NewSite makes the pages of a project. public is the address at which a tunnel of the user's reaches them, as
+// https://host; empty: none.
+func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, error) {
+	s := &Site{
+		Project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
+		changes: &changes{next: make(chan struct{})}, logs: map[string][]boulder.Event{},
+		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
+	}
+	style, err := assets.ReadFile("assets/style.css")
+	if err != nil {
+		return nil, err
+	}
+	s.style = string(style) + graph.Styles()
+	if public == "" {
+		return s, nil
+	}
+	if s.public, err = url.Parse(public); err != nil {
+		return nil, err
+	}
+	s.public.Path = strings.TrimSuffix(s.public.Path, "/")
+	if u := *s.public; u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.String() != u.Scheme+"://"+u.Host {
+		return nil, fmt.Errorf("%q is no address like https://host: the pages have to be at its root", public)
+	}
+	return s, nil
+}
+
+// Serve listens on the port of the loopback interface (0: a free one), calls ready, and answers until ctx ends.
+func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	_, s.port, _ = net.SplitHostPort(l.Addr().String())
+	ctx, cancel := context.WithCancel(ctx)
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() {
+		s.changes.watch(ctx, filepath.Join(s.Dir(), ".manager"))
+	})
+	work.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // what is at work has ctx
+	})
+	ready()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Links are new addresses that let in whoever opens one of them first, for five minutes: the one here, and the one of the tunnel.
+func (s *Site) Links() []string {
+	token := rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, until := range s.links {
+		if time.Now().After(until) {
+			delete(s.links, hash)
+		}
+	}
+	s.links[sha256.Sum256([]byte(token))] = time.Now().Add(linkLife)
+	all := []string{"http://127.0.0.1:" + s.port + "/link/" + token}
+	if s.public != nil {
+		all = append(all, s.public.String()+"/link/"+token)
+	}
+	return all
+}
+
+// cookie is its name: browsers give a cookie to all ports of a host.
+func (s *Site) cookie() string { return "manager-" + s.port }
+
+// Handler answers requests.
+func (s *Site) Handler() http.Handler {
+	inside := http.NewServeMux()
+	for pattern, build := range map[string]func(*http.Request) (*Page, error){
+		"GET /{$}": s.needs, "GET /boulders": s.list, "GET /b/{id}": s.boulder, "GET /b/{id}/report": s.report,
+		"GET /b/{id}/t/{task}": s.task, "GET /b/{id}/land": s.land,
+	} {
+		inside.HandleFunc(pattern, s.show(build))
+	}
+	for pattern, act := range map[string]func(*http.Request) (said, next string, err error){
+		"POST /blockers/{blocker}": s.answer, "POST /b/{id}/order": s.order, "POST /b/{id}/land": s.landNow,
+	} {
+		inside.HandleFunc(pattern, s.act(act))
+	}
+	inside.HandleFunc("GET /b/{id}/report.html", s.download)
+	inside.HandleFunc("GET /style.css", asset("text/css; charset=utf-8", s.style))
+	script, _ := assets.ReadFile("assets/live.js") // it is embedded
+	inside.HandleFunc("GET /live.js", asset("text/javascript; charset=utf-8", string(script)))
+
+	all := http.NewServeMux()
+	all.HandleFunc("GET /link/{token}", s.enter)
+	all.Handle("/", s.known(inside))
+	origins := http.NewCrossOriginProtection()
+	if s.public != nil {
+		_ = origins.AddTrustedOrigin(s.public.String()) // NewSite has looked at it
+	}
+	return s.guarded(origins.Handler(all))
+}
+
+// guarded refuses requests for other hosts, as those of a page whose name was made to lead here, and sets the headers of all
+// answers.
+func (s *Site) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		for name, value := range map[string]string{
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+		} {
+			h.Set(name, value)
+		}
+		ours := r.Host == "127.0.0.1:"+s.port || r.Host == "localhost:"+s.port || s.public != nil && r.Host == s.public.Host
+		if !ours {
+			http.Error(w, "this server is not "+r.Host, http.StatusMisdirectedRequest)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// enter lets in who has a link that was not used. What a browser or a messenger fetches ahead uses none up.
+func (s *Site) enter(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || r.Header.Get("Sec-Purpose") != "" || r.Header.Get("Purpose") != "" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	hash := sha256.Sum256([]byte(r.PathValue("token")))
+	s.mu.Lock()
+	until, valid := s.links[hash]
+	delete(s.links, hash)
+	s.mu.Unlock()
+	if !valid || time.Now().After(until) {
+		s.closed(w)
+		return
+	}
+	value := rand.Text()
+	s.mu.Lock()
+	s.sessions[sha256.Sum256([]byte(value))] = new(string)
+	s.mu.Unlock()
+	http.SetCookie(w, &http.Cookie{
+		Name: s.cookie(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: s.public != nil && s.public.Scheme == "https" && r.Host == s.public.Host,
+	})
+	// Not a redirect: a link that was clicked in a message is another site's, and the cookie would not come with it.
+	s.write(w, r, http.StatusOK, string(s.html("entered", nil)))
+}
+
+// known refuses requests without the cookie of a session.
+func (s *Site) known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.session(r) == nil {
+			s.closed(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Site) closed(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, string(s.html("closed", nil)))
+}
+
+// session is what to tell the session of a request next; nil: it has none.
+func (s *Site) session(r *http.Request) *string {
+	c, err := r.Cookie(s.cookie())
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[sha256.Sum256([]byte(c.Value))]
+}
+
+// page begins one.
+func (s *Site) page(title, here string) *Page {
+	return &Page{Title: title, Here: here, Project: filepath.Base(s.Dir())}
+}
+
+// show answers with a page, or to the script with what changes in it.
+func (s *Site) show(build func(*http.Request) (*Page, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			s.stream(w, r, build)
+			return
+		}
+		p, err := build(r)
+		status := http.StatusOK
+		if err != nil {
+			status = statusOf(err)
+			p = s.page("Not shown", r.URL.Path)
+			p.add("error", "", s.html("text", err.Error()))
+		} else if !p.Still {
+			p.Version = p.version()
+		}
+		said := s.session(r)
+		s.mu.Lock()
+		p.Said, *said = *said, ""
+		s.mu.Unlock()
+		s.write(w, r, status, string(s.html("page", p)))
+	}
+}
+
+// write sends a page.
+func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, content string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	var to io.Writer = w
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		packed := gzip.NewWriter(w)
+		defer func() { _ = packed.Close() }()
+		to = packed
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(to, content) // who went away needs nothing
+}
+
+func asset(kind, content string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Cache-Control", "private, max-age=60")
+		_, _ = io.WriteString(w, content)
+	}
+}
+
+// act does what a form says, and leads back to a page that tells what came of it.
+func (s *Site) act(do func(*http.Request) (said, next string, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		told, next, err := do(r)
+		if err != nil {
+			told = strings.TrimSpace(told + "\n" + message(err))
+		}
+		said := s.session(r)
+		s.mu.Lock()
+		*said = told
+		s.mu.Unlock()
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}
+}

@@ -1,0 +1,175 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tmaxmax/go-sse"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+const (
+	// lookEvery is how often to look whether the state was written. An event is to be on the page within 200 ms.
+	lookEvery = 100 * time.Millisecond
+	// renewEvery is how often pages are made anew where nothing is written: what was killed says nothing.
+	renewEvery = 15 * time.Second
+)
+
+// changes tells pages when the state may have changed, whoever changes it: by the files that it is in. Pages that are made for
+// the same change are made once.
+type changes struct {
+	mu      sync.Mutex
+	n       int           // changes
+	next    chan struct{} // closed with the next one
+	readers int
+	made    map[string]*made // since the last change, by address
+}
+
+// made is a page that is made once.
+type made struct {
+	once sync.Once
+	page *Page
+	err  error
+}
+
+func (c *changes) watch(ctx context.Context, dir string) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	last, renewed := "", time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		if c.readers > 0 {
+			now := ""
+			for _, name := range []string{store.FileName, blockers.FileName, control.SocketName} {
+				if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
+					now += fmt.Sprintln(name, info.ModTime().UnixNano(), info.Size())
+				}
+			}
+			if now != last || time.Since(renewed) >= renewEvery {
+				last, renewed = now, time.Now()
+				c.n++
+				close(c.next)
+				c.next, c.made = make(chan struct{}), nil
+			}
+		}
+		c.mu.Unlock()
+	}
+}
+
+// page makes the page at an address, once for each change, and gives what is closed with the next one.
+func (c *changes) page(address string, build func() (*Page, error)) (*Page, <-chan struct{}, error) {
+	c.mu.Lock()
+	next := c.next
+	if c.made == nil {
+		c.made = map[string]*made{}
+	}
+	m := c.made[address]
+	if m == nil {
+		m = &made{}
+		c.made[address] = m
+	}
+	c.mu.Unlock()
+	m.once.Do(func() { m.page, m.err = build() })
+	return m.page, next, m.err
+}
+
+func (c *changes) read(by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers += by
+}
+
+// version names what a page shows: the number of its newest event, and what the whole of it hashes to, since time passes as well.
+func (p *Page) version() string {
+	h := fnv.New64a()
+	for _, section := range p.Sections {
+		fmt.Fprintln(h, section.ID, section.Title, section.HTML)
+	}
+	return fmt.Sprintf("%d.%x", p.Event, h.Sum64())
+}
+
+// update is what the script gets: the sections that have changed, and the order of all.
+type update struct {
+	Order   []string          `json:"order"`
+	Changed map[string]string `json:"changed"`
+}
+
+// stream sends what changes in a page, from the version on that the browser has. It ends with the connection.
+func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.Request) (*Page, error)) {
+	session, err := sse.Upgrade(w, r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	s.changes.read(+1)
+	defer s.changes.read(-1)
+	has := r.FormValue("version") // of the page that connects; of one that connects again, what came last
+	if session.LastEventID.IsSet() {
+		has = session.LastEventID.String()
+	}
+	address := r.URL.Query()
+	address.Del("version")
+	known, err := map[string]Section(nil), session.Flush()
+	for err == nil {
+		p, next, pageErr := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
+			return build(r.WithContext(context.WithoutCancel(r.Context()))) // others may wait for it
+		})
+		if pageErr == nil && p.Still {
+			return
+		}
+		if pageErr == nil { // else it is made again with the next change
+			if version := p.version(); version != has {
+				err = send(session, s.difference(known, p), version)
+				has = version
+			}
+			known = map[string]Section{}
+			for _, section := range p.Sections {
+				known[section.ID] = section
+			}
+		}
+		select {
+		case <-next:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// difference is what has changed in a page since the sections were sent that are known.
+func (s *Site) difference(known map[string]Section, p *Page) update {
+	u := update{Order: []string{}, Changed: map[string]string{}}
+	for _, section := range p.Sections {
+		if u.Order = append(u.Order, section.ID); known[section.ID] != section {
+			u.Changed[section.ID] = string(s.html("section", section))
+		}
+	}
+	return u
+}
+
+func send(session *sse.Session, u update, version string) error {
+	data, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	m := &sse.Message{ID: sse.ID(version)}
+	m.AppendData(string(data))
+	if err := session.Send(m); err != nil {
+		return err
+	}
+	return session.Flush()
+}
