@@ -220,7 +220,12 @@ func TestNoSlotsWhere(t *testing.T) {
 		"it has submodules": func(r repo) {
 			r.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", newRepo(r, "s", "s").dir, "sub")
 		},
-		"": func(repo) {},
+		"it is a shallow clone": func(r repo) {
+			r.commit()
+			must(r, os.WriteFile(filepath.Join(r.dir, ".git", "shallow"), []byte(r.git("rev-parse", "HEAD")), 0o600))
+		},
+		"the repository has no commit yet": func(r repo) { r.git("update-ref", "-d", "HEAD") },
+		"":                                 func(repo) {},
 	} {
 		r := newRepo(t, "a", "a")
 		make(r)
