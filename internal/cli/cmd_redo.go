@@ -93,27 +93,20 @@ func (a *app) runKeep(ctx context.Context, ref, id string) error {
 	if err := a.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	var report *view.Order
-	err := a.Steer(ctx, func(there *project.Desk) error {
-		b, err := project.Get(ctx, there, ref)
-		if err != nil {
-			return err
+	done, err := a.Order(ctx, func(d *project.Desk) (b boulder.Snapshot, order boulder.Order, err error) {
+		if b, err = project.Get(ctx, d, ref); err != nil {
+			return b, order, err
 		}
 		t, err := findSubTask(b, id)
-		if err != nil {
-			return err
+		if err == nil {
+			order, err = a.KeepOrder(ctx, &b, t.ID)
 		}
-		order, err := a.KeepOrder(ctx, &b, t.ID)
-		if err != nil {
-			return err
-		}
-		report = view.NewOrder(b, b, there.Holder, order)
-		return there.Orders.Order(ctx, b.Boulder.ID, order)
+		return b, order, err
 	})
 	if err != nil {
 		return err
 	}
-	return show(a, report, nil)
+	return show(a, view.NewOrder(done), nil)
 }
 
 // prepareRedo reads a boulder, and what a redo comes to there; nothing is stale: nil.
