@@ -111,7 +111,7 @@ func (r *rescheduling) read(events []boulder.Event) error {
 				continue
 			}
 		case boulder.SubTaskProgress, boulder.UsageReport, boulder.BudgetSet, boulder.BudgetWarning, boulder.SessionLeft,
-			boulder.Integrating, boulder.Integrated, boulder.Conflict, boulder.Kept, boulder.Landed: // on which line is all the same
+			boulder.Isolated, boulder.Integrating, boulder.Integrated, boulder.Conflict, boulder.Kept, boulder.Landed: // on which line is all the same
 			continue
 		}
 		i, begun := newest[subTaskOf(e.Body)]
