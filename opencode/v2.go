@@ -263,7 +263,7 @@ func (v v2) AddRules(ctx context.Context, sessionID string, rules ...Rule) error
 	if err != nil {
 		return err
 	}
-	all := append(s.Permissions, v2rulesOf(rules)...)
+	all := slices.Concat(s.Permissions, v2rulesOf(rules))
 	return v.setRules(ctx, sessionID, all, bequeathing(s.Metadata, all))
 }
 

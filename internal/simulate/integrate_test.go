@@ -102,7 +102,7 @@ func (p isolated) Integrate(ctx context.Context, what boulder.Integration, repor
 		return err
 	}
 	if len(conflicts) > 0 {
-		return i.conflict(ctx, conflicts, nil)
+		return i.conflict(conflicts, nil)
 	}
 	var tree, commit string
 	err = i.alive(func() error {
@@ -120,7 +120,7 @@ func (p isolated) Integrate(ctx context.Context, what boulder.Integration, repor
 	case err != nil:
 		return err
 	case len(red) > 0:
-		return i.conflict(ctx, nil, red)
+		return i.conflict(nil, red)
 	}
 	if err := report(boulder.Integrated{AttemptRef: now.AttemptRef, Tree: tree, Commit: commit, Gates: gates}); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (w *world) wanted(t *boulder.SubTask, l *boulder.Line, earlier []boulder.Su
 	return append(all, noMarkers)
 }
 
-func (i *integration) conflict(ctx context.Context, files []string, red []boulder.Gate) error {
+func (i *integration) conflict(files []string, red []boulder.Gate) error {
 	c := boulder.Conflict{
 		AttemptRef: i.Line.Integrating.AttemptRef, Files: append([]string{}, files...), With: []string{}, Red: red, Tip: i.Line.Tip,
 	}
