@@ -12,6 +12,9 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
+	if s.Boulder.Line.Trial {
+		return fmt.Errorf("the gates are not tried yet")
+	}
 	standing := o.SubTask.Standing == StandingKept
 	if !standing {
 		s.Boulder.Attempts++

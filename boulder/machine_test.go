@@ -129,7 +129,8 @@ func (m *machine) head(t *rapid.T) Body {
 	switch {
 	case b.ID == "":
 		base := rapid.SampledFrom([]string{"", "base"}).Draw(t, "isolated")
-		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Line: Line{Base: base, Tip: base}}}
+		line := Line{Base: base, Tip: base, Trial: base != "" && rapid.Bool().Draw(t, "trial")}
+		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Line: line}}
 	case b.Status == Planning:
 		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
 		return Planned{Revision: rev.Number, Plan: rev}
@@ -150,6 +151,8 @@ func (m *machine) head(t *rapid.T) Body {
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.AllOver():
 		return StatusChanged{Status: Synthesizing}
+	case b.Status == Running && b.Line.Trial:
+		return Isolated{InPlace: rapid.Bool().Draw(t, "in place"), Gates: []TreeGate{{Command: "true", Tree: "t", Passed: true}}}
 	}
 	return StatusChanged{Status: Running}
 }
@@ -431,7 +434,7 @@ func (m *machine) wild(t *rapid.T) Event {
 		TurnEnded{AttemptRef: ref, Turn: turn},
 		GateRun{AttemptRef: ref, Command: "true"},
 		Integrating{AttemptRef: ref, Tip: "base", Result: "c1"},
-		Integrated{AttemptRef: ref, Commit: "c", Tree: "t"}, Conflict{AttemptRef: ref, Tip: "base"},
+		Integrated{AttemptRef: ref, Commit: "c", Tree: "t"}, Conflict{AttemptRef: ref, Tip: "base"}, Isolated{},
 		Judged{AttemptRef: ref, Turn: turn, Verdict: Verdict{Completed: turn == 1}},
 		Continuation{AttemptRef: ref, Turn: turn},
 		Retry{AttemptRef: ref, Status: attempt, Next: ref.Attempt + turn, Uncounted: turn == 2},
@@ -525,7 +528,7 @@ func TestMachine(t *testing.T) {
 			case 6, 7, 8, 9:
 				m.apply(t, m.event(t, m.around(t)))
 			default:
-				if len(m.state.open) == 0 || m.state.Boulder.Status != Running {
+				if len(m.state.open) == 0 || m.state.Boulder.Status != Running || m.state.Boulder.Line.Trial {
 					m.apply(t, m.event(t, m.head(t)))
 					continue
 				}
