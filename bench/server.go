@@ -20,6 +20,8 @@ type server struct {
 // startServer starts a server that works in dir, and warms it up: one session runs in that directory. Being on the
 // loopback interface for some minutes, with a model that can do nothing, it has no password.
 func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
+	w.starting.Lock()
+	defer w.starting.Unlock()
 	s, err := w.listen(w.command(ctx, dir, w.opencode, "serve", "--hostname", "127.0.0.1", "--port", "0"))
 	if err != nil {
 		return nil, err

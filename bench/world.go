@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ type world struct {
 	env    []string
 	model  *scriptmodel.Server
 	agents *agents
+
+	starting sync.Mutex // servers: the first OpenCode of a home makes its database
 }
 
 // size is what is measured, or the small one if everything is only tried.
