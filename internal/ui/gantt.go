@@ -61,10 +61,14 @@ func lanes(r *reading) (all []*lane, from, to time.Time) {
 		queued[a.AttemptRef] = a.QueuedAt
 	}
 	for _, e := range r.Events {
-		told := view.Describe(e)
 		if to = e.Time; from.IsZero() {
 			from = e.Time
 		}
+		switch e.Body.(type) {
+		case boulder.SubTaskProgress, boulder.UsageReport, boulder.GateRun: // most of a log, and nothing that took time by itself
+			continue
+		}
+		told := view.Describe(e)
 		if l := byID[told.SubTask]; l != nil {
 			l.take(e, told.Line, queued, whole)
 		}

@@ -203,13 +203,15 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 			stand = append(stand, item)
 		}
 	}
+	more := max(0, len(stand)-listed)
+	stand = stand[:min(len(stand), listed)] // the newest
 	waits := view.WaitingOf(placed)
 	data := map[string]any{
 		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand) == 0, "Now": now, "Empty": len(items) == 0,
 	}
 	p.add("needs", "", s.html("needs", data))
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
-	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "Now": now, "Stand": true, "Held": there.Holder != nil}))
+	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
 	if waits.Choices() != "" {
 		p.add("choices", "Chosen by agents", "<p>An answer still reaches them.</p>")
 	}
@@ -226,7 +228,7 @@ func (s *Site) unread(p *Page, err error) *Page {
 	return p
 }
 
-// listed is how many boulders a page of the list has.
+// listed is how many boulders a list has on a page.
 const listed = 100
 
 // list is the page of all boulders.
