@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -45,4 +46,13 @@ func (p *Project) Order(
 		return nil
 	})
 	return done, err
+}
+
+// Message is an error as the user reads it: of what was refused only why.
+func Message(err error) string {
+	said := strings.TrimRight(err.Error(), "\n")
+	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
+		return why
+	}
+	return said
 }

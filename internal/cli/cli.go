@@ -95,7 +95,7 @@ func Main(env Env) int {
 		err = outputError(err, *failed)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+message(err), a.on(a.Stderr).Lines()))
+		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+project.Message(err), a.on(a.Stderr).Lines()))
 	}
 	return exitCode(err)
 }
@@ -303,15 +303,6 @@ func exitCode(err error) int {
 		return exitPartial
 	}
 	return exitError
-}
-
-// message is an error as a person reads it: what was refused only says why.
-func message(err error) string {
-	text := strings.TrimRight(err.Error(), "\n")
-	if _, why, refused := strings.Cut(text, boulder.ErrRefused.Error()+": "); refused {
-		return why
-	}
-	return text
 }
 
 // open opens the project, once. With an error there is a project as well if only its configuration is not in order: to look

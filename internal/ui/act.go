@@ -19,15 +19,6 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// message is an error as the user reads it: what was refused only says why.
-func message(err error) string {
-	said := strings.TrimSpace(err.Error())
-	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
-		return why
-	}
-	return said
-}
-
 // back is the page that a form was on: one of ours, and nothing but a path.
 func back(r *http.Request) string {
 	to := r.PostFormValue("back")

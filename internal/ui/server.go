@@ -296,7 +296,7 @@ func (s *Site) act(do func(*http.Request) (said, next string, err error)) http.H
 		}
 		told, next, err := do(r)
 		if err != nil {
-			told = strings.TrimSpace(told + "\n" + message(err))
+			told = strings.TrimSpace(told + "\n" + project.Message(err))
 		}
 		said := s.session(r)
 		s.mu.Lock()

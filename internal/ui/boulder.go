@@ -1,0 +1,241 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+)
+
+// boulder is the page of one boulder.
+func (s *Site) boulder(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b := read.Boulder
+	p := s.page(text.Clip(b.Task, 80), "")
+	p.Event = b.Seq
+	s.addBoulder(p, read, func(id string) string { return taskPath(b.ID, id) })
+	return s.unread(p, err), nil
+}
+
+// addBoulder adds what a page and a file tell of a boulder.
+func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
+	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
+	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
+	status.Waiting = view.WaitingOf(r.Raised)
+	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": toLand(b), "Plan": r.Revision}
+	if !p.Frozen {
+		p.add("head", "", s.html("head", data))
+		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
+	}
+	p.add("graph", "What comes after what", s.html("graph", template.HTML(view.GraphOf(r.Snapshot, r.Limits, false).Part(link))))
+	if !p.Frozen {
+		p.add("tasks", "Sub-tasks", s.html("tasks", data))
+	}
+	p.add("time", "What the time went into", s.html("chart", chart(r, link)))
+	receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, r.Limits.EvaluationsTotal)
+	p.add("spending", "Spending", s.html("spending", map[string]any{"R": receipt, "Meters": metersOf(r)}))
+	if !p.Frozen {
+		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+		p.add("feed", "Newest events", s.html("feed", feed(r)))
+	}
+}
+
+// toLand reports whether there are results that can still be landed.
+func toLand(b boulder.Boulder) bool {
+	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
+}
+
+// meter is a budget and what is used of it.
+type meter struct {
+	Name, Used, Limit string
+	Share             float64
+}
+
+func metersOf(r *reading) (all []meter) {
+	b := r.Boulder
+	if b.Budget == nil {
+		return nil
+	}
+	used := view.NewReceipt(r.Snapshot, r.Now).Usage
+	add := func(name string, used, limit float64, show func(float64) string) {
+		if limit > 0 {
+			all = append(all, meter{name, show(used), show(limit), used / limit})
+		}
+	}
+	number := func(n float64) string { return text.Count(int64(n)) }
+	add("tokens", float64(used.Tokens()), float64(b.Budget.Tokens), number)
+	add("cost", used.Cost, b.Budget.Cost, func(n float64) string { return fmt.Sprintf("$%.2f", n) })
+	add("time", float64(b.WorkedBy(r.Now)), float64(b.Budget.Time), func(n float64) string { return text.Elapsed(time.Duration(n)) })
+	add("attempts", float64(b.Attempts), float64(b.Budget.Attempts), number)
+	add("calls", float64(used.Calls), float64(b.Budget.Calls), number)
+	return all
+}
+
+// news is an event in the feed.
+type news struct {
+	At               time.Time
+	Clock, Task, URL string
+	Line             string
+}
+
+// fed is how many events the feed has.
+const fed = 60
+
+// feed are the newest events, the newest first.
+func feed(r *reading) (all []news) {
+	for _, e := range slices.Backward(r.Events) {
+		if told := view.Describe(e); told.Line != "" {
+			of := text.If(told.SubTask != "", taskPath(r.Boulder.ID, told.SubTask))
+			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, of, text.Clip(told.Line, 400)})
+		}
+		if len(all) == fed {
+			break
+		}
+	}
+	return all
+}
+
+// report is the report of a boulder as a page.
+func (s *Site) report(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b := read.Boulder
+	p := s.page("Report: "+text.Clip(b.Task, 70), "")
+	p.Event = b.Seq
+	made, reportErr := s.Report(r.Context(), read.Snapshot, read.Events, read.Running, read.Now)
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("report", "", printed(made.Print))
+	return s.unread(p, errors.Join(err, reportErr)), nil
+}
+
+// task is the page of a sub-task.
+func (s *Site) task(r *http.Request) (*Page, error) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		return nil, err
+	}
+	b, id := read.Boulder, r.PathValue("task")
+	at := slices.IndexFunc(read.SubTasks, func(t *boulder.SubTask) bool { return t.ID == id })
+	if at < 0 {
+		return nil, fmt.Errorf("%w: boulder %s has no sub-task %q", boulder.ErrNotFound, b.ID, id)
+	}
+	t := read.SubTasks[at]
+	p := s.page(text.Clip(t.Subject, 80), "")
+	p.Event = b.Seq
+	turns := boulder.Turns(read.Events, id)
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("orders", "", s.html("orders", map[string]any{
+		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() && retries(t.Status),
+	}))
+	s.asks(p, read.Raised, read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
+	s.addWhy(p, read, t, turns)
+	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
+	p.add("briefs", "Prompts", s.html("prompts", turns))
+	said, saidErr := transcripts(b.Project, turns)
+	p.add("said", "Transcripts", s.html("transcripts", said))
+	return s.unread(p, errors.Join(err, saidErr)), nil
+}
+
+// retries reports whether a sub-task may be retried.
+func retries(s boulder.SubTaskStatus) bool {
+	return s != boulder.SubTaskCompleted && s != boulder.SubTaskSkipped && s != boulder.SubTaskSuperseded
+}
+
+func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
+	why := view.NewWhy(r.Snapshot, t, turns, r.Events, r.Limits, r.Running, r.Now)
+	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
+	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(why.Print))
+}
+
+// diff is what changed during an attempt, as its newest turn showed.
+type diff struct {
+	Attempt int
+	Lines   []diffLine
+	Cut     string // the command that shows all of it; empty: it is all
+	None    string // why there is none
+	Files   int    // that it is about
+	Others  string // those of them that are not its own
+}
+
+type diffLine struct{ Class, Text string }
+
+func diffsOf(b boulder.Boulder, id string, turns []boulder.Turn) (all []diff) {
+	for _, t := range turns {
+		if t.Evidence == nil {
+			continue
+		}
+		d := diff{Attempt: t.Attempt, None: t.Evidence.Diff.Unavailable, Files: len(t.Evidence.Diff.Files)}
+		for _, f := range t.Evidence.Diff.Files {
+			d.Others = text.JoinedBy(", ", d.Others, text.If(!f.Own, text.OneLine(f.Path)))
+		}
+		for line := range strings.Lines(text.Safe(t.Evidence.Diff.Patch)) {
+			line = strings.TrimSuffix(line, "\n")
+			class := ""
+			switch {
+			case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
+				class = "file"
+			case strings.HasPrefix(line, "+"):
+				class = "add"
+			case strings.HasPrefix(line, "-"):
+				class = "del"
+			case strings.HasPrefix(line, "@@"):
+				class = "dim"
+			}
+			d.Lines = append(d.Lines, diffLine{class, line})
+		}
+		d.Cut = text.If(strings.Contains(t.Evidence.Diff.Patch, "[cut:"), fmt.Sprintf("manager diff -b %s %s", b.ID, id))
+		if n := len(all); n > 0 && all[n-1].Attempt == d.Attempt {
+			all = all[:n-1]
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// said is the transcript of an attempt.
+type said struct {
+	Attempt int
+	Lines   []saidLine
+}
+
+// saidLine is a line of a transcript, with styles. What an agent's tools gave back, and what it thought, is folded.
+type saidLine struct {
+	Clock, Head, Body string
+	Fold              bool
+}
+
+func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
+	o := page.HTML(nil)
+	for i, t := range turns {
+		last := i+1 == len(turns) || turns[i+1].Attempt != t.Attempt // its transcript has the whole session
+		if !last || t.Evidence == nil || t.Evidence.Transcript == "" {
+			continue
+		}
+		lines, readErr := view.ReadTranscript(dir, t.Evidence.Transcript)
+		err = errors.Join(err, readErr)
+		told := view.NewTranscript(o, true, t.Evidence.Transcript, turns, t.Attempt)
+		one := said{Attempt: t.Attempt}
+		for _, line := range lines {
+			head, body, _ := strings.Cut(told.Tell(line), "\n")
+			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
+			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
+		}
+		all = append(all, one)
+	}
+	return all, err
+}
