@@ -175,9 +175,15 @@ func (s *State) Redoable(ids []string) error {
 				id, b.ForkOf.BoulderID, b.ID)
 		}
 	}
-	for _, t := range s.after(ids) {
+	dependents := s.after(ids)
+	off, _, _ := s.offLine(append(slices.Clone(dependents), s.all(ids)...))
+	for _, t := range s.after(append(idsOf(off), ids...)) {
+		why := "which builds on it"
+		if !slices.Contains(dependents, t) {
+			why = "which builds on what comes after it on the tip"
+		}
 		if t.Status == SubTaskInProgress || t.Parked {
-			return fmt.Errorf("sub-task %q, which builds on it, is %s: wait for it, or cancel it first", t.ID, t.Status)
+			return fmt.Errorf("sub-task %q, %s, is %s: wait for it, or cancel it first", t.ID, why, t.Status)
 		}
 	}
 	return nil
@@ -211,7 +217,10 @@ func (s *State) redone(e *Event, b Redone) error {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
 	}
 	dependents := s.after(b.SubTasks)
-	moved := s.cutLine(append(slices.Clone(dependents), s.all(b.SubTasks)...))
+	moved, tip, tree := s.offLine(append(slices.Clone(dependents), s.all(b.SubTasks)...))
+	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
+		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
+	}
 	var waiting, perhaps []*SubTask
 	for _, t := range slices.Clone(s.done) {
 		standing := StandingPerhaps
@@ -241,13 +250,14 @@ func (s *State) redone(e *Event, b Redone) error {
 			s.anew(t, b.Files)
 		case !slices.Contains(dependents, t):
 			b.Moved = append(b.Moved, t.ID)
+			t.Tries = 0 // it may have to be made to fit
 		}
 	}
-	for _, t := range dependents {
+	for _, t := range s.after(idsOf(waiting)) {
 		if o := s.Open(t.ID); o != nil { // it was in line
 			s.finish(e, o, AttemptCancelled, "what it depends on is redone")
 		}
-		if t.Standing == StandingKept && !b.NoDependents { // since an earlier one
+		if t.Standing == StandingKept && !b.NoDependents && slices.Contains(dependents, t) { // since an earlier one
 			t.Standing = StandingPerhaps
 		}
 	}
@@ -307,12 +317,11 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// cutLine takes the line of an isolated boulder back to before the first of some sub-tasks, and returns all whose results
-// are not on it any more.
-func (s *State) cutLine(first []*SubTask) (off []*SubTask) {
-	l, tip, tree := &s.Boulder.Line, s.Boulder.Line.Base, ""
-	if !s.Boulder.Isolated() {
-		return nil
+// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some,
+// with the commit and tree that the line then ends with.
+func (s *State) offLine(first []*SubTask) (off []*SubTask, tip, tree string) {
+	if tip = s.Boulder.Line.Base; tip == "" {
+		return nil, "", ""
 	}
 	for _, t := range s.done { // in the order of the line
 		switch {
@@ -323,10 +332,7 @@ func (s *State) cutLine(first []*SubTask) (off []*SubTask) {
 			tip, tree = t.Integrated, t.Snapshot
 		}
 	}
-	if len(off) > 0 && tip != l.Tip {
-		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
-	}
-	return off
+	return off, tip, tree
 }
 
 // anew begins another generation of a sub-task. Its attempts, and what they cost, stay.

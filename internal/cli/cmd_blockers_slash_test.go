@@ -66,7 +66,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	if err := session.Close(); err != nil {
 		t.Error(err)
 	}
-	_, attach := attached(t, project, env, model)
+	withPassword, attach := attached(t, project, env, model)
 	_, address, _ := strings.Cut(attach, "=")
 	client, err := opencode.Attach(t.Context(), address, opencode.AttachConfig{Password: sharedPassword})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	says("unset --project", "blockers on")
 
 	// While a watch is at work, these words mean the session in which they are typed, and it says there what came of them.
-	w := startManager(t, project, env, "watch", "--blockers", "--json", attach)
+	w := startManager(t, project, withPassword, "watch", "--blockers", "--json", attach)
 	await(t, func() bool {
 		_, _, stderr := run(t, project, env, "watch", "--status")
 		return strings.Contains(stderr, "watches, at")

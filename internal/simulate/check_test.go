@@ -18,7 +18,12 @@ func (w *world) committed(p *process, events []boulder.Event) {
 	if d := time.Since(w.epoch); d > maxTime {
 		w.violate("every run ends", "%s have not brought it to its end", d)
 	}
-	w.since = events[0].Seq
+	w.since, w.together = events[0].Seq, nil
+	for _, e := range events {
+		if b, ok := e.Body.(boulder.Starting); ok {
+			w.together = append(w.together, b.AttemptRef)
+		}
+	}
 	for _, e := range events {
 		if w.logging {
 			text, err := json.Marshal(e.Shown())
@@ -63,7 +68,7 @@ func (w *world) checkFinal(e boulder.Event) {
 		case boulder.Reopened:
 			fits = b.SubTaskID == t.ID && old != boulder.SubTaskCompleted
 		case boulder.Redone:
-			fits = old == boulder.SubTaskCompleted && (slices.Contains(b.SubTasks, t.ID) || slices.Contains(b.Perhaps, t.ID))
+			fits = old == boulder.SubTaskCompleted && slices.Contains(slices.Concat(b.SubTasks, b.Perhaps, b.Moved), t.ID)
 			if fits {
 				delete(w.done, t.ID)
 				delete(w.judged, w.disk.First(t).ID)
@@ -85,6 +90,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 	}
 	switch b := e.Body.(type) {
 	case boulder.Starting:
+		w.stands = w.disk.SubTask(b.SubTaskID).Standing == boulder.StandingKept
 		w.checkQueue(b.AttemptRef)
 		w.checkBudget(e)
 		w.checkNotes(b.SubTaskID, 0, b.Prompt)
@@ -135,7 +141,7 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	case boulder.Starting:
 		w.checkLimits(e, b.SubTaskID)
 		t := w.disk.SubTask(b.SubTaskID)
-		if most := w.tries(t); t.Tries >= most {
+		if most := w.tries(t); t.Tries >= most && !w.stands {
 			w.violate("attempts and budgets are within bounds", "%v starts after %d tries of %d", b.AttemptRef, t.Tries, most)
 		}
 	case boulder.StatusChanged:
@@ -285,7 +291,7 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 	for _, t := range w.disk.SubTasks {
 		other := w.disk.Open(t.ID)
 		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
-			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since ||
+			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since || slices.Contains(w.together, other.Attempt.AttemptRef) ||
 			w.writer(t, o.SubTask) != "" || w.lastTurns(t) {
 			continue
 		}

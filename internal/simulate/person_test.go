@@ -82,8 +82,14 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq
 	said := o
-	said.Landed = nil // a pointer
+	said.Landed, said.Redone, said.Kept = nil, nil, nil // pointers
 	p.w.note("order %+v", said)
+	if l := p.w.disk.Boulder.Line; o.Do == boulder.OrderRedo && l.Before != "" { // as package project does
+		if err := p.w.repo.moveTip(l.Before, l.Tip); err != nil {
+			p.w.mu.Unlock()
+			return
+		}
+	}
 	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
 	p.w.mu.Unlock()
 	err := p.orch.Order(p.gone, boulderID, o)

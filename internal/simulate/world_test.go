@@ -41,7 +41,9 @@ type world struct {
 // record is what the checks remember.
 type record struct {
 	commits   int
-	since     uint64 // number of the first event of the newest commit
+	since     uint64               // number of the first event of the newest commit
+	together  []boulder.AttemptRef // attempts that the newest commit starts
+	stands    bool                 // the newest attempt that starts has its result already
 	attempts  map[boulder.AttemptRef]boulder.AttemptStatus
 	subTasks  map[string]boulder.SubTaskStatus
 	done      map[string]bool // sub-tasks that were completed

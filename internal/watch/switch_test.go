@@ -122,12 +122,12 @@ func typed(t *testing.T, w *world) {
 		k.user("Hello.")
 		k.until(r, "finish work")
 	}
-	const token = "QK7WZ2R5TCYFQ6DXJPOZ6OABCD"
-	if _, err := r.ask(watch.Request{Order: watch.OrderTyped, Token: token, Word: "status"}); err != nil {
+	const printed = "QK7WZ2R5TCYFQ6DXJPOZ6OABCD"
+	if _, err := r.ask(watch.Request{Order: watch.OrderTyped, Token: printed, Word: "status"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the same text once more, as of a message that is read again, does nothing
-		k.user(boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + token + "]\n</output>")
+		k.user(boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + printed + "]\n</output>")
 		k.until(r, "finish work")
 	}
 	sent := k.continued(1)[0].Text()
