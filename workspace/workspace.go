@@ -1,5 +1,5 @@
-// Package workspace is where a sub-task works: for now, in place, in the directory that the user named. It records the
-// state of that directory before and after, and says what changed between them.
+// Package workspace is where a sub-task works: in the directory that the user named, or in a slot, a clone of it. It records
+// the state of that directory before and after, says what changed between them, and brings results together ([Slots]).
 //
 // A state is a git tree ([Workspace.Snapshot]): all files that git tracks or would track, changed or new, committed
 // or not. Taking one leaves the user's index, HEAD, refs, stash and files alone; it works on a copy of the index, so

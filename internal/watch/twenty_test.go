@@ -95,6 +95,5 @@ func twenty(t *testing.T, w *world) {
 	}
 }
 
-// On the stand-in, which answers in milliseconds: what is measured is the arbiter's doing, and each way of stopping has a
-// test on the real OpenCode as well.
+// On the stand-in, which answers in milliseconds: what is measured is the arbiter's doing.
 func TestTwentySessions(t *testing.T) { twenty(t, secondWorld(t)) }
