@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // separate has ten sessions at once with switches of their own (seed 003, SC-007). Where it is on, an agent has the tool,
@@ -126,10 +127,19 @@ func typed(t *testing.T, w *world) {
 	if _, err := r.ask(watch.Request{Order: watch.OrderTyped, Token: printed, Word: "status"}); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the same text once more, as of a message that is read again, does nothing
-		k.user(boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + printed + "]\n</output>")
-		k.until(r, "finish work")
-	}
+	slash := boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + printed + "]\n</output>"
+	k.user(slash)
+	r.wait(t, "what came of the word", func() bool {
+		return slices.ContainsFunc(k.messages(), func(m opencode.Message) bool {
+			return len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch"
+		})
+	})
+	k.user(slash) // the same text once more, as of a message that is read again, does nothing
+	r.mu.Lock()
+	k.next = len(r.log)
+	r.mu.Unlock()
+	k.user("Thanks.") // a task, with which it finishes anew
+	k.until(r, "finish work")
 	sent := k.continued(1)[0].Text()
 	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {
 		t.Errorf("it says:\n%s", sent)
