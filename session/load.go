@@ -127,12 +127,37 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 		}
 		r.Asks = append(r.Asks, asks...)
 	}
-	// A turn that ended in between is over by its status, and its answer is half of what it said.
-	if n := len(r.Messages); r.Statuses[root].Type == "" && n > 0 && r.Messages[n-1].Info.Role == opencode.RoleAssistant &&
-		r.Messages[n-1].Info.Completed.IsZero() {
-		r.Messages, err = dir.Messages(ctx, root, MaxMessages)
+	return r, r.settle(ctx, dir, root)
+}
+
+// settle reads the messages and the status again while the session is idle, its turn has no end by the messages, and these
+// change: a turn that began or ended in the middle of the reading would look like one that was cut off.
+func (r *Reading) settle(ctx context.Context, dir *opencode.Directory, root string) error {
+	newest := func() (m opencode.MessageInfo) {
+		if n := len(r.Messages); n > 0 {
+			m = r.Messages[n-1].Info
+		}
+		return m
 	}
-	return r, err
+	for {
+		before := newest()
+		if r.Statuses[root].Type != "" || before.Role == opencode.RoleAssistant && answered(before) {
+			return nil
+		}
+		messages, err := dir.Messages(ctx, root, MaxMessages)
+		if err != nil {
+			return err
+		}
+		r.Messages = messages
+		if now := newest(); now.ID == before.ID && now.Completed.Equal(before.Completed) {
+			return nil
+		}
+		statuses, err := dir.Statuses(ctx)
+		if err != nil {
+			return err
+		}
+		r.Statuses[root] = statuses[root]
+	}
 }
 
 // Descendants are the sessions of sub-agents, and of theirs, parents before children.
