@@ -45,8 +45,8 @@ simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh se
 KILLS ?= 60
 
 .PHONY: torture
-torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs, half of them isolated (about 12 s each)
-	$(GO) test ./internal/cli -run 'TestKill9$$' -kills=$(KILLS) -kill-seed=0 -timeout 2h -v
+torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), and at each kind of git command
+	$(GO) test ./internal/cli -run 'TestKill(9|AtGit)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -timeout 2h -v
 
 .PHONY: check
 check: ## formatting, vet, lint, tidy

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -134,9 +135,11 @@ type kill struct {
 // killWorld is a boulder that is disturbed.
 type killWorld struct {
 	*world
-	attach string // address of a server that is not killed; empty: the manager has its own
-	users  string // what was the user's at the beginning, of an isolated boulder
-	stored bool   // the boulder is known to be
+	routes *http.ServeMux // of the server that is told what happens
+	server string         // its address
+	attach string         // address of a server that is not killed; empty: the manager has its own
+	users  string         // what was the user's at the beginning, of an isolated boulder
+	stored bool           // the boulder is known to be
 	began  time.Time
 
 	mu      sync.Mutex
@@ -179,11 +182,12 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 	routes.HandleFunc("/runs/{id}", w.runs)
 	server := httptest.NewServer(routes)
 	t.Cleanup(server.Close)
+	w.routes, w.server = routes, server.Listener.Addr().String()
 	isolated, plan, step := seed/2%2 == 0, killPlan, "echo $1 > $1.log\necho \"The step of $1 is done.\"\n"
 	if isolated {
 		plan, step = isolatedPlan, listStep+step
 	}
-	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(server.Listener.Addr().String(), ":", "/"))
+	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(w.server, ":", "/"))
 	w.world = &world{t: t, env: testEnv(t, server.URL+"/v1"), dir: octest.Repo(t, map[string]string{
 		"plan.yaml": plan, "list.txt": "",
 		"step.sh": tell + step,
@@ -239,7 +243,7 @@ func (w *killWorld) draw() {
 func (w *killWorld) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pid == 0 || w.left == 0 || w.armed {
+	if w.pid == 0 || w.left <= 0 || w.armed {
 		return
 	}
 	if w.next.after--; w.next.after > 0 {
@@ -386,10 +390,14 @@ func (w *killWorld) ended() bool {
 }
 
 // ours are the processes that belong to this boulder: they have its home, and, if the server is somebody else's, the
-// manager's mark as well.
+// manager's mark as well. A command of git that the manager ran goes on without it, and ends by itself.
 func (w *killWorld) ours() []int {
+	also := ""
 	if w.attach != "" {
-		return w.processes("\x00" + orphan.Variable + "=")
+		also = "\x00" + orphan.Variable + "="
 	}
-	return w.processes("")
+	return slices.DeleteFunc(w.processes(also), func(pid int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || strings.Contains(string(line), "\x00core.hooksPath=/dev/null\x00")
+	})
 }

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// gitMoments is how many moments there are.
+const gitMoments = 50
+
+var killGit = flag.Int("kill-git", 4, fmt.Sprintf("how many kills TestKillAtGit makes, at most %d", gitMoments))
+
+// tellingGit tells the test of each command before it runs and after it has, and waits until the test lets it go on.
+const tellingGit = `#!/bin/bash
+tell() {
+	local what="$1 $PPID $2"
+	what=${what//[^A-Za-z0-9\/._ -]/}
+	exec 3<>/dev/tcp/ADDRESS
+	printf 'GET /git/%s HTTP/1.0\r\n\r\n' "${what// /+}" >&3
+	read -r go <&3
+	exec 3>&-
+}
+while [ "$1" = -c ]; do settings+=("$1" "$2"); shift 2; done
+tell before "$*"
+GIT "${settings[@]}" "$@"
+code=$?
+tell after "$*"
+exit $code
+`
+
+// gitKills are the kills of one boulder: one before and one after each kind of git command that the manager itself runs. All
+// that an isolated boulder does to a repository is such a command, see docs/isolation.md.
+type gitKills struct {
+	w    *killWorld
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+var (
+	// ofOneRun are hashes, ids of boulders, numbers of slots, and directories.
+	ofOneRun = regexp.MustCompile(`[0-9a-f]{40}|[0-9a-zA-Z]{26}|[0-9]+|/\S*/`)
+	// readsOnly are commands that leave nothing behind.
+	readsOnly = regexp.MustCompile(`^(cat-file|check-\S+|diff\S*|for-each-ref|log|ls-\S+|merge-base|rev-\S+|show|status|version|--version)$`)
+)
+
+// runs is called in the middle of a command of git.
+func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
+	when, rest, _ := strings.Cut(r.PathValue("what"), "+")
+	parent, args, _ := strings.Cut(rest, "+")
+	words := strings.Split(args, "+")
+	if readsOnly.MatchString(words[0]) {
+		return
+	}
+	key := when + " git " + ofOneRun.ReplaceAllString(strings.Join(words[:min(4, len(words))], " "), "…")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if pid, err := strconv.Atoi(parent); err != nil || pid != g.w.pid || g.seen[key] {
+		return // it is OpenCode's
+	}
+	g.seen[key] = true
+	if len(g.seen)%max(1, gitMoments / *killGit) != 0 {
+		return
+	}
+	g.w.next = kill{victim: theManager}
+	g.w.strike(key)
+}
+
+// kill -9 of the manager before and after every kind of git command of an isolated boulder, from the commit at which its
+// slots begin to the removal of its last ref: each row of what a crash can leave, see docs/isolation.md. git itself goes on, as it
+// does after a real crash.
+func TestKillAtGit(t *testing.T) {
+	t.Parallel()
+	w := newKillWorld(t, 1, 1) // isolated; all other kills are at git commands
+	g := &gitKills{w: w, seen: map[string]bool{}}
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	w.env = append(w.env, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	w.routes.HandleFunc("/git/{what...}", g.runs)
+	script := strings.NewReplacer("ADDRESS", strings.ReplaceAll(w.server, ":", "/"), "\nGIT", "\n"+git).Replace(tellingGit)
+	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.toTheEnd()
+	w.gone("at the end", w.ours())
+	w.checkSessions()
+	w.land()
+	w.check()
+	t.Logf("%d of %d kinds of moments", w.struck, len(g.seen))
+}
