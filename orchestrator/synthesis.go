@@ -52,10 +52,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 			achieved(&b, t)
 		}
 	}
-	switch {
-	case s.Boulder.Isolated() && s.Boulder.Line.Tip != s.Boulder.Line.Base:
-		b.WriteString("\n\nThe results are put together and have not landed: your files are as they were. Land them with `manager land`.")
-	case status != boulder.Completed && !s.Boulder.Isolated():
+	if status != boulder.Completed && !s.Boulder.Isolated() {
 		b.WriteString("\n\nWhat is done stays in the project.")
 	}
 	return boulder.TaskComplete{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/config"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -87,9 +88,10 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 	return a.land(ctx, &b, how)
 }
 
-// landAtEnd brings the results of a run that is over to where the configuration, or the user at the terminal, wants them. runErr is
-// how the run ended.
-func (a *app) landAtEnd(ctx context.Context, id string, yes bool, runErr error) error {
+// landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the terminal, who is
+// asked. Where nobody is, and nobody said that the run is to be isolated, they are in the files afterwards, as if it had worked
+// there. runErr is how the run ended.
+func (a *app) landAtEnd(ctx context.Context, id string, ask bool, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
 	}
@@ -99,19 +101,28 @@ func (a *app) landAtEnd(ctx context.Context, id string, yes bool, runErr error) 
 	}
 	b, err := there.Get(ctx, id)
 	there.Close()
-	if l := b.Boulder.Line; err != nil || !b.Boulder.Isolated() || l.Tip == l.Base {
+	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
-	how := project.Land{How: a.Config().Land}
-	switch asks := how.How == "" || how.How == config.LandAsk; {
-	case asks && !yes && a.interactive():
+	how, own := project.Land{How: a.Config().Land}, false
+	switch how.How {
+	case config.LandAsk:
+		how.How = ""
+	case "":
+		own = !ask && b.Boulder.Isolation == boulder.IsolationAuto
+		how.How = text.If(own, boulder.LandedFiles)
+	}
+	switch {
+	case how.How == "" && ask:
 		answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
-		if err != nil {
-			a.note("They are kept until `manager land`.")
-			return runErr
+		if err == nil {
+			how.How = map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer]
 		}
-		how.How = map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer]
-	case asks || runErr != nil: // the answer says how to land them
+	case runErr != nil && !own:
+		how.How = "" // what failed may be wanted with it
+	}
+	if how.How == "" {
+		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land`.")
 		return runErr
 	}
 	if err := a.land(ctx, &b, how); err != nil && runErr == nil {

@@ -301,20 +301,24 @@ func (a *app) run(
 	if err != nil {
 		return err
 	}
-	id := ""
+	id, ask := "", !o.yes && a.interactive()
 	err = func() error {
 		defer st.Release()
 		err := complete(st)
 		if err == nil {
-			id, err = a.execute(ctx, st, *req)
+			id, err = a.execute(ctx, st, *req, ask)
 		}
 		return err
 	}()
-	return a.landAtEnd(ctx, id, o.yes, err)
+	if ask { // for as long as it takes: all who wait for the end of the run have been told
+		err = a.landAtEnd(ctx, id, ask, err)
+	}
+	return err
 }
 
-// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the second one aborts them.
-func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
+// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the second one
+// aborts them. asks: the user is asked afterwards what becomes of isolated results.
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request, asks bool) (id string, err error) {
 	a.Warm() // boots while the model plans
 	if reason := a.NoDiffs(); reason != "" {
 		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
@@ -336,6 +340,9 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
 			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
 		}
+	}
+	if !asks {
+		err = a.landAtEnd(ctx, end.id, false, err)
 	}
 	return end.id, end.told(end.conclude(ctx, err), err)
 }

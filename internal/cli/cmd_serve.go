@@ -290,9 +290,10 @@ func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration,
 	case a.json:
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
-		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s", w.BoulderID,
+		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
 			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
-			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+".")))
+			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),
+			text.If(w.Unlanded, " Its results have not landed: manager land "+w.BoulderID+".")))
 	}
 	return err
 }
@@ -305,9 +306,10 @@ type waitReport struct {
 	For       string         `json:"for"`    // done | blocked
 	Status    boulder.Status `json:"status"` // when the wait ended
 	Reason    string         `json:"reason,omitempty"`
-	Completed int            `json:"completed"` // sub-tasks
-	Total     int            `json:"total"`     // sub-tasks of the plan, without superseded ones
-	Blocked   []string       `json:"blocked"`   // sub-tasks
+	Completed int            `json:"completed"`          // sub-tasks
+	Total     int            `json:"total"`              // sub-tasks of the plan, without superseded ones
+	Blocked   []string       `json:"blocked"`            // sub-tasks
+	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 }
 
 // waitPoll is how long to wait before the next look.
@@ -355,7 +357,7 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 func (r *waitReport) judge(d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
 	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
-	r.Completed, r.Total = b.Tally.Completed, b.Tally.Planned
+	r.Completed, r.Total, r.Unlanded = b.Tally.Completed, b.Tally.Planned, b.Unlanded()
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {
 			r.Blocked = append(r.Blocked, t.ID)

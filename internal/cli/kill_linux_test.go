@@ -39,6 +39,7 @@ const (
 // killPlan is a diamond with a tail.
 const killPlan = `
 task: Six files, some of them side by side
+isolation: off
 model: scripted/agent
 sub_tasks:
   - {id: first, description: Write first.txt, expects_changes: true}
@@ -54,8 +55,8 @@ sub_tasks:
 `
 
 // isolatedPlan is killPlan in slots; all of its sub-tasks change list.txt, so that those side by side conflict.
-var isolatedPlan = "isolation: always\nintegration_gates: ['! grep \"<<<<<<<\" list.txt']\n" +
-	strings.NewReplacer("expects_changes: true}", "gates: [test -s list.txt]}").Replace(killPlan)
+var isolatedPlan = "integration_gates: ['! grep \"<<<<<<<\" list.txt']\n" +
+	strings.NewReplacer("isolation: off", "isolation: always", "expects_changes: true}", "gates: [test -s list.txt]}").Replace(killPlan)
 
 var killIDs = []string{"first", "left", "middle", "right", "join", "tail"}
 

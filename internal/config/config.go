@@ -36,13 +36,13 @@ type Config struct {
 	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
 	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
 
-	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to off.
+	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to auto.
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
 	Slots            Slots             `yaml:"slots"`
-	Land             string            `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr; defaults to ask
+	Land             string            `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr, or [LandAsk]
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
 	// [project.Project.Criteria] finds out.
@@ -71,7 +71,8 @@ type Config struct {
 	places map[string]string // of the commands
 }
 
-// LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself.
+// LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
+// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where nobody is asked.
 const LandAsk = "ask"
 
 // Watch is the policy of `manager watch`, and has defaults of its flags.

@@ -35,7 +35,7 @@ func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
 	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
 	status.Waiting = view.WaitingOf(r.Raised)
-	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": toLand(b), "Plan": r.Revision}
+	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Plan": r.Revision}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
 		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
@@ -51,11 +51,6 @@ func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
 		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
 		p.add("feed", "Newest events", s.html("feed", feed(r)))
 	}
-}
-
-// toLand reports whether there are results that can still be landed.
-func toLand(b boulder.Boulder) bool {
-	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
 }
 
 // meter is a budget and what is used of it.

@@ -78,7 +78,7 @@ func (s *Show) Print(o page.Out) {
 	o.Fields(1, "left at work", leftText(b.Left), "in place", b.Line.InPlace)
 	if l := b.Line.Landed; l != nil {
 		o.Field(1, "results", report.Landed(*l))
-	} else if b.Isolated() && b.Status.Terminal() && b.Line.Tip != b.Line.Base {
+	} else if b.Unlanded() {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
 	for _, n := range b.Notes {
