@@ -109,7 +109,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
-	cmd.Flags().BoolVar(&stale, "stale", false, "only what is completed and out of date, and why; see `manager redo --help`")
+	cmd.Flags().BoolVar(&stale, "stale", false, "only what is completed and out of date, and why; see 'manager redo --help'")
 	cmd.MarkFlagsMutuallyExclusive("follow", "stale")
 	return cmd
 }
