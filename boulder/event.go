@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"time"
 )
@@ -369,6 +370,17 @@ func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
+
+// PublicTypes are the bodies of the events of the documented stream of `--json`, by what their "type" is there.
+func PublicTypes() iter.Seq2[string, reflect.Type] {
+	return func(yield func(string, reflect.Type) bool) {
+		for _, t := range eventTypes {
+			if t.public && !yield(t.name, t.body) {
+				return
+			}
+		}
+	}
+}
 
 type envelope struct {
 	Type      string    `json:"type"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
+	"github.com/bouldermgr/manager/internal/schema"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
@@ -60,6 +62,9 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	return &clean, nil
 }
 
+// schemaFile is beside the project's own plan file, whose first line names it: editors complete and check by it.
+const schemaFile = "plan.schema.json"
+
 // WritePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
 // below .manager: there a link is not followed, since it may come from anybody.
 func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
@@ -70,7 +75,14 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := statedir.Write(p.dir, store.DirName+"/"+filepath.Base(path), data); err != nil {
+	described, err := schema.Text("plan")
+	if err != nil {
+		return err
+	}
+	data = append([]byte("# yaml-language-server: $schema="+schemaFile+"\n"), data...)
+	err = errors.Join(statedir.Write(p.dir, store.DirName+"/"+schemaFile, described),
+		statedir.Write(p.dir, store.DirName+"/"+filepath.Base(path), data))
+	if err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil
