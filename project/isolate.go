@@ -66,7 +66,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	if req.Plan != nil {
 		plan = *req.Plan
 	}
-	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation, boulder.IsolationAuto)
+	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation, p.opts.Isolation)
 	req.Scope, req.Generated = cmp.Or(plan.Scope, p.cfg.Scope), generated()
 	maps.Copy(req.Generated, p.cfg.Generated)
 	maps.Copy(req.Generated, plan.Generated)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
@@ -45,6 +46,9 @@ type Options struct {
 	Attach string
 	// LockTimeout is how long to wait while another process holds the state. Defaults to a second.
 	LockTimeout time.Duration
+	// Isolation is that of runs for which neither request, plan nor configuration says any. Defaults to off, since results that
+	// were isolated are in the project's files only after [Project.Land].
+	Isolation boulder.Isolation
 	// Environ is the environment for what is run. Defaults to that of this process.
 	Environ []string
 	// Command is what other processes are told that this one runs. Defaults to the name of the program.

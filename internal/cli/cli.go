@@ -311,7 +311,7 @@ func (a *app) open() error {
 	if a.Project == nil {
 		a.Project, a.openErr = project.Open(a.dir, project.Options{
 			Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary,
-			Environ: a.Environ, Attach: a.attach, Agent: a.agent, LockTimeout: a.lockTimeout,
+			Environ: a.Environ, Attach: a.attach, Agent: a.agent, LockTimeout: a.lockTimeout, Isolation: boulder.IsolationAuto,
 			Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
 			Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
 		})

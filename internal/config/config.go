@@ -36,7 +36,7 @@ type Config struct {
 	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
 	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
 
-	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to auto.
+	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to what [project.Options] says.
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
