@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
