@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,7 +69,8 @@ type Config struct {
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
-	places map[string]string // of the commands
+	places  map[string]string // of the commands
+	origins map[string]string // of all that a file says, by path
 }
 
 // LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
@@ -123,6 +125,15 @@ func (c *Config) read(name string, data []byte) error {
 	file, err := yamlfile.Decode(name, data, c)
 	if err != nil {
 		return err
+	}
+	if c.origins == nil {
+		c.origins = map[string]string{}
+	}
+	for path := range file.Paths() { // a list takes the place of the one before
+		maps.DeleteFunc(c.origins, func(before, _ string) bool { return strings.HasPrefix(before, path+"[") })
+	}
+	for path := range file.Paths() {
+		c.origins[path] = file.Place(path)
 	}
 	c.check(file)
 	return file.Err()

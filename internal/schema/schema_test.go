@@ -37,8 +37,7 @@ func read(t *testing.T, path string) string {
 
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	_, config, _ := strings.Cut(read(t, "../../docs/cli.md"), "```yaml\n")
-	config, _, _ = strings.Cut(config, "```")
+	config := read(t, "../config/example.yaml")
 	const task = "sub_tasks: [{description: x}]\n"
 	for name, test := range map[string]struct {
 		schema, text string
