@@ -90,7 +90,7 @@ func (m *memory) Commit(_ context.Context, s *boulder.State, events []boulder.Ev
 func (m *memory) Load(_ context.Context, id string) (*boulder.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &boulder.State{}
+	s := boulder.NewState()
 	for _, event := range m.logs[id] {
 		if err := s.Replay(event); err != nil {
 			return nil, err

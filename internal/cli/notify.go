@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/tracing"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -100,6 +101,15 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	path, err := e.writeReport(made)
 	if err != nil {
 		e.warn("the report of boulder %s could not be written: %v", e.id, err)
+	}
+	if to := e.Config().Tracing.Endpoint; to != "" {
+		events, err := e.db.Events(context.WithoutCancel(ctx), e.id, 0, 0)
+		if err == nil {
+			err = tracing.Export(context.WithoutCancel(ctx), to, events)
+		}
+		if err != nil {
+			e.warn("the trace of boulder %s was not sent: %v", e.id, err)
+		}
 	}
 	if what := eventOf(runErr); e.wants(what) {
 		e.send(ctx, made, what, new(exitCode(runErr)), path)

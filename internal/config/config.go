@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,6 +63,7 @@ type Config struct {
 	Watch    Watch               `yaml:"watch"`
 	Blockers Blockers            `yaml:"blockers"`
 	Notify   Notify              `yaml:"notify"`
+	Tracing  Tracing             `yaml:"tracing"`
 	Budget   *boulder.Budget     `yaml:"budget"` // of a run; nil: none
 
 	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
@@ -76,6 +78,11 @@ type Config struct {
 // LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
 // so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where nobody is asked.
 const LandAsk = "ask"
+
+// Tracing says where the trace of a run is sent when it ends.
+type Tracing struct {
+	Endpoint string `yaml:"endpoint"` // URL that speaks OTLP over HTTP, as http://127.0.0.1:4318. Defaults to none
+}
 
 // Watch is the policy of `manager watch`, and has defaults of its flags.
 type Watch struct {
@@ -191,6 +198,9 @@ func (c *Config) check(file *yamlfile.File) {
 	reportAll("loop", c.Loop.Validate())
 	reportWords("done_when", c.DoneWhen)
 	reportWords("watch.done_when", c.Watch.DoneWhen)
+	if u, err := url.Parse(c.Tracing.Endpoint); c.Tracing.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		file.Report("tracing.endpoint", "tracing.endpoint is no http or https address", "as in http://127.0.0.1:4318")
+	}
 	c.Blockers.check(file)
 	c.Notify.check(file)
 	for i, e := range c.Endpoints {
