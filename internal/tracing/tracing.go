@@ -115,7 +115,7 @@ func (r *reader) take(e boulder.Event) {
 	case boulder.TurnSent:
 		if o := r.state.Open(body.SubTaskID); !body.Resume {
 			r.turn[body.AttemptRef] = r.begin(r.attempt[body.AttemptRef], at, "invoke_agent "+body.SubTaskID,
-				append(model(o.Attempt.Model), semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(o.Attempt.Agent),
+				append(model(o.Attempt.Model), semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(cmp.Or(o.Attempt.Agent, "default")),
 					semconv.GenAIConversationID(o.Attempt.SessionID), attribute.Int("manager.turn", body.Turn),
 					attribute.String("manager.kind", string(body.Kind)))...)
 		}
