@@ -11,7 +11,7 @@ import (
 
 type event struct {
 	ID       string       `json:"id"`
-	Created  int64        `json:"created,omitempty"` // milliseconds
+	Created  int64        `json:"created"` // milliseconds
 	Type     string       `json:"type"`
 	Durable  *durable     `json:"durable,omitempty"`
 	Location *locationRef `json:"location,omitempty"`
@@ -65,11 +65,7 @@ func (x *session) publish(e event) {
 
 // publish sends an event to all who listen, and cuts off who is too slow.
 func (s *Server) publish(e event) {
-	e.ID, e.Created = s.newID("evt_"), now()
-	data, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // what came in as JSON goes out as JSON
-	}
+	data := s.encode(e)
 	for l := range s.listeners {
 		select {
 		case l <- data:
@@ -80,13 +76,22 @@ func (s *Server) publish(e event) {
 	}
 }
 
+func (s *Server) encode(e event) []byte {
+	e.ID, e.Created = s.newID("evt_"), now()
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // what came in as JSON goes out as JSON
+	}
+	return data
+}
+
 type listener chan []byte
 
 // eventStream answers with all events from now on.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
 	l := make(listener, backlog)
 	s.mu.Lock()
-	hello, _ := json.Marshal(event{ID: s.newID("evt_"), Type: "server.connected", Data: fields{}}) // plain fields
+	l <- s.encode(event{Type: "server.connected", Data: fields{}})
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
@@ -95,7 +100,6 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
 		delete(s.listeners, l)
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprintf(w, "data: %s\n\n", hello)
 	out := http.NewResponseController(w)
 	heartbeat := time.NewTicker(silence)
 	defer heartbeat.Stop()

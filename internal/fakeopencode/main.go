@@ -31,12 +31,14 @@ func Main() int {
 }
 
 func run(ctx context.Context, args []string) error {
-	behaviour, err := parseBehaviour(os.Getenv(BehaviourVar))
-	if err != nil {
-		return err
+	cfg := Config{Environ: Environ(os.Environ())}
+	if b := cfg.Environ[behaviourVar]; b != "" {
+		if err := json.Unmarshal([]byte(b), &cfg.Behaviour); err != nil {
+			return fmt.Errorf("read %s: %w", behaviourVar, err)
+		}
 	}
 	if len(args) == 1 && args[0] == "--version" {
-		fmt.Println("opencode v" + behaviour.withDefaults().Version)
+		fmt.Println("opencode v" + cfg.withDefaults().Version)
 		return nil
 	}
 	if len(args) == 0 || args[0] != "serve" {
@@ -49,25 +51,19 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	return serve(ctx, behaviour, net.JoinHostPort(*host, *port), *stdio)
+	return serve(ctx, cfg, net.JoinHostPort(*host, *port), *stdio)
 }
 
-func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool) error {
-	environ := map[string]string{}
-	for _, entry := range os.Environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		environ[name] = value
-	}
-	password := cmp.Or(environ["OPENCODE_PASSWORD"], environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
+func serve(ctx context.Context, cfg Config, address string, stdio bool) (err error) {
+	cfg.Password = cmp.Or(cfg.Environ["OPENCODE_PASSWORD"], cfg.Environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
 	if stdio { // a plain serve hands it on to every tool
-		delete(environ, "OPENCODE_PASSWORD")
-		delete(environ, "OPENCODE_SERVER_PASSWORD")
+		delete(cfg.Environ, "OPENCODE_PASSWORD")
+		delete(cfg.Environ, "OPENCODE_SERVER_PASSWORD")
 	}
-	dir, err := os.Getwd()
-	if err != nil {
+	if cfg.Dir, err = os.Getwd(); err != nil {
 		return err
 	}
-	server, err := New(Config{Behaviour: behaviour, Dir: dir, Environ: environ, Password: password})
+	server, err := New(cfg)
 	if err != nil {
 		return err
 	}
@@ -78,18 +74,13 @@ func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool)
 	}
 	url := "http://" + listener.Addr().String()
 	served := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- served.Serve(listener) }()
-	defer func() { _ = served.Close() }() // before the server, whose handlers it ends
+	go func() { _ = served.Serve(listener) }() // until it is closed
+	defer func() { _ = served.Close() }()      // before the server, whose handlers it ends
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if stdio {
-		line, err := json.Marshal(map[string]string{"url": url})
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(line))
+		fmt.Printf("{\"url\":%q}\n", url)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
 			cancel()
@@ -97,16 +88,22 @@ func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool)
 	} else {
 		fmt.Println("server listening on " + url)
 	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
+	<-ctx.Done()
+	return nil
 }
 
-// BehaviourVar is the environment variable from which the program reads a [Behaviour], as JSON.
-const BehaviourVar = "FAKE_OPENCODE"
+// Environ are the entries of an environment by their names.
+func Environ(entries []string) map[string]string {
+	all := map[string]string{}
+	for _, entry := range entries {
+		name, value, _ := strings.Cut(entry, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// behaviourVar is the environment variable from which the program reads a [Behaviour], as JSON.
+const behaviourVar = "FAKE_OPENCODE"
 
 // Behaviour says in what a server differs from 2.0.21. The zero value: in nothing.
 type Behaviour struct {
@@ -135,16 +132,5 @@ func (b Behaviour) Env() string {
 	if err != nil {
 		panic(err) // plain fields always marshal
 	}
-	return BehaviourVar + "=" + string(data)
-}
-
-// parseBehaviour reads the value of [BehaviourVar]; empty is the zero value.
-func parseBehaviour(value string) (b Behaviour, err error) {
-	if value == "" {
-		return b, nil
-	}
-	if err := json.Unmarshal([]byte(value), &b); err != nil {
-		return b, fmt.Errorf("read %s: %w", BehaviourVar, err)
-	}
-	return b, nil
+	return behaviourVar + "=" + string(data)
 }
