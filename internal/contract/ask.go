@@ -20,8 +20,7 @@ var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencod
 
 // pending are the requests of a session that wait for an answer.
 func (s *scene) pending(sessionID string) []opencode.Request {
-	all, err := s.dir.Requests(s.ctx)
-	s.must(err)
+	all := must(s.dir.Requests(s.ctx))
 	return slices.DeleteFunc(all, func(r opencode.Request) bool { return r.SessionID != sessionID })
 }
 
@@ -139,8 +138,7 @@ func delegate(agent, work string) scriptmodel.Reply {
 
 // child is the only child of a session.
 func (s *scene) child(parent string) string {
-	children, err := s.dir.Children(s.ctx, parent)
-	s.must(err)
+	children := must(s.dir.Children(s.ctx, parent))
 	s.want(len(children) == 1, "the children of %s are %+v", parent, children)
 	return children[0].ID
 }
@@ -160,8 +158,7 @@ func subAgent(s *scene) {
 	s.want(s.exists("done"), "the sub-agent did not do its work")
 	born := s.child(session)
 	for _, roots := range []bool{true, false} {
-		all, err := s.dir.Sessions(s.ctx, opencode.SessionFilter{Roots: roots})
-		s.must(err)
+		all := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Roots: roots}))
 		listed := slices.ContainsFunc(all, func(one opencode.Session) bool { return one.ID == born })
 		s.want(listed != roots, "its session is listed: %t, without sub-agents: %t", listed, roots)
 	}
@@ -180,8 +177,7 @@ var noFetch = opencode.Rule{Permission: "webfetch", Pattern: "*", Action: openco
 // inherits waits until a sub-agent's session is denied what its parent's is. A moment may pass.
 func (s *scene) inherits(child string) {
 	s.eventually("the sub-agent is denied what its session is", func() bool {
-		session, err := s.dir.Session(s.ctx, child)
-		s.must(err)
+		session := must(s.dir.Session(s.ctx, child))
 		return slices.Contains(session.Rules, noFetch)
 	})
 }
