@@ -1,7 +1,6 @@
 package fakeopencode
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -164,10 +163,7 @@ func (x *session) replyPermission(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := read[struct{ Decision, Message string }](r)
-	if err != nil {
-		return nil, err
-	}
+	in := read[struct{ Decision, Message string }](r)
 	decide := func(q *request, outcome error) {
 		q.settle(outcome, "permission.replied", fields{"requestID": q.id, "reply": in.Decision})
 	}
@@ -195,12 +191,10 @@ func (x *session) replyForm(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := read[struct{ Answer fields }](r)
-	if err != nil || in.Answer == nil {
-		return nil, cmp.Or(err, badRequest("answer: expected an object"))
+	if q.answer = read[struct{ Answer fields }](r).Answer; q.answer == nil {
+		return nil, badRequest("answer: expected an object")
 	}
-	q.answer = in.Answer
-	q.settle(nil, "form.replied", fields{"id": q.id, "answer": in.Answer})
+	q.settle(nil, "form.replied", fields{"id": q.id, "answer": q.answer})
 	return nil, nil
 }
 

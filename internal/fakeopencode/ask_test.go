@@ -120,12 +120,10 @@ func TestInterruptedAsk(t *testing.T) {
 	w.await("session.execution.interrupted")
 	var pending []asked
 	w.call("permission.request.list", 200, nil, &pending, "location[directory]="+w.dir)
-	var waiting []any
-	w.call("session.inbox.list", 200, nil, &waiting, id)
 	var active map[string]any
 	w.call("session.active", 200, nil, &active)
-	if len(pending) != 0 || len(waiting) != 1 || len(active) != 0 {
-		t.Errorf("pending %v, waiting %v, active %v", pending, waiting, active)
+	if len(pending) != 0 || w.waiting(id) != 1 || len(active) != 0 {
+		t.Errorf("pending %v, waiting %d, active %v", pending, w.waiting(id), active)
 	}
 }
 

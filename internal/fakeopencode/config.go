@@ -13,14 +13,11 @@ import (
 
 // config is what a project's file and OPENCODE_CONFIG_CONTENT say together, in the names of 1.x, which 2.x reads as well.
 type config struct {
-	Model        string
-	Snapshot     bool // are taken of the files
-	Permission   permissions
-	Provider     map[string]provider
-	Agent        map[string]*agent // one that is built in is replaced by another of its name
-	Experimental struct {
-		Depth int `json:"subagent_depth"`
-	}
+	Model      string
+	Snapshot   bool // are taken of the files
+	Permission permissions
+	Provider   map[string]provider
+	Agent      map[string]*agent // one that is built in is replaced by another of its name
 }
 
 type provider struct {
@@ -65,11 +62,8 @@ func (p *permissions) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// defaultRules come before those of the configuration: everything may be done, but for files outside and secrets.
-var defaultRules = []rule{
-	{"*", "*", "allow"}, {"external_directory", "*", "ask"},
-	{"read", "*.env", "ask"}, {"read", "*.env.*", "ask"}, {"read", "*.env.example", "allow"},
-}
+// defaultRules come before those of the configuration. Those that are for no tool of the stand-in are left out.
+var defaultRules = []rule{{"*", "*", "allow"}}
 
 // readConfig reads what applies in a directory. The environment's content comes last, and wins.
 func readConfig(dir string, environ map[string]string) (*config, error) {
@@ -77,9 +71,7 @@ func readConfig(dir string, environ map[string]string) (*config, error) {
 		"build":   {Mode: "primary"},
 		"plan":    {Mode: "primary", Permission: permissions{{"edit", "*", "deny"}}},
 		"general": {Mode: "subagent"},
-		"explore": {Mode: "subagent", Permission: permissions{{"edit", "*", "deny"}}},
 	}}
-	c.Experimental.Depth = 1
 	file, _ := os.ReadFile(filepath.Join(dir, "opencode.json")) // most have none
 	for _, text := range [][]byte{file, []byte(environ["OPENCODE_CONFIG_CONTENT"])} {
 		if len(text) == 0 {

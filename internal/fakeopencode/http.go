@@ -45,7 +45,6 @@ var routes = []route{
 	{"session.wait", "POST " + trial + "/wait", (*session).wait},
 	{"session.message.list", "GET " + ofSession + "/message", (*session).listMessages},
 	{"session.message.get", "GET " + ofSession + "/message/{messageID}", (*session).getMessage},
-	{"session.inbox.list", "GET " + ofSession + "/inbox", (*session).listInbox},
 	{"session.instructions.entry.put", "PUT " + trial + "/instructions/entries/{key}", (*session).putEntry},
 
 	{"permission.request.list", "GET /api/permission/request", (*location).listPermissions},
@@ -151,12 +150,10 @@ func notFound(kind, field, id string) *apiError {
 	return &apiError{http.StatusNotFound, fields{"_tag": kind + "NotFoundError", field: id, "message": "Not found: " + id}}
 }
 
-// read decodes the body of a request. Fields that are not known are ignored.
-func read[T any](r *http.Request) (in T, err error) {
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil && !errors.Is(err, io.EOF) {
-		return in, badRequest("the body: " + err.Error())
-	}
-	return in, nil
+// read decodes the body of a request. What cannot be read is missing.
+func read[T any](r *http.Request) (in T) {
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	return in
 }
 
 func (s *Server) info(*http.Request) (any, error) {

@@ -8,23 +8,13 @@ import (
 	"strings"
 )
 
-// wireItem is how a message is sent that waits to be delivered to a session.
-func (x *session) wireItem(m *message) fields {
-	return fields{
-		"id": m.ID, "sessionID": x.Info.ID, "type": m.Type, "delivery": "steer", "time": fields{"created": m.Time.Created},
-		"payload": m.payload,
-	}
-}
-
 // prompt puts what a request brings into the session's inbox.
 func (x *session) prompt(r *http.Request) (any, error) {
-	in, err := read[struct {
+	in := read[struct {
 		ID string
 		payload
 	}](r)
 	switch {
-	case err != nil:
-		return nil, err
 	case in.Text == "":
 		return nil, badRequest("text: expected a string")
 	case in.ID != "" && !strings.HasPrefix(in.ID, "msg_"):
@@ -39,7 +29,10 @@ func (x *session) prompt(r *http.Request) (any, error) {
 		x.enqueue(m)
 	}
 	x.wake(known && x.server.behaviour.RepeatRuns && !x.succeeded(m.ID))
-	return x.wireItem(m), nil
+	return fields{
+		"id": m.ID, "sessionID": x.Info.ID, "type": m.Type, "delivery": "steer", "time": fields{"created": m.Time.Created},
+		"payload": m.payload,
+	}, nil
 }
 
 func (x *session) enqueue(m *message) {
@@ -92,12 +85,4 @@ func (x *session) deliver() bool {
 		x.emit("session.inbox.delivered", fields{"inboxID": m.ID})
 	}
 	return len(due) > 0
-}
-
-func (x *session) listInbox(*http.Request) (any, error) {
-	out := []any{}
-	for _, m := range x.Inbox {
-		out = append(out, x.wireItem(m))
-	}
-	return out, nil
 }

@@ -53,15 +53,16 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 // addMCP puts a server in the place of one with its name. It answers when the server is connected, or was not in time: the
 // same in both cases.
 func (l *location) addMCP(r *http.Request) (any, error) {
-	in, err := read[struct{ Config mcpConfig }](r)
-	if err != nil || in.Config.Type == "" {
-		return nil, cmp.Or(err, badRequest("config: expected an object"))
+	config := read[struct{ Config mcpConfig }](r).Config
+	if config.Type == "" {
+		return nil, badRequest("config: expected an object")
 	}
-	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: in.Config, status: fields{"status": "pending"}}
+	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: config, status: fields{"status": "pending"}}
 	l.mcp[m.name].disconnect()
 	l.mcp[m.name] = m
 	var session *mcp.ClientSession
 	var tools []*mcp.Tool
+	var err error
 	s.unlocked(func() { session, tools, err = m.connect(s.ctx, s.behaviour.Version) })
 	m.session, m.tools, m.status = session, tools, fields{"status": "connected"}
 	if err != nil {

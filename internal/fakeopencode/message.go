@@ -24,7 +24,6 @@ type message struct {
 type payload struct {
 	Text        string         `json:"text,omitempty"`
 	Description string         `json:"description,omitempty"`
-	Files       []any          `json:"files,omitempty"`
 	Metadata    map[string]any `json:"metadata,omitempty"`
 }
 

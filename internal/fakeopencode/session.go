@@ -93,18 +93,12 @@ func (x *session) children() (all []*session) {
 }
 
 func (s *Server) createSession(r *http.Request) (any, error) {
-	in, err := read[sessionInfo](r)
-	if err != nil {
-		return nil, err
-	}
-	if in.ID != "" && !strings.HasPrefix(in.ID, "ses") {
-		return nil, badRequest("id: expected a string that begins with ses")
-	}
+	in := read[sessionInfo](r)
 	if s.behaviour.IgnoreRules {
 		in.Permissions = nil
 	}
 	x, err := s.newSession(sessionInfo{
-		ID: in.ID, Title: in.Title, Agent: in.Agent, Model: in.Model, Metadata: in.Metadata, Permissions: in.Permissions,
+		Title: in.Title, Agent: in.Agent, Model: in.Model, Metadata: in.Metadata, Permissions: in.Permissions,
 		Location: locationRef{cmp.Or(in.Location.Directory, s.cfg.Dir)},
 	})
 	if err != nil {
@@ -113,24 +107,19 @@ func (s *Server) createSession(r *http.Request) (any, error) {
 	return x.Info, nil
 }
 
-// newSession makes a session. One whose id exists is the old one, whatever else is wanted.
 func (s *Server) newSession(info sessionInfo) (*session, error) {
-	if old := s.sessions[info.ID]; old != nil {
-		return old, nil
-	}
 	if _, err := s.at(info.Location.Directory); err != nil {
 		return nil, err
 	}
-	info.ID, info.ProjectID = cmp.Or(info.ID, s.newID("ses_")), "global"
+	info.ID, info.ProjectID = s.newID("ses_"), "global"
 	info.Time = times{Created: now(), Updated: now()}
 	x := &session{server: s, Entries: map[string]string{}, Info: info}
 	s.sessions[info.ID] = x
-	created := fields{"projectID": info.ProjectID, "location": info.Location, "slug": "stand-in", "version": s.behaviour.Version}
-	for name, value := range map[string]string{"parentID": info.ParentID, "title": info.Title, "agent": info.Agent} {
-		if value != "" {
-			created[name] = value
-		}
+	created := fields{
+		"projectID": info.ProjectID, "location": info.Location, "slug": "stand-in", "version": s.behaviour.Version,
+		"parentID": info.ParentID, "title": info.Title, "agent": info.Agent,
 	}
+	maps.DeleteFunc(created, func(_ string, value any) bool { return value == "" })
 	if info.Model != nil {
 		created["model"] = info.Model
 	}
@@ -212,9 +201,9 @@ func (x *session) removeSession(r *http.Request) (any, error) {
 }
 
 func (x *session) updateSession(r *http.Request) (any, error) {
-	in, err := read[sessionInfo](r)
-	if err != nil || in.Permissions == nil {
-		return nil, cmp.Or(err, badRequest("permissions: expected a list"))
+	in := read[sessionInfo](r)
+	if in.Permissions == nil {
+		return nil, badRequest("permissions: expected a list")
 	}
 	x.Info.Metadata = in.Metadata
 	x.Info.Permissions = in.Permissions
@@ -223,9 +212,9 @@ func (x *session) updateSession(r *http.Request) (any, error) {
 }
 
 func (x *session) switchAgent(r *http.Request) (any, error) {
-	in, err := read[sessionInfo](r)
-	if err != nil || in.Agent == "" {
-		return nil, cmp.Or(err, badRequest("agent: expected a string"))
+	in := read[sessionInfo](r)
+	if in.Agent == "" {
+		return nil, badRequest("agent: expected a string")
 	}
 	x.Info.Agent = in.Agent
 	x.add(&message{Type: "agent-switched", Agent: in.Agent})
@@ -234,9 +223,9 @@ func (x *session) switchAgent(r *http.Request) (any, error) {
 }
 
 func (x *session) switchModel(r *http.Request) (any, error) {
-	in, err := read[sessionInfo](r)
-	if err != nil || in.Model == nil {
-		return nil, cmp.Or(err, badRequest("model: expected an object"))
+	in := read[sessionInfo](r)
+	if in.Model == nil {
+		return nil, badRequest("model: expected an object")
 	}
 	x.Info.Model = in.Model
 	x.add(&message{Type: "model-switched", Model: in.Model})
@@ -272,11 +261,7 @@ func (x *session) getMessage(r *http.Request) (any, error) {
 }
 
 func (x *session) putEntry(r *http.Request) (any, error) {
-	in, err := read[struct{ Value string }](r)
-	if err != nil {
-		return nil, err
-	}
-	x.Entries[r.PathValue("key")] = in.Value
+	x.Entries[r.PathValue("key")] = read[struct{ Value string }](r).Value
 	x.save()
 	return nil, nil
 }

@@ -10,21 +10,7 @@ import (
 // subagent has another agent do a task in a session of its own, a child of the caller's. The child does not get the
 // rules of its parent.
 func (t *toolCall) subagent() (result, error) {
-	parent, s := t.step.x, t.server()
-	name, description, config := t.string("agent"), t.string("description"), parent.location().config
-	chosen, depth := config.Agent[name], 1
-	for above := parent; above != nil && above.Info.ParentID != ""; depth++ {
-		above = s.sessions[above.Info.ParentID]
-	}
-	switch {
-	case depth > config.Experimental.Depth:
-		return result{}, failed(`Subagent depth limit reached (%d). Increase "experimental.subagent_depth" to allow nested subagents.`,
-			config.Experimental.Depth)
-	case chosen == nil:
-		return result{}, failed("Unknown agent: %s", name)
-	case chosen.Mode == "primary":
-		return result{}, failed("Agent %s cannot run as a subagent", name)
-	}
+	parent, s, name, description := t.step.x, t.server(), t.string("agent"), t.string("description")
 	if err := t.ask("subagent", name); err != nil {
 		return result{}, err
 	}
@@ -64,11 +50,8 @@ func (t *toolCall) subagent() (result, error) {
 		return result{}, t.ctx.Err()
 	}
 	text, state := child.report(run)
-	switch state {
-	case "error":
+	if state != "completed" {
 		return result{}, failed("Subagent failed (sessionID: %s): %s", id, text)
-	case "cancelled":
-		return result{}, failed("Subagent cancelled (sessionID: %s)", id)
 	}
 	return result{
 		text:     fmt.Sprintf("<subagent sessionID=%q state=\"completed\">\n%s\n</subagent>", id, text),

@@ -149,29 +149,14 @@ func (t *toolCall) progress(metadata map[string]any) {
 	t.step.x.live("session.tool.progress", t.step.about(fields{"id": t.content.ID, "metadata": metadata}))
 }
 
-// write writes a file, which may be outside of the session's directory if that is allowed.
+// write writes a file below the session's directory.
 func (t *toolCall) write() (result, error) {
-	dir, path := t.step.x.Info.Location.Directory, t.string("path")
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	resource, err := filepath.Rel(dir, path) // as permissions have it
-	if err != nil || strings.HasPrefix(resource, "..") {
-		resource = path
-		if err := t.ask("external_directory", filepath.Join(filepath.Dir(path), "*")); err != nil {
-			return result{}, err
-		}
-	}
-	if err := t.ask("edit", resource); err != nil {
+	name := t.string("path")
+	if err := t.ask("edit", name); err != nil {
 		return result{}, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return result{}, err
-	}
-	if err := os.WriteFile(path, []byte(t.string("content")), 0o644); err != nil {
-		return result{}, err
-	}
-	return result{text: "Wrote file successfully: " + resource}, nil
+	err := os.WriteFile(filepath.Join(t.step.x.Info.Location.Directory, name), []byte(t.string("content")), 0o644)
+	return result{text: "Wrote file successfully: " + name}, err
 }
 
 // commandSeparator splits a line into the commands that a permission lists one by one.
