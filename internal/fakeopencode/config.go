@@ -129,9 +129,6 @@ func (l *location) catalogue(kind string, all []any) (any, error) {
 }
 
 func (l *location) getConfig(*http.Request) (any, error) {
-	info := fields{"permissions": append([]rule{}, l.config.Permission...)}
-	if l.config.Model != "" {
-		info["model"] = l.config.Model
-	}
+	info := fields{"permissions": append([]rule{}, l.config.Permission...), "model": l.config.Model}
 	return bare{[]any{fields{"type": "document", "info": info}}}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,40 +20,25 @@ import (
 // Main is the program that is used in the place of OpenCode's. It takes its arguments and all else from the process, and
 // returns an exit code.
 func Main() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	cfg := Config{Environ: Environ(os.Environ())}
+	_ = json.Unmarshal([]byte(cfg.Environ[behaviourVar]), &cfg.Behaviour) // without one it is as it is
+	flags := flag.NewFlagSet("serve", flag.ExitOnError)
+	stdio := flags.Bool("stdio", false, "end with the standard input")
+	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
+	port := flags.String("port", "0", "`port` to listen on")
+	if os.Args[1] == "--version" {
+		fmt.Println("opencode v" + cfg.withDefaults().Version)
+		return 0
+	}
+	_ = flags.Parse(os.Args[2:]) // behind "serve"; an error ends the program
+	if err := serve(cfg, net.JoinHostPort(*host, *port), *stdio); err != nil {
 		fmt.Fprintln(os.Stderr, "opencode (stand-in):", err)
 		return 1
 	}
 	return 0
 }
 
-func run(ctx context.Context, args []string) error {
-	cfg := Config{Environ: Environ(os.Environ())}
-	if b := cfg.Environ[behaviourVar]; b != "" {
-		if err := json.Unmarshal([]byte(b), &cfg.Behaviour); err != nil {
-			return fmt.Errorf("read %s: %w", behaviourVar, err)
-		}
-	}
-	if len(args) == 1 && args[0] == "--version" {
-		fmt.Println("opencode v" + cfg.withDefaults().Version)
-		return nil
-	}
-	if len(args) == 0 || args[0] != "serve" {
-		return errors.New("only --version and serve are there")
-	}
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	stdio := flags.Bool("stdio", false, "end with the standard input")
-	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
-	port := flags.String("port", "0", "`port` to listen on")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
-	}
-	return serve(ctx, cfg, net.JoinHostPort(*host, *port), *stdio)
-}
-
-func serve(ctx context.Context, cfg Config, address string, stdio bool) (err error) {
+func serve(cfg Config, address string, stdio bool) (err error) {
 	cfg.Password = cmp.Or(cfg.Environ["OPENCODE_PASSWORD"], cfg.Environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
 	if stdio { // a plain serve hands it on to every tool
 		delete(cfg.Environ, "OPENCODE_PASSWORD")
@@ -77,13 +61,13 @@ func serve(ctx context.Context, cfg Config, address string, stdio bool) (err err
 	go func() { _ = served.Serve(listener) }() // until it is closed
 	defer func() { _ = served.Close() }()      // before the server, whose handlers it ends
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if stdio {
 		fmt.Printf("{\"url\":%q}\n", url)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
-			cancel()
+			stop()
 		}()
 	} else {
 		fmt.Println("server listening on " + url)

@@ -25,14 +25,8 @@ type turnError struct {
 
 func (e *turnError) Error() string { return e.Message }
 
-// retryable reports whether the same call may succeed later.
-func (e *turnError) retryable() bool {
-	switch e.Type {
-	case "provider.rate-limit", "provider.internal", "provider.transport":
-		return true
-	}
-	return false
-}
+// passing are the errors after which the same call may succeed later.
+var passing = []string{"provider.rate-limit", "provider.internal", "provider.transport"}
 
 // endpoint is a model at a provider that speaks OpenAI's chat completions.
 type endpoint struct {
@@ -71,7 +65,7 @@ func (e endpoint) stream(
 	if err != nil {
 		return call.failure(err)
 	}
-	defer answer.Close()
+	defer func() { _ = answer.Close() }()
 	finished := false
 	for {
 		piece, err := answer.Recv()

@@ -19,6 +19,7 @@ type step struct {
 	agent   *agent
 	message *message
 	text    *content         // that is being written
+	texts   int              // that were begun
 	calls   map[int]*content // by their number in the answer
 	finish  string
 }
@@ -53,7 +54,7 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 	x, s := t.x, t.x.server
 	messages, tools := x.conversation(t.agent), x.offered(t.agent)
 	for attempt := 1; ; attempt++ {
-		t.text, t.calls, t.message.Content = nil, map[int]*content{}, []*content{}
+		t.text, t.texts, t.calls, t.message.Content = nil, 0, map[int]*content{}, []*content{}
 		var failure *turnError
 		s.unlocked(func() {
 			failure = e.stream(ctx, x.Info.ID, messages, tools, func(piece openai.ChatCompletionStreamResponse) {
@@ -66,7 +67,7 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 		case failure == nil:
 			t.endText()
 			return nil
-		case ctx.Err() != nil || !failure.retryable() || attempt > maxRetries:
+		case ctx.Err() != nil || !slices.Contains(passing, failure.Type) || attempt > maxRetries:
 			return failure
 		}
 		wait := max(failure.after, s.behaviour.Retry<<(attempt-1))
@@ -101,30 +102,19 @@ func (t *step) take(piece openai.ChatCompletionStreamResponse, m model) {
 
 func (t *step) addText(text string) {
 	if t.text == nil {
-		t.text = &content{Type: "text"}
+		t.text, t.texts = &content{Type: "text"}, t.texts+1
 		t.message.Content = append(t.message.Content, t.text)
-		t.x.emit("session.text.started", t.about(fields{"ordinal": t.ordinal()}))
+		t.x.emit("session.text.started", t.about(fields{"ordinal": t.texts - 1}))
 	}
 	t.text.Text += text
-	t.x.live("session.text.delta", t.about(fields{"ordinal": t.ordinal(), "delta": text}))
+	t.x.live("session.text.delta", t.about(fields{"ordinal": t.texts - 1, "delta": text}))
 }
 
 func (t *step) endText() {
 	if t.text != nil {
-		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.ordinal(), "text": t.text.Text}))
+		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.texts - 1, "text": t.text.Text}))
 		t.text = nil
 	}
-}
-
-// ordinal numbers the texts of a message.
-func (t *step) ordinal() int {
-	n := -1
-	for _, c := range t.message.Content {
-		if c.Type == "text" {
-			n++
-		}
-	}
-	return n
 }
 
 func (t *step) addCall(piece openai.ToolCall) {

@@ -122,17 +122,19 @@ func startGuard() error {
 	guard := exec.Command(self)
 	guard.Env = append(os.Environ(), guardVar+"="+markVar+"="+mark)
 	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if held, err = guard.StdinPipe(); err != nil {
+	input, err := guard.StdinPipe()
+	if err != nil {
 		return err
 	}
+	held = append(held, input)
 	if err := guard.Start(); err != nil {
 		return err
 	}
 	return os.Setenv(markVar, mark)
 }
 
-// held is what the guard reads, which this process alone holds until it ends.
-var held io.Closer
+// held has what the guard reads, which this process alone holds open until it ends: it is not collected as garbage.
+var held []io.Closer
 
 // Mark is the entry by which the guard knows what the test binary started, for environments that are not made from
 // os.Environ.

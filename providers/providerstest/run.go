@@ -191,18 +191,18 @@ func (a Adapter) refused(t *testing.T) {
 func (a Adapter) cancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	a.givenUp(t, ctx, cancel, providers.KindCanceled)
+	a.givenUp(ctx, t, cancel, providers.KindCanceled)
 }
 
 func (a Adapter) deadline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	a.givenUp(t, ctx, func() {}, providers.KindNetwork)
+	a.givenUp(ctx, t, func() {}, providers.KindNetwork)
 }
 
 // givenUp makes a call that ends before its answer. The server says when it is asked.
-func (a Adapter) givenUp(t *testing.T, ctx context.Context, asked func(), kind providers.Kind) {
+func (a Adapter) givenUp(ctx context.Context, t *testing.T, asked func(), kind providers.Kind) {
 	t.Helper()
 	release := make(chan struct{})
 	c := a.serve(t, func(Seen) Reply {
