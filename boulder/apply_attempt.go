@@ -312,7 +312,6 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		}
 		s.improved(t, o.Turn.Evidence)
 		b.Kept = s.release(e, t)
-		e.Body = b
 		v := cmp.Or(o.Turn.Verdict, &Verdict{})
 		t.Remaining = v.Remaining
 		if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
@@ -321,8 +320,8 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		}
 	} else {
 		b.Blocked = s.block(e, t)
-		e.Body = b
 	}
+	e.Body = b
 	return nil
 }
 
