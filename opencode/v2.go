@@ -112,7 +112,6 @@ func (v v2) active(ctx context.Context) (map[string]struct{}, error) {
 	return getData[map[string]struct{}](ctx, v, "get active sessions", "/api/session/active", nil)
 }
 
-// v2rule is a [Rule].
 type v2rule struct {
 	Action   string `json:"action"`
 	Resource string `json:"resource"`
@@ -139,7 +138,6 @@ func v2rulesOf(rules []Rule) (all []v2rule) {
 	return all
 }
 
-// v2session is a [Session].
 type v2session struct {
 	ID, ParentID, Title, Agent string
 	Metadata                   map[string]any

@@ -268,7 +268,6 @@ func (r *v2reader) newest(s *v2told, kind string) []Payload {
 	return s.message(m)
 }
 
-// message tells of a message that is complete.
 func (s *v2told) message(m v2message) []Payload {
 	next, ok := s.next(m)
 	if !ok {

@@ -248,7 +248,6 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	return x, x.mark(marker{Owner: c.SubTaskID, Attempt: c.Attempt, From: c.From, SetUp: m.SetUp})
 }
 
-// mark writes the file next to a slot.
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {

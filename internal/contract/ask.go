@@ -131,12 +131,10 @@ func questionDeclined(s *scene) {
 	s.want(len(s.pending(session)) == 0, "it is still asked")
 }
 
-// delegate is a call of a sub-agent.
 func delegate(agent, work string) scriptmodel.Reply {
 	return scriptmodel.Call("task", map[string]any{"description": "help", "prompt": work, "subagent_type": agent})
 }
 
-// child is the only child of a session.
 func (s *scene) child(parent string) string {
 	children := must(s.dir.Children(s.ctx, parent))
 	s.want(len(children) == 1, "the children of %s are %+v", parent, children)

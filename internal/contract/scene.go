@@ -199,7 +199,6 @@ func (s *scene) exists(name string) bool {
 	return err == nil
 }
 
-// touch is a shell command that leaves a file.
 func (s *scene) touch(name string) scriptmodel.Reply {
 	return scriptmodel.Bash("touch " + s.mark + name)
 }

@@ -13,7 +13,6 @@ import (
 // bare is an answer that is sent as it is; others are wrapped in {data}.
 type bare struct{ any }
 
-// route is one operation of the server.
 type route struct {
 	operation string // its id in the API description, without "v2." and "experimental."
 	pattern   string // method and path
@@ -133,7 +132,6 @@ func send(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// apiError is an answer other than success.
 type apiError struct {
 	status int
 	body   fields

@@ -104,7 +104,6 @@ type Behaviour struct {
 	IgnoreRules    bool // permissions at the creation of a session are ignored
 }
 
-// withDefaults fills in what is not set.
 func (b Behaviour) withDefaults() Behaviour {
 	b.Version, b.Retry = cmp.Or(b.Version, "2.0.21"), cmp.Or(b.Retry, 2*time.Second)
 	return b

@@ -23,7 +23,6 @@ type mcpConfig struct {
 	Timeout  struct{ Startup int64 } // in milliseconds
 }
 
-// mcpServer is a server that a directory knows.
 type mcpServer struct {
 	name    string
 	config  mcpConfig

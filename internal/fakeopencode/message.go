@@ -52,7 +52,6 @@ type tokens struct {
 	} `json:"cache"`
 }
 
-// content is a piece of an assistant's message.
 type content struct {
 	Type  string     `json:"type"` // text or tool
 	Text  string     `json:"text,omitempty"`

@@ -266,7 +266,6 @@ func (x *session) putEntry(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// instructions are a part of the system prompt.
 func (x *session) instructions() (text string) {
 	for _, key := range slices.Sorted(maps.Keys(x.Entries)) {
 		text += "\n" + x.Entries[key]

@@ -169,7 +169,6 @@ func (t *step) runTools(ctx context.Context) error {
 	return nil
 }
 
-// failTool ends a call with an error.
 func (x *session) failTool(m *message, c *content, failure *turnError) {
 	if text, streaming := c.State.Input.(string); streaming {
 		c.State.Input = fields{"raw": text}

@@ -43,7 +43,6 @@ type tool struct {
 	run        func(*toolCall) (result, error)
 }
 
-// builtIn are the tools of every session.
 func builtIn() []tool {
 	return []tool{
 		{"shell", "shell", object("command"), "Unable to execute command: %s", "command", (*toolCall).shell},
@@ -149,7 +148,6 @@ func (t *toolCall) progress(metadata map[string]any) {
 	t.step.x.live("session.tool.progress", t.step.about(fields{"id": t.content.ID, "metadata": metadata}))
 }
 
-// write writes a file below the session's directory.
 func (t *toolCall) write() (result, error) {
 	name := t.string("path")
 	if err := t.ask("edit", name); err != nil {
