@@ -18,11 +18,11 @@ type event struct {
 	Data     fields       `json:"data"`
 }
 
-// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them.
+// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them. The version
+// of an event's shape is left out.
 type durable struct {
 	AggregateID string `json:"aggregateID"`
 	Seq         int    `json:"seq"`
-	Version     int    `json:"version"`
 }
 
 type fields map[string]any
@@ -32,19 +32,10 @@ const (
 	silence = 15 * time.Second // between heartbeats
 )
 
-// secondVersion are the durable events whose shape changed before the branch of August.
-var secondVersion = map[string]bool{
-	"session.deleted": true, "session.instructions.updated": true, "session.tool.success": true, "session.tool.failed": true,
-}
-
 // emit tells of something durable in a session, and stores the session.
 func (x *session) emit(eventType string, data fields) {
 	x.Seq++
-	version := 1
-	if secondVersion[eventType] {
-		version = 2
-	}
-	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq, version}, Data: data})
+	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq}, Data: data})
 	x.save()
 }
 
