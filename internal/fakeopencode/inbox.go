@@ -81,6 +81,7 @@ func (x *session) deliver() bool {
 	due := x.Inbox
 	x.Inbox = nil
 	for _, m := range due {
+		m.Time.Created = now() // the order of messages is that of their delivery
 		x.add(m)
 		x.emit("session.inbox.delivered", fields{"inboxID": m.ID})
 	}
