@@ -37,6 +37,15 @@ const (
 	StandingKept Standing = "kept"
 )
 
+// Redoing is a redo before it is ordered.
+type Redoing struct {
+	Order Order
+	After *State   // as it will be
+	Moved []string // as in [Redone]
+	Paths []string // of the project's own files, that will be as they were before
+	Why   string   // why changes stay that could have been taken back; empty: they do not, or were not to be
+}
+
 // Redone begins a new generation of completed sub-tasks, because the user wants that. What depends on them waits to see
 // whether they come out the same. A boulder that is over is paused by it, until it is resumed.
 type Redone struct {

@@ -51,10 +51,7 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 			}
 		}
 	}
-	written, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
-	}
+	written, _ := json.Marshal(plan) // what was read can be written
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
 		p.warnOfSecret("The plan "+path, kinds)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ func (a *app) newConfigCmd() *cobra.Command {
 empty by default are left out.`,
 		Example: `  manager config show --origin`,
 		RunE: func(*cobra.Command, []string) error {
-			if a.openErr != nil {
-				return a.openErr
-			}
-			return show(a, &configReport{"config", a.Config().Entries(), origin}, nil)
+			return a.show(&configReport{"config", a.Config().Entries(), origin})
 		},
 	}
 	shown.Flags().BoolVar(&origin, "origin", false, "with the file and the line that each value comes from")
@@ -67,9 +65,6 @@ func (a *app) newInitCmd() *cobra.Command {
 which agents know what manager wants of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
-			if a.openErr != nil {
-				return a.openErr
-			}
 			if err := a.writeConfig(); err != nil {
 				return err
 			}
@@ -133,7 +128,7 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 				}
 			}
 			if err == nil || a.json {
-				return show(a, r, err)
+				return cmp.Or(a.show(r), err)
 			}
 			return err
 		},

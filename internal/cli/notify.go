@@ -199,11 +199,7 @@ func titleOf(what notify.Event, made *morning.Report) string {
 
 // warnOfUnwritten says at the end of a run what the list for people lacks, and why.
 func (a *app) warnOfUnwritten(ctx context.Context) {
-	desk, err := a.Blockers()
-	if err != nil {
-		return // the run would not have begun
-	}
-	switch s, err := desk.Status(ctx); {
+	switch s, err := a.Blockers().Status(ctx); {
 	case err != nil:
 		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:

@@ -127,7 +127,6 @@ func Load(required bool, paths ...string) (*Config, error) {
 	return c, nil
 }
 
-// read lays a file over c.
 func (c *Config) read(name string, data []byte) error {
 	file, err := yamlfile.Decode(name, data, c)
 	if err != nil {
@@ -146,7 +145,6 @@ func (c *Config) read(name string, data []byte) error {
 	return file.Err()
 }
 
-// check reports values that are well-formed and make no sense.
 func (c *Config) check(file *yamlfile.File) {
 	// reportAll tells each of several errors.
 	reportAll := func(path string, err error) {

@@ -35,7 +35,6 @@ type changes struct {
 	made    map[string]*made // since the last change, by address
 }
 
-// made is a page that is made once.
 type made struct {
 	once sync.Once
 	page *Page
@@ -162,10 +161,7 @@ func (s *Site) difference(known map[string]Section, p *Page) update {
 }
 
 func send(session *sse.Session, u update, version string) error {
-	data, err := json.Marshal(u)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(u) // texts
 	m := &sse.Message{ID: sse.ID(version)}
 	m.AppendData(string(data))
 	if err := session.Send(m); err != nil {

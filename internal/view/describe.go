@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Kinds of a [Step].
 const (
 	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
 	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
@@ -311,7 +310,6 @@ func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 // Stamp is a time with its date, here.
 func Stamp(t time.Time) string { return text.Stamp(t) }
 
-// conflictText says why a result could not be integrated.
 func conflictText(c boulder.Conflict) string {
 	why := "conflicts in " + strings.Join(c.Files, ", ")
 	if len(c.Files) == 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/project"
 )
 
 // What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
@@ -93,7 +93,7 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(&project.Ordered{
+		report := NewOrder(&control.Ordered{
 			Order: boulder.Order{Do: boulder.OrderPause, Now: now}, Before: s.State.Snapshot(), After: s.State.Snapshot(), Holder: holder,
 		})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {

@@ -9,30 +9,29 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/store"
 )
 
 // Blockers opens the project's blockers. Nothing is read or made yet.
-func (p *Project) Blockers() (*blockers.Desk, error) {
+func (p *Project) Blockers() *blockers.Desk {
 	cfg := p.cfg.Blockers.Desk(p.dir)
 	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
 	d, err := blockers.Open(cfg)
 	if err != nil {
-		return nil, usagef("configuration: %w", err)
+		panic(err) // the configuration was checked by opening one
 	}
-	return d, nil
+	return d
 }
 
 // BlockersOf are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
 func (p *Project) BlockersOf(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
-	d, err := p.Blockers()
-	if err != nil {
-		return nil, err
-	}
-	return d.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}})
+	return p.Blockers().List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}})
 }
 
 // Placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
@@ -64,7 +63,7 @@ func (p *Project) Placed(ctx context.Context, all []boulder.Blocker) []report.Bl
 }
 
 // Settle is [Project.Answer] for what the user says. It refuses what can only be a slip.
-func (p *Project) Settle(ctx context.Context, d *blockers.Desk, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
+func (p *Project) Settle(ctx context.Context, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
 	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
@@ -81,7 +80,7 @@ func (p *Project) Settle(ctx context.Context, d *blockers.Desk, item *report.Blo
 		return nil, errors.New(TooLate(item))
 	}
 	s.Answer = p.Clean("The answer", s.Answer)[0]
-	answered, err := p.Answer(ctx, d, b.ID, s)
+	answered, err := p.Answer(ctx, b.ID, s)
 	if err != nil && answered != nil {
 		err = fmt.Errorf("%w\nThe answer is kept, and handed over when the boulder runs next: manager resume %s",
 			err, b.BoulderID)
@@ -89,7 +88,6 @@ func (p *Project) Settle(ctx context.Context, d *blockers.Desk, item *report.Blo
 	return answered, err
 }
 
-// affirms reports whether a text says yes and no more.
 func affirms(text string) bool {
 	return slices.Contains([]string{
 		"y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted",
@@ -102,32 +100,21 @@ func TooLate(item *report.Blocker) string {
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 
-// Handover is what became of an answer on its way to the sub-task that has the blocker.
-type Handover string
-
-const (
-	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
-	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
-	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
-	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
-	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
-)
-
 // deliver hands the answers over that a boulder does not have yet: given while nobody could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
-func deliver(ctx context.Context, d *blockers.Desk, there *Desk, boulderID string) error {
-	open, err := d.Undelivered(ctx, boulderID)
+func (p *Project) deliver(ctx context.Context, there *Desk, boulderID string) error {
+	open, err := p.Blockers().Undelivered(ctx, boulderID)
 	for i := range open {
-		_, oneErr := handOver(ctx, d, there, &open[i])
+		_, oneErr := p.handOver(ctx, there, &open[i])
 		err = errors.Join(err, oneErr)
 	}
 	return err
 }
 
 // handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
-func handOver(ctx context.Context, d *blockers.Desk, there *Desk, b *boulder.Blocker) (Handover, error) {
-	how, err := HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
+func (p *Project) handOver(ctx context.Context, there *Desk, b *boulder.Blocker) (control.Handover, error) {
+	how, err := control.HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	})
 	if err != nil { // perhaps it has nothing to do with it, any more or yet, or has had it before
@@ -136,34 +123,19 @@ func handOver(ctx context.Context, d *blockers.Desk, there *Desk, b *boulder.Blo
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
 		switch {
 		case detail.Boulder.ID == "" && !errors.Is(readErr, boulder.ErrNotFound):
-			how = Kept
+			how = control.Kept
 		case t == nil:
-			how = OverBefore
+			how = control.OverBefore
 		case !slices.ContainsFunc(t.Blockers, known):
-			return NotAsked, nil
+			return control.NotAsked, nil
 		case !t.Blockers[slices.IndexFunc(t.Blockers, known)].Status.Settled():
-			how = Kept
+			how = control.Kept
 		}
-		if how == Kept {
+		if how == control.Kept {
 			return how, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
 		}
 	}
-	return how, d.Delivered(ctx, b.ID)
-}
-
-// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
-// versions, never changed.
-type Answered struct {
-	Type string `json:"type"` // blocker-answer
-	boulder.Blocker
-	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
-	Handover Handover `json:"handover"`
-	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
-	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
-	// RunBy is the process that runs the boulder; null if none does.
-	RunBy *control.Holder `json:"run_by"`
-	// Awaited are the blockers that the sub-task still waits for.
-	Awaited []string `json:"awaited"`
+	return how, p.Blockers().Delivered(ctx, b.ID)
 }
 
 // raisedWait is how long to wait for a blocker that its boulder has not heard of: it is told within the turn.
@@ -171,19 +143,19 @@ const raisedWait = 2 * time.Second
 
 // Answer stores an answer, and hands it to the boulder. With an error there is a report as well if the answer is stored:
 // it is then handed over when the boulder is run the next time.
-func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blockers.Settlement) (*Answered, error) {
-	b, err := d.Settle(ctx, id, s)
+func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) (*Answered, error) {
+	b, err := p.Blockers().Settle(ctx, id, s)
 	if err != nil {
 		return nil, err
 	}
-	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: Kept, Awaited: []string{}}
+	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: control.Kept, Awaited: []string{}}
 	if b.BoulderID == "" {
-		report.Handover = NoBoulder
-		return report, d.Delivered(ctx, b.ID)
+		report.Handover = control.NoBoulder
+		return report, p.Blockers().Delivered(ctx, b.ID)
 	}
 	for last := range Tries(ctx, step, raisedWait) {
 		err = p.Steer(ctx, func(there *Desk) (err error) {
-			if report.Handover, err = handOver(ctx, d, there, &report.Blocker); err != nil {
+			if report.Handover, err = p.handOver(ctx, there, &report.Blocker); err != nil {
 				return err
 			}
 			detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
@@ -200,11 +172,64 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 		})
 		switch {
 		case errors.Is(err, ErrNothing): // the state was removed
-			report.Handover = OverBefore
-			return report, d.Delivered(ctx, b.ID)
-		case last, !errors.Is(err, control.ErrNotServed) && (report.Handover != NotAsked || report.RunBy == nil):
+			report.Handover = control.OverBefore
+			return report, p.Blockers().Delivered(ctx, b.ID)
+		case last, !errors.Is(err, control.ErrNotServed) && (report.Handover != control.NotAsked || report.RunBy == nil):
 			return report, err
 		}
 	}
 	return report, context.Cause(ctx)
+}
+
+var _ session.Diverter = (*diverter)(nil)
+
+// diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
+// diversion is on or not: that can be switched at any time.
+type diverter struct {
+	*blockers.Desk
+	*mcptool.Server
+}
+
+// newDiverter makes one. Nothing is stored and nothing listens before it is needed.
+func (p *Project) newDiverter() *diverter {
+	desk := p.Blockers()
+	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: p.log})}
+}
+
+// briefed is what the agents of a boulder are told; zero: it is not diverted now.
+func (v *diverter) briefed(b boulder.Boulder) boulder.Diversion {
+	if !v.On(boulder.BlockerScope{BoulderID: b.ID, Diverted: b.Diverted}) {
+		return boulder.Diversion{}
+	}
+	return v.Diversion()
+}
+
+// closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
+func (p *Project) closeDiverter(ctx context.Context) {
+	if p.diverter == nil {
+		return
+	}
+	if p.attached != nil {
+		if err := p.runner.Withdraw(ctx); err != nil {
+			p.log.Warn("the blocker tool stays known to OpenCode", "error", err)
+		}
+	}
+	if err := p.diverter.Close(); err != nil {
+		p.log.Warn("the blocker tool's server was not closed cleanly", "error", err)
+	}
+}
+
+// Deliver hands the answers over that were given while nobody could take them, before a boulder is taken up again.
+// What cannot be handed over now is tried again the next time.
+func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
+	detail, err := db.Get(ctx, boulderID)
+	for _, t := range detail.SubTasks { // what it knows by these ids would not be waited for, were they given again
+		for _, b := range t.Blockers {
+			err = errors.Join(err, p.Blockers().PassOver(ctx, b.ID))
+		}
+	}
+	err = errors.Join(err, p.deliver(ctx, &Desk{Reader: db, Orders: onDisk{db}}, boulderID))
+	if err != nil {
+		p.warn("answers to blockers: %v", err)
+	}
 }

@@ -1,13 +1,17 @@
+// Package view is what users see: pure functions from records and events to text, and the part of a terminal that they
+// are drawn on.
 package view
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -15,6 +19,75 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
+
+// Picture is what a [Screen] draws, anew at each tick, whatever happens between two. Its functions are called by the
+// goroutine that draws.
+type Picture struct {
+	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
+	Flush func() []string                       // hands out lines that scroll away above the picture; nil: there are none
+}
+
+// framesPerSecond bounds the drawing: events only change the state, however many come.
+const framesPerSecond = 10
+
+// Screen is the bottom of a terminal while a picture is drawn there. It only writes: the terminal stays in its usual mode,
+// and keys and Ctrl-C do what they always do.
+type Screen struct {
+	picture    Picture
+	stream     io.Writer
+	drawn      []string // lines, in the last of which the cursor stands
+	over, done chan struct{}
+}
+
+// Screen takes the bottom of the terminal behind Stderr, and draws there until [Screen.Close].
+func (c Console) Screen(p Picture) *Screen {
+	s := &Screen{picture: p, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
+	go s.run() // Close waits for it
+	return s
+}
+
+func (s *Screen) run() {
+	defer close(s.done)
+	next := time.NewTicker(time.Second / framesPerSecond)
+	defer next.Stop()
+	fmt.Fprint(s.stream, ansi.HideCursor)
+	for tick := 0; ; tick++ {
+		size := page.SizeOf(s.stream)
+		s.draw(size.Width, s.picture.Frame(size, tick))
+		select {
+		case <-next.C:
+		case <-s.over:
+			s.draw(size.Width, "")
+			fmt.Fprint(s.stream, ansi.ShowCursor)
+			return
+		}
+	}
+}
+
+// Close takes the picture away and returns when the terminal is as it was.
+func (s *Screen) Close() {
+	close(s.over)
+	<-s.done
+}
+
+// draw writes, where the picture begins, the lines that scroll away, and below them the new picture.
+func (s *Screen) draw(width int, frame string) {
+	up := -1
+	for _, line := range s.drawn { // a terminal that became narrower has broken some
+		up += 1 + max(0, ansi.StringWidthWc(line)-1)/width
+	}
+	var out strings.Builder
+	if up > 0 {
+		out.WriteString(ansi.CursorUp(up))
+	}
+	s.drawn = strings.Split(frame, "\n")
+	lines := s.drawn
+	if s.picture.Flush != nil {
+		lines = append(s.picture.Flush(), lines...)
+	}
+	out.WriteString("\r" + strings.Join(lines, ansi.EraseLineRight+"\r\n") + ansi.EraseScreenBelow)
+	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn is no reason to stop the work
+}
 
 // ErrInterrupted is Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
@@ -37,6 +110,18 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 		return "", a.err
 	}
 	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n")), nil
+}
+
+// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
+// (modes 2026 and 2027); an answer that comes late would turn up on the next command line. It does not ask over SSH, unless
+// the terminal's type is one of a few that it knows.
+func silentTerminal(termType string) []string {
+	for _, asked := range []string{"ghostty", "wezterm", "alacritty", "kitty", "rio"} {
+		if strings.Contains(termType, asked) {
+			termType = "xterm-256color"
+		}
+	}
+	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
 }
 
 // keyboard tells when its terminal is gone: bubbletea would wait on.
