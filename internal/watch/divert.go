@@ -63,7 +63,7 @@ func (w *Watch) withdraw(ctx context.Context) {
 func (w *Watch) standIn(s *watched) *session.StandIn {
 	return &session.StandIn{
 		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},
-		Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
+		Left: w.cfg.Policy.SkipAgents, Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
 		Tell: func(_ context.Context, ruled []*session.Ruled) error {
 			for _, r := range ruled {
 				says := strings.ToUpper(r.Says[:1]) + r.Says[1:]
