@@ -170,7 +170,7 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		}
 		t.Answer = name
 	}
-	vain := r.Stalled && t.Progress.FilesAlone(r)
+	vain := r.Stalled && !t.Progress.BeyondFiles(r)
 	isNew := t.Progress.add(r) && !vain
 	switch {
 	case isNew && r.Tools:

@@ -46,11 +46,10 @@ func (p *Progress) add(r Reached) bool {
 	return grown
 }
 
-// FilesAlone reports whether changed files are all that a turn has newly reached: no item was completed, no gate turned green.
-func (p Progress) FilesAlone(r Reached) bool {
-	diff := Reached{Diff: r.Diff}
+// BeyondFiles reports whether a turn has newly reached more than changed files: an item was completed, or a gate turned green.
+func (p Progress) BeyondFiles(r Reached) bool {
 	r.Diff = ""
-	return p.add(diff) && !p.add(r)
+	return p.add(r)
 }
 
 // once adds what is not there yet, to a copy: other tracks share the list.

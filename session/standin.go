@@ -65,6 +65,7 @@ type StandIn struct {
 	Diverter Diverter            // nil: none
 	Scope    boulder.BlockerScope
 	Policy   func(opencode.Request) boulder.Ruling // where not diverted; nil, or without a reply: the user is asked
+	Left     []string                              // agents whose sessions are not diverted
 	About    func(opencode.Request) string         // in which circumstances something is asked; nil: nothing
 	Tell     func(context.Context, []*Ruled) error // before anything is replied; its error ends the round
 	Redact   func(string) string
@@ -322,7 +323,7 @@ func clock(at, now time.Time) string {
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
-	diverted := s.Diverted() && !s.Tree.Clarifies()
+diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
 	own := r.Permission == boulder.BlockerTool || r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 	switch {
 	case r.Waits():

@@ -97,14 +97,14 @@ var loopCases = map[string]loopCase{
 	},
 	"equal answers": {
 		turns: [][]scriptmodel.Reply{says("I am still thinking about it, please wait.")},
-		code:  3, prompts: 5, says: `it said the same 5 times and called no tool`,
+		code:  3, prompts: 5, judged: 4, says: `it said the same 5 times and called no tool`,
 	},
 	"flipping statuses": {
 		turn: func(n int) []scriptmodel.Reply {
 			return then("I have looked at my list again, for the time "+strings.Repeat("x", n+1),
 				todos([]string{"pending", "in_progress", "completed", "cancelled"}[n%4], "pending"))
 		},
-		code: 3, prompts: 8, says: `5 continuations in a row brought no progress`, // the third turn completes an item, once
+		code: 3, prompts: 8, judged: 6, says: `5 continuations in a row brought no progress`, // the third turn completes an item, once
 	},
 	"the same file to and fro": {
 		git: true, config: "loop: {cooldown: 1ms, failures: 2}\n",
@@ -112,7 +112,7 @@ var loopCases = map[string]loopCase{
 			return then("I have changed the file again, for the time "+strings.Repeat("x", n+1),
 				writes("a.txt", []string{"one\n", "two\n"}[n%2]))
 		},
-		code: 3, prompts: 3, judged: 1, says: `2 continuations in a row brought no progress`,
+		code: 3, prompts: 3, judged: 2, says: `2 continuations in a row brought no progress`,
 	},
 	"all that is left is blocked": {
 		turns: [][]scriptmodel.Reply{then("I cannot go on without the password.", todos("completed", "blocked"))},

@@ -76,14 +76,14 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 }
 
 // RulesFirst reports whether no model needs to be asked about a turn that the rules alone find incomplete: in a loop, where
-// evidence shows whether it gets on, and no verdict has said that something is in its way.
+// evidence shows that it gets on, or an error why not, and no verdict has said that something is in its way.
 func RulesFirst(s *boulder.State, o *boulder.Open) bool {
 	if s.Boulder.Loop == nil {
 		return false
 	}
 	track, err := trackOf(o.SubTask)
 	return err == nil && track.Stuck == 0 && o.SubTask.NeedsUser == 0 &&
-		(o.Turn.Kind == boulder.TurnBrief || !track.Progress.FilesAlone(turnEnded(o).Reached))
+		(o.Turn.Kind == boulder.TurnBrief || o.Turn.Evidence.Ended.Error != "" || track.Progress.BeyondFiles(turnEnded(o).Reached))
 }
 
 // Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,

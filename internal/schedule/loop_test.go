@@ -408,8 +408,9 @@ func TestRulesFirst(t *testing.T) {
 		"an item was completed": {[]boulder.Verdict{unfinished}, boulder.Evidence{Todos: []boulder.Todo{{Content: "a", Status: "completed"}}}, true},
 		"a gate turned green":   {[]boulder.Verdict{unfinished}, boulder.Evidence{Gates: []boulder.Gate{{Command: "make"}}}, true},
 		"a file changed":        {[]boulder.Verdict{unfinished}, acted("y"), false},
-		"a file is as it was":   {[]boulder.Verdict{unfinished}, acted("x"), true},
-		"nothing changed":       {[]boulder.Verdict{unfinished}, boulder.Evidence{}, true},
+		"a file is as it was":   {[]boulder.Verdict{unfinished}, acted("x"), false},
+		"nothing changed":       {[]boulder.Verdict{unfinished}, boulder.Evidence{}, false},
+		"an error":              {[]boulder.Verdict{unfinished}, boulder.Evidence{Ended: boulder.Ended{Error: "APIError"}}, true},
 		"a gate turned green, but it was stuck": {
 			[]boulder.Verdict{{IsStuck: true}}, boulder.Evidence{Gates: []boulder.Gate{{Command: "make"}}}, false,
 		},

@@ -54,7 +54,7 @@ func (w *Watch) offer(ctx context.Context, diverted bool) error {
 func (w *Watch) standIn(s *watched) *session.StandIn {
 	return &session.StandIn{
 		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},
-		Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
+		Left: w.cfg.Policy.SkipAgents, Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
 		Tell: func(_ context.Context, ruled []*session.Ruled) error {
 			for _, r := range ruled {
 				says := strings.ToUpper(r.Says[:1]) + r.Says[1:]

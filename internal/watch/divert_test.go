@@ -76,6 +76,10 @@ const answer = "Yes, but keep old/LICENSE."
 // deletes is an agent that needs the user at once, and what they say.
 var deletes = steps(mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker))
 
+var question = use("question", map[string]any{"questions": []map[string]any{{
+	"question": "Which name?", "header": "Name", "options": []map[string]any{{"label": "a", "description": "Short"}},
+}}})
+
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
 // sendsAnswer waits for a continuation that has the user's answer in it.
@@ -215,18 +219,15 @@ func TestStopIsPrevented(t *testing.T) {
 func TestClarifyAsksTheUser(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	ask := use("question", map[string]any{"questions": []map[string]any{{
-		"question": "May the token stay?", "header": "Token", "options": []map[string]any{{"label": "Yes", "description": "It stays"}},
-	}}})
 	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
-		ask, bash("true"), say(boulder.DoneMarker), ask, say("Both are there.\n"+boulder.DoneMarker),
+		question, bash("true"), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
 	))
 	asked := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
 	defer asked.Close()
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	r.noted(boulder.BlockerTool)
 	k.user("It was carried out, and this is what it printed:\n\n" + boulder.ClarifyPrompt + "1 hard blocker waits for an answer.")
-	k.until(r, "wait asks", "May the token stay?")
+	k.until(r, "wait asks", "Which name?")
 	for answered := 0; answered < 2; {
 		e := <-asked.C()
 		p, ok := e.Payload.(opencode.Asked)
@@ -237,7 +238,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 		away.all(k, 0)
 		err := error(nil)
 		if p.Request.Permission == "" {
-			err = w.dir.AnswerQuestion(w.ctx, p.Request.ID, [][]string{{"Yes"}})
+			err = w.dir.AnswerQuestion(w.ctx, p.Request.ID, [][]string{{"a"}})
 		} else {
 			err = w.dir.ReplyPermission(w.ctx, p.Request.ID, opencode.ReplyOnce, "")
 		}

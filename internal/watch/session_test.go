@@ -184,6 +184,30 @@ func TestPlanIsLeftAlone(t *testing.T) {
 	planned(t, w, w.watch())
 }
 
+// What such an agent asks is for the user as well where blockers are on.
+func asksTheUser(t *testing.T, w *world) {
+	t.Helper()
+	away := newStandIn(t, true)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
+	events := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	defer events.Close()
+	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a.\n" + k.mark})
+	var asked opencode.Asked
+	for ok := false; !ok; {
+		asked, ok = (<-events.C()).Payload.(opencode.Asked)
+	}
+	r := w.watch(func(c *watch.Config) { c.Diverter, c.Once = away, true })
+	<-r.done
+	away.all(k, 0)
+	if err := w.dir.AnswerQuestion(w.ctx, asked.Request.ID, [][]string{{"a"}}); r.err != nil || err != nil {
+		t.Error(r.err, err)
+	}
+}
+
+func TestPlanAsksTheUser(t *testing.T) { asksTheUser(t, newWorld(t)) }
+
+func TestOpenCode2PlanAsksTheUser(t *testing.T) { asksTheUser(t, secondWorld(t)) }
+
 // A model that does not exist is nothing that a continuation heals.
 func TestUnknownModel(t *testing.T) {
 	w := newWorld(t)

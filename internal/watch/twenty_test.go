@@ -28,9 +28,7 @@ var stops = []struct {
 	{"with a list, and claims to be done", half, say("Everything is finished.")},
 	{"its output is cut off", scriptmodel.Reply{}, scriptmodel.Reply{Text: "I wrote the fir", Finish: "length"}},
 	{"a permission is asked for", bash("true"), say("I was not allowed to.")},
-	{"a question is asked", use("question", map[string]any{"questions": []map[string]any{{
-		"question": "Which name?", "header": "Name", "options": []map[string]any{{"label": "a", "description": "Short"}},
-	}}}), say("I have no name for it.")},
+	{"a question is asked", question, say("I have no name for it.")},
 	{"a choice is reported", use(boulder.BlockerTool, map[string]any{
 		"category": "question", "question": "Which format?", "context": "Both are read.", "blocks_progress": false,
 		"options": []string{"text", "JSON", "YAML"}, "chosen_option": "text", "chosen_reasoning": "It is read by people.",
