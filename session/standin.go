@@ -323,7 +323,7 @@ func clock(at, now time.Time) string {
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
-diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
+	diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
 	own := r.Permission == boulder.BlockerTool || r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 	switch {
 	case r.Waits():
