@@ -41,6 +41,11 @@ type Input struct {
 	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
 }
 
+// absolute is where a transcript is for an agent that works in a slot, too.
+func (in Input) absolute(transcript string) string {
+	return filepath.Join(in.RunsDir, "../..", transcript)
+}
+
 // Build writes the brief of an attempt. Its Files are those that the cuts in its text name, and no others. They lie in
 // RunsDir/BoulderID; what belongs to a sub-task, in a directory of its id there (api/output.md). A path that the briefs
 // of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
@@ -75,13 +80,13 @@ func Build(in Input) boulder.Brief {
 	for _, d := range in.Dependencies {
 		out, heading := outcome(d), "### "+d.ID+": "+text.Short(d.Subject, 200)+"\n"
 		if d.Transcript != "" {
-			heading += "Transcript of its session, to look things up: " + text.Short(d.Transcript, 200) + "\n"
+			heading += "Transcript of its session, to look things up: " + in.absolute(d.Transcript) + "\n"
 		}
 		results.passages = append(results.passages, passage{heading, quoted(out), file(d.ID, "output.md"), out})
 	}
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
-		failures(t), file(t.ID, "failures.md"), maxFailures)
+		failures(in), file(t.ID, "failures.md"), maxFailures)
 	earlier := data("## This was done before, and is to be done again", redone(t), file(t.ID, "earlier.md"), maxFailures)
 	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
 		file(t.ID, "new-facts.md"), maxFacts)

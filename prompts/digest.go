@@ -55,10 +55,12 @@ func Digest(turn boulder.Turn) string {
 	return digest(text.Short(strings.Join(causes, " "), MaxDigest*10), transcript)
 }
 
+const transcriptAt = " Transcript: "
+
 // digest is a text in [MaxDigest] characters, with where the transcript is.
 func digest(said, transcript string) string {
 	if transcript != "" {
-		transcript = " Transcript: " + text.Short(transcript, 200)
+		transcript = transcriptAt + text.Short(transcript, 200)
 	}
 	return text.Excerpt(said, MaxDigest-utf8.RuneCountInString(transcript), text.Start) + transcript
 }

@@ -88,10 +88,13 @@ func outcome(t *boulder.SubTask) string {
 	return summary + separator + output
 }
 
-func failures(t *boulder.SubTask) string {
+func failures(in Input) string {
 	var digests []string
-	for i, failure := range slices.Backward(t.Failures) {
+	for i, failure := range slices.Backward(in.SubTask.Failures) {
 		if digest := clean(failure); digest != "" {
+			if said, path, found := strings.Cut(digest, transcriptAt+".manager/"); found {
+				digest = said + transcriptAt + in.absolute(".manager/"+path)
+			}
 			digests = append(digests, fmt.Sprintf("- Try %d: %s", i+1, digest))
 		}
 	}

@@ -36,7 +36,7 @@ func input() prompts.Input {
 			SuccessCriteria: []string{"Every page has the class of the theme", "The default is light"},
 			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true,
 			Gates: []string{"go test ./..."}, NoWorse: []string{"npm test"}, GateHints: []string{"go vet ./..."},
-			Failures: []string{"Gate `go test ./...` failed.", "Not met: The default is light."},
+			Failures: []string{"Gate `go test ./...` failed. Transcript: .manager/runs/01kboulder/page/1.jsonl", "Not met: The default is light."},
 		},
 		NewFacts: []string{"CI runs Node 22.", "The tests need a display."},
 		Dependencies: []*boulder.SubTask{

@@ -50,9 +50,15 @@ func direct(t *testing.T, env []string, url, key string) []string {
 }
 
 // A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it, as
-// well as the transcript of the session that it comes from.
+// well as the transcript of the session that it comes from; also in a slot.
 func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()
+	t.Run("off", func(t *testing.T) { t.Parallel(); handoff(t, "off") })
+	t.Run("always", func(t *testing.T) { t.Parallel(); handoff(t, "always") })
+}
+
+func handoff(t *testing.T, isolation string) {
+	t.Helper()
 	long := strings.Repeat("All that was found. ", 300) + "THE END"
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
@@ -74,13 +80,18 @@ func TestHandoffOfALongOutput(t *testing.T) {
 			shell("tail -c 7 '"+path+"' > end.txt"), // the read tool cuts long lines; a shell does not
 			shell("grep -q 'I have found all of it now' "+transcript+" && printf found > seen.txt"))
 		return turn[min(req.AssistantTurns(), len(turn)-1)]
-	}, map[string]string{"plan.yaml": `
+	}, nil)
+	w.dir = octest.Repo(t, map[string]string{"plan.yaml": `
 task: Find and use
+isolation: ` + isolation + `
 sub_tasks:
   - {id: find, description: Find everything, outputs: [findings]}
   - {id: use, description: Use it, depends_on: [find]}
 `})
 	w.run(0, "run", "plan.yaml", w.attached())
+	if isolation == "always" {
+		w.run(0, "land", "--files")
+	}
 	brief, read := "", false
 	for _, r := range w.model.Requests() {
 		if r.Kind() == scriptmodel.KindAgent && subTaskOf(r.FirstUser()) == "use" {
