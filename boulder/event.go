@@ -371,6 +371,9 @@ func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
 
+// IsEventType reports whether there are events with this value of the JSON field "type".
+func IsEventType(name string) bool { return typesByName[name].body != nil }
+
 // PublicTypes are the bodies of the events of the documented stream of `--json`, by what their "type" is there.
 func PublicTypes() iter.Seq2[string, reflect.Type] {
 	return func(yield func(string, reflect.Type) bool) {

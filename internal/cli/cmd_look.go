@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,7 +86,8 @@ func (a *app) newStatusCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "status [flags] [BOULDER]",
 		Short:      "Show how far a boulder is",
-		SuggestFor: []string{"ps", "st", "progress"},
+		Aliases:    []string{"ps"},
+		SuggestFor: []string{"st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
 what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
 beginning or end of one.
@@ -270,19 +272,29 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 
 func (a *app) newListCmd() *cobra.Command {
 	var archived bool
+	var statuses []string
+	most := 0
 	cmd := &cobra.Command{
 		Use:        "list [flags]",
+		Aliases:    []string{"ls"},
 		Short:      "List the boulders of the project",
-		SuggestFor: []string{"ls", "boulders"},
+		SuggestFor: []string{"boulders"},
 		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
 was begun or taken up last: it is the one that is meant where a command is given none.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
+		Example: `  manager list --status paused,interrupted
+  manager list -n 10 --archived`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived, statuses, most) },
 	}
 	cmd.Flags().BoolVar(&archived, "archived", false, "those that are archived, and no others")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those with one of these `STATUSES`, as the list shows them")
+	cmd.Flags().IntVarP(&most, "lines", "n", 0, "the `N` newest")
 	return cmd
 }
 
-func (a *app) runList(ctx context.Context, archived bool) error {
+func (a *app) runList(ctx context.Context, archived bool, statuses []string, most int) error {
+	if i := slices.IndexFunc(statuses, func(s string) bool { return !slices.Contains(view.ListStatuses, s) }); i >= 0 {
+		return usagef("--status does not know %q: use %s", statuses[i], strings.Join(view.ListStatuses, ", "))
+	}
 	there, err := a.Read(ctx)
 	if err != nil {
 		return err
@@ -291,9 +303,13 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	there.Close() // before anything is printed: a pager must not keep a run from starting
 	var shown []view.ListItem
 	for i := range all {
-		if all[i].ArchivedAt.IsZero() != archived {
-			shown = append(shown, view.NewListItem(&all[i], there.Holder))
+		item := view.NewListItem(&all[i], there.Holder)
+		if all[i].ArchivedAt.IsZero() != archived && (len(statuses) == 0 || slices.Contains(statuses, item.Shown())) {
+			shown = append(shown, item)
 		}
+	}
+	if most > 0 {
+		shown = shown[:min(most, len(shown))]
 	}
 	switch {
 	case a.json:
@@ -301,6 +317,8 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	case len(shown) > 0:
 		view.List(a.on(a.Stdout), shown, time.Now())
 	case err != nil:
+	case len(statuses) > 0:
+		a.note("There is none with the status %s.", strings.Join(statuses, " or "))
 	case archived:
 		a.note("Nothing is archived here.")
 	default:
@@ -310,7 +328,8 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 }
 
 func (a *app) newLogsCmd() *cobra.Command {
-	var follow bool
+	var l logs
+	follow, since := false, ""
 	cmd := &cobra.Command{
 		Use:        "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
 		Short:      "Show events, and transcripts of sessions",
@@ -328,20 +347,60 @@ With --json the events are printed as they are stored, all of them; lines of tra
 			}
 			return subTasksOf(nil)(ctx, r, args)
 		}),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
+		Example: `  manager logs --since 2h --type gate,judged
+  manager logs -f -n 20
+  manager logs 2`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if l.since, err = sinceWhen(since); err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(l.types, func(t string) bool { return t != transcriptType && !boulder.IsEventType(t) }); i >= 0 {
+				return usagef("there are no events of the type %q: see docs/cli.md, or the field type of `manager logs --json`", l.types[i])
+			}
+			return a.runLogs(cmd.Context(), follow, &l, args)
+		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing while a process runs the boulder")
+	cmd.Flags().StringVar(&since, "since", "", "what happened since `TIME`: as 90m, 2026-01-31T08:00:00Z, or 08:00 (today, here)")
+	cmd.Flags().IntVarP(&l.most, "lines", "n", 0, "the `N` newest")
+	cmd.Flags().StringSliceVar(&l.types, "type", nil, "events of these `TYPES` alone, as `gate,judged`; lines of transcripts are of the type transcript")
 	return cmd
 }
 
-func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
+// transcriptType is that of lines of transcripts.
+const transcriptType = "transcript"
+
+// sinceWhen reads how long ago, or when.
+func sinceWhen(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	if at, err := time.ParseInLocation("15:04", text, time.Local); err == nil {
+		return time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, time.Local), nil
+	}
+	return time.Time{}, usagef("--since takes a time as 90m, 2026-01-31T08:00:00Z or 08:00, not %q", text)
+}
+
+func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) error {
 	there, err := a.Read(ctx)
 	if err != nil {
 		return err
 	}
-	l := &logs{app: a, o: a.on(a.Stdout), transcripts: map[int]string{}}
+	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]string{}
 	err = l.read(ctx, there, args)
 	there.Close() // before anything is printed: a pager must not keep a run from starting
+	l.sort()
+	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.at.Before(l.since) || e.line == "" && !a.json })
+	if l.most > 0 {
+		l.entries = l.entries[max(0, len(l.entries)-l.most):]
+	}
 	printErr := l.print()
 	switch {
 	case printErr != nil:
@@ -371,6 +430,10 @@ func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
 }
 
 type logs struct {
+	types []string  // no others; empty: all
+	since time.Time // zero: from the beginning
+	most  int       // of what is stored; 0: all
+
 	app         *app
 	o           page.Out
 	subTask     string // empty: all
@@ -453,7 +516,7 @@ func (l *logs) add(e boulder.Event) {
 			l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.step == b.Attempt })
 		}
 	}
-	if l.subTask != "" && of != l.subTask {
+	if l.subTask != "" && of != l.subTask || len(l.types) > 0 && !slices.Contains(l.types, boulder.TypeOf(e.Body)) {
 		return
 	}
 	if of != "" && l.subTask == "" && line != "" {
@@ -484,7 +547,10 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error)
 		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
 		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
 		for _, line := range lines {
-			object := transcriptJSON{"transcript", line.Time, l.id, ref, line}
+			if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
+				continue
+			}
+			object := transcriptJSON{transcriptType, line.Time, l.id, ref, line}
 			l.entries = append(l.entries, logEntry{at: line.Time, object: object, line: told.Tell(line)})
 		}
 	}
@@ -505,9 +571,13 @@ func (l *logs) rest(ctx context.Context) error {
 	return errors.Join(err, l.print())
 }
 
+func (l *logs) sort() {
+	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
+}
+
 // print prints what was collected, in the order in which it happened, and forgets it.
 func (l *logs) print() (err error) {
-	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
+	l.sort()
 	for _, e := range l.entries {
 		switch {
 		case err != nil:
