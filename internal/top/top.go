@@ -1,0 +1,158 @@
+// Package top is `manager top`: the boulders of a project on a whole terminal, live, with the user's answers and orders. It reads
+// and writes by the same calls as the commands, beside a process that runs boulders and where none does, and holds nothing while
+// it is open: it reads, closes, and looks again when the state has changed. What it says is said by package view.
+package top
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+)
+
+// Config is what is shown, and the parts of other commands that it shares.
+type Config struct {
+	*project.Project
+	// Status reads what `manager status` shows of a boulder.
+	Status func(context.Context, *project.Desk, boulder.Snapshot) (*view.Status, error)
+	// Limits are those that explain why something waits.
+	Limits func(*control.Holder) schedule.Limits
+	// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nothing is later, an error to be told, or
+	// [io.EOF], which leaves.
+	Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
+	Paint page.Paint
+}
+
+const (
+	// lookEvery is how often to look whether the state has changed.
+	lookEvery = 200 * time.Millisecond
+	// renewEvery is how often to read while a process is at work: times go on, and what was killed says nothing.
+	renewEvery = 2 * time.Second
+)
+
+// focus is the pane that keys go to.
+type focus int
+
+const (
+	onBoulders focus = iota
+	onTasks
+	onText
+	panes
+)
+
+// model is the state of the screen. Only Update changes it; what takes time runs in commands.
+type model struct {
+	*Config
+	ctx  context.Context
+	size page.Size
+
+	want    place // that the cursors are at
+	seen    *reading
+	reading bool // a read is under way
+	doing   bool // an order is under way
+	said    string
+	failed  bool // what was said is an error
+
+	focus focus
+	deep  bool // the text is about the sub-task, not about the whole boulder
+	tab   int  // of tabs
+	pane  [panes]pane
+	drawn sheet // what pane[onText] was made of
+	zoom  bool  // the text has the whole screen
+	help  bool
+
+	editor *view.Editor           // what the user types; nil: nothing
+	typed  func(s string)         // takes it as it is typed; nil: nothing does
+	done   func(s string) tea.Cmd // takes it when it is complete
+	ask    *report.Blocker        // that is answered; nil: none
+	sure   *order                 // that waits for a y
+}
+
+// New is the screen before anything was read.
+func New(ctx context.Context, c *Config) tea.Model {
+	return &model{Config: c, ctx: ctx, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+}
+
+// order is an order and the boulder that it is for.
+type order struct {
+	boulder string
+	boulder.Order
+}
+
+// tickMsg comes every [lookEvery], with the state's version then.
+type tickMsg struct{ version string }
+
+// saidMsg is what came of an order or an answer.
+type saidMsg struct {
+	said string
+	err  error
+	ask  *report.Blocker // that is not answered by it; nil: it is, or it was an order
+}
+
+func (m *model) tick() tea.Cmd {
+	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg{m.Version()} })
+}
+
+// look reads the state, unless that is under way: then it is read again afterwards if need be.
+func (m *model) look() tea.Cmd {
+	if m.reading {
+		return nil
+	}
+	m.reading = true
+	want, had := m.want, m.seen
+	return func() tea.Msg { return m.read(m.ctx, want, had) }
+}
+
+// Init is called first.
+func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
+
+// Update is called with what has happened, one after the other.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.size = page.Size{Width: msg.Width, Height: msg.Height}
+		m.arrange()
+	case tickMsg:
+		old := msg.version != m.seen.version || m.seen.holder != nil && time.Since(m.seen.at) >= renewEvery
+		if old {
+			return m, tea.Batch(m.look(), m.tick())
+		}
+		return m, m.tick()
+	case *reading:
+		if m.reading = false; msg.asked != m.want {
+			return m, m.look()
+		}
+		m.seen, m.want = msg, msg.place
+		m.arrange()
+	case saidMsg:
+		m.doing = false
+		m.say(msg.said, msg.err)
+		if msg.ask != nil {
+			m.answer(msg.ask)
+		}
+		return m, m.look()
+	case tea.KeyPressMsg, tea.PasteMsg:
+		cmd := m.key(msg)
+		m.arrange()
+		return m, cmd
+	}
+	return m, nil
+}
+
+// say tells the user something until the next key.
+func (m *model) say(said string, err error) {
+	m.said, m.failed = said, err != nil
+	if err != nil {
+		m.said = text.JoinedBy(" ", said, project.Message(err))
+	}
+}
