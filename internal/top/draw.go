@@ -17,182 +17,168 @@ import (
 // wide is from how many columns on the text stands beside the lists.
 const wide = 120
 
-// tabs are the texts there are.
-var tabs = []string{"Log", "Transcript", "Why", "Status", "Spending"}
-
-const (
-	onLog = iota
-	onTranscript
-	onWhy
-	onStatus
-)
-
-// sheet is what a text is made of: while it is the same the text is.
-type sheet struct {
-	seen   *reading
-	want   place
-	deep   bool
-	tab    int
-	width  int
-	filter string
-	ask    string
-}
-
-// listWidth is how wide lists are.
-func (m *model) listWidth() int {
-	if m.size.Width >= wide {
-		return max(60, m.size.Width*2/5)
-	}
-	return m.size.Width
-}
-
-func (m *model) textWidth() int {
-	if m.size.Width >= wide && !m.whole() {
-		return m.size.Width - m.listWidth() - 1
-	}
-	return m.size.Width
-}
-
 // whole reports whether the text has the whole screen.
 func (m *model) whole() bool { return m.zoom || m.ask != nil }
 
-// arrange gives the panes their heights and lines, from what was read.
+func (m *model) beside() bool { return m.size.Width >= wide && !m.whole() }
+
+// widths are those of the lists and of the text.
+func (m *model) widths() (lists, text int) {
+	if m.beside() {
+		lists = max(60, m.size.Width*2/5)
+		return lists, m.size.Width - lists - 1
+	}
+	return m.size.Width, m.size.Width
+}
+
+// arrange gives the panes their lines and heights.
 func (m *model) arrange() {
-	room := m.size.Height - 1 - len(m.foot()) - 1
-	m.fillBoulders()
-	m.fillTasks()
-	boulders, tasks := &m.pane[onBoulders], &m.pane[onTasks]
-	p := &m.pane[onText]
-	p.height = room
-	if !m.whole() && m.size.Width >= wide {
+	boulders, tasks, words := &m.pane[onBoulders], &m.pane[onTasks], &m.pane[onText]
+	m.fillLists()
+	room := m.size.Height - 2 - len(m.foot()) // without the head and the first title
+	switch words.height = room; {
+	case m.beside():
 		boulders.height = max(1, min(len(boulders.lines), room/3))
 		tasks.height = room - 1 - boulders.height
-	} else if !m.whole() { // the list that keys go to gets what it needs, and the text what the others leave
-		least := map[focus]int{onBoulders: 3, onTasks: 5}
+	case !m.whole(): // the list that keys go to gets what it needs
+		most := [panes]int{3, 5}
 		if m.focus < onText {
-			least[m.focus] = room - 2 - 8
+			most[m.focus] = room - 10
 		}
-		boulders.height = max(1, min(len(boulders.lines), least[onBoulders]))
-		tasks.height = max(1, min(len(tasks.lines), least[onTasks]))
-		p.height = room - 2 - boulders.height - tasks.height
+		boulders.height = max(1, min(len(boulders.lines), most[onBoulders]))
+		tasks.height = max(1, min(len(tasks.lines), most[onTasks]))
+		words.height = room - 2 - boulders.height - tasks.height
 	}
-	boulders.clamp()
-	tasks.clamp()
-	s := sheet{m.seen, m.want, m.deep, m.tab, m.textWidth(), m.pane[onText].filter, ""}
-	if m.ask != nil {
-		s.ask = m.ask.ID
+	m.fillText()
+	for i := range m.pane {
+		m.pane[i].scroll()
 	}
-	if s == m.drawn {
-		p.clamp()
-		return
-	}
-	if m.drawn.want != s.want || m.drawn.deep != s.deep || m.drawn.tab != s.tab || m.drawn.ask != s.ask { // another text
-		p.top, p.tail = 0, m.tab <= onTranscript && s.ask == ""
-	}
-	m.drawn = s
-	filter := p.filter
-	if s.ask != "" {
-		p.filter = "" // it is not of this text
-	}
-	p.fill(m.text(s), nil, "")
-	p.filter = filter
 }
 
-func (m *model) fillBoulders() {
-	asked, ids := map[string]bool{}, []string{}
+func (m *model) fillLists() {
+	width, _ := m.widths()
+	asked := map[place]bool{}
 	for _, b := range m.seen.asks {
-		asked[b.BoulderID] = asked[b.BoulderID] || b.Awaited
+		if b.Awaited {
+			asked[place{boulder: b.BoulderID}], asked[place{b.BoulderID, b.SubTaskID}] = true, true
+		}
 	}
-	lines := m.printed(m.listWidth()-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })
+	mark := func(of place, line string) string { // what waits for the user
+		return m.Paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
+	}
+	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[:len(m.seen.items)]
+	ids := make([]string, len(lines))
 	for i, item := range m.seen.items {
-		ids = append(ids, item.BoulderID)
-		lines[i] = m.needs(asked[item.BoulderID]) + lines[i]
+		ids[i], lines[i] = item.BoulderID, mark(place{boulder: item.BoulderID}, lines[i])
 	}
-	m.pane[onBoulders].fill(lines[:len(ids)], ids, m.want.boulder)
-}
-
-// needs is a column that says whether the user is waited for.
-func (m *model) needs(is bool) string {
-	return m.Paint.Yellow(map[bool]string{true: "?", false: " "}[is])
-}
-
-func (m *model) fillTasks() {
-	asked, lines, ids := map[string]bool{}, []string{}, []string{}
-	for _, b := range m.seen.asks {
-		asked[b.BoulderID+"/"+b.SubTaskID] = asked[b.BoulderID+"/"+b.SubTaskID] || b.Awaited
-	}
-	if m.seen.status != nil && m.seen.boulder == m.want.boulder {
-		for _, l := range tree(m.seen.SubTasks, m.listWidth()/20) {
-			id := m.seen.SubTasks[l.index].ID
-			ids = append(ids, id)
-			lines = append(lines, m.needs(asked[m.want.boulder+"/"+id])+m.seen.status.Line(m.Paint, l.index, m.listWidth()-2, l.branch))
+	m.pane[onBoulders].fill(lines, ids, m.want.boulder)
+	lines, ids = nil, []string{}
+	if m.readable() {
+		for _, l := range tree(m.seen.SubTasks, width/20) {
+			of := place{m.want.boulder, m.seen.SubTasks[l.index].ID}
+			ids, lines = append(ids, of.task), append(lines, mark(of, m.seen.status.Line(m.Paint, l.index, width-2, l.branch)))
 		}
 	}
 	m.pane[onTasks].fill(lines, ids, m.want.task)
 }
 
+// readable reports whether what was read is the boulder that the cursor is at.
+func (m *model) readable() bool { return m.seen.status != nil && m.seen.boulder == m.want.boulder }
+
 // printed is what a view prints in so many columns, line by line.
-func (m *model) printed(width int, by func(o page.Out)) []string {
+func (m *model) printed(width int, print func(o page.Out)) []string {
 	var b strings.Builder
-	by(page.Out{Paint: m.Paint, Writer: &b, Columns: width + 1})
-	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	print(page.Out{Paint: m.Paint, Writer: &b, Columns: width + 1})
+	return strings.Split(b.String(), "\n")
 }
 
-// text is what the third pane shows.
-func (m *model) text(s sheet) (lines []string) {
-	r, t := m.seen, m.seen.SubTask()
-	now := time.Now()
-	switch {
-	case s.ask != "":
-		return m.printed(s.width, func(o page.Out) { m.ask.Print(o, 0, true, now) })
-	case r.boulder != s.want.boulder || r.status == nil:
-		return nil
-	case s.tab == onLog:
-		return m.log(s)
-	case s.tab == onStatus:
-		return m.printed(s.width, r.status.Print)
-	case s.tab > onStatus:
-		return m.printed(s.width, view.NewReceipt(r.Snapshot, now).Bound(r.Snapshot, r.limits.EvaluationsTotal).Print)
-	case t == nil || r.task != s.want.task:
-		return nil
-	case s.tab == onTranscript:
-		return m.transcript(s)
+// fillText makes the text anew if anything in it may have changed.
+func (m *model) fillText() {
+	p := &m.pane[onText]
+	_, width := m.widths()
+	topic, make := tabs[m.tab]+fmt.Sprint(m.want, m.deep), texts[m.tab]
+	if m.ask != nil {
+		topic, make = m.ask.ID, func(m *model, width int) []string {
+			return m.printed(width, func(o page.Out) { m.ask.Print(o, 0, true, time.Now()) })
+		}
 	}
-	why := view.NewWhy(r.Snapshot, t, r.turns(), r.events, r.limits, r.holder.Runs(r.Boulder), now)
-	return m.printed(s.width, why.Print)
+	if topic != m.topic {
+		m.topic, m.sheet, p.top = topic, "", 0
+		p.tail = m.ask == nil && (m.tab == onLog || m.tab == onTranscript)
+	}
+	if sheet := fmt.Sprint(m.seen.at, width, p.filter); sheet != m.sheet {
+		m.sheet = sheet
+		p.fill(make(m, width), nil, "")
+	}
 }
+
+const (
+	onLog = iota
+	onTranscript
+	onWhy
+)
+
+// tabs are the texts there are, and texts make them.
+var (
+	tabs  = []string{"Log", "Transcript", "Why", "Status", "Spending"}
+	texts = []func(m *model, width int) []string{
+		(*model).log,
+		(*model).transcript,
+		func(m *model, width int) []string {
+			r := m.seen
+			if r.subTask() == nil || r.place != m.want {
+				return nil
+			}
+			why := view.NewWhy(r.Snapshot, r.subTask(), r.turns, r.events, r.limits, r.holder.Runs(r.Boulder), time.Now())
+			return m.printed(width, why.Print)
+		},
+		func(m *model, width int) []string {
+			if !m.readable() {
+				return nil
+			}
+			return m.printed(width, m.seen.status.Print)
+		},
+		func(m *model, width int) []string {
+			d := m.seen.Snapshot
+			return m.printed(width, view.NewReceipt(d, time.Now()).Bound(d, m.seen.limits.EvaluationsTotal).Print)
+		},
+	}
+)
 
 // logShown is how many events are shown.
-const logShown = 5000
+const logShown = 2000
 
-func (m *model) log(s sheet) (lines []string) {
+func (m *model) log(width int) (lines []string) {
+	if !m.readable() {
+		return nil
+	}
 	events := m.seen.events
 	for _, e := range events[max(0, len(events)-logShown):] {
 		told := view.Describe(e)
-		if told.Line == "" || s.deep && told.SubTask != s.want.task {
+		if told.Line == "" || m.deep && told.SubTask != m.want.task {
 			continue
 		}
-		line := text.OneLine(told.Line)
-		if told.SubTask != "" && !s.deep {
-			line = m.Paint.Cyan(text.OneLine(told.SubTask)) + " " + line
-		}
-		lines = append(lines, m.timed(e.Time, line, s.width)...)
+		of := text.If(told.SubTask != "" && !m.deep, m.Paint.Cyan(text.OneLine(told.SubTask))+" ")
+		lines = append(lines, m.timed(e.Time, of+text.OneLine(told.Line), width)...)
 	}
 	return lines
 }
 
-func (m *model) transcript(s sheet) (lines []string) {
+func (m *model) transcript(width int) (lines []string) {
+	if m.seen.place != m.want {
+		return nil
+	}
 	for _, of := range m.seen.said {
 		lines = append(lines, m.Paint.Bold(fmt.Sprintf("attempt %d", of.attempt)))
-		told := view.NewTranscript(page.Out{Paint: m.Paint, Columns: s.width - 8}, false, of.path, m.seen.turns(), of.attempt)
+		told := view.NewTranscript(page.Out{Paint: m.Paint, Columns: width - 8}, false, of.path, m.seen.turns, of.attempt)
 		for _, line := range of.lines {
 			if said := told.Tell(line); said != "" {
-				lines = append(lines, m.timed(line.Time, said, s.width)...)
+				lines = append(lines, m.timed(line.Time, said, width)...)
 			}
 		}
 	}
-	if len(lines) == 0 {
-		return []string{m.Paint.Dim("There is no transcript yet: a turn's is stored when the turn has ended.")}
+	if lines == nil {
+		return []string{m.Paint.Dim("No turn has ended yet.")}
 	}
 	return lines
 }
@@ -203,92 +189,82 @@ func (m *model) timed(at time.Time, said string, width int) []string {
 	return strings.Split(m.Paint.Dim(view.Clock(at))+" "+said, "\n")
 }
 
-// foot is what stands at the bottom: what the user types, what was said, or the keys.
-func (m *model) foot() []string {
-	width := m.size.Width
-	switch {
-	case m.editor != nil:
-		lines := strings.Split(m.editor.View().Content, "\n")
-		lines = lines[max(0, len(lines)-m.size.Height/3):]
-		if m.ask != nil {
-			lines = append([]string{m.Paint.Dim(text.Truncate(view.AnswerHint(&m.ask.Blocker, "Esc: later · /skip: continue without"), width))}, lines...)
-		}
-		return append(m.told(), lines...)
-	case m.sure != nil:
-		what := "boulder " + m.sure.boulder
-		if m.sure.SubTaskID != "" {
-			what = fmt.Sprintf("%q of ", m.sure.SubTaskID) + what
-		}
-		return []string{m.Paint.Yellow(text.Truncate(fmt.Sprintf("%s %s? y: yes, any other key: no", m.sure.Do, what), width))}
-	case m.said != "":
-		return m.told()
-	}
-	return []string{m.Paint.Dim(text.Truncate("j/k move  Enter open  Esc back  Tab pane  / filter  ] text  a answer  ? all keys  q quit", width))}
-}
-
-// told is what was said last, in at most four lines.
-func (m *model) told() []string {
-	if m.said == "" {
-		return nil
-	}
-	style := m.Paint.Green
-	if m.failed {
-		style = m.Paint.Yellow
-	}
-	lines := strings.Split(text.Wrap(text.OneLine(m.said), m.size.Width-1), "\n")
-	for i := range lines {
-		lines[i] = style(lines[i])
-	}
-	return lines[:min(len(lines), 4)]
-}
-
-// head says where this is, what waits for the user, and what cannot be read.
+// head says where this is, what waits for the user, and who runs it, or what cannot be read.
 func (m *model) head() string {
-	p, r := m.Paint, m.seen
+	if m.seen.err != nil {
+		return m.Paint.Red(text.Clip(m.seen.err.Error(), m.size.Width))
+	}
 	who := "no process runs here"
-	if h := r.holder; h != nil {
-		who = text.Clip(fmt.Sprintf("process %d: %s", h.PID, h.Command), 40)
+	if h := m.seen.holder; h != nil {
+		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
 	}
-	line := text.JoinedBy("  ", p.Bold(text.OneLine(filepath.Base(m.Dir()))), p.Yellow(view.WaitingOf(r.asks).Text()), p.Dim(who))
-	if r.err != nil {
-		line = p.Red(text.OneLine(r.err.Error()))
+	return text.Truncate(text.JoinedBy("  ", m.Paint.Bold(text.OneLine(filepath.Base(m.Dir()))),
+		m.Paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.Paint.Dim(who)), m.size.Width)
+}
+
+// foot is what was said, what the user is asked and types, or the keys.
+func (m *model) foot() (lines []string) {
+	add := func(style func(string) string, most int, said string) {
+		all := strings.Split(text.Wrap(text.OneLine(said), m.size.Width-1), "\n")
+		for _, line := range all[:min(len(all), most)] {
+			lines = append(lines, style(line))
+		}
 	}
-	return text.Truncate(line, m.size.Width)
+	switch {
+	case m.said != "" && m.failed:
+		add(m.Paint.Yellow, 4, m.said)
+	case m.said != "":
+		add(m.Paint.Green, 4, m.said)
+	}
+	switch {
+	case m.sure != nil:
+		add(m.Paint.Yellow, 2, m.sure.question())
+	case m.ask != nil:
+		add(m.Paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
+	case m.editor == nil && lines == nil:
+		add(m.Paint.Dim, 1, "j/k move · Enter open · Esc back · Tab pane · / filter · ] text · a answer · ? keys · q")
+	}
+	if m.editor != nil {
+		lines = append(lines, strings.Split(m.editor.View().Content, "\n")...)
+	}
+	return lines
 }
 
 // View draws the screen.
 func (m *model) View() tea.View {
-	foot, width := m.foot(), m.size.Width
+	lists, width := m.widths()
+	text := func() []string { return m.draw(onText, m.title(), width) }
 	var body []string
-	draw := func(f focus, title string, width int) []string {
-		return m.pane[f].draw(m.Paint, title, width, m.focus == f || m.whole())
-	}
 	switch {
 	case m.help:
 		body = m.helpText()
 	case m.whole():
-		body = draw(onText, m.title(), width)
-	case width >= wide:
-		left := append(draw(onBoulders, m.count(onBoulders, "Boulders"), m.listWidth()), draw(onTasks, m.count(onTasks, "Sub-tasks"), m.listWidth())...)
-		for i, right := range draw(onText, m.title(), m.textWidth()) {
-			body = append(body, left[i]+" "+right)
-		}
+		body = text()
 	default:
-		body = append(draw(onBoulders, m.count(onBoulders, "Boulders"), width), draw(onTasks, m.count(onTasks, "Sub-tasks"), width)...)
-		body = append(body, draw(onText, m.title(), width)...)
+		body = append(m.draw(onBoulders, m.count(onBoulders, "Boulders"), lists), m.draw(onTasks, m.count(onTasks, "Sub-tasks"), lists)...)
+		if !m.beside() {
+			body = append(body, text()...)
+			break
+		}
+		for i, line := range text() {
+			body[i] += strings.Repeat(" ", lists+1-ansi.StringWidthWc(body[i])) + line
+		}
 	}
-	room := max(0, m.size.Height-1-len(foot))
-	body = append(body, make([]string, max(0, room-len(body)))...)[:room]
-	all := append(append([]string{m.head()}, body...), foot...)
-	v := tea.NewView(strings.Join(all[:min(len(all), max(1, m.size.Height))], "\n"))
+	foot := m.foot()
+	body = append(body, make([]string, m.size.Height)...)[:max(0, m.size.Height-1-len(foot))]
+	lines := append(append([]string{m.head()}, body...), foot...)
+	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	if m.editor != nil {
-		if c := m.editor.View().Cursor; c != nil {
-			c.Y += len(all) - strings.Count(m.editor.View().Content, "\n") - 1
-			v.Cursor = c
-		}
+		typed := m.editor.View()
+		v.Cursor = typed.Cursor
+		v.Cursor.Y += len(lines) - 1 - strings.Count(typed.Content, "\n")
 	}
 	return v
+}
+
+func (m *model) draw(f focus, title string, width int) []string {
+	return m.pane[f].draw(m.Paint, title, width, m.focus == f || m.whole())
 }
 
 func (m *model) count(f focus, title string) string {
@@ -301,25 +277,19 @@ func (m *model) title() string {
 	if m.ask != nil {
 		return "Blocker " + m.ask.ID
 	}
-	var names []string
-	for i, name := range tabs {
-		if i == m.tab {
-			name = "[" + name + "]"
-		}
-		names = append(names, name)
-	}
 	of := m.want.boulder
 	if m.deep || m.tab == onTranscript || m.tab == onWhy {
 		of = m.want.task
 	}
-	return strings.Join(names, " ") + text.Prefixed(" · ", text.OneLine(of))
+	all := strings.Replace(strings.Join(tabs, " "), tabs[m.tab], "["+tabs[m.tab]+"]", 1)
+	return all + text.Prefixed(" · ", text.OneLine(of))
 }
 
 func (m *model) helpText() []string {
 	lines := []string{"", m.Paint.Bold("Keys"), ""}
-	for _, b := range bindings() {
+	for _, b := range m.bindings() {
 		if b.does != "" {
-			lines = append(lines, "  "+m.Paint.Cyan(b.shown)+strings.Repeat(" ", 11-ansi.StringWidthWc(b.shown))+text.Truncate(b.does, m.size.Width-13))
+			lines = append(lines, text.Truncate("  "+m.Paint.Cyan(text.Fit(b.shown, 11))+b.does, m.size.Width))
 		}
 	}
 	return append(lines, "", m.Paint.Dim("Any key goes back."))

@@ -20,39 +20,50 @@ import (
 type binding struct {
 	keys        string // as bubbletea names them
 	shown, does string // empty: the binding before tells it
-	do          func(m *model) tea.Cmd
+	do          func() tea.Cmd
 }
 
-func bindings() []binding {
-	to := func(f func(m *model)) func(m *model) tea.Cmd {
-		return func(m *model) tea.Cmd { f(m); return nil }
+func (m *model) bindings() []binding {
+	to := func(do func()) func() tea.Cmd {
+		return func() tea.Cmd { do(); return nil }
 	}
-	by := func(n func(page int) int) func(m *model) tea.Cmd {
-		return func(m *model) tea.Cmd { return m.move(n(m.pane[m.focus].height)) }
+	by := func(n int) func() tea.Cmd {
+		return func() tea.Cmd { return m.move(n) }
 	}
-	const far = 1 << 30
+	sure := func(do boulder.OrderKind) func() tea.Cmd {
+		return to(func() {
+			if o := m.about(do); o.Validate() == nil {
+				m.sure = o
+			} else {
+				m.say("", fmt.Errorf("%w: choose it in the pane below", o.Validate()))
+			}
+		})
+	}
+	height, far := m.pane[m.focus].height, 1<<30
 	return []binding{
-		{"j down", "j ↓ k ↑", "move", by(func(int) int { return 1 })},
-		{"k up", "", "", by(func(int) int { return -1 })},
-		{"pgdown ctrl+f space", "PgDn PgUp", "move by a page (Ctrl-F, Ctrl-B)", by(func(page int) int { return page })},
-		{"pgup ctrl+b", "", "", by(func(page int) int { return -page })},
-		{"g home", "g G", "to the beginning, to the end", by(func(int) int { return -far })},
-		{"G end", "", "", by(func(int) int { return far })},
-		{"tab l right", "Tab → ←", "next pane, pane before (h, l)", to(func(m *model) { m.turn(1) })},
-		{"shift+tab h left", "", "", to(func(m *model) { m.turn(panes - 1) })},
-		{"enter", "Enter", "open: the sub-tasks, the text, the text on the whole screen", to((*model).open)},
-		{"esc", "Esc", "back; takes a filter away first", to((*model).back)},
-		{"]", "] [", "next text, text before: log, transcript, why, status, spending", to(func(m *model) { m.leaf(1) })},
-		{"[", "", "", to(func(m *model) { m.leaf(len(tabs) - 1) })},
-		{"/", "/", "filter the lines of the pane", to((*model).filter)},
-		{"a", "a", "answer a blocker: of the sub-task, of the boulder, or the most urgent", to((*model).answerNext)},
-		{"n", "n", "note for the sub-task, or for all of the boulder", to((*model).note)},
-		{"p", "p", "pause the boulder", (*model).pause},
-		{"r", "r s c", "retry, skip or cancel the sub-task (c on boulders: the boulder); asks first", orders(boulder.OrderRetry)},
-		{"s", "", "", orders(boulder.OrderSkip)},
-		{"c", "", "", orders(boulder.OrderCancel)},
-		{"?", "?", "these keys", to(func(m *model) { m.help = true })},
-		{"q", "q", "leave; nothing that runs is disturbed", func(*model) tea.Cmd { return tea.Quit }},
+		{"j down", "j ↓ k ↑", "move", by(1)},
+		{"k up", "", "", by(-1)},
+		{"pgdown ctrl+f space", "PgDn PgUp", "move by a page (Ctrl-F, Ctrl-B)", by(height)},
+		{"pgup ctrl+b", "", "", by(-height)},
+		{"g home", "g G", "to the beginning, to the end", by(-far)},
+		{"G end", "", "", by(far)},
+		{"tab l right", "Tab → ←", "next pane, pane before (l, h)", to(func() { m.turnTo((m.focus + 1) % panes) })},
+		{"shift+tab h left", "", "", to(func() { m.turnTo((m.focus + panes - 1) % panes) })},
+		{"enter", "Enter", "open: the sub-tasks, the text, the text on the whole screen", to(m.open)},
+		{"esc", "Esc", "back; takes a filter away first", to(m.back)},
+		{"]", "] [", "next text, text before: " + strings.Join(tabs, ", "), to(func() { m.tab = (m.tab + 1) % len(tabs) })},
+		{"[", "", "", to(func() { m.tab = (m.tab + len(tabs) - 1) % len(tabs) })},
+		{"/", "/", "filter the lines of the pane", to(m.filter)},
+		{"a", "a", "answer what waits: first the sub-task's, then the boulder's, then the rest", to(func() { m.answer(m.nearest(), 0) })},
+		{"n", "n", "note for the sub-task, or for the whole boulder", to(m.note)},
+		{"p", "p", "pause the boulder", func() tea.Cmd {
+			return m.order(&order{m.want.boulder, boulder.Order{Do: boulder.OrderPause}}, nil)
+		}},
+		{"r", "r s c", "retry, skip or cancel the sub-task (c on a boulder: that); asks first", sure(boulder.OrderRetry)},
+		{"s", "", "", sure(boulder.OrderSkip)},
+		{"c", "", "", sure(boulder.OrderCancel)},
+		{"?", "?", "these keys", to(func() { m.help = true })},
+		{"q", "q", "leave; what runs is not disturbed", func() tea.Cmd { return tea.Quit }},
 	}
 }
 
@@ -69,22 +80,20 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 		return tea.Suspend
 	case m.editor != nil:
 		return m.edit(key, msg)
-	}
-	m.said = ""
-	switch {
 	case m.help:
 		m.help = false
 		return nil
 	case m.sure != nil:
-		do := *m.sure
+		o := m.sure
 		if m.sure = nil; key == "y" {
-			return m.order(do)
+			return m.order(o, nil)
 		}
 		return nil
 	}
-	for _, b := range bindings() {
-		if key != "" && slices.Contains(strings.Fields(b.keys), key) {
-			return b.do(m)
+	m.said = ""
+	for _, b := range m.bindings() {
+		if slices.Contains(strings.Fields(b.keys), key) {
+			return b.do()
 		}
 	}
 	return nil
@@ -92,26 +101,24 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 
 // move moves the cursor of a list, or a text.
 func (m *model) move(by int) tea.Cmd {
-	p := &m.pane[m.focus]
+	p, was := &m.pane[m.focus], m.want
 	p.move(by)
 	switch id := p.id(); {
 	case id == "":
-		return nil
-	case m.focus == onBoulders && id != m.want.boulder:
-		m.want = place{boulder: id}
-	case m.focus == onTasks && id != m.want.task:
+	case m.focus == onTasks:
 		m.want.task = id
-	default:
+	case id != was.boulder:
+		m.want = place{boulder: id}
+	}
+	if m.want == was {
 		return nil
 	}
 	return m.look()
 }
 
-func (m *model) turn(by focus) { m.set((m.focus + by) % panes) }
-
-func (m *model) set(f focus) {
-	if m.focus = f; f != onText {
-		m.deep, m.zoom = f == onTasks, false
+func (m *model) turnTo(f focus) {
+	if m.focus, m.zoom = f, false; f != onText {
+		m.deep = f == onTasks
 	}
 }
 
@@ -120,7 +127,7 @@ func (m *model) open() {
 		m.zoom = !m.zoom
 		return
 	}
-	m.set(m.focus + 1)
+	m.turnTo(m.focus + 1)
 }
 
 func (m *model) back() {
@@ -129,14 +136,12 @@ func (m *model) back() {
 		m.zoom = false
 	case p.filter != "":
 		p.filter = ""
-	case m.focus == onText && !m.deep:
-		m.set(onBoulders)
-	case m.focus > onBoulders:
-		m.set(m.focus - 1)
+	case m.focus == onText && m.deep:
+		m.turnTo(onTasks)
+	default:
+		m.turnTo(onBoulders)
 	}
 }
-
-func (m *model) leaf(by int) { m.tab = (m.tab + by) % len(tabs) }
 
 // edit hands a key or a paste to the text that the user types.
 func (m *model) edit(key string, msg tea.Msg) tea.Cmd {
@@ -152,141 +157,136 @@ func (m *model) edit(key string, msg tea.Msg) tea.Cmd {
 		return nil
 	}
 	complete := m.editor.Type(msg)
-	if m.typed != nil {
-		m.typed(m.editor.Text())
-	}
-	if !complete {
-		return nil
-	}
-	typed := m.editor.Text()
-	m.editor = nil
-	return m.done(typed)
+	return m.take(m.editor.Text(), complete)
 }
 
 // prompt has the user type a text.
-func (m *model) prompt(prompt string, typed func(string), done func(string) tea.Cmd) {
-	m.editor, m.typed, m.done = view.NewEditor(prompt, m.size.Width), typed, done
+func (m *model) prompt(prompt string, take func(typed string, complete bool) tea.Cmd) {
+	m.editor, m.take = view.NewEditor(prompt, m.size.Width), take
 }
 
 func (m *model) filter() {
 	p := &m.pane[m.focus]
-	m.prompt("/", func(s string) { p.filter = s }, func(string) tea.Cmd { return nil })
+	m.prompt("/", func(typed string, complete bool) tea.Cmd {
+		if p.filter = typed; complete {
+			m.editor = nil
+		}
+		return nil
+	})
 }
 
-// answerNext shows the blocker that is nearest to the cursor.
-func (m *model) answerNext() {
-	var nearest *report.Blocker
-	best := -1
-	for i := range m.seen.asks { // the most urgent first
-		near := 0
-		switch b := &m.seen.asks[i]; {
-		case b.BoulderID == m.want.boulder && b.SubTaskID == m.want.task && m.focus != onBoulders:
-			near = 2
-		case b.BoulderID == m.want.boulder:
-			near = 1
+// nearest are the blockers, those first that are nearest to the cursor.
+func (m *model) nearest() []report.Blocker {
+	all := slices.Clone(m.seen.asks) // the most urgent first
+	distance := func(b report.Blocker) int {
+		switch {
+		case b.BoulderID != m.want.boulder:
+			return 2
+		case b.SubTaskID != m.want.task || !m.deep:
+			return 1
 		}
-		if near > best {
-			nearest, best = &m.seen.asks[i], near
-		}
+		return 0
 	}
-	if nearest == nil {
-		m.say("Nothing waits for an answer.", nil)
+	slices.SortStableFunc(all, func(a, b report.Blocker) int { return distance(a) - distance(b) })
+	return all
+}
+
+// answer has the user answer one of the blockers, or with nothing the next.
+func (m *model) answer(all []report.Blocker, i int) {
+	if m.editor, m.ask = nil, nil; i == len(all) {
+		m.say("Nothing else waits for an answer.", nil)
 		return
 	}
-	m.answer(nearest)
-}
-
-// answer shows a blocker and has the user answer it.
-func (m *model) answer(b *report.Blocker) {
-	m.ask = b
-	m.prompt(b.ID+"> ", nil, func(typed string) tea.Cmd {
-		m.ask = nil
-		how, err := m.Parse(typed, &b.Blocker)
+	m.ask = &all[i]
+	m.prompt(m.ask.ID+"> ", func(typed string, complete bool) tea.Cmd {
+		if !complete {
+			return nil
+		}
+		how, err := m.Parse(typed, &all[i].Blocker)
 		switch {
-		case errors.Is(err, io.EOF), err == nil && how == nil:
+		case errors.Is(err, io.EOF):
+			m.editor, m.ask = nil, nil
 			return nil
 		case err != nil:
 			m.say("", err)
-			m.answer(b)
+			return nil
+		case how == nil:
+			m.answer(all, i+1)
 			return nil
 		}
-		return m.do(func() saidMsg {
+		return m.do(m.editor, func() (said string, err error) {
 			desk, err := m.Blockers()
 			if err != nil {
-				return saidMsg{err: err, ask: b}
+				return "", err
 			}
-			answered, err := m.Settle(m.ctx, desk, b, *how)
-			if answered == nil {
-				return saidMsg{err: err, ask: b}
+			answered, err := m.Settle(m.ctx, desk, &all[i], *how)
+			if answered != nil {
+				said = view.Settled(answered, time.Now())
 			}
-			return saidMsg{said: view.Settled(answered, time.Now()), err: err}
+			return said, err
 		})
 	})
 }
 
 func (m *model) note() {
-	if m.want.boulder == "" {
-		return
-	}
 	o := m.about(boulder.OrderNote)
-	m.prompt("note> ", nil, func(typed string) tea.Cmd {
-		if typed == "" {
+	m.prompt("note> ", func(typed string, complete bool) tea.Cmd {
+		if !complete {
 			return nil
 		}
 		o.Text = m.Clean("The note", typed)[0]
-		return m.order(o)
+		return m.order(o, m.editor)
 	})
 }
 
-// about is an order about what the cursor is at.
-func (m *model) about(do boulder.OrderKind) order {
-	o := order{m.want.boulder, boulder.Order{Do: do}}
+// about is an order about the sub-task, or the boulder, that the cursor is at.
+func (m *model) about(do boulder.OrderKind) *order {
+	o := &order{m.want.boulder, boulder.Order{Do: do}}
 	if m.deep {
 		o.SubTaskID = m.want.task
 	}
 	return o
 }
 
-func (m *model) pause() tea.Cmd {
-	return m.order(order{m.want.boulder, boulder.Order{Do: boulder.OrderPause}})
-}
-
-// orders gives an order about the sub-task, or on boulders about the boulder, when the user has said yes.
-func orders(do boulder.OrderKind) func(m *model) tea.Cmd {
-	return func(m *model) tea.Cmd {
-		o := m.about(do)
+// order has an order carried out, which was typed in an editor or is none's.
+func (m *model) order(o *order, typed *view.Editor) tea.Cmd {
+	return m.do(typed, func() (string, error) {
 		if err := o.Validate(); err != nil {
-			m.say("", fmt.Errorf("%w: choose one in the pane of sub-tasks", err))
-			return nil
+			return "", err
 		}
-		m.sure = &o
-		return nil
-	}
-}
-
-// order has an order carried out.
-func (m *model) order(o order) tea.Cmd {
-	if o.boulder == "" {
-		return nil
-	}
-	return m.do(func() saidMsg {
 		done, err := m.Order(m.ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
 			b, err := d.Get(m.ctx, o.boulder)
 			return b, o.Order, err
 		})
 		if err != nil {
-			return saidMsg{err: err}
+			return "", err
 		}
-		return saidMsg{said: view.NewOrder(done).Text()}
+		return view.NewOrder(done).Text(), nil
 	})
 }
 
-// do runs one thing at a time.
-func (m *model) do(f func() saidMsg) tea.Cmd {
+// do runs one thing at a time. The editor in which it was typed closes if it has an effect.
+func (m *model) do(typed *view.Editor, f func() (effect string, err error)) tea.Cmd {
 	if m.doing {
 		m.say("", errors.New("the order before is still being carried out"))
 		return nil
 	}
-	m.doing, m.failed, m.said = true, false, "…"
-	return func() tea.Msg { return f() }
+	m.doing = true
+	m.say("…", nil)
+	return func() tea.Msg {
+		effect, err := f()
+		if effect == "" {
+			typed = nil
+		}
+		return saidMsg{effect, err, typed}
+	}
+}
+
+// question is what a y would do.
+func (o *order) question() string {
+	of := "boulder " + o.boulder
+	if o.SubTaskID != "" {
+		of = fmt.Sprintf("%q of %s", o.SubTaskID, of)
+	}
+	return fmt.Sprintf("%s %s? y: yes, any other key: no", o.Do, of)
 }

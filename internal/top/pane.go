@@ -21,46 +21,44 @@ type pane struct {
 	tail   bool // a text stays at its end
 }
 
-// fill gives it new lines. The cursor stays at the same id, and a text at its end if it was there.
+// fill gives it new lines. The cursor of a list stays at an id, as long as that is there.
 func (p *pane) fill(lines, ids []string, at string) {
-	p.lines, p.ids = lines, ids
-	if p.filter != "" {
-		p.lines, p.ids = nil, nil
-		for i, line := range lines {
-			if strings.Contains(strings.ToLower(ansi.Strip(line)), strings.ToLower(p.filter)) {
-				p.lines = append(p.lines, line)
-				if ids != nil {
-					p.ids = append(p.ids, ids[i])
-				}
+	p.lines, p.ids = nil, nil
+	for i, line := range lines {
+		if strings.Contains(strings.ToLower(ansi.Strip(line)), strings.ToLower(p.filter)) {
+			p.lines = append(p.lines, line)
+			if ids != nil {
+				p.ids = append(p.ids, ids[i])
 			}
 		}
 	}
 	if i := slices.Index(p.ids, at); i >= 0 {
 		p.at = i
 	}
-	p.clamp()
 }
 
-func (p *pane) clamp() {
+// scroll has what matters be seen: the cursor, or the end of a text that stays there.
+func (p *pane) scroll() {
 	p.at = max(0, min(p.at, len(p.lines)-1))
 	if p.ids != nil {
 		p.top = max(min(p.top, p.at), p.at-p.height+1)
 	}
-	end := max(0, len(p.lines)-p.height)
-	if p.top = max(0, min(p.top, end)); p.ids == nil && p.tail {
-		p.top = end
+	if p.top = max(0, min(p.top, p.end())); p.tail && p.ids == nil {
+		p.top = p.end()
 	}
 }
 
+func (p *pane) end() int { return max(0, len(p.lines)-p.height) }
+
 func (p *pane) move(by int) {
+	p.tail = false
 	if p.ids != nil {
 		p.at += by
 	} else {
-		p.tail = false
 		p.top += by
 	}
-	p.clamp()
-	p.tail = p.top == max(0, len(p.lines)-p.height)
+	p.scroll()
+	p.tail = p.top == p.end()
 }
 
 // id is what the cursor of a list is at; empty: nothing.
@@ -71,28 +69,27 @@ func (p *pane) id() string {
 	return ""
 }
 
-// draw draws it in lines of exactly so many columns, below a title.
+// draw draws it in lines of at most so many columns, below a title.
 func (p *pane) draw(paint page.Paint, title string, width int, focused bool) []string {
 	rule, mark := "─", " "
 	if focused {
-		rule, mark, title = "━", ">", paint.Bold(title)
+		rule, mark, title = "━", paint.Bold(paint.Cyan(">")), paint.Bold(title)
 	}
-	title = text.JoinedBy(" ", title, paint.Yellow(text.Prefixed("/", text.OneLine(p.filter))))
-	title = text.Truncate(paint.Dim(strings.Repeat(rule, 2))+" "+title+" ", width)
-	all := []string{title + paint.Dim(strings.Repeat(rule, max(0, width-ansi.StringWidthWc(title))))}
+	title = text.JoinedBy(" ", paint.Dim(rule+rule), title, paint.Yellow(text.Prefixed("/", text.OneLine(p.filter))), "")
+	title = text.Truncate(title, width)
+	all := []string{title + paint.Dim(strings.Repeat(rule, width-ansi.StringWidthWc(title)))}
 	for i := p.top; i < p.top+p.height; i++ {
 		line := ""
-		switch {
-		case i >= len(p.lines):
-		case p.ids != nil && i == p.at:
-			line = paint.Bold(paint.Cyan(mark)) + p.lines[i]
-		case p.ids != nil:
-			line = " " + p.lines[i]
-		default:
+		if i < len(p.lines) {
 			line = p.lines[i]
 		}
-		line = text.Truncate(line, width)
-		all = append(all, line+strings.Repeat(" ", max(0, width-ansi.StringWidthWc(line))))
+		switch {
+		case p.ids != nil && i == p.at:
+			line = mark + line
+		case p.ids != nil:
+			line = " " + line
+		}
+		all = append(all, text.Truncate(line, width))
 	}
 	return all
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
 // place is what the user looks at; an empty id: the first there is.
@@ -20,33 +21,32 @@ type place struct{ boulder, task string }
 
 // reading is the state as it was read, once.
 type reading struct {
-	place
-	asked   place  // what was to be read
+	asked place // what was to be read
+	place       // what there is
+	boulder.Snapshot
 	version string // see [project.Project.Version]
 	at      time.Time
 	items   []view.ListItem  // that are not archived, the newest first
 	asks    []report.Blocker // that an answer still reaches, the most urgent first
 	holder  *control.Holder
-	boulder.Snapshot
-	status *view.Status // nil: there is no boulder, or it cannot be read
-	events []boulder.Event
-	limits schedule.Limits
-	said   []transcript // of the sub-task's attempts
-	err    error        // what could not be read; the rest is there
+	limits  schedule.Limits
+	status  *view.Status // nil: there is no boulder, or it cannot be read
+	events  []boulder.Event
+	turns   []boulder.Turn // of the sub-task
+	said    []transcript   // of its attempts
+	err     error          // what could not be read; the rest is there
 }
 
-// transcript is that of an attempt up to the end of a turn.
 type transcript struct {
-	path          string
-	attempt, turn int
-	lines         []executor.Line
+	path    string
+	attempt int
+	lines   []executor.Line
 }
 
-// read reads what is to be seen at a place. had is the reading before, of which a log and transcripts are taken over: they only
-// grow. Nothing is held when it returns.
+// read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
 func (c *Config) read(ctx context.Context, at place, had *reading) *reading {
-	r := &reading{place: at, asked: at, version: c.Version(), at: time.Now()}
-	r.err = errors.Join(c.readState(ctx, r, had), c.readAsks(ctx, r), c.readTranscripts(r, had))
+	r := &reading{asked: at, place: at, version: c.Version(), at: time.Now()}
+	r.err = errors.Join(c.readState(ctx, r, had), c.readAsks(ctx, r), r.readTranscripts())
 	return r
 }
 
@@ -58,40 +58,33 @@ func (c *Config) readState(ctx context.Context, r, had *reading) error {
 	defer there.Close()
 	r.holder, r.limits = there.Holder, c.Limits(there.Holder)
 	all, err := there.Listing(ctx)
-	active := ""
 	for i := range all {
-		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() {
-			r.items = append(r.items, item)
-			if item.Active {
-				active = item.BoulderID
-			}
+		if all[i].ArchivedAt.IsZero() {
+			r.items = append(r.items, view.NewListItem(&all[i], there.Holder))
 		}
 	}
-	is := func(id string) func(view.ListItem) bool {
-		return func(i view.ListItem) bool { return i.BoulderID == id }
-	}
-	switch {
-	case len(r.items) == 0:
-		r.place = place{}
-		return err
-	case slices.ContainsFunc(r.items, is(r.boulder)):
-	case active != "":
-		r.place = place{boulder: active}
-	default:
-		r.place = place{boulder: r.items[0].BoulderID}
+	if !slices.ContainsFunc(r.items, func(i view.ListItem) bool { return i.BoulderID == r.boulder }) {
+		if r.place = (place{}); len(r.items) == 0 {
+			return err
+		}
+		if r.boulder, err = project.Resolve(ctx, there, ""); err != nil {
+			return err
+		}
 	}
 	var getErr, statusErr, eventsErr error
 	if r.Snapshot, getErr = there.Get(ctx, r.boulder); r.Boulder.ID == "" {
 		return errors.Join(err, getErr)
 	}
-	if r.SubTask() == nil && len(r.SubTasks) > 0 {
+	if r.subTask() == nil && len(r.SubTasks) > 0 {
 		r.task = r.SubTasks[0].ID
 	}
 	r.status, statusErr = c.Status(ctx, there, r.Snapshot)
-	var last uint64
-	if had.Boulder.ID == r.boulder && len(had.events) > 0 {
+	if had.boulder == r.boulder {
 		r.events = had.events
-		last = had.events[len(had.events)-1].Seq
+	}
+	var last uint64
+	if n := len(r.events); n > 0 {
+		last = r.events[n-1].Seq
 	}
 	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
 	r.events = slices.Concat(r.events, more)
@@ -108,29 +101,24 @@ func (c *Config) readAsks(ctx context.Context, r *reading) error {
 	return err
 }
 
-func (c *Config) readTranscripts(r, had *reading) (err error) {
-	turns := r.turns()
-	for i, t := range turns {
-		last := i+1 == len(turns) || turns[i+1].Attempt != t.Attempt || turns[i+1].Evidence == nil // it has the turns before
-		if !last || t.Evidence == nil || t.Evidence.Transcript == "" {
+func (r *reading) readTranscripts() (err error) {
+	r.turns = boulder.Turns(r.events, r.task)
+	for i, t := range r.turns {
+		if t.Evidence == nil || t.Evidence.Transcript == "" {
 			continue
 		}
-		of := transcript{path: t.Evidence.Transcript, attempt: t.Attempt, turn: t.Number}
-		same := func(o transcript) bool { return o.path == of.path && o.turn == of.turn }
-		if i := slices.IndexFunc(had.said, same); i >= 0 && had.place == r.place {
-			of = had.said[i]
-		} else {
-			var readErr error
-			of.lines, readErr = view.ReadTranscript(r.Boulder.Project, of.path)
-			err = errors.Join(err, readErr)
+		if next := i + 1; next < len(r.turns) && r.turns[next].Attempt == t.Attempt && r.turns[next].Evidence != nil {
+			continue // that one's has the whole session
 		}
-		r.said = append(r.said, of)
+		lines, readErr := view.ReadTranscript(r.Boulder.Project, t.Evidence.Transcript)
+		err = errors.Join(err, readErr)
+		r.said = append(r.said, transcript{t.Evidence.Transcript, t.Attempt, lines})
 	}
 	return err
 }
 
-// SubTask is the one that is looked at; nil: there is none.
-func (r *reading) SubTask() *boulder.SubTask {
+// subTask is the one that is looked at; nil: there is none.
+func (r *reading) subTask() *boulder.SubTask {
 	for _, t := range r.SubTasks {
 		if t.ID == r.task {
 			return t
@@ -138,5 +126,3 @@ func (r *reading) SubTask() *boulder.SubTask {
 	}
 	return nil
 }
-
-func (r *reading) turns() []boulder.Turn { return boulder.Turns(r.events, r.task) }

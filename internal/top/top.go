@@ -27,8 +27,7 @@ type Config struct {
 	Status func(context.Context, *project.Desk, boulder.Snapshot) (*view.Status, error)
 	// Limits are those that explain why something waits.
 	Limits func(*control.Holder) schedule.Limits
-	// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nothing is later, an error to be told, or
-	// [io.EOF], which leaves.
+	// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nil is later, [io.EOF] leaves.
 	Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 	Paint page.Paint
 }
@@ -36,7 +35,7 @@ type Config struct {
 const (
 	// lookEvery is how often to look whether the state has changed.
 	lookEvery = 200 * time.Millisecond
-	// renewEvery is how often to read while a process is at work: times go on, and what was killed says nothing.
+	// renewEvery is how often to read while a process is at work: time passes, and what was killed says nothing.
 	renewEvery = 2 * time.Second
 )
 
@@ -58,29 +57,24 @@ type model struct {
 
 	want    place // that the cursors are at
 	seen    *reading
-	reading bool // a read is under way
-	doing   bool // an order is under way
-	said    string
-	failed  bool // what was said is an error
+	reading bool   // a read is under way
+	doing   bool   // an order is under way
+	said    string // what came of it, until the next key
+	failed  bool   // it is an error
 
 	focus focus
-	deep  bool // the text is about the sub-task, not about the whole boulder
-	tab   int  // of tabs
 	pane  [panes]pane
-	drawn sheet // what pane[onText] was made of
-	zoom  bool  // the text has the whole screen
+	deep  bool   // the text is about the sub-task, not about the whole boulder
+	tab   int    // of tabs
+	topic string // of the text that was drawn
+	sheet string // the same with the reading and all else that it depends on
+	zoom  bool   // the text has the whole screen
 	help  bool
 
-	editor *view.Editor           // what the user types; nil: nothing
-	typed  func(s string)         // takes it as it is typed; nil: nothing does
-	done   func(s string) tea.Cmd // takes it when it is complete
-	ask    *report.Blocker        // that is answered; nil: none
-	sure   *order                 // that waits for a y
-}
-
-// New is the screen before anything was read.
-func New(ctx context.Context, c *Config) tea.Model {
-	return &model{Config: c, ctx: ctx, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+	editor *view.Editor                              // what the user types; nil: nothing
+	take   func(typed string, complete bool) tea.Cmd // is called with it after each key
+	ask    *report.Blocker                           // that is answered; nil: none
+	sure   *order                                    // that waits for a y
 }
 
 // order is an order and the boulder that it is for.
@@ -89,18 +83,26 @@ type order struct {
 	boulder.Order
 }
 
+// New is the screen before anything was read.
+func New(ctx context.Context, c *Config) tea.Model {
+	return &model{Config: c, ctx: ctx, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+}
+
 // tickMsg comes every [lookEvery], with the state's version then.
-type tickMsg struct{ version string }
+type tickMsg string
 
 // saidMsg is what came of an order or an answer.
 type saidMsg struct {
-	said string
-	err  error
-	ask  *report.Blocker // that is not answered by it; nil: it is, or it was an order
+	said   string
+	err    error
+	closes *view.Editor // that has done its work
 }
 
+// Init is called first.
+func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
+
 func (m *model) tick() tea.Cmd {
-	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg{m.Version()} })
+	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg(m.Version()) })
 }
 
 // look reads the state, unless that is under way: then it is read again afterwards if need be.
@@ -113,40 +115,34 @@ func (m *model) look() tea.Cmd {
 	return func() tea.Msg { return m.read(m.ctx, want, had) }
 }
 
-// Init is called first.
-func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
-
 // Update is called with what has happened, one after the other.
-func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.size = page.Size{Width: msg.Width, Height: msg.Height}
-		m.arrange()
 	case tickMsg:
-		old := msg.version != m.seen.version || m.seen.holder != nil && time.Since(m.seen.at) >= renewEvery
-		if old {
-			return m, tea.Batch(m.look(), m.tick())
+		cmd = m.tick()
+		if string(msg) != m.seen.version || m.seen.holder != nil && time.Since(m.seen.at) >= renewEvery {
+			cmd = tea.Batch(cmd, m.look())
 		}
-		return m, m.tick()
+		return m, cmd
 	case *reading:
 		if m.reading = false; msg.asked != m.want {
 			return m, m.look()
 		}
 		m.seen, m.want = msg, msg.place
-		m.arrange()
 	case saidMsg:
 		m.doing = false
 		m.say(msg.said, msg.err)
-		if msg.ask != nil {
-			m.answer(msg.ask)
+		if msg.closes != nil && msg.closes == m.editor {
+			m.editor, m.ask = nil, nil
 		}
-		return m, m.look()
+		cmd = m.look()
 	case tea.KeyPressMsg, tea.PasteMsg:
-		cmd := m.key(msg)
-		m.arrange()
-		return m, cmd
+		cmd = m.key(msg)
 	}
-	return m, nil
+	m.arrange()
+	return m, cmd
 }
 
 // say tells the user something until the next key.
