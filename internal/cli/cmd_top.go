@@ -33,7 +33,6 @@ func (a *app) runTop(ctx context.Context) error {
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
-	return view.Program(ctx, top.New(ctx, &top.Config{
-		Project: a.Project, Status: a.readStatus, Limits: a.limitsOf, Parse: parseAnswer, Paint: c.Stdout.Paint,
-	}), in, bare(a.Stdout), c.TermType, c.Stdout.On)
+	m := top.New(ctx, a.Project, c.Stdout.Paint, parseAnswer)
+	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
 }

@@ -35,7 +35,7 @@ func (m *model) widths() (lists, text int) {
 func (m *model) arrange() {
 	boulders, tasks, words := &m.pane[onBoulders], &m.pane[onTasks], &m.pane[onText]
 	m.fillLists()
-	room := m.size.Height - 2 - len(m.foot()) // without the head and the first title
+	room := max(6, m.size.Height-2-len(m.foot())) // without the head and the first title
 	switch words.height = room; {
 	case m.beside():
 		boulders.height = max(1, min(len(boulders.lines), room/3))
@@ -64,7 +64,7 @@ func (m *model) fillLists() {
 		}
 	}
 	mark := func(of place, line string) string { // what waits for the user
-		return m.Paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
+		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
 	}
 	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[:len(m.seen.items)]
 	ids := make([]string, len(lines))
@@ -73,104 +73,90 @@ func (m *model) fillLists() {
 	}
 	m.pane[onBoulders].fill(lines, ids, m.want.boulder)
 	lines, ids = nil, []string{}
-	if m.readable() {
+	if m.seen.status != nil && m.seen.boulder == m.want.boulder {
 		for _, l := range tree(m.seen.SubTasks, width/20) {
 			of := place{m.want.boulder, m.seen.SubTasks[l.index].ID}
-			ids, lines = append(ids, of.task), append(lines, mark(of, m.seen.status.Line(m.Paint, l.index, width-2, l.branch)))
+			ids, lines = append(ids, of.task), append(lines, mark(of, m.seen.status.Line(m.paint, l.index, width-2, l.branch)))
 		}
 	}
 	m.pane[onTasks].fill(lines, ids, m.want.task)
 }
 
-// readable reports whether what was read is the boulder that the cursor is at.
-func (m *model) readable() bool { return m.seen.status != nil && m.seen.boulder == m.want.boulder }
-
 // printed is what a view prints in so many columns, line by line.
 func (m *model) printed(width int, print func(o page.Out)) []string {
 	var b strings.Builder
-	print(page.Out{Paint: m.Paint, Writer: &b, Columns: width + 1})
+	print(page.Out{Paint: m.paint, Writer: &b, Columns: width + 1})
 	return strings.Split(b.String(), "\n")
 }
 
-// fillText makes the text anew if anything in it may have changed.
-func (m *model) fillText() {
-	p := &m.pane[onText]
-	_, width := m.widths()
-	topic, make := tabs[m.tab]+fmt.Sprint(m.want, m.deep), texts[m.tab]
-	if m.ask != nil {
-		topic, make = m.ask.ID, func(m *model, width int) []string {
-			return m.printed(width, func(o page.Out) { m.ask.Print(o, 0, true, time.Now()) })
-		}
-	}
-	if topic != m.topic {
-		m.topic, m.sheet, p.top = topic, "", 0
-		p.tail = m.ask == nil && (m.tab == onLog || m.tab == onTranscript)
-	}
-	if sheet := fmt.Sprint(m.seen.at, width, p.filter); sheet != m.sheet {
-		m.sheet = sheet
-		p.fill(make(m, width), nil, "")
-	}
-}
+// tabs are the texts there are.
+var tabs = []string{"Log", "Transcript", "Why", "Status", "Spending"}
 
 const (
 	onLog = iota
 	onTranscript
 	onWhy
+	onStatus
+	onSpending
 )
 
-// tabs are the texts there are, and texts make them.
-var (
-	tabs  = []string{"Log", "Transcript", "Why", "Status", "Spending"}
-	texts = []func(m *model, width int) []string{
-		(*model).log,
-		(*model).transcript,
-		func(m *model, width int) []string {
-			r := m.seen
-			if r.subTask() == nil || r.place != m.want {
-				return nil
-			}
-			why := view.NewWhy(r.Snapshot, r.subTask(), r.turns, r.events, r.limits, r.holder.Runs(r.Boulder), time.Now())
-			return m.printed(width, why.Print)
-		},
-		func(m *model, width int) []string {
-			if !m.readable() {
-				return nil
-			}
-			return m.printed(width, m.seen.status.Print)
-		},
-		func(m *model, width int) []string {
-			d := m.seen.Snapshot
-			return m.printed(width, view.NewReceipt(d, time.Now()).Bound(d, m.seen.limits.EvaluationsTotal).Print)
-		},
+// fillText makes the text anew. Until what is wanted was read the one before stays.
+func (m *model) fillText() {
+	p := &m.pane[onText]
+	topic := fmt.Sprint(m.want, m.deep, m.tab)
+	if m.ask != nil {
+		topic = m.ask.ID
+	} else if m.seen.place != m.want || m.seen.status == nil {
+		return
 	}
-)
+	if topic != m.topic {
+		m.topic, p.top, p.tail = topic, 0, m.ask == nil && m.tab <= onTranscript
+	}
+	p.fill(m.text(), nil, "")
+}
+
+func (m *model) text() []string {
+	_, width := m.widths()
+	r, now := m.seen, time.Now()
+	switch {
+	case m.ask != nil:
+		return m.printed(width, func(o page.Out) { m.ask.Print(o, 0, true, now) })
+	case m.tab == onLog:
+		return m.log(width)
+	case m.tab == onStatus:
+		return m.printed(width, r.status.Print)
+	case m.tab == onSpending:
+		return m.printed(width, view.NewReceipt(r.Snapshot, now).Print)
+	case r.sub == nil:
+		return nil
+	case m.tab == onTranscript:
+		return m.transcript(width)
+	default:
+		why := view.NewWhy(r.Snapshot, r.sub, r.turns, r.events, m.LimitsOf(r.holder), r.holder.Runs(r.Boulder), now)
+		return m.printed(width, why.Print)
+	}
+}
 
 // logShown is how many events are shown.
 const logShown = 2000
 
 func (m *model) log(width int) (lines []string) {
-	if !m.readable() {
-		return nil
-	}
 	events := m.seen.events
 	for _, e := range events[max(0, len(events)-logShown):] {
 		told := view.Describe(e)
 		if told.Line == "" || m.deep && told.SubTask != m.want.task {
 			continue
 		}
-		of := text.If(told.SubTask != "" && !m.deep, m.Paint.Cyan(text.OneLine(told.SubTask))+" ")
+		of := text.If(told.SubTask != "" && !m.deep, m.paint.Cyan(text.OneLine(told.SubTask))+" ")
 		lines = append(lines, m.timed(e.Time, of+text.OneLine(told.Line), width)...)
 	}
 	return lines
 }
 
 func (m *model) transcript(width int) (lines []string) {
-	if m.seen.place != m.want {
-		return nil
-	}
 	for _, of := range m.seen.said {
-		lines = append(lines, m.Paint.Bold(fmt.Sprintf("attempt %d", of.attempt)))
-		told := view.NewTranscript(page.Out{Paint: m.Paint, Columns: width - 8}, false, of.path, m.seen.turns, of.attempt)
+		lines = append(lines, m.paint.Bold(fmt.Sprintf("attempt %d", of.Attempt)))
+		told := view.NewTranscript(page.Out{Paint: m.paint, Columns: width - 8}, false, of.Evidence.Transcript, m.seen.turns, of.Attempt)
 		for _, line := range of.lines {
 			if said := told.Tell(line); said != "" {
 				lines = append(lines, m.timed(line.Time, said, width)...)
@@ -178,7 +164,7 @@ func (m *model) transcript(width int) (lines []string) {
 		}
 	}
 	if lines == nil {
-		return []string{m.Paint.Dim("No turn has ended yet.")}
+		return []string{m.paint.Dim("No turn has ended yet.")}
 	}
 	return lines
 }
@@ -186,20 +172,20 @@ func (m *model) transcript(width int) (lines []string) {
 // timed is a clean text behind its time, in lines of so many columns.
 func (m *model) timed(at time.Time, said string, width int) []string {
 	said = strings.ReplaceAll(text.Wrap(said, width-9), "\n", "\n"+strings.Repeat(" ", 9))
-	return strings.Split(m.Paint.Dim(view.Clock(at))+" "+said, "\n")
+	return strings.Split(m.paint.Dim(view.Clock(at))+" "+said, "\n")
 }
 
 // head says where this is, what waits for the user, and who runs it, or what cannot be read.
 func (m *model) head() string {
 	if m.seen.err != nil {
-		return m.Paint.Red(text.Clip(m.seen.err.Error(), m.size.Width))
+		return m.paint.Red(text.Clip(m.seen.err.Error(), m.size.Width))
 	}
 	who := "no process runs here"
 	if h := m.seen.holder; h != nil {
 		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
 	}
-	return text.Truncate(text.JoinedBy("  ", m.Paint.Bold(text.OneLine(filepath.Base(m.Dir()))),
-		m.Paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.Paint.Dim(who)), m.size.Width)
+	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.Dir()))),
+		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Dim(who)), m.size.Width)
 }
 
 // foot is what was said, what the user is asked and types, or the keys.
@@ -212,17 +198,17 @@ func (m *model) foot() (lines []string) {
 	}
 	switch {
 	case m.said != "" && m.failed:
-		add(m.Paint.Yellow, 4, m.said)
+		add(m.paint.Yellow, 4, m.said)
 	case m.said != "":
-		add(m.Paint.Green, 4, m.said)
+		add(m.paint.Green, 4, m.said)
 	}
 	switch {
 	case m.sure != nil:
-		add(m.Paint.Yellow, 2, m.sure.question())
+		add(m.paint.Yellow, 2, m.sure.question())
 	case m.ask != nil:
-		add(m.Paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
+		add(m.paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
 	case m.editor == nil && lines == nil:
-		add(m.Paint.Dim, 1, "j/k move · Enter open · Esc back · Tab pane · / filter · ] text · a answer · ? keys · q")
+		add(m.paint.Dim, 1, "j/k move · Enter open · Esc back · / filter · ] text · a answer · ? keys · q")
 	}
 	if m.editor != nil {
 		lines = append(lines, strings.Split(m.editor.View().Content, "\n")...)
@@ -233,22 +219,22 @@ func (m *model) foot() (lines []string) {
 // View draws the screen.
 func (m *model) View() tea.View {
 	lists, width := m.widths()
-	text := func() []string { return m.draw(onText, m.title(), width) }
-	var body []string
+	draw := func(f focus, title string, width int) []string {
+		return m.pane[f].draw(m.paint, title, width, m.focus == f || m.whole())
+	}
+	body, words := draw(onBoulders, "Boulders", lists), draw(onText, m.title(), width)
+	body = append(body, draw(onTasks, "Sub-tasks", lists)...)
 	switch {
 	case m.help:
 		body = m.helpText()
 	case m.whole():
-		body = text()
-	default:
-		body = append(m.draw(onBoulders, m.count(onBoulders, "Boulders"), lists), m.draw(onTasks, m.count(onTasks, "Sub-tasks"), lists)...)
-		if !m.beside() {
-			body = append(body, text()...)
-			break
-		}
-		for i, line := range text() {
+		body = words
+	case m.beside():
+		for i, line := range words {
 			body[i] += strings.Repeat(" ", lists+1-ansi.StringWidthWc(body[i])) + line
 		}
+	default:
+		body = append(body, words...)
 	}
 	foot := m.foot()
 	body = append(body, make([]string, m.size.Height)...)[:max(0, m.size.Height-1-len(foot))]
@@ -261,15 +247,6 @@ func (m *model) View() tea.View {
 		v.Cursor.Y += len(lines) - 1 - strings.Count(typed.Content, "\n")
 	}
 	return v
-}
-
-func (m *model) draw(f focus, title string, width int) []string {
-	return m.pane[f].draw(m.Paint, title, width, m.focus == f || m.whole())
-}
-
-func (m *model) count(f focus, title string) string {
-	n := len(m.pane[f].lines)
-	return title + text.If(n > 0, fmt.Sprintf(" %d/%d", m.pane[f].at+1, n))
 }
 
 // title names the text that is shown, and the others there are.
@@ -286,11 +263,11 @@ func (m *model) title() string {
 }
 
 func (m *model) helpText() []string {
-	lines := []string{"", m.Paint.Bold("Keys"), ""}
+	lines := []string{"", m.paint.Bold("Keys"), ""}
 	for _, b := range m.bindings() {
 		if b.does != "" {
-			lines = append(lines, text.Truncate("  "+m.Paint.Cyan(text.Fit(b.shown, 11))+b.does, m.size.Width))
+			lines = append(lines, text.Truncate("  "+m.paint.Cyan(text.Fit(b.shown, 11))+b.does, m.size.Width))
 		}
 	}
-	return append(lines, "", m.Paint.Dim("Any key goes back."))
+	return append(lines, "", m.paint.Dim("Any key goes back."))
 }

@@ -28,14 +28,12 @@ func (m *model) bindings() []binding {
 		return func() tea.Cmd { do(); return nil }
 	}
 	by := func(n int) func() tea.Cmd {
-		return func() tea.Cmd { return m.move(n) }
+		return to(func() { m.pane[m.focus].move(n) })
 	}
 	sure := func(do boulder.OrderKind) func() tea.Cmd {
 		return to(func() {
-			if o := m.about(do); o.Validate() == nil {
+			if o := m.about(do); o != nil {
 				m.sure = o
-			} else {
-				m.say("", fmt.Errorf("%w: choose it in the pane below", o.Validate()))
 			}
 		})
 	}
@@ -51,15 +49,15 @@ func (m *model) bindings() []binding {
 		{"shift+tab h left", "", "", to(func() { m.turnTo((m.focus + panes - 1) % panes) })},
 		{"enter", "Enter", "open: the sub-tasks, the text, the text on the whole screen", to(m.open)},
 		{"esc", "Esc", "back; takes a filter away first", to(m.back)},
-		{"]", "] [", "next text, text before: " + strings.Join(tabs, ", "), to(func() { m.tab = (m.tab + 1) % len(tabs) })},
+		{"]", "] [", "next text, text before: log, transcript, why, status, spending", to(func() { m.tab = (m.tab + 1) % len(tabs) })},
 		{"[", "", "", to(func() { m.tab = (m.tab + len(tabs) - 1) % len(tabs) })},
 		{"/", "/", "filter the lines of the pane", to(m.filter)},
-		{"a", "a", "answer what waits: first the sub-task's, then the boulder's, then the rest", to(func() { m.answer(m.nearest(), 0) })},
+		{"a", "a", "answer blockers, the nearest to the cursor first", to(func() { m.answer(m.nearest(), 0) })},
 		{"n", "n", "note for the sub-task, or for the whole boulder", to(m.note)},
 		{"p", "p", "pause the boulder", func() tea.Cmd {
-			return m.order(&order{m.want.boulder, boulder.Order{Do: boulder.OrderPause}}, nil)
+			return m.order(&order{m.pane[onBoulders].id(), boulder.Order{Do: boulder.OrderPause}}, nil)
 		}},
-		{"r", "r s c", "retry, skip or cancel the sub-task (c on a boulder: that); asks first", sure(boulder.OrderRetry)},
+		{"r", "r s c", "retry, skip or cancel the sub-task; c on a boulder: cancel that", sure(boulder.OrderRetry)},
 		{"s", "", "", sure(boulder.OrderSkip)},
 		{"c", "", "", sure(boulder.OrderCancel)},
 		{"?", "?", "these keys", to(func() { m.help = true })},
@@ -97,23 +95,6 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 		}
 	}
 	return nil
-}
-
-// move moves the cursor of a list, or a text.
-func (m *model) move(by int) tea.Cmd {
-	p, was := &m.pane[m.focus], m.want
-	p.move(by)
-	switch id := p.id(); {
-	case id == "":
-	case m.focus == onTasks:
-		m.want.task = id
-	case id != was.boulder:
-		m.want = place{boulder: id}
-	}
-	if m.want == was {
-		return nil
-	}
-	return m.look()
 }
 
 func (m *model) turnTo(f focus) {
@@ -202,7 +183,7 @@ func (m *model) answer(all []report.Blocker, i int) {
 		if !complete {
 			return nil
 		}
-		how, err := m.Parse(typed, &all[i].Blocker)
+		how, err := m.parse(typed, &all[i].Blocker)
 		switch {
 		case errors.Is(err, io.EOF):
 			m.editor, m.ask = nil, nil
@@ -215,11 +196,7 @@ func (m *model) answer(all []report.Blocker, i int) {
 			return nil
 		}
 		return m.do(m.editor, func() (said string, err error) {
-			desk, err := m.Blockers()
-			if err != nil {
-				return "", err
-			}
-			answered, err := m.Settle(m.ctx, desk, &all[i], *how)
+			answered, err := m.Settle(m.ctx, &all[i], *how)
 			if answered != nil {
 				said = view.Settled(answered, time.Now())
 			}
@@ -230,6 +207,9 @@ func (m *model) answer(all []report.Blocker, i int) {
 
 func (m *model) note() {
 	o := m.about(boulder.OrderNote)
+	if o == nil {
+		return
+	}
 	m.prompt("note> ", func(typed string, complete bool) tea.Cmd {
 		if !complete {
 			return nil
@@ -239,11 +219,16 @@ func (m *model) note() {
 	})
 }
 
-// about is an order about the sub-task, or the boulder, that the cursor is at.
+// about is an order about the boulder, or the sub-task, that the cursor is at; nil: it is at none.
 func (m *model) about(do boulder.OrderKind) *order {
-	o := &order{m.want.boulder, boulder.Order{Do: do}}
+	o := &order{m.pane[onBoulders].id(), boulder.Order{Do: do}}
 	if m.deep {
-		o.SubTaskID = m.want.task
+		o.SubTaskID = m.pane[onTasks].id()
+	}
+	ofTask := m.deep || do == boulder.OrderRetry || do == boulder.OrderSkip
+	if o.boulder == "" || ofTask && o.SubTaskID == "" {
+		m.say("", errors.New("the cursor is at nothing to "+string(do)+": choose a sub-task first"))
+		return nil
 	}
 	return o
 }

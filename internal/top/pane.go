@@ -1,6 +1,7 @@
 package top
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -71,11 +72,14 @@ func (p *pane) id() string {
 
 // draw draws it in lines of at most so many columns, below a title.
 func (p *pane) draw(paint page.Paint, title string, width int, focused bool) []string {
+	if p.ids != nil {
+		title += fmt.Sprintf(" %d/%d", min(p.at+1, len(p.lines)), len(p.lines))
+	}
 	rule, mark := "─", " "
 	if focused {
 		rule, mark, title = "━", paint.Bold(paint.Cyan(">")), paint.Bold(title)
 	}
-	title = text.JoinedBy(" ", paint.Dim(rule+rule), title, paint.Yellow(text.Prefixed("/", text.OneLine(p.filter))), "")
+	title = text.JoinedBy(" ", paint.Dim(rule+rule), title, paint.Yellow(text.Prefixed("/", text.OneLine(p.filter)))) + " "
 	title = text.Truncate(title, width)
 	all := []string{title + paint.Dim(strings.Repeat(rule, width-ansi.StringWidthWc(title)))}
 	for i := p.top; i < p.top+p.height; i++ {

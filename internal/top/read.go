@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
@@ -29,76 +28,67 @@ type reading struct {
 	items   []view.ListItem  // that are not archived, the newest first
 	asks    []report.Blocker // that an answer still reaches, the most urgent first
 	holder  *control.Holder
-	limits  schedule.Limits
 	status  *view.Status // nil: there is no boulder, or it cannot be read
 	events  []boulder.Event
-	turns   []boulder.Turn // of the sub-task
-	said    []transcript   // of its attempts
-	err     error          // what could not be read; the rest is there
+	sub     *boulder.SubTask // that is looked at; nil: there is none
+	turns   []boulder.Turn   // of that
+	said    []transcript     // of its attempts
+	err     error            // what could not be read; the rest is there
 }
 
+// transcript is that of an attempt, with the turn whose evidence names it.
 type transcript struct {
-	path    string
-	attempt int
-	lines   []executor.Line
+	boulder.Turn
+	lines []executor.Line
 }
 
 // read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
-func (c *Config) read(ctx context.Context, at place, had *reading) *reading {
-	r := &reading{asked: at, place: at, version: c.Version(), at: time.Now()}
-	r.err = errors.Join(c.readState(ctx, r, had), c.readAsks(ctx, r), r.readTranscripts())
+func (m *model) read(ctx context.Context, at place, had *reading) *reading {
+	r := &reading{asked: at, place: at, version: m.Version(), at: time.Now()}
+	pending, asksErr := m.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	r.asks = view.WithoutMoot(m.Placed(ctx, pending))
+	r.err = errors.Join(m.readState(ctx, r, had), asksErr, r.readTranscripts())
 	return r
 }
 
-func (c *Config) readState(ctx context.Context, r, had *reading) error {
-	there, err := c.Read(ctx)
+func (m *model) readState(ctx context.Context, r, had *reading) error {
+	there, err := m.Read(ctx)
 	if err != nil {
 		return err
 	}
 	defer there.Close()
-	r.holder, r.limits = there.Holder, c.Limits(there.Holder)
+	r.holder = there.Holder
 	all, err := there.Listing(ctx)
+	known := false
 	for i := range all {
-		if all[i].ArchivedAt.IsZero() {
-			r.items = append(r.items, view.NewListItem(&all[i], there.Holder))
+		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() {
+			r.items, known = append(r.items, item), known || item.BoulderID == r.boulder
 		}
 	}
-	if !slices.ContainsFunc(r.items, func(i view.ListItem) bool { return i.BoulderID == r.boulder }) {
-		if r.place = (place{}); len(r.items) == 0 {
-			return err
-		}
-		if r.boulder, err = project.Resolve(ctx, there, ""); err != nil {
+	if !known {
+		active, err := project.Resolve(ctx, there, "")
+		if r.place = (place{boulder: active}); err != nil {
 			return err
 		}
 	}
-	var getErr, statusErr, eventsErr error
+	var getErr error
 	if r.Snapshot, getErr = there.Get(ctx, r.boulder); r.Boulder.ID == "" {
 		return errors.Join(err, getErr)
 	}
-	if r.subTask() == nil && len(r.SubTasks) > 0 {
-		r.task = r.SubTasks[0].ID
-	}
-	r.status, statusErr = c.Status(ctx, there, r.Snapshot)
-	if had.boulder == r.boulder {
-		r.events = had.events
+	for _, t := range r.SubTasks {
+		if r.sub == nil || t.ID == r.asked.task {
+			r.sub, r.task = t, t.ID
+		}
 	}
 	var last uint64
-	if n := len(r.events); n > 0 {
-		last = r.events[n-1].Seq
+	if n := len(had.events); had.boulder == r.boulder && n > 0 {
+		r.events, last = had.events, had.events[n-1].Seq
 	}
 	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
 	r.events = slices.Concat(r.events, more)
-	return errors.Join(err, getErr, statusErr, eventsErr)
-}
-
-func (c *Config) readAsks(ctx context.Context, r *reading) error {
-	desk, err := c.Blockers()
-	if err != nil {
-		return err
-	}
-	pending, err := desk.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	r.asks = view.WithoutMoot(c.Placed(ctx, pending))
-	return err
+	recent := r.events[max(0, len(r.events)-200):]
+	r.status = view.NewStatus(r.Snapshot, recent, r.holder, m.LimitsOf(r.holder), there.Beside(ctx, r.boulder), r.at)
+	return errors.Join(err, getErr, eventsErr)
 }
 
 func (r *reading) readTranscripts() (err error) {
@@ -112,17 +102,7 @@ func (r *reading) readTranscripts() (err error) {
 		}
 		lines, readErr := view.ReadTranscript(r.Boulder.Project, t.Evidence.Transcript)
 		err = errors.Join(err, readErr)
-		r.said = append(r.said, transcript{t.Evidence.Transcript, t.Attempt, lines})
+		r.said = append(r.said, transcript{t, lines})
 	}
 	return err
-}
-
-// subTask is the one that is looked at; nil: there is none.
-func (r *reading) subTask() *boulder.SubTask {
-	for _, t := range r.SubTasks {
-		if t.ID == r.task {
-			return t
-		}
-	}
-	return nil
 }

@@ -11,26 +11,15 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
-// Config is what is shown, and the parts of other commands that it shares.
-type Config struct {
-	*project.Project
-	// Status reads what `manager status` shows of a boulder.
-	Status func(context.Context, *project.Desk, boulder.Snapshot) (*view.Status, error)
-	// Limits are those that explain why something waits.
-	Limits func(*control.Holder) schedule.Limits
-	// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nil is later, [io.EOF] leaves.
-	Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
-	Paint page.Paint
-}
+// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nil is later, [io.EOF] leaves.
+type Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 
 const (
 	// lookEvery is how often to look whether the state has changed.
@@ -51,9 +40,11 @@ const (
 
 // model is the state of the screen. Only Update changes it; what takes time runs in commands.
 type model struct {
-	*Config
-	ctx  context.Context
-	size page.Size
+	*project.Project
+	ctx   context.Context
+	paint page.Paint
+	parse Parse
+	size  page.Size
 
 	want    place // that the cursors are at
 	seen    *reading
@@ -66,8 +57,7 @@ type model struct {
 	pane  [panes]pane
 	deep  bool   // the text is about the sub-task, not about the whole boulder
 	tab   int    // of tabs
-	topic string // of the text that was drawn
-	sheet string // the same with the reading and all else that it depends on
+	topic string // of the text that is drawn
 	zoom  bool   // the text has the whole screen
 	help  bool
 
@@ -84,8 +74,8 @@ type order struct {
 }
 
 // New is the screen before anything was read.
-func New(ctx context.Context, c *Config) tea.Model {
-	return &model{Config: c, ctx: ctx, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+func New(ctx context.Context, p *project.Project, paint page.Paint, parse Parse) tea.Model {
+	return &model{Project: p, ctx: ctx, paint: paint, parse: parse, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
 }
 
 // tickMsg comes every [lookEvery], with the state's version then.
@@ -139,10 +129,25 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 		}
 		cmd = m.look()
 	case tea.KeyPressMsg, tea.PasteMsg:
-		cmd = m.key(msg)
+		cmd = tea.Batch(m.key(msg), m.follow())
 	}
 	m.arrange()
-	return m, cmd
+	return m, tea.Batch(cmd, m.follow())
+}
+
+// follow has the state read where the cursors are: with a filter, or when what they were at is gone, they are elsewhere.
+func (m *model) follow() tea.Cmd {
+	boulder, task := m.pane[onBoulders].id(), m.pane[onTasks].id()
+	switch {
+	case boulder != "" && boulder != m.want.boulder:
+		m.want = place{boulder: boulder}
+	case task != "" && task != m.want.task:
+		m.want.task = task
+	default:
+		return nil
+	}
+	m.arrange()
+	return m.look()
 }
 
 // say tells the user something until the next key.
