@@ -41,9 +41,9 @@ func (m *model) arrange() {
 		boulders.height = max(1, min(len(boulders.lines), room/3))
 		tasks.height = room - 1 - boulders.height
 	case !m.whole(): // the list that keys go to gets what it needs
-		most := [panes]int{3, 5}
+		most := [panes]int{min(3, room/5), min(5, room/4)}
 		if m.focus < onText {
-			most[m.focus] = room - 10
+			most[m.focus] = max(room/2, room-10)
 		}
 		boulders.height = max(1, min(len(boulders.lines), most[onBoulders]))
 		tasks.height = max(1, min(len(tasks.lines), most[onTasks]))
@@ -193,7 +193,7 @@ func (m *model) foot() (lines []string) {
 	add := func(style func(string) string, most int, said string) {
 		all := strings.Split(text.Wrap(text.OneLine(said), m.size.Width-1), "\n")
 		for _, line := range all[:min(len(all), most)] {
-			lines = append(lines, style(line))
+			lines = append(lines, style(text.Truncate(line, m.size.Width)))
 		}
 	}
 	switch {
