@@ -177,7 +177,7 @@ number: 2 is the one shown as [2/3].`,
 	group("Plan and run", a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd())
 	group("Look", a.newStatusCmd(), a.newLogsCmd(), a.newShowCmd(), a.newDiffCmd(), a.newReportCmd(), a.newGraphCmd(), a.newListCmd())
 	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newRedoCmd(), a.newKeepCmd(), a.newSkipCmd(), a.newCancelCmd())
-	group("Unattended", a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
+	group("Unattended", a.newTopCmd(), a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
 		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newValidateCmd(), a.newVersionCmd())
 	a.takeAsUsed(cmd)

@@ -176,8 +176,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		v.Say(v.Strong(b.Question))
 	}
 	v.Say("")
-	v.Say(v.Dim("Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
-		text.If(len(b.Options) > 0, "a number: that option · ") + "Enter: later · /skip: continue without · /quit"))
+	v.Say(v.Dim(view.AnswerHint(b, "Enter: later · /skip: continue without · /quit")))
 	for {
 		typed, err := ask(ctx, b.ID+"> ")
 		if err != nil {

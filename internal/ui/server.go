@@ -93,7 +93,7 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() {
-		s.changes.watch(ctx, filepath.Join(s.Dir(), ".manager"))
+		s.changes.watch(ctx, s.Version)
 	})
 	work.Go(func() {
 		<-ctx.Done()

@@ -6,16 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
-
-	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/store"
 )
 
 const (
@@ -41,7 +35,7 @@ type made struct {
 	err  error
 }
 
-func (c *changes) watch(ctx context.Context, dir string) {
+func (c *changes) watch(ctx context.Context, version func() string) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	last, renewed := "", time.Now()
@@ -53,13 +47,7 @@ func (c *changes) watch(ctx context.Context, dir string) {
 		}
 		c.mu.Lock()
 		if c.readers > 0 {
-			now := ""
-			for _, name := range []string{store.FileName, blockers.FileName, control.SocketName} {
-				if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
-					now += fmt.Sprintln(name, info.ModTime().UnixNano(), info.Size())
-				}
-			}
-			if now != last || time.Since(renewed) >= renewEvery {
+			if now := version(); now != last || time.Since(renewed) >= renewEvery {
 				last, renewed = now, time.Now()
 				c.n++
 				close(c.next)

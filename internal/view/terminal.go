@@ -109,7 +109,7 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 	case a.err != nil:
 		return "", a.err
 	}
-	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n")), nil
+	return a.text(), nil
 }
 
 // silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
@@ -144,6 +144,10 @@ type answer struct {
 	width         int    // of the terminal
 	over          bool
 	err           error // that ended it
+}
+
+func (a *answer) text() string {
+	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n"))
 }
 
 func (a *answer) Init() tea.Cmd { return nil }
