@@ -66,7 +66,7 @@ func (m *model) fillLists() {
 	mark := func(of place, line string) string { // what waits for the user
 		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
 	}
-	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[:len(m.seen.items)]
+	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[1 : 1+len(m.seen.items)] // without the header
 	ids := make([]string, len(lines))
 	for i, item := range m.seen.items {
 		ids[i], lines[i] = item.BoulderID, mark(place{boulder: item.BoulderID}, lines[i])
