@@ -83,9 +83,9 @@ func (m *model) fillLists() {
 }
 
 // printed is what a view prints in so many columns, line by line.
-func (m *model) printed(width int, print func(o page.Out)) []string {
+func (m *model) printed(width int, write func(o page.Out)) []string {
 	var b strings.Builder
-	print(page.Out{Paint: m.paint, Writer: &b, Columns: width + 1})
+	write(page.Out{Paint: m.paint, Writer: &b, Columns: width + 1})
 	return strings.Split(b.String(), "\n")
 }
 
