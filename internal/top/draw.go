@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
 // wide is from how many columns on the text stands beside the lists.
@@ -175,11 +176,8 @@ func (m *model) timed(at time.Time, said string, width int) []string {
 	return strings.Split(m.paint.Dim(view.Clock(at))+" "+said, "\n")
 }
 
-// head says where this is, what waits for the user, and who runs it, or what cannot be read.
+// head says where this is, what waits for the user, and who runs it.
 func (m *model) head() string {
-	if m.seen.err != nil {
-		return m.paint.Red(text.Clip(m.seen.err.Error(), m.size.Width))
-	}
 	who := "no process runs here"
 	if h := m.seen.holder; h != nil {
 		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
@@ -188,7 +186,7 @@ func (m *model) head() string {
 		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Dim(who)), m.size.Width)
 }
 
-// foot is what was said, what the user is asked and types, or the keys.
+// foot is what was said or cannot be read, what the user is asked and types, or the keys.
 func (m *model) foot() (lines []string) {
 	add := func(style func(string) string, most int, said string) {
 		all := strings.Split(text.Wrap(text.OneLine(said), m.size.Width-1), "\n")
@@ -201,6 +199,8 @@ func (m *model) foot() (lines []string) {
 		add(m.paint.Yellow, 4, m.said)
 	case m.said != "":
 		add(m.paint.Green, 4, m.said)
+	case m.seen.err != nil:
+		add(m.paint.Red, 4, project.Message(m.seen.err))
 	}
 	switch {
 	case m.sure != nil:

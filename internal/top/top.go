@@ -24,7 +24,7 @@ type Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 const (
 	// lookEvery is how often to look whether the state has changed.
 	lookEvery = 200 * time.Millisecond
-	// renewEvery is how often to read while a process is at work: time passes, and what was killed says nothing.
+	// renewEvery is how often to read while a process is at work, or after an error: time passes, and what was killed says nothing.
 	renewEvery = 2 * time.Second
 )
 
@@ -109,16 +109,23 @@ func (m *model) look() tea.Cmd {
 func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.size = page.Size{Width: msg.Width, Height: msg.Height}
+		if m.size = (page.Size{Width: msg.Width, Height: msg.Height}); m.editor != nil {
+			m.editor.Type(msg)
+		}
 	case tickMsg:
-		cmd = m.tick()
-		if string(msg) != m.seen.version || m.seen.holder != nil && time.Since(m.seen.at) >= renewEvery {
+		old := time.Since(m.seen.at) >= renewEvery && (m.seen.holder != nil || m.seen.err != nil)
+		if cmd = m.tick(); old || string(msg) != m.seen.version {
 			cmd = tea.Batch(cmd, m.look())
 		}
 		return m, cmd
 	case *reading:
 		if m.reading = false; msg.asked != m.want {
 			return m, m.look()
+		}
+		if msg.items == nil && msg.err != nil { // what was seen stays
+			seen := *m.seen
+			seen.version, seen.at, seen.holder, seen.err = msg.version, msg.at, msg.holder, msg.err
+			msg = &seen
 		}
 		m.seen, m.want = msg, msg.place
 	case saidMsg:

@@ -187,9 +187,13 @@ func TestHoldsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("it holds the database: %v", err)
 	}
+	s.run(s.look())
+	s.shows("it does not", "try again", sample.ID, "Add the settings toggle") // what was seen stays
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
+	s.run(s.look())
+	s.shows("no process runs here", "NOT try again")
 }
 
 // Each sub-task is in the tree once, below one that it depends on, and no further to the right than the deepest may be.
