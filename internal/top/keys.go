@@ -31,11 +31,7 @@ func (m *model) bindings() []binding {
 		return to(func() { m.pane[m.focus].move(n) })
 	}
 	sure := func(do boulder.OrderKind) func() tea.Cmd {
-		return to(func() {
-			if o := m.about(do); o != nil {
-				m.sure = o
-			}
-		})
+		return to(func() { m.sure = m.about(do) })
 	}
 	height, far := m.pane[m.focus].height, 1<<30
 	return []binding{

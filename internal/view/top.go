@@ -59,11 +59,15 @@ func AnswerHint(b *boulder.Blocker, later string) string {
 		text.If(len(b.Options) > 0, "a number: that option · ") + later
 }
 
-// Line is a sub-task on a line of at most so many columns, behind the branch of a tree that it is on.
+// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
 func (s *Status) Line(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
 	for _, r := range s.SubTasks {
 		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
 	}
-	return p.Dim(branch) + strings.Join(t.lines(s.SubTasks[i]), "")
+	r := s.SubTasks[i]
+	if r.live {
+		r.name = text.JoinedBy(" · ", r.name, r.now)
+	}
+	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }
