@@ -149,11 +149,20 @@ func (t *toolCall) progress(metadata map[string]any) {
 }
 
 func (t *toolCall) write() (result, error) {
-	name := t.string("path")
+	name, dir := t.string("path"), t.step.x.Info.Location.Directory
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, name)
+	}
+	if rel, err := filepath.Rel(dir, path); err != nil || strings.HasPrefix(rel, "..") {
+		if err := t.ask("external_directory", filepath.Join(filepath.Dir(path), "*")); err != nil {
+			return result{}, err
+		}
+	}
 	if err := t.ask("edit", name); err != nil {
 		return result{}, err
 	}
-	err := os.WriteFile(filepath.Join(t.step.x.Info.Location.Directory, name), []byte(t.string("content")), 0o644)
+	err := os.WriteFile(path, []byte(t.string("content")), 0o644)
 	return result{text: "Wrote file successfully: " + name}, err
 }
 
