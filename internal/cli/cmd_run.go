@@ -416,6 +416,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if sent, err := a.resumeThere(ctx, o, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
+	a.KeepLedger(ctx, cmp.Or(args...))
 	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
 		return err
 	}
