@@ -73,7 +73,7 @@ func (p *Project) OpenLedger() error {
 	if err != nil {
 		return err
 	}
-	ref, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
+	ref, err := modelOf("--ledger-model", p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,24 @@ func (p *Project) OpenLedger() error {
 	return nil
 }
 
-// modelOf is the first model that is named; zero if none is.
-func modelOf(names ...string) (ref providers.ModelRef, err error) {
+// KeepLedger has the boulder that is to be resumed ([Desk.Find]) judged by the model that did so before, unless the options or
+// the configuration name one. It comes before [Project.Connect]. That there is no such boulder is for [Project.Hold] to say.
+func (p *Project) KeepLedger(ctx context.Context, ref string) {
+	there, err := p.Read(ctx)
+	if err != nil {
+		return
+	}
+	defer there.Close()
+	if b, err := there.Find(ctx, ref); err == nil {
+		p.opts.LedgerModel = cmp.Or(p.opts.LedgerModel, p.cfg.LedgerModel, b.Boulder.LedgerModel)
+	}
+}
+
+// modelOf is the first model that is named, the first one by a flag; zero if none is.
+func modelOf(flag string, names ...string) (ref providers.ModelRef, err error) {
 	if name := cmp.Or(names...); name != "" {
 		if ref, err = providers.ParseModel(name); err != nil {
-			err = usagef("--model: %w", err)
+			err = usagef("%s: %w", flag, err)
 		}
 	}
 	return ref, err

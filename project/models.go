@@ -116,7 +116,7 @@ func offered(c opencode.Catalogue, provider string) string {
 
 // Model is what the user named for sub-tasks that name none; empty if they did not.
 func (p *Project) Model() (string, error) {
-	ref, err := modelOf(p.opts.Model, p.cfg.Model)
+	ref, err := modelOf("--model", p.opts.Model, p.cfg.Model)
 	return ref.String(), err
 }
 

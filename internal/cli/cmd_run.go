@@ -380,6 +380,7 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 	if sent, err := a.resumeThere(ctx, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
+	a.KeepLedger(ctx, cmp.Or(args...))
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
