@@ -124,9 +124,10 @@ func TestTitles(t *testing.T) {
 		{notify.Blocked, held, "waits for a person, with 1 question, until " + until},
 		{notify.Failed, made, "was broken off by an error"},
 		{notify.Failed, over, "is over, and not everything is done"},
+		{notify.Limited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
 	} {
 		want := "Boulder 01k3 " + test.want + ": 1 of 3 sub-tasks completed, 2 blocked"
-		if got := titleOf(test.what, &test.made); got != want {
+		if got := titleOf(test.what, &test.made, sampleStart.Add(time.Hour)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -30,6 +30,18 @@ func Elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
+// Until is the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
+func Until(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	switch {
+	case t.Sub(now) < 10*time.Minute:
+		return t.Format(time.TimeOnly)
+	case t.YearDay() == now.YearDay():
+		return t.Format("15:04")
+	}
+	return t.Format("Mon 2 Jan 15:04")
+}
+
 // Count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
 func Count(n int64) string {
 	switch f := float64(n); {
