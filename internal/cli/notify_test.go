@@ -239,3 +239,20 @@ func TestToldWhileItRuns(t *testing.T) {
 		t.Errorf("told %d times: %s", n, told)
 	}
 }
+
+// A limit that holds for long is told once, while the run goes on.
+func TestLimitIsTold(t *testing.T) {
+	t.Parallel()
+	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [limited]}")
+	for _, wait := range []time.Duration{9 * time.Minute, 3 * time.Hour, 4 * time.Hour} {
+		e.take(t.Context(), boulder.Event{
+			BoulderID: sampleID, Time: sampleStart, Body: boulder.Cooled{Model: "p/m", Until: sampleStart.Add(wait)},
+		})
+	}
+	e.conclude(t.Context(), nil)
+	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
+	if n := strings.Count(string(told), `"event":"limited"`); err != nil || n != 1 || stderr.Len() > 0 ||
+		!strings.Contains(string(told), "is limited until ") {
+		t.Errorf("told %d times (%v): %s%s", n, err, told, stderr)
+	}
+}

@@ -72,11 +72,11 @@ func Money(dollars float64) string {
 // Plural is a number with the thing, whose plural takes an s: "1 turn", "0 turns", "2 turns".
 func Plural(n int, thing string) string { return fmt.Sprintf("%d %s%s", n, thing, If(n != 1, "s")) }
 
-// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
-// upper or lower case.
+// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k, M or G behind
+// them, in upper or lower case.
 func ParseCount(s string) (n int64, ok bool) {
-	number := strings.TrimRight(s, "kKmM")
-	places, known := map[string]int{"": 0, "k": 3, "m": 6}[strings.ToLower(s[len(number):])]
+	number := strings.TrimRight(s, "kKmMgG")
+	places, known := map[string]int{"": 0, "k": 3, "m": 6, "g": 9}[strings.ToLower(s[len(number):])]
 	whole, fraction, _ := strings.Cut(number, ".")
 	fraction = strings.TrimRight(fraction, "0")
 	if !known || len(fraction) > places {
