@@ -79,7 +79,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		name string
 		look func(context.Context) (detail, do string, err error)
 	}{
-		{"config", d.config}, {"environment", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
 	} {

@@ -108,10 +108,10 @@ func TestDoctorOnTheEnvironment(t *testing.T) {
 	t.Parallel()
 	environ := []string{"PATH=/bin", "HOME=/root", "NPM_TOKEN=sk-secret-secret", "OTHER=other"}
 	got := doctorText(t, "environment: [PATH, HOME, 'NPM_*']", environ...)
-	texts(t, "doctor", []string{"✓ environment", "get 3 of 5 variables: HOME, NPM_TOKEN, PATH"}, []string{"secret", "OTHER"}, got)
+	texts(t, "doctor", []string{"✓ environ", "get 3 of 5 variables: HOME, NPM_TOKEN, PATH"}, []string{"secret", "OTHER"}, got)
 	got = doctorText(t, "environment: [HOME]", environ...)
-	texts(t, "doctor", []string{"! environment", "add PATH to environment"}, nil, got)
-	texts(t, "doctor", nil, []string{"environment"}, doctorText(t, "", environ...))
+	texts(t, "doctor", []string{"! environ", "add PATH to environment"}, nil, got)
+	texts(t, "doctor", nil, []string{" environ "}, doctorText(t, "", environ...))
 }
 
 func TestDoctorOnPrices(t *testing.T) {
