@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -27,7 +28,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	users   map[*Client]int // that [Host.Use] counts
-	retired []Connection
+	retired map[*Client]Connection
 }
 
 // Connection is a client of a server that was alive a moment ago.
@@ -60,7 +61,7 @@ func NewHost(start func(context.Context) (*Server, error)) *Host {
 }
 
 func newHost(start func(context.Context) (Connection, error)) *Host {
-	h := &Host{start: start, users: map[*Client]int{}, Logger: slog.New(slog.DiscardHandler)}
+	h := &Host{start: start, users: map[*Client]int{}, retired: map[*Client]Connection{}, Logger: slog.New(slog.DiscardHandler)}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	return h
 }
@@ -103,7 +104,7 @@ func (h *Host) Use(ctx context.Context) (conn Connection, done func(), err error
 			return conn, nil, err
 		}
 		h.mu.Lock()
-		retired := h.isRetired(conn)
+		_, retired := h.retired[conn.Client]
 		if !retired {
 			h.users[conn.Client]++
 		}
@@ -114,21 +115,14 @@ func (h *Host) Use(ctx context.Context) (conn Connection, done func(), err error
 	}
 }
 
-func (h *Host) isRetired(conn Connection) bool {
-	return slices.ContainsFunc(h.retired, func(c Connection) bool { return c.Client == conn.Client })
-}
-
 // leave ends a server that is retired with its last user.
 func (h *Host) leave(conn Connection) {
 	h.mu.Lock()
 	h.users[conn.Client]--
-	unused := h.users[conn.Client] == 0
-	if unused {
-		delete(h.users, conn.Client)
-	}
-	unused = unused && h.isRetired(conn)
+	_, retired := h.retired[conn.Client]
+	over := retired && h.users[conn.Client] == 0
 	h.mu.Unlock()
-	if unused {
+	if over {
 		conn.stop(h.ctx)
 	}
 }
@@ -142,7 +136,7 @@ func (h *Host) fresh() (any, error) {
 	if used := h.server.memory(); used > h.Memory {
 		old := h.server
 		h.mu.Lock()
-		h.retired, h.server = append(h.retired, old), Connection{}
+		h.retired[old.Client], h.server = old, Connection{}
 		users := h.users[old.Client]
 		h.mu.Unlock()
 		h.Logger.Info("OpenCode has outgrown opencode_memory and is replaced", "bytes", used, "limit", h.Memory, "users", users)
@@ -184,7 +178,7 @@ func (h *Host) Stop(ctx context.Context) {
 	h.cancel(errStopped())
 	_, _, _ = h.flight.Do("", func() (any, error) { return nil, errStopped() }) // after the start that goes on, if there is one
 	h.mu.Lock()
-	all := append(slices.Clip(h.retired), h.server)
+	all := append(slices.Collect(maps.Values(h.retired)), h.server)
 	h.mu.Unlock()
 	for _, server := range all {
 		if server.stop != nil {
