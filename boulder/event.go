@@ -220,6 +220,8 @@ type Trouble struct {
 type Cooled struct {
 	Model  string    `json:"model"`
 	Until  time.Time `json:"until"`
+	Since  time.Time `json:"since,omitzero" log:"only"` // this and the next: as in [Cooldown]
+	Lifted time.Time `json:"lifted,omitzero"`
 	Limit  int       `json:"limit"`                     // attempts at once from now on; it grows by one with every turn that ends well
 	Full   int       `json:"full"`                      // the configured limit, to which it grows back
 	Hits   int       `json:"hits,omitempty" log:"only"` // in a row, without an answer between them

@@ -197,6 +197,8 @@ func (p *Project) Client(ctx context.Context) (*opencode.Client, error) {
 func (p *Project) ConnectOpenCode(ctx context.Context) error {
 	if p.opts.Attach == "" {
 		p.host = opencode.NewHost(p.startServer)
+		p.host.Memory = p.cfg.OpenCodeMemory
+		p.host.Logger = p.log
 		return nil
 	}
 	client, err := p.attach(ctx, p.opts.Attach, 0)
@@ -272,7 +274,7 @@ func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 	}
 	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log,
-		ConfigContent: withOwnConfig(p.getenv("OPENCODE_CONFIG_CONTENT")),
+		ConfigContent: withOwnConfig(Getenv(env, "OPENCODE_CONFIG_CONTENT")),
 	})
 }
 

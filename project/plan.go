@@ -147,7 +147,7 @@ func (p *Project) commands(
 	}
 	why = "there is none of " + places
 	for _, c := range detected {
-		if command.Missing(context.Background(), p.dir, p.opts.Environ, c.Program) == "" {
+		if command.Missing(context.Background(), p.dir, p.AgentEnv(), c.Program) == "" {
 			found = append(found, c.Run)
 			p.log.Debug("found a command", "for", key, "command", c.Run, "because", c.Why)
 		} else {

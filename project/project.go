@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -236,7 +237,7 @@ func (p *Project) environ() ([]string, error) {
 	defer p.mu.Unlock()
 	if p.registration == nil {
 		if !exists(p.stateDir()) {
-			return p.opts.Environ, nil
+			return p.AgentEnv(), nil
 		}
 		r, err := orphan.Register(p.stateDir())
 		if err != nil {
@@ -244,7 +245,21 @@ func (p *Project) environ() ([]string, error) {
 		}
 		p.registration = r
 	}
-	return append(slices.Clip(p.opts.Environ), p.registration.Env()), nil
+	return append(p.AgentEnv(), p.registration.Env()), nil
+}
+
+// AgentEnv is the environment that OpenCode and commands get: that of the options, as far as the configuration lists it.
+func (p *Project) AgentEnv() []string {
+	if p.cfg.Environment == nil {
+		return slices.Clip(p.opts.Environ)
+	}
+	return slices.DeleteFunc(slices.Clone(p.opts.Environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !slices.ContainsFunc(p.cfg.Environment, func(pattern string) bool {
+			listed, _ := path.Match(pattern, name) // the configuration was checked
+			return listed
+		})
+	})
 }
 
 // Kill ends OpenCode without asking it, if it is ours, for a user in a hurry.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		name string
 		look func(context.Context) (detail, do string, err error)
 	}{
-		{"config", d.config}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
 	} {
@@ -115,6 +116,26 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 		return "none, the defaults apply", "", nil
 	}
 	return "read from " + strings.Join(files, ", "), "", nil
+}
+
+// environment says what OpenCode and commands get, if that is not everything.
+func (d *doctor) environment(context.Context) (detail, do string, err error) {
+	if d.Config().Environment == nil {
+		return "", "", nil
+	}
+	var names []string
+	for _, entry := range d.AgentEnv() {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	detail = fmt.Sprintf("OpenCode, gates and commands get %d of %d variables: %s", len(names), len(d.app.Environ), strings.Join(names, ", "))
+	for _, needed := range []string{"PATH", "HOME"} {
+		if !slices.Contains(names, needed) {
+			do = "add " + needed + " to environment: without it they hardly work"
+		}
+	}
+	return detail, do, nil
 }
 
 func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
@@ -219,7 +240,13 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 	case version != opencode.TestedVersion:
 		detail += "; tested with " + opencode.TestedVersion
 	}
-	return detail, "", nil
+	if limit := d.Config().OpenCodeMemory; limit > 0 {
+		detail += fmt.Sprintf("; replaced between turns when it uses more than %d MB", limit/1e6)
+		if runtime.GOOS != "linux" {
+			do = "opencode_memory has no effect here: what a process uses is known on Linux only"
+		}
+	}
+	return detail, do, nil
 }
 
 // caps are what OpenCode can do; the zero value if it does not run.

@@ -38,7 +38,8 @@ func (a *app) newRetryCmd() *cobra.Command {
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
 		Long: `Runs a sub-task again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or is
-running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it.
+running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it. One
+that waits for a limit of its model continues at once instead, and so does all that waits for that limit.
 
 A completed sub-task is run again by ` + "`manager redo`" + `.`,
 		Example: `  manager retry toggle

@@ -185,7 +185,7 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned := map[string]bool{}
 	look := func(line, whose string) {
 		missing := detect.Missing(os.DirFS(a.Dir()), line)
-		if program := runcmd.Missing(ctx, a.Dir(), a.Environ, line); program != "" {
+		if program := runcmd.Missing(ctx, a.Dir(), a.AgentEnv(), line); program != "" {
 			missing = program + " is not found"
 		}
 		if missing != "" && !warned[missing] {

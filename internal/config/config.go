@@ -30,6 +30,11 @@ type Config struct {
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
 	Agent       string `yaml:"agent"`        // of OpenCode, for sub-tasks that name none
 	OpenCode    string `yaml:"opencode"`     // path of the binary
+	// OpenCodeMemory is how many bytes an OpenCode that manager started may use before another takes its place. Defaults to
+	// any number.
+	OpenCodeMemory int64 `yaml:"opencode_memory,count"`
+	// Environment names the variables that OpenCode and commands get, as PATH or NPM_*. Nil: all.
+	Environment []string `yaml:"environment"`
 
 	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
 	// told to the agent as hints.
@@ -173,6 +178,11 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, "limits.models needs a pattern and a limit", `as in {pattern: "*opus*", limit: 2}`)
 		}
 	}
+	for i, name := range c.Environment {
+		if !variables().MatchString(name) {
+			file.Report(fmt.Sprintf("environment[%d]", i), fmt.Sprintf("environment has %q", name), "names of variables as PATH or NPM_*")
+		}
+	}
 	reportAll("isolation", c.Isolation.Validate())
 	reportAll("scope", c.Scope.Validate())
 	reportAll("limits", c.Limits.Validate())
@@ -215,6 +225,8 @@ func (c *Config) check(file *yamlfile.File) {
 		file.Report("on_ask", fmt.Sprintf("on_ask is %q", c.OnAsk), "use reject or allow")
 	}
 }
+
+var variables = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
 // Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
 func (c *Config) Commands() map[string]string { return c.places }

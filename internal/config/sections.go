@@ -30,7 +30,7 @@ type Notify struct {
 	Command commandLine `yaml:"command"`
 	// Webhook is an address, or the variable of the environment that has it. Defaults to none.
 	Webhook string `yaml:"webhook"`
-	// On are the events that are told: finished, blocked, failed, budget. Defaults to all of them.
+	// On are the events that are told: finished, blocked, failed, budget, limited. Defaults to all of them.
 	On []notify.Event `yaml:"on"`
 	// Timeout bounds a notification. Defaults to [notify.DefaultTimeout].
 	Timeout time.Duration `yaml:"timeout"`
@@ -64,7 +64,7 @@ func (c *Notify) check(file *yamlfile.File) {
 	for i, on := range c.On {
 		if !slices.Contains(notify.Events(), on) {
 			file.Report(fmt.Sprintf("notify.on[%d]", i), fmt.Sprintf("notify.on has %q", on),
-				"use finished, blocked, failed or budget")
+				"use finished, blocked, failed, budget or limited")
 		}
 	}
 	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {

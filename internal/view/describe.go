@@ -174,7 +174,11 @@ func Describe(e boulder.Event) Step {
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
 		say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
-		say("!", "%s cools down until %s, then %s at once: %s", ModelName(b.Model), Clock(b.Until),
+		if !b.Lifted.IsZero() {
+			say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
+			break
+		}
+		say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
 			text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.ReplanStarted:
 		decide("replan", b.Reason)

@@ -30,6 +30,7 @@ type Order struct {
 
 	tally    boulder.Tally
 	depended bool // something depends on the sub-task
+	lifted   bool // a limit of its model was lifted
 }
 
 // NewOrder reports what an order did.
@@ -49,6 +50,9 @@ func NewOrder(done *control.Ordered) *Order {
 	}
 	for _, t := range before.SubTasks {
 		was[t.ID] = t.Status
+	}
+	for model, c := range b.Cooldowns {
+		r.lifted = r.lifted || c.Lifted.After(before.Boulder.Cooldowns[model].Lifted)
 	}
 	for _, t := range after.SubTasks {
 		if atWork[t.ID] {
@@ -98,6 +102,9 @@ func (r *Order) Text() string {
 		line = fmt.Sprintf("Skipped %q%s.", id, text.If(r.depended, ": what depends on it continues without it"))
 	case boulder.OrderRetry:
 		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
+		if r.lifted {
+			line = fmt.Sprintf("%q continues now: its model is asked again before its limit is known to end.", id)
+		}
 	default:
 		whom := cmp.Or(text.If(id != "", fmt.Sprintf("sub-task %q", id)), "all sub-tasks")
 		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."

@@ -32,7 +32,7 @@ func schema(t reflect.Type, key, option string, words map[any][]any) *jsonschema
 		is = &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}
 	case option == "count":
 		is = textOr(&jsonschema.Schema{Type: "integer", Minimum: new(1.0)})
-		is.AnyOf[0].Pattern = `^[0-9]+(\.[0-9]+)?[kKmM]?$`
+		is.AnyOf[0].Pattern = `^[0-9]+(\.[0-9]+)?[kKmMgG]?$`
 	case option == "dollars":
 		is = textOr(&jsonschema.Schema{Type: "number", ExclusiveMinimum: new(0.0), Maximum: new(1e9)})
 		is.AnyOf[0].Pattern = `^\$?[0-9.]+$`
