@@ -21,9 +21,9 @@ func TestUsageLimit(t *testing.T) {
 	t.Parallel()
 	var limited atomic.Bool
 	limited.Store(true)
-	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := directWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if req.Kind() == scriptmodel.KindStructured || !limited.Load() {
-			return instant(nil, req)
+			return instant(ctx, req)
 		}
 		body, err := json.Marshal(map[string]any{"error": map[string]any{
 			"type": "usage_limit", "message": "5 hour usage limit reached. It will reset in 3 hours 5 minutes.",
