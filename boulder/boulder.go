@@ -92,7 +92,8 @@ type Settings struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
-	AskReplans bool      `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
+	AskPlan    bool      `json:"ask_plan,omitempty"`    // a person is to be asked before the plan is adopted; a fork's was
+	AskReplans bool      `json:"ask_replans,omitempty"` // the same for a replan
 	Isolation  Isolation `json:"isolation,omitempty"`   // as it was asked for; [Boulder.Isolated] says what came of it
 	CleanBase  bool      `json:"clean_base,omitempty"`  // slots begin at HEAD, without what is not committed
 	Diverted   bool      `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it

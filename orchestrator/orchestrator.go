@@ -125,7 +125,8 @@ func New(cfg Config) (*Orchestrator, error) {
 type Request struct {
 	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done again. Then
 	// Approve and ApproveReplan count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
-	// SubTaskBudgets, from now on.
+	// SubTaskBudgets, from now on. Plan, GatesApproved and Model are then what the user agreed to in another process, if the plan
+	// waits for that.
 	Resume string
 
 	Task string

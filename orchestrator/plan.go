@@ -80,9 +80,13 @@ func (r *run) unplanned(err error) error {
 	return nil
 }
 
-// adoptUnasked adopts a plan that nobody has to be asked about.
+// adoptUnasked adopts a plan if nobody is here to be asked about it. One that has to be asked about ends the run.
 func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
+		return nil
+	}
+	if r.state.Boulder.AskPlan {
+		r.end(fmt.Errorf("%w: nobody has agreed to the plan yet", ErrWaiting))
 		return nil
 	}
 	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)

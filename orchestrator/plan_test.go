@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -181,6 +182,40 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 				t.Errorf("the plan that was shown again (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestNobodyAgreedYet: a plan that a person is to be asked about waits where there is none, however often it is resumed,
+// whether it was made or given; a yes from another process, to a plan that may have been edited there, ends that.
+func TestNobodyAgreedYet(t *testing.T) {
+	t.Parallel()
+	asks := boulder.Settings{AskPlan: true}
+	for name, req := range map[string]orchestrator.Request{
+		"made": {Task: "t", GatesApproved: true, Settings: asks}, "given": {Plan: gated(), GatesApproved: true, Settings: asks},
+	} {
+		for _, gates := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, gates), func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.Planner = plans(gated())
+				for _, req := range []orchestrator.Request{req, {Resume: "b1"}, {Resume: "b1", GatesApproved: true}} {
+					_, err := r.request(req)
+					if head, subTasks := r.store.load(t); !errors.Is(err, orchestrator.ErrWaiting) || len(subTasks) > 0 ||
+						head.Status != boulder.Paused || !strings.HasSuffix(head.Reason, "nobody has agreed to the plan yet") {
+						t.Fatalf("%v; the boulder is %s because %q, with %d sub-tasks", err, head.Status, head.Reason, len(subTasks))
+					}
+				}
+				edited := gated()
+				edited.SubTasks[1].Description = "else"
+				r.completes(r.request(orchestrator.Request{
+					Resume: "b1", Plan: edited, GatesApproved: gates, Settings: boulder.Settings{Model: "p/agreed"},
+				}))
+				head, subTasks := r.store.load(t)
+				if a, b := subTasks["a"], subTasks["b"]; (len(a.Gates) == 1) != gates || b.Description != "else" ||
+					b.Model != "p/agreed" || head.Revision != 2 {
+					t.Errorf("revision %d: gates %q of a, %q with %s", head.Revision, a.Gates, b.Description, b.Model)
+				}
+			})
+		}
 	}
 }
 

@@ -148,7 +148,7 @@ func (r *run) begin() error {
 	if err != nil || given.Plan == nil {
 		return err
 	}
-	if err := r.propose(given.Plan); err != nil {
+	if err := r.propose(given.Plan); err != nil || head.AskPlan && r.req.Fork == nil {
 		return err
 	}
 	return r.adopt(given, results)
@@ -173,6 +173,10 @@ func (r *run) resume() error {
 		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, ErrFinished)
 	case b.Project != r.o.cfg.Project:
 		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", id, b.Project, r.o.cfg.Project)
+	}
+	if plan := r.req.Plan; plan != nil {
+		agreed := Approval{Plan: plan, Gates: r.req.GatesApproved, Model: r.req.Model}
+		r.req.Approve = func(context.Context, *boulder.Plan) (Approval, error) { return agreed, nil }
 	}
 	r.state, r.req.GatesApproved = stored, false
 	for _, o := range r.state.Live() {

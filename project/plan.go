@@ -38,6 +38,10 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.cleanPlan(path, plan)
+}
+
+func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
 	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
 		return nil, err
 	}
@@ -53,7 +57,7 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	}
 	written, _ := json.Marshal(plan) // what was read can be written
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
-		p.warnOfSecret("The plan "+path, kinds)
+		p.warnOfSecret("The plan "+name, kinds)
 	}
 	clean := secret.Each(*plan, p.secrets)
 	return &clean, nil

@@ -250,6 +250,11 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 		}
 		return boulder.BlockerScope{SessionID: fmt.Sprintf("%.60s-%d", client, os.Getpid())}, true
 	}, boulder.BlockerTool)
+	return Stdio(ctx, tools, in, out)
+}
+
+// Stdio runs a server of tools over in and out, as [Server.ServeStdio] does.
+func Stdio(ctx context.Context, tools *mcp.Server, in io.Reader, out io.Writer) error {
 	// The library reads on until the reader ends, also when it is told to stop, and a read of a terminal or a file cannot
 	// be ended from here. So it reads from a pipe.
 	reader, writer := io.Pipe()
@@ -266,7 +271,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	case err == nil, errors.Is(err, io.EOF):
 		return nil
 	}
-	return fmt.Errorf("serve the blocker tool over standard input and output: %w", err)
+	return fmt.Errorf("serve tools over standard input and output: %w", err)
 }
 
 type keepOpen struct{ io.Writer }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 func (a *app) newAttachCmd() *cobra.Command {
@@ -25,7 +27,7 @@ its run. Ctrl-C leaves it, and does not disturb the run.`,
 					return err
 				}
 			}
-			_, err = a.lookOnce(ctx, &waitReport{For: waitDone}, ref)
+			_, err = a.lookOnce(ctx, &view.Wait{For: waitDone}, ref)
 			return err
 		},
 	}

@@ -106,7 +106,7 @@ running processes see it with the next ask.`,
 	}
 	cmd.AddCommand(
 		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
-		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(),
+		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(), a.newBlockersMCPCmd(),
 	)
 	return cmd
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/workspace"
 )
 
 func (a *app) newLandCmd() *cobra.Command {
@@ -56,14 +56,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
 	cmd.MarkFlagsOneRequired("files", "branch", "pr", "drop")
 	return cmd
-}
-
-type landReport struct {
-	Type      string `json:"type"` // land
-	BoulderID string `json:"boulder_id"`
-	boulder.Landed
-	Files  []workspace.Change `json:"files,omitempty"`
-	DryRun bool               `json:"dry_run"`
 }
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
@@ -126,7 +118,7 @@ func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) e
 		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
 	}
 	if a.json {
-		return writeLines(a.Stdout, []landReport{{"land", b.Boulder.ID, landed.Landed, landed.Files, how.DryRun}})
+		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: how.DryRun})
 	}
 	for _, f := range landed.Files {
 		sign := "write "

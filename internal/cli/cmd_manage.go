@@ -243,7 +243,7 @@ func (v *versionInfo) Print(o page.Out) {
 	o.Say("tested with OpenCode " + v.OpenCode)
 }
 
-func (a *app) newMCPCmd() *cobra.Command {
+func (a *app) newBlockersMCPCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Serve the blocker tool to agents over stdin and stdout",
@@ -253,8 +253,8 @@ named after the client and the process id of this command. Runs and ` + "`manage
 
 In the configuration of OpenCode, under a name other than manager, which is that of runs:
 
-  "mcp": {"night": {"type": "local", "command": ["manager", "mcp"]}}`,
-		Example: `  manager mcp -C ~/src/shop`,
+  "mcp": {"night": {"type": "local", "command": ["manager", "blockers", "mcp"]}}`,
+		Example: `  manager blockers mcp -C ~/src/shop`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if terminal(a.Stdin) {
 				a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")

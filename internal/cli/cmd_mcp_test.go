@@ -12,12 +12,13 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// mcpClient is a client of `manager mcp` in the project.
-func mcpClient(t *testing.T, project string, env []string) (*mcp.ClientSession, *exec.Cmd) {
+// mcpClient is a client of a command that serves tools in the project.
+func mcpClient(t *testing.T, project string, env []string, args ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
-	cmd := manager(t, project, env, "mcp")
+	cmd := manager(t, project, env, args...)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
 	if err != nil {
@@ -49,7 +50,7 @@ func TestMCP(t *testing.T) {
 	project := t.TempDir()
 	openState(t, project)
 	env := append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
-	session, cmd := mcpClient(t, project, env)
+	session, cmd := mcpClient(t, project, env, "blockers", "mcp")
 	if text, failed := reportBlocker(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {
 		t.Errorf("while it is off: %v %q", failed, text)
 	}
@@ -73,5 +74,27 @@ func TestMCP(t *testing.T) {
 	list, err := os.ReadFile(filepath.Join(project, blockers.DefaultFile))
 	if err != nil || !strings.Contains(string(list), "May it stay?") {
 		t.Errorf("blockers.md holds %q, %v", list, err)
+	}
+}
+
+// The tools for other agents speak over stdout alone, end with their input, and are not there for agents of a run.
+func TestMCPForOtherAgents(t *testing.T) {
+	t.Parallel()
+	project, env := t.TempDir(), append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
+	session, _ := mcpClient(t, project, env, "mcp")
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 11 {
+		t.Errorf("%+v, %v", tools, err)
+	}
+	none, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blockers"})
+	if err != nil || none.IsError || none.Content[0].(*mcp.TextContent).Text != "none" {
+		t.Errorf("%+v, %v", none, err)
+	}
+	if err := session.Close(); err != nil { // waits for the end of the process
+		t.Errorf("it ended with %v", err)
+	}
+	code, stdout, stderr := run(t, project, append(env, orphan.Variable+"=x"), "mcp")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "an agent of a run cannot hand tasks over") {
+		t.Errorf("within a run: %d %s%s", code, stdout, stderr)
 	}
 }

@@ -393,11 +393,8 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		ask := &approver{app: a}
-		ask.done = project.Criteria{Words: detail.Boulder.DoneWhen, Checks: detail.Boulder.Checks}
 		req, err = a.resumed(detail)
-		ask.most = cmp.Or(req.Budget, detail.Boulder.Budget)
-		ask.into(&req, a.approveReplans || detail.Boulder.AskReplans)
+		a.approverOf(detail, req).into(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})
 }
@@ -444,11 +441,14 @@ func (a *app) resumeServed(ctx context.Context, there *project.Desk, detail boul
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}
-	if detail.Revision != nil && len(detail.SubTasks) == 0 && !a.yes {
-		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
-			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
+	waits := detail.Revision != nil && len(detail.SubTasks) == 0
+	if waits && !a.yes && !a.interactive() {
+		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
 	}
 	req, err := a.resumed(detail)
+	if err == nil && waits {
+		err = a.agreeHere(ctx, there, detail, &req)
+	}
 	if err != nil {
 		return err
 	}
@@ -466,6 +466,27 @@ func (a *app) resumeServed(ctx context.Context, there *project.Desk, detail boul
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// approverOf asks the user about the plan of a boulder that is resumed.
+func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
+	return &approver{
+		app: a, most: cmp.Or(req.Budget, d.Boulder.Budget),
+		done: project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks},
+	}
+}
+
+// agreeHere asks the user here about the plan of a boulder that the server is going to run.
+func (a *app) agreeHere(ctx context.Context, there *project.Desk, d boulder.Snapshot, req *project.Request) error {
+	if err := a.connect(ctx); err != nil {
+		return err
+	}
+	agreed, err := a.approverOf(d, *req).approve(ctx, &d.Revision.Plan, a.PlanPath(), a.Config().AllowModelGates)
+	if errors.Is(err, orchestrator.ErrDeclined) {
+		err = cmp.Or(there.Orders.Order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderCancel}), err)
+	}
+	req.Plan, req.GatesApproved, req.Model = agreed.Plan, agreed.Gates, agreed.Model
+	return err
 }
 
 // resumed lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and

@@ -27,7 +27,7 @@ import (
 
 func (a *app) newServeCmd() *cobra.Command {
 	var untilIdle time.Duration
-	var stop bool
+	var stop, apart bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the background server",
@@ -39,8 +39,12 @@ Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the runnin
 second one aborts the turns.`,
 		Args: takes(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if stop {
+			switch {
+			case stop:
 				return a.stopServing(cmd.Context())
+			case apart:
+				_, err := a.startServer(cmd.Context())
+				return err
 			}
 			return a.runServe(cmd.Context(), untilIdle)
 		},
@@ -48,6 +52,9 @@ second one aborts the turns.`,
 	a.shared(cmd, "attach", "blockers", "lock-timeout")
 	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
 	cmd.Flags().BoolVar(&stop, "stop", false, "stop the server of this project, and wait until it has ended")
+	// For startServerApart.
+	cmd.Flags().BoolVar(&apart, "apart", false, "start the server of `manager run --detach`, and leave")
+	_ = cmd.Flags().MarkHidden("apart")
 	return cmd
 }
 
@@ -130,38 +137,16 @@ const (
 
 // submit hands what is to be run to the server of the project, and starts one if nobody holds the state.
 func (a *app) submit(ctx context.Context, req project.Request) error {
-	if a.opts.LedgerModel != "" {
-		req.LedgerModel = a.Ledger()
-	}
-	there, err := a.Dial(ctx)
-	switch {
-	case errors.Is(err, control.ErrNotServed):
-		if there, err = a.startServer(ctx); err != nil {
-			return fmt.Errorf("start a server: %w", err)
-		}
-	case err != nil:
-		return err
-	case there.Holder.Serves && a.opts.Attach != "":
-		return usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
-			"leave --attach out, or stop it", there.Holder.PID)
-	}
-	id, err := there.Submit(ctx, req)
-	switch {
-	case errors.Is(err, control.ErrNoSubmitter):
-		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
-	case err != nil:
+	id, pid, err := a.HandOver(ctx, req, a.startServer)
+	if err != nil {
 		return err
 	}
-	return a.detached(id, there.Holder.PID)
+	return a.detached(id, pid)
 }
 
 func (a *app) detached(id string, pid int) error {
 	if a.json {
-		return a.printJSON(struct {
-			Type      string `json:"type"`
-			BoulderID string `json:"boulder_id"`
-			PID       int    `json:"pid"`
-		}{"detached", id, pid})
+		return a.printJSON(view.Detached{Type: "detached", BoulderID: id, PID: pid})
 	}
 	fmt.Fprintf(a.Stdout, "Boulder %[1]s runs in the background (process %[2]d).\nLook: manager status %[1]s"+
 		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid)
@@ -181,16 +166,7 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 		return nil, err
 	}
 	defer log.Close()
-	args := []string{"serve", "--until-idle", servedUntilIdle}
-	for _, flag := range []struct{ name, value string }{ // it works in the same directory, so paths mean the same there
-		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", a.opts.Model}, {"--ledger-model", a.opts.LedgerModel},
-		{"--config", a.configFile}, {"--opencode", a.opts.OpenCode},
-	} {
-		if flag.value != "" {
-			args = append(args, flag.name, flag.value)
-		}
-	}
-	cmd := exec.Command(a.Executable, args...)
+	cmd := exec.Command(a.Executable, a.serverArgs()...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = a.Environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -221,13 +197,27 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 	return nil, context.Cause(ctx)
 }
 
+// serverArgs are the command line of a server in the background that works as this command would.
+func (a *app) serverArgs() []string {
+	args := []string{"serve", "--until-idle", servedUntilIdle}
+	for _, flag := range []struct{ name, value string }{ // it works in the same directory, so paths mean the same there
+		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", a.opts.Model}, {"--ledger-model", a.opts.LedgerModel},
+		{"--config", a.configFile}, {"--opencode", a.opts.OpenCode},
+	} {
+		if flag.value != "" {
+			args = append(args, flag.name, flag.value)
+		}
+	}
+	return args
+}
+
 const (
 	waitDone    = "done"
 	waitBlocked = "blocked"
 )
 
 func (a *app) newWaitCmd() *cobra.Command {
-	w := waitReport{Type: "wait", Blocked: []string{}}
+	w := view.Wait{Type: "wait", Blocked: []string{}}
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
@@ -256,7 +246,7 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 
 var errTimeUp = errors.New("the time is up")
 
-func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration, ref string) error {
+func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, ref string) error {
 	switch {
 	case w.For != waitDone && w.For != waitBlocked:
 		return usagef("--for takes done or blocked, not %q", w.For)
@@ -291,24 +281,10 @@ func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration,
 	return err
 }
 
-// waitReport is what `manager wait --json` prints at its end: one object. Fields are added in later versions, never
-// changed.
-type waitReport struct {
-	Type      string         `json:"type"` // wait
-	BoulderID string         `json:"boulder_id"`
-	For       string         `json:"for"`    // done | blocked
-	Status    boulder.Status `json:"status"` // when the wait ended
-	Reason    string         `json:"reason,omitempty"`
-	Completed int            `json:"completed"`          // sub-tasks
-	Total     int            `json:"total"`              // sub-tasks of the plan, without superseded ones
-	Blocked   []string       `json:"blocked"`            // sub-tasks
-	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
-}
-
 const waitPoll = 500 * time.Millisecond
 
 // wait looks until it has an answer: nil if what is waited for has come.
-func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
+func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
 	told := false
 	for range project.Tries(ctx, waitPoll, 0) {
 		arrived, err := a.lookOnce(ctx, w, ref)
@@ -328,7 +304,7 @@ func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 }
 
 // lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
-func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
+func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived bool, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {
 		return false, err
@@ -342,23 +318,12 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 		return false, err
 	}
 	w.BoulderID = d.Boulder.ID
-	return w.judge(d, there.Holder) // what could not be read is not needed
+	return judge(w, d, there.Holder) // what could not be read is not needed
 }
 
 // judge says whether what is waited for has come; the error says that it cannot come any more.
-func (r *waitReport) judge(d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
-	b := d.Boulder
-	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
-	r.Completed, r.Total, r.Unlanded = b.Tally.Completed, b.Tally.Planned, b.Unlanded()
-	for _, t := range d.SubTasks {
-		if t.Status == boulder.SubTaskBlocked {
-			r.Blocked = append(r.Blocked, t.ID)
-		}
-	}
-	// A process that does not say yet what it runs may be about to go on with it, and one that has made a plan may be about
-	// to go ahead without asking.
-	stands := b.Status == boulder.Paused && (holder == nil || !holder.Beginning()) ||
-		b.Status == boulder.AwaitingApproval && !holder.Runs(b)
+func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
+	b, stands := d.Boulder, r.Take(d, holder)
 	switch {
 	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
 		return true, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -50,8 +51,8 @@ func TestWaitByState(t *testing.T) {
 			d.SubTasks = []*boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
 		}
 		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
-			w := &waitReport{For: what}
-			arrived, err := w.judge(d, test.holder)
+			w := &view.Wait{For: what}
+			arrived, err := judge(w, d, test.holder)
 			got := -1
 			if arrived || err != nil {
 				got = exitCode(err)

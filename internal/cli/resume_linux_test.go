@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"io"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	samples "github.com/bouldermgr/manager/internal/golden/sample"
+)
+
+// A plan that a boulder of the server waits with is shown on the user's terminal. A no there ends the boulder; where there is no
+// terminal, nobody is asked.
+func TestDeclineThePlanOfAServer(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.Apply(boulder.Planned{Revision: 1, Plan: boulder.PlanRevision{Number: 1, Plan: samples.Plan(), Hash: "abcdef0123456789"}})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused})
+	project := s.store()
+	db, server := holdAs(t, project, control.Holder{PID: 42, Command: "manager serve", Serves: true})
+	server.SetSteerer(onDisk{db})
+	expect(t, project, exitUsage, []string{"resume"}, "the plan of boulder "+sampleID+" waits for approval: resume it on a terminal")
+
+	p := openPTY(t)
+	done := make(chan int)
+	go func() {
+		done <- Main(Env{
+			Args: []string{"resume", "-C", project, "--opencode", "/nowhere"}, Stdin: p.slave, Stdout: io.Discard, Stderr: p.slave,
+			Environ: []string{"TERM=xterm", "HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
+		})
+	}()
+	p.shows("Run this plan?")
+	if _, err := p.master.WriteString("no\n"); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-done; code != exitError {
+		t.Errorf("exit code %d:\n%s", code, p.text())
+	}
+	if d, err := db.Get(t.Context(), sampleID); err != nil || d.Boulder.Status != boulder.Cancelled {
+		t.Errorf("%s, %v", d.Boulder.Status, err)
+	}
+}

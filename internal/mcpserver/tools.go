@@ -1,0 +1,294 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (s *server) plan(ctx context.Context, in planInput) ([]any, error) {
+	if strings.TrimSpace(in.Task) == "" {
+		return nil, errors.New("the task is empty: say what to do")
+	}
+	return s.handOver(ctx, project.Request{Task: in.Task, Settings: boulder.Settings{AskPlan: true}})
+}
+
+func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
+	req := project.Request{Task: in.Task}
+	switch {
+	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
+		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
+	case in.Plan != "":
+		plan, err := s.Project.ParsePlan("(given)", []byte(in.Plan))
+		if err == nil {
+			err = s.Project.Criteria(nil).Check(plan)
+		}
+		if err == nil && len(plan.IntegrationGates)+len(plan.Generated) > 0 {
+			err = errors.New("integration_gates and generated are commands for the whole project: leave them out, and the user can" +
+				" put them into the configuration")
+		}
+		if err != nil {
+			return nil, err
+		}
+		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Project.Config().AllowModelGates, s.needsUser(plan)
+	}
+	return s.handOver(ctx, req)
+}
+
+// needsUser reports whether a plan has commands that run only if the user agrees to them.
+func (s *server) needsUser(plan *boulder.Plan) bool {
+	return !s.Project.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
+		return len(t.Gates)+len(t.NoWorse) > 0
+	})
+}
+
+// handOver has a server do what is asked for. Of what is new nobody is there whom its agents could ask: that is recorded.
+func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, err error) {
+	if req.Resume == "" {
+		req.Diverted = true
+		if req.Model, err = s.Project.Model(); err != nil {
+			return nil, err
+		}
+	}
+	id, pid, err := s.Project.HandOver(ctx, req, s.Start)
+	if err != nil {
+		return nil, err
+	}
+	return []any{view.Detached{Type: "detached", BoulderID: id, PID: pid}}, nil
+}
+
+// read reads a boulder, and makes something of it. With an error there is that as well if anything could be read.
+func (s *server) read(
+	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (any, error),
+) ([]any, error) {
+	there, err := s.Project.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	d, err := get(ctx, there, ref)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	made, ofErr := of(there, d)
+	return []any{made}, cmp.Or(err, ofErr)
+}
+
+// get reads a boulder that is named: what a command would mean without a name may be the user's own.
+func get(ctx context.Context, there *project.Desk, ref string) (boulder.Snapshot, error) {
+	if ref == "" {
+		return boulder.Snapshot{}, errors.New("say which boulder is meant, with the boulder_id that run or plan returned")
+	}
+	return project.Get(ctx, there, ref)
+}
+
+// snapshot reads a boulder.
+func (s *server) snapshot(ctx context.Context, ref string) (d boulder.Snapshot, holder *control.Holder, err error) {
+	_, err = s.read(ctx, ref, func(there *project.Desk, read boulder.Snapshot) (any, error) {
+		d, holder = read, there.Holder
+		return nil, nil
+	})
+	return d, holder, err
+}
+
+func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
+	return s.read(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) { return s.Status(ctx, there, d) })
+}
+
+func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
+	return s.read(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) {
+		return s.Report(ctx, there, d, time.Now())
+	})
+}
+
+// waited is what `manager wait` prints, and what is new.
+type waited struct {
+	view.Wait
+	Resumable bool            `json:"resumable"`      // as `manager status` says: nothing continues by itself
+	Plan      any             `json:"plan,omitempty"` // that waits for somebody to agree, as `manager plan` prints it
+	Cursor    uint64          `json:"cursor"`         // number of the last event that was taken into account
+	Events    []boulder.Event `json:"events"`         // the newest of them that are news, as `manager run` prints them
+}
+
+const (
+	waitLook  = 500 * time.Millisecond // between two looks
+	maxEvents = 50
+)
+
+func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
+	long := time.Duration(min(cmp.Or(in.Seconds, maxWait), maxWait)) * time.Second
+	waiting, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	w := &waited{Wait: view.Wait{Type: "wait", For: "news", Blocked: []string{}}, Cursor: in.Cursor, Events: []boulder.Event{}}
+	var err error
+	for last := range project.Tries(waiting, waitLook, long-waitLook) {
+		_, err = s.read(ctx, cmp.Or(w.BoulderID, in.Boulder), func(there *project.Desk, d boulder.Snapshot) (any, error) {
+			return nil, w.take(ctx, there, d)
+		})
+		if last || err != nil && !later(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
+			break
+		}
+	}
+	switch {
+	case w.BoulderID == "":
+		return nil, cmp.Or(err, context.Cause(waiting))
+	case later(err): // the next wait may see more
+		err = nil
+	}
+	return []any{w}, err
+}
+
+// later reports whether a state cannot be read now because a process is about to take it, or to leave it.
+func later(err error) bool {
+	return errors.Is(err, store.ErrHeld) || errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady)
+}
+
+// take takes in how a boulder is, and what is new.
+func (w *waited) take(ctx context.Context, there *project.Desk, d boulder.Snapshot) error {
+	w.BoulderID = d.Boulder.ID
+	w.Take(d, there.Holder)
+	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
+	if w.Resumable && waits(d) {
+		w.Plan = view.NewPlanJSON(&d.Revision.Plan, "")
+	}
+	events, err := there.Events(ctx, w.BoulderID, w.Cursor, 0)
+	for _, e := range events {
+		if e.Seq > d.Boulder.Seq { // it has happened since
+			break
+		}
+		if w.Cursor = e.Seq; news(e) {
+			w.Events = append(w.Events, e.Shown())
+		}
+	}
+	w.Events = w.Events[max(0, len(w.Events)-maxEvents):]
+	return err
+}
+
+// waits reports whether nobody has agreed to the plan of a boulder yet.
+func waits(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
+
+// news reports whether an event ends a wait. All that do are public.
+func news(e boulder.Event) bool {
+	switch e.Body.(type) {
+	case boulder.Decomposed, boulder.Replanned, boulder.SubTaskDone, boulder.BlockerRaised, boulder.Parked, boulder.TaskComplete:
+		return true
+	}
+	return false
+}
+
+func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) {
+	var f blockers.Filter
+	if in.Boulder != "" {
+		d, _, err := s.snapshot(ctx, in.Boulder)
+		if err != nil {
+			return nil, err
+		}
+		f.BoulderID = d.Boulder.ID
+	}
+	records, err := s.Project.Blockers().List(ctx, f)
+	found := []any{}
+	for _, b := range s.Project.Placed(ctx, records) {
+		if in.All || b.Standing != blockers.Moot && b.Standing != blockers.Over {
+			found = append(found, b)
+		}
+	}
+	return found, err
+}
+
+func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
+	b, err := s.Project.Blockers().Get(ctx, in.Blocker)
+	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: the tool blockers lists them", in.Blocker, err)
+	case b.AsksPermission():
+		return nil, fmt.Errorf("%s asks for a permission, and that is the user's to give: `manager blockers answer %[1]s --allow`"+
+			" in a terminal", b.ID)
+	case in.Skip && how.Answer != "":
+		return nil, errors.New("an answer was given, and skip gives none: leave one of them out")
+	case in.Skip:
+		how.Status = boulder.BlockerSkipped
+	}
+	item := s.Project.Placed(ctx, []boulder.Blocker{b})[0]
+	answered, err := s.Project.Settle(ctx, &item, how)
+	if answered == nil {
+		return nil, err
+	}
+	return []any{answered}, err
+}
+
+func (s *server) note(ctx context.Context, in noteInput) ([]any, error) {
+	text := s.Project.Clean("The note", strings.TrimSpace(in.Text))[0]
+	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: in.SubTask, Text: text})
+}
+
+func (s *server) pause(ctx context.Context, in pauseInput) ([]any, error) {
+	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderPause, Now: in.Now})
+}
+
+func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	done, err := s.Project.Order(ctx, func(there *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+		d, err := get(ctx, there, ref)
+		if err == nil && d.Boulder.Status.Terminal() {
+			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
+		}
+		return d, o, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []any{view.NewOrder(done)}, nil
+}
+
+// resume has a boulder go on where it is at work, or else in a server.
+func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
+	d, holder, err := s.snapshot(ctx, in.Boulder)
+	req := project.Request{Resume: d.Boulder.ID}
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Boulder.Status.Terminal(), holder != nil && slices.Contains(holder.AtWork(), d.Boulder.ID):
+		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
+	case waits(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was being asked
+		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
+			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
+	case waits(d):
+		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Project.Config().AllowModelGates, d.Boulder.Model
+	}
+	return s.handOver(ctx, req)
+}
+
+func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
+	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
+	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
+		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
+	}
+	s.ground.Lock()
+	defer s.ground.Unlock()
+	if err := s.Project.OpenWorkspace(ctx); err != nil {
+		return nil, err
+	}
+	d, _, err := s.snapshot(ctx, in.Boulder)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Project.Land(ctx, &d, how)
+	if err != nil {
+		return nil, fmt.Errorf("land boulder %s: %w", d.Boulder.ID, err)
+	}
+	return []any{view.Land{Type: "land", BoulderID: d.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
+}
