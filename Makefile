@@ -31,6 +31,7 @@ demo: tools build ## the main job, offline: real OpenCode, scripted model, sampl
 .PHONY: test
 test: tools ## all tests, end-to-end on the real OpenCode included
 	$(FIXEDSEED) $(GO) test $(TESTFLAGS) ./...
+	cd examples && $(GO) test -vet=off ./...
 
 .PHONY: race
 race: tools ## all tests with the race detector
@@ -54,6 +55,7 @@ check: ## formatting, vet, lint, tidy
 		test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) mod tidy -diff
+	cd examples && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(LINT) run ./...
 
 .PHONY: bench

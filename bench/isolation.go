@@ -139,11 +139,11 @@ func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err erro
 			return result, errors.Join(err, sizeErr)
 		})
 		results, err := m.race(ctx, 5, slot, contender{"in place", func(ctx context.Context) (float64, error) {
-			return untilPrompt(func() error { return m.manage(ctx, dir, plan) })
+			return untilPrompt(func() error { return m.manage(ctx, dir, plan, "--in-place") })
 		}}, contender{"in a worktree", func(ctx context.Context) (float64, error) {
 			result, err := untilPrompt(func() error {
 				err := m.run(ctx, dir, "git", "worktree", "add", "--quiet", "--detach", tree)
-				return errors.Join(err, m.manage(ctx, tree, plan))
+				return errors.Join(err, m.manage(ctx, tree, plan, "--in-place"))
 			})
 			size, sizeErr := onDiskSize(tree)
 			trees = append(trees, size)
@@ -205,7 +205,7 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 		}
 		inPlace := func(args ...string) contender {
 			return contender{"in place", func(ctx context.Context) (float64, error) {
-				return timed(func() error { return m.manage(ctx, dir, plan, args...) })
+				return timed(func() error { return m.manage(ctx, dir, plan, append(args, "--in-place")...) })
 			}}
 		}
 		results, err := m.race(ctx, 1, m.drops(dir, plan, timed), inPlace(), inPlace("--config", alone))

@@ -79,7 +79,7 @@ func (w *world) sessions(
 	}
 	return []contender{
 		{"manager", func(ctx context.Context) (float64, error) {
-			p := w.managerRun(ctx, dir, plan, "--attach", warm.url, "--config", config)
+			p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.url, "--config", config)
 			return timed(func() error { return together([]*process{p}) })
 		}},
 		{"bare client", func(ctx context.Context) (float64, error) {
@@ -135,7 +135,7 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 			return 0, err
 		}
 		defer fake.stop()
-		p := w.managerRun(ctx, dir, plan, "--attach", fake.url, "--config", config)
+		p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.url, "--config", config)
 		if err := together([]*process{p}); err != nil {
 			return 0, err
 		}
@@ -190,7 +190,7 @@ func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
 		return comparison{}, err
 	}
 	defer fake.stop()
-	if err := together([]*process{w.managerRun(ctx, dir, plan, "--attach", fake.url)}); err != nil {
+	if err := together([]*process{w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.url)}); err != nil {
 		return comparison{}, err
 	}
 	command := func(name string) contender {

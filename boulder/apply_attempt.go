@@ -108,7 +108,7 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	}
 	o.Attempt.Status = AttemptMonitoring
 	o.Attempt.recovered()
-	s.regrown(o.Attempt.Model, b.Cooldown)
+	s.regrown(e, o.Attempt.Model, b.Cooldown)
 	o.Attempt.TakenAt = time.Time{}
 	s.worked(o, b.Evidence.Duration)
 	if o.Attempt.Idle++; b.Evidence.ToolCount > 0 {
@@ -157,14 +157,14 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 // maxNewFacts bounds [Boulder.NewFacts]; the oldest go first.
 const maxNewFacts = 30
 
-func (s *State) judged(_ *Event, o *Open, b Judged) error {
+func (s *State) judged(e *Event, o *Open, b Judged) error {
 	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
 	o.Turn.Verdict = &b.Verdict
 	s.First(o.SubTask).Judged++
 	o.Attempt.recovered()
-	s.regrown(s.Boulder.LedgerModel, b.Cooldown)
+	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser
 	if v := &b.Verdict; !v.Completed && !v.JudgeUnavailable {
 		o.SubTask.Achieved, o.SubTask.Met = v.Summary, nil
@@ -312,7 +312,6 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		}
 		s.improved(t, o.Turn.Evidence)
 		b.Kept = s.release(e, t)
-		e.Body = b
 		v := cmp.Or(o.Turn.Verdict, &Verdict{})
 		t.Remaining = v.Remaining
 		if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
@@ -321,8 +320,8 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		}
 	} else {
 		b.Blocked = s.block(e, t)
-		e.Body = b
 	}
+	e.Body = b
 	return nil
 }
 

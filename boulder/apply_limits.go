@@ -59,7 +59,7 @@ func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 		o.Attempt.NotBefore = setBack(o.Attempt.NotBefore, b.By)
 	}
 	for model, c := range s.Boulder.Cooldowns {
-		c.Until = setBack(c.Until, b.By)
+		c.Until, c.Lifted = setBack(c.Until, b.By), setBack(c.Lifted, b.By)
 		s.Boulder.Cooldowns[model] = c
 	}
 	if r := s.Boulder.Replan; r != nil {
@@ -90,8 +90,27 @@ func (s *State) cooled(_ *Event, b Cooled) error {
 	if b.Limit < 1 || b.Limit > max(1, b.Full) {
 		return fmt.Errorf("model %q cannot cool down with a limit of %d of %d", b.Model, b.Limit, b.Full)
 	}
-	s.setCooldown(b.Model, Cooldown{Until: b.Until, Limit: b.Limit, Full: b.Full, Hits: b.Hits, Reason: b.Reason})
+	if !b.Lifted.IsZero() {
+		s.lift(b.Model, s.Boulder.Cooldowns[b.Model].Until, b.Until)
+	}
+	s.setCooldown(b.Model, Cooldown{Until: b.Until, Since: b.Since, Lifted: b.Lifted, Limit: b.Limit, Full: b.Full, Hits: b.Hits, Reason: b.Reason})
 	return nil
+}
+
+// lift lets continue now what waits for a model until its end.
+func (s *State) lift(model string, end, now time.Time) {
+	for _, o := range s.Live() {
+		a, of := o.Attempt, o.Attempt.Model
+		if a.Status == AttemptMonitoring {
+			of = s.Boulder.LedgerModel
+		}
+		if of == model && a.Reason != "" && now.Before(a.NotBefore) && !end.Before(a.NotBefore) {
+			a.NotBefore = now
+		}
+	}
+	if r := s.Boulder.Replan; r != nil && model == s.Boulder.LedgerModel && now.Before(r.NotBefore) && !end.Before(r.NotBefore) {
+		r.NotBefore = now
+	}
 }
 
 func (s *State) setCooldown(model string, c Cooldown) {
@@ -101,11 +120,12 @@ func (s *State) setCooldown(model string, c Cooldown) {
 	s.Boulder.Cooldowns[model] = c
 }
 
-// regrown takes in what became of a model's cool-down; nil: nothing. One whose limit has grown back is over.
-func (s *State) regrown(model string, c *Cooldown) {
+// regrown takes in what became of a model's cool-down; nil: nothing. One whose limit has grown back is over, unless other
+// boulders may hold that it is not.
+func (s *State) regrown(e *Event, model string, c *Cooldown) {
 	switch {
 	case c == nil:
-	case c.Limit >= c.Full:
+	case c.Limit >= c.Full && !e.Time.Before(c.Lifted):
 		delete(s.Boulder.Cooldowns, model)
 	default:
 		s.setCooldown(model, *c)

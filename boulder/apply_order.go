@@ -111,10 +111,9 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, b.Summary)
 	if b.Status == SubTaskSkipped {
 		b.Kept = s.release(e, t)
-		e.Body = b
-		return nil
+	} else {
+		b.Blocked = s.block(e, t)
 	}
-	b.Blocked = s.block(e, t)
 	e.Body = b
 	return nil
 }

@@ -118,13 +118,8 @@ func (s *State) newSubTasks(
 		if spec.ID == "" || given[spec.ID] || s.byID[spec.ID] != nil {
 			return nil, fmt.Errorf("sub-task id %q is empty or given twice", spec.ID)
 		}
-		if err := spec.Budget.Validate(); err != nil {
-			return nil, fmt.Errorf("sub-task %q: %w", spec.ID, err)
-		}
-		t := s.newSubTask(&rev.Plan, spec, model)
-		t.Position, t.Revision, t.CreatedAt, t.UpdatedAt = len(s.SubTasks)+i+1, rev.Number, e.Time, e.Time
-		s.setGates(t, spec, approved)
-		if err := s.setDone(t, &rev.Plan); err != nil {
+		t := &SubTask{Status: SubTaskPending, Position: len(s.SubTasks) + i + 1, CreatedAt: e.Time, UpdatedAt: e.Time}
+		if err := s.specify(t, rev, spec, approved, model); err != nil {
 			return nil, err
 		}
 		given[t.ID] = true
@@ -133,19 +128,17 @@ func (s *State) newSubTasks(
 	return all, s.checkDependencies(all)
 }
 
-// newSubTask is what a plan says of a sub-task, without its gates and criteria.
-func (s *State) newSubTask(p *Plan, spec Spec, model string) *SubTask {
-	return &SubTask{
-		ID: spec.ID, Subject: spec.Subject, ActiveForm: spec.ActiveForm, Description: spec.Description,
-		SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
-		DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn, Model: cmp.Or(spec.Model, p.Model, model),
-		Agent: cmp.Or(spec.Agent, s.Boulder.Agent), ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
-		Outputs: spec.Outputs, Writes: spec.Writes, DoneWhen: spec.DoneWhen, Budget: spec.Budget,
+// specify has a sub-task be as a plan describes it, with the gates of the configuration besides those that may run.
+func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(gate string) bool, model string) error {
+	if err := spec.Budget.Validate(); err != nil {
+		return fmt.Errorf("sub-task %q: %w", spec.ID, err)
 	}
-}
-
-// setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.
-func (s *State) setGates(t *SubTask, spec Spec, approved func(gate string) bool) {
+	t.ID, t.Revision, t.Subject, t.ActiveForm = spec.ID, rev.Number, spec.Subject, spec.ActiveForm
+	t.Description, t.SuccessCriteria, t.Priority = spec.Description, spec.SuccessCriteria, cmp.Or(spec.Priority, Medium)
+	t.DependsOn, t.BlockedBy = spec.DependsOn, spec.DependsOn
+	t.Model, t.Agent = cmp.Or(spec.Model, rev.Plan.Model, model), cmp.Or(spec.Agent, s.Boulder.Agent)
+	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes
+	t.DoneWhen, t.Budget, t.Gates, t.NoWorse, t.GateHints, t.Lint = spec.DoneWhen, spec.Budget, nil, nil, nil, nil
 	take := func(gates []string, to *[]string) {
 		for _, gate := range gates {
 			if approved(gate) {
@@ -159,6 +152,7 @@ func (s *State) setGates(t *SubTask, spec Spec, approved func(gate string) bool)
 	take(spec.NoWorse, &t.NoWorse)
 	addTo(&t.Gates, s.Boulder.Gates...)
 	addTo(&t.NoWorse, s.Boulder.NoWorse...)
+	return s.setDone(t, &rev.Plan)
 }
 
 // checkDependencies refuses dependencies with which something could never run.

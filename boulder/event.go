@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"time"
 )
@@ -219,6 +220,8 @@ type Trouble struct {
 type Cooled struct {
 	Model  string    `json:"model"`
 	Until  time.Time `json:"until"`
+	Since  time.Time `json:"since,omitzero" log:"only"` // this and the next: as in [Cooldown]
+	Lifted time.Time `json:"lifted,omitzero"`
 	Limit  int       `json:"limit"`                     // attempts at once from now on; it grows by one with every turn that ends well
 	Full   int       `json:"full"`                      // the configured limit, to which it grows back
 	Hits   int       `json:"hits,omitempty" log:"only"` // in a row, without an answer between them
@@ -369,6 +372,20 @@ func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
+
+// IsEventType reports whether there are events with this value of the JSON field "type".
+func IsEventType(name string) bool { return typesByName[name].body != nil }
+
+// PublicTypes are the bodies of the events of the documented stream of `--json`, by what their "type" is there.
+func PublicTypes() iter.Seq2[string, reflect.Type] {
+	return func(yield func(string, reflect.Type) bool) {
+		for _, t := range eventTypes {
+			if t.public && !yield(t.name, t.body) {
+				return
+			}
+		}
+	}
+}
 
 type envelope struct {
 	Type      string    `json:"type"`

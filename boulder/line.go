@@ -17,8 +17,7 @@ const (
 
 // Validate refuses a word that is none of these.
 func (i Isolation) Validate() error {
-	switch i {
-	case "", IsolationOff, IsolationAlways, IsolationAuto:
+	if slices.Contains([]Isolation{"", IsolationOff, IsolationAlways, IsolationAuto}, i) {
 		return nil
 	}
 	return fmt.Errorf("isolation is %q: use %s, %s or %s", i, IsolationAuto, IsolationAlways, IsolationOff)

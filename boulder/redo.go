@@ -37,6 +37,15 @@ const (
 	StandingKept Standing = "kept"
 )
 
+// Redoing is a redo before it is ordered.
+type Redoing struct {
+	Order Order
+	After *State   // as it will be
+	Moved []string // as in [Redone]
+	Paths []string // of the project's own files, that will be as they were before
+	Why   string   // why changes stay that could have been taken back; empty: they do not, or were not to be
+}
+
 // Redone begins a new generation of completed sub-tasks, because the user wants that. What depends on them waits to see
 // whether they come out the same. A boulder that is over is paused by it, until it is resumed.
 type Redone struct {
@@ -286,7 +295,7 @@ func (s *State) respecify(b Redone) error {
 	if b.Plan.Number != s.Boulder.Revision+1 {
 		return fmt.Errorf("plan revision %d does not follow %d", b.Plan.Number, s.Boulder.Revision)
 	}
-	fresh := map[string]*SubTask{}
+	var fresh []SubTask
 	for _, spec := range b.Plan.Plan.SubTasks {
 		t := s.byID[spec.ID]
 		if t == nil || !slices.Contains(b.SubTasks, spec.ID) {
@@ -295,23 +304,14 @@ func (s *State) respecify(b Redone) error {
 		if !slices.Equal(spec.DependsOn, t.DependsOn) {
 			return fmt.Errorf("sub-task %q depends on others than before: run the plan as a new boulder", spec.ID)
 		}
-		if err := spec.Budget.Validate(); err != nil {
-			return fmt.Errorf("sub-task %q: %w", spec.ID, err)
-		}
-		n := s.newSubTask(&b.Plan.Plan, spec, s.Boulder.Model)
-		s.setGates(n, spec, func(string) bool { return true })
-		if err := s.setDone(n, &b.Plan.Plan); err != nil {
+		n := *t
+		if err := s.specify(&n, *b.Plan, spec, func(string) bool { return true }, s.Boulder.Model); err != nil {
 			return err
 		}
-		fresh[t.ID] = n
+		fresh = append(fresh, n)
 	}
-	for id, n := range fresh {
-		t := s.byID[id]
-		t.Revision, t.Subject, t.ActiveForm, t.Description = b.Plan.Number, n.Subject, n.ActiveForm, n.Description
-		t.SuccessCriteria, t.Priority, t.Model, t.Agent = n.SuccessCriteria, n.Priority, n.Model, n.Agent
-		t.Gates, t.NoWorse, t.GateHints, t.Lint = n.Gates, n.NoWorse, n.GateHints, n.Lint
-		t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes = n.ExpectsChanges, n.EmptyOK, n.Outputs, n.Writes
-		t.DoneWhen, t.DoneDefault, t.Budget = n.DoneWhen, n.DoneDefault, n.Budget
+	for _, n := range fresh {
+		*s.byID[n.ID] = n
 	}
 	s.adopt(*b.Plan)
 	return nil

@@ -215,7 +215,6 @@ func (t *Track) alive(at time.Time) {
 	t.LastActivity, t.CountdownAt, t.Began = later(t.LastActivity, at), time.Time{}, cmp.Or(t.Began, at)
 }
 
-// begin counts everything anew.
 func (t *Track) begin(at time.Time) {
 	t.Began, t.Pending = at, ""
 	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same, t.Stuck = 0, 0, 0, 0, 0, 0

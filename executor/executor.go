@@ -138,6 +138,7 @@ type turn struct {
 	job    boulder.Job
 	report func(boulder.Body) error
 	conn   opencode.Connection
+	done   func() // gives conn back
 	dir    *opencode.Directory
 	sub    *opencode.Subscription
 	model  opencode.ModelRef
@@ -175,7 +176,7 @@ func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error)
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
-	t := &turn{Executor: e, place: e.project(), job: job, report: e.reporting(report), model: opencode.Model(job.Attempt.Model), seen: observation{
+	t := &turn{Executor: e, place: e.project(), job: job, report: e.reporting(report), done: func() {}, model: opencode.Model(job.Attempt.Model), seen: observation{
 		counted: map[string]bool{}, touched: map[string]bool{}, offered: map[string][]string{},
 	}}
 	t.asks = &session.StandIn{
@@ -194,6 +195,7 @@ func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
 	t := e.newTurn(job, report)
+	defer func() { t.done() }()
 	evidence, err := t.run(ctx)
 	evidence = handOver(e, evidence)
 	switch {
@@ -217,10 +219,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.enterSlot(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	conn, err := t.cfg.Host.Connect(ctx)
+	conn, done, err := t.cfg.Host.Use(ctx)
 	if err != nil {
 		return boulder.Evidence{}, startFault(err)
 	}
+	t.done = done
 	t.conn, t.dir = conn, conn.Client.In(t.path)
 	if why := NoDiagnostics(conn.Client.Caps(), t.job.Checks.Lint); why != "" && t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) {
 		return boulder.Evidence{}, fmt.Errorf("%w: diagnostics were to decide here: %s, and run the plan again, or go on with OpenCode 1",

@@ -110,7 +110,7 @@ func hopeless(message string) bool {
 // retryFault is the error for a turn that was ended because OpenCode waited for its provider.
 func retryFault(message, model, reason string, after time.Duration) error {
 	c := classifyRetry(message)
-	c.Model, c.RetryAfter = model, after
+	c.Model, c.RetryAfter = model, max(c.RetryAfter, after)
 	if !hopeless(message) {
 		c.Message = cmp.Or(c.Message, "its provider makes it wait") + " (" + reason + ")"
 		if c.Kind != providers.KindRateLimit && c.Kind != providers.KindOverloaded {

@@ -134,6 +134,7 @@ func TestRetryMessages(t *testing.T) {
 			`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Rate limit reached for gpt-4o"}}`,
 		},
 		{boulder.TroubleRateLimit, "", geminiPerMinute},
+		{boulder.TroubleRateLimit, "", "5 hour usage limit reached. It will reset in 45 seconds."},
 		{boulder.TroubleOverloaded, "", "Provider is overloaded"},
 		{
 			boulder.TroubleOverloaded, "",

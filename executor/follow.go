@@ -135,7 +135,10 @@ func (t *turn) asSeen() enforcer.Seen {
 		s.Worked = t.job.Attempt.Worked
 	}
 	if all := t.tree.Retries(); len(all) > 0 {
-		s.Retry = &all[0].Retry
+		s.Retry = &all[0].Retry // OpenCode does not read when a limit ends, and tries again after seconds
+		if end := t.cfg.Now().Add(classifyRetry(s.Retry.Message).RetryAfter); end.After(s.Retry.Next) {
+			s.Retry.Next = end
+		}
 	}
 	s.ToolsRunning, s.TimeLeft = t.tree.ToolsRunning(), t.job.TimeLeft
 	s.Findings, s.Nudged = t.tree.Stuck(), t.job.Turn.Nudges

@@ -27,10 +27,11 @@ func (e *Executor) StopSession(ctx context.Context, left boulder.LeftSession) er
 	if left.Server != "" {
 		return e.stopAt(ctx, left.Server, left.SessionID)
 	}
-	conn, err := e.cfg.Host.Connect(ctx)
+	conn, done, err := e.cfg.Host.Use(ctx)
 	if err != nil {
 		return startFault(err)
 	}
+	defer done()
 	return e.stopAnywhere(ctx, conn.Client, left.SessionID)
 }
 

@@ -83,7 +83,6 @@ func checkIDs(ids ...string) error {
 	return nil
 }
 
-// writeFiles writes the files that the prompt points to.
 func (t *turn) writeFiles() error {
 	for _, f := range t.job.Files {
 		name, err := filepath.Rel(filepath.Join(t.cfg.Project, runsDir), f.Path)

@@ -18,7 +18,7 @@ func TestServerIsForItsOwnerOnly(t *testing.T) {
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	address, err := url.Parse(shared.server.Client().URL())
+	address, err := url.Parse(shared.server.Client().Address())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,7 @@ func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, err
 	}
 	deadline := time.Now().Add(c.cfg.CallTimeout)
 	for err = c.handshake(ctx); slow(err) && ctx.Err() == nil && time.Now().Before(deadline); err = c.handshake(ctx) {
-		select {
-		case <-time.After(bootingPause):
-		case <-ctx.Done():
-		}
+		_ = pause(ctx, bootingPause) // that it was cut short is seen above
 	}
 	if err != nil {
 		c.Close()
@@ -102,7 +99,8 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.events = newHub(c)
+	c.events = &hub{client: c, subs: map[*Subscription]struct{}{}}
+	c.events.ctx, c.events.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
 
@@ -118,9 +116,6 @@ func (c *Client) Address() string { return c.base.String() }
 
 // Caps are what the server can do.
 func (c *Client) Caps() Caps { return c.backend.caps() }
-
-// URL is the server's address, without credentials.
-func (c *Client) URL() string { return c.base.String() }
 
 // Through connects to the same server at another address, such as a proxy's. The caller closes that client.
 func (c *Client) Through(ctx context.Context, address string) (*Client, error) {
@@ -271,6 +266,16 @@ func errorBody(body []byte) string {
 	}
 	_ = json.Unmarshal(body, &shape)
 	return text.Short(cmp.Or(shape.Data.Message, shape.Message, string(body)), maxErrorMessage)
+}
+
+// pause is cut short by the end of ctx, whose error it gives then.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ignoreNotFound is for calls whose aim is that something is gone.

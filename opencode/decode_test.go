@@ -110,7 +110,7 @@ func newV2Reader(t testing.TB) func(data []byte) ([]Event, error) {
 		t.Fatal(err)
 	}
 	c.Close()
-	_, read := newV2(c).events()
+	_, read := v2{Client: c, v2memory: &v2memory{}}.events()
 	return read
 }
 

@@ -133,8 +133,8 @@ func TestCallsNameTheirDirectory(t *testing.T) {
 	if want := "me:secret /ä dir/&x"; <-got != want {
 		t.Errorf("the server got another user, password or directory than %q", want)
 	}
-	if strings.Contains(client.URL(), "secret") {
-		t.Errorf("the address shows the password: %s", client.URL())
+	if strings.Contains(client.Address(), "secret") {
+		t.Errorf("the address shows the password: %s", client.Address())
 	}
 }
 
@@ -143,7 +143,7 @@ func TestAttachFails(t *testing.T) {
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	live := shared.server.Client().URL()
+	live := shared.server.Client().Address()
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	tests := map[string]struct {

@@ -3,6 +3,10 @@ package opencode
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -10,11 +14,21 @@ import (
 // Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A
 // Host for an attached server does neither. It is safe for concurrent use.
 type Host struct {
+	// Memory bounds the bytes that a server of its own uses (VmRSS in /proc, so on Linux only): one that has grown beyond
+	// gets no more users, ends when those that it has are done, and another takes its place. 0: no bound. Set it, and the
+	// next, before the first use.
+	Memory int64
+	Logger *slog.Logger // gets what became of a server. Defaults to none.
+
 	start  func(context.Context) (Connection, error)
 	ctx    context.Context // ends with Stop
 	cancel context.CancelCauseFunc
 	flight singleflight.Group
 	server Connection // the last one; belongs to the flight
+
+	mu      sync.Mutex
+	users   map[*Client]int // that [Host.Use] counts
+	retired map[*Client]Connection
 }
 
 // Connection is a client of a server that was alive a moment ago.
@@ -22,6 +36,7 @@ type Connection struct {
 	Client *Client
 	Down   <-chan struct{} // closed when the server is known to be gone; nil if nothing can be known
 	stop   func(context.Context)
+	memory func() int64 // in bytes; nil: not known
 }
 
 // Server is the address of a server that somebody else runs, without credentials; empty for one that was started here.
@@ -41,12 +56,12 @@ func NewHost(start func(context.Context) (*Server, error)) *Host {
 		if err != nil {
 			return Connection{}, err
 		}
-		return Connection{s.Client(), s.Done(), s.Stop}, nil
+		return Connection{s.Client(), s.Done(), s.Stop, func() int64 { return residentMemory(s.pid) }}, nil
 	})
 }
 
 func newHost(start func(context.Context) (Connection, error)) *Host {
-	h := &Host{start: start}
+	h := &Host{start: start, users: map[*Client]int{}, retired: map[*Client]Connection{}, Logger: slog.New(slog.DiscardHandler)}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	return h
 }
@@ -67,17 +82,69 @@ func (h *Host) Warm() { h.flight.DoChan("", h.live) }
 //
 // The client of a server that died is closed by the Connect that replaces it: its subscriptions end, its calls fail
 // with [ErrUnavailable].
-func (h *Host) Connect(ctx context.Context) (Connection, error) {
+func (h *Host) Connect(ctx context.Context) (Connection, error) { return h.connect(ctx, h.live) }
+
+func (h *Host) connect(ctx context.Context, live func() (any, error)) (Connection, error) {
 	if ctx.Err() != nil {
 		return Connection{}, context.Cause(ctx) // no server for somebody who has left
 	}
 	select {
-	case r := <-h.flight.DoChan("", h.live):
+	case r := <-h.flight.DoChan("", live):
 		conn, _ := r.Val.(Connection)
 		return conn, r.Err
 	case <-ctx.Done():
 		return Connection{}, context.Cause(ctx)
 	}
+}
+
+// Use is [Host.Connect] for work that the server must not be replaced under, until it is done.
+func (h *Host) Use(ctx context.Context) (conn Connection, done func(), err error) {
+	for {
+		if conn, err = h.connect(ctx, h.fresh); err != nil {
+			return conn, nil, err
+		}
+		h.mu.Lock()
+		_, retired := h.retired[conn.Client]
+		if !retired {
+			h.users[conn.Client]++
+		}
+		h.mu.Unlock()
+		if !retired { // else it was replaced just now
+			return conn, sync.OnceFunc(func() { h.leave(conn) }), nil
+		}
+	}
+}
+
+// leave ends a server that is retired with its last user.
+func (h *Host) leave(conn Connection) {
+	h.mu.Lock()
+	h.users[conn.Client]--
+	_, retired := h.retired[conn.Client]
+	over := retired && h.users[conn.Client] == 0
+	h.mu.Unlock()
+	if over {
+		conn.stop(h.ctx)
+	}
+}
+
+// fresh is live, and retires before a server that uses too much memory. One without users is ended first: there is room for
+// its successor then.
+func (h *Host) fresh() (any, error) {
+	if h.Memory <= 0 || h.server.memory == nil {
+		return h.live()
+	}
+	if used := h.server.memory(); used > h.Memory {
+		old := h.server
+		h.mu.Lock()
+		h.retired[old.Client], h.server = old, Connection{}
+		users := h.users[old.Client]
+		h.mu.Unlock()
+		h.Logger.Info("OpenCode has outgrown opencode_memory and is replaced", "bytes", used, "limit", h.Memory, "users", users)
+		if users == 0 {
+			old.stop(h.ctx)
+		}
+	}
+	return h.live()
 }
 
 func errStopped() error { return fmt.Errorf("the OpenCode server was stopped: %w", ErrClosed) }
@@ -110,7 +177,12 @@ func (h *Host) Stop(ctx context.Context) {
 	}
 	h.cancel(errStopped())
 	_, _, _ = h.flight.Do("", func() (any, error) { return nil, errStopped() }) // after the start that goes on, if there is one
-	if h.server.stop != nil {
-		h.server.stop(ctx)
+	h.mu.Lock()
+	all := append(slices.Collect(maps.Values(h.retired)), h.server)
+	h.mu.Unlock()
+	for _, server := range all {
+		if server.stop != nil {
+			server.stop(ctx)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -14,6 +15,7 @@ type launcher struct {
 	// result says how the start with the number, from 1, ends; nil: well.
 	result func(ctx context.Context, number int) error
 
+	used    atomic.Int64 // memory of all
 	mu      sync.Mutex
 	starts  int
 	servers []Connection // whose stop is also how they die
@@ -32,7 +34,7 @@ func (l *launcher) start(ctx context.Context) (Connection, error) {
 	c, err := newClient("http://127.0.0.1:1", AttachConfig{})
 	down := make(chan struct{})
 	die := sync.OnceFunc(func() { close(down) })
-	s := Connection{c, down, func(context.Context) { die() }}
+	s := Connection{Client: c, Down: down, stop: func(context.Context) { die() }, memory: func() int64 { return l.used.Load() }}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.servers = append(l.servers, s)
@@ -222,5 +224,53 @@ func TestAttachedHost(t *testing.T) {
 	conn, err := h.Connect(t.Context())
 	if err != nil || conn.Client != client || conn.Down != nil {
 		t.Errorf("%+v, %v", conn, err)
+	}
+}
+
+// A server that has outgrown its bound is ended with its last user, and not before; who comes later gets another.
+func TestHostReplacesBetweenUses(t *testing.T) {
+	t.Parallel()
+	l := &launcher{}
+	h := newHost(l.start)
+	h.Memory = 100
+	use := func() (Connection, func()) {
+		t.Helper()
+		conn, done, err := h.Use(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, done
+	}
+	l.used.Store(100)
+	first, endFirst := use()
+	second, endSecond := use()
+	if first.Client != second.Client {
+		t.Error("a server within its bound was replaced")
+	}
+	l.used.Store(101)
+	if conn, err := h.Connect(t.Context()); err != nil || conn.Client != first.Client {
+		t.Errorf("who only looks has it replaced: %v", err)
+	}
+	third, endThird := use()
+	if third.Client == first.Client || isDown(first) {
+		t.Errorf("the same server: %v, ended under its users: %v", third.Client == first.Client, isDown(first))
+	}
+	endFirst()
+	endFirst()
+	if isDown(first) {
+		t.Error("it ended under the second of its users")
+	}
+	if endSecond(); !isDown(first) || isDown(third) {
+		t.Errorf("without users the first is down: %v, and the other: %v", isDown(first), isDown(third))
+	}
+	endThird()
+	fourth, _ := use() // unused ones are ended before another starts
+	if !isDown(third) || l.starts != 3 {
+		t.Errorf("the unused server is down: %v, after %d starts", isDown(third), l.starts)
+	}
+	fifth, _ := use()
+	h.Stop(t.Context())
+	if !isDown(fourth) || !isDown(fifth) {
+		t.Error("a server outlives its host")
 	}
 }

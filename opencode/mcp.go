@@ -31,6 +31,17 @@ type MCPStatus struct {
 	Error  string `json:"error"`  // of a failed one
 }
 
+// wire is how OpenCode is told of the server, how long it may take to connect in one way, and in both with what goes
+// around that.
+func (s MCPServer) wire() (config map[string]any, limit, wait time.Duration) {
+	config = map[string]any{"type": "remote", "url": s.URL, "oauth": false} // else a refused token begins a login
+	if len(s.Headers) > 0 {
+		config["headers"] = s.Headers
+	}
+	limit = cmp.Or(s.Timeout, defaultMCPTimeout)
+	return config, limit, 2*limit + 5*time.Second
+}
+
 func notConnected(op, name string, s MCPStatus) error {
 	return &Error{Op: op, Message: fmt.Sprintf("OpenCode could not connect to %s: %s",
 		name, cmp.Or(text.Short(s.Error, maxErrorMessage), s.Status))}

@@ -202,7 +202,7 @@ func TestOtherVersions(t *testing.T) {
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	target, err := url.Parse(shared.server.Client().URL())
+	target, err := url.Parse(shared.server.Client().Address())
 	if err != nil {
 		t.Fatal(err)
 	}

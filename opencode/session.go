@@ -30,6 +30,22 @@ func (m ModelRef) String() string {
 	return m.ProviderID + "/" + m.ModelID
 }
 
+// sessionModel is the model of a session as OpenCode has it.
+type sessionModel struct {
+	ProviderID string `json:"providerID"`
+	ID         string `json:"id"`
+	Variant    string `json:"variant,omitempty"`
+}
+
+func modelOf(ref ModelRef, variant string) *sessionModel {
+	if ref.IsZero() {
+		return nil
+	}
+	return &sessionModel{ref.ProviderID, ref.ModelID, variant}
+}
+
+func (m sessionModel) ref() ModelRef { return ModelRef{m.ProviderID, m.ID} }
+
 // Action is what a [Rule] does with a matching tool call.
 type Action string
 

@@ -33,12 +33,6 @@ type hub struct {
 	live bool // connected: events are coming in
 }
 
-func newHub(c *Client) *hub {
-	h := &hub{client: c, subs: map[*Subscription]struct{}{}}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	return h
-}
-
 func (h *hub) run() {
 	wait := minReconnect
 	for {

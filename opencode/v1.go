@@ -54,18 +54,10 @@ func (v v1) post(ctx context.Context, op, path string, in any) error {
 }
 
 func (v v1) CreateSession(ctx context.Context, n NewSession) (Session, error) {
-	type model struct {
-		ProviderID string `json:"providerID"`
-		ID         string `json:"id"`
-		Variant    string `json:"variant,omitempty"`
-	}
 	body := struct {
 		NewSession
-		Model *model `json:"model,omitempty"`
-	}{NewSession: n}
-	if !n.Model.IsZero() {
-		body.Model = &model{n.Model.ProviderID, n.Model.ModelID, n.Variant}
-	}
+		Model *sessionModel `json:"model,omitempty"`
+	}{n, modelOf(n.Model, n.Variant)}
 	var out Session
 	err := v.call(ctx, request{
 		op: "create session", method: http.MethodPost, path: "/session", in: body, out: &out,
@@ -267,22 +259,12 @@ func (v v1) ShowToast(ctx context.Context, t Toast) error {
 
 func (v v1) AddMCP(ctx context.Context, server MCPServer) error {
 	const op = "add MCP server"
-	server.Timeout = cmp.Or(server.Timeout, defaultMCPTimeout)
-	type config struct {
-		Type    string            `json:"type"`
-		URL     string            `json:"url"`
-		Headers map[string]string `json:"headers,omitempty"`
-		OAuth   bool              `json:"oauth"` // else a refused token begins a login
-		Timeout int64             `json:"timeout"`
-	}
-	body := struct {
-		Name   string `json:"name"`
-		Config config `json:"config"`
-	}{server.Name, config{"remote", server.URL, server.Headers, false, server.Timeout.Milliseconds()}}
+	config, limit, wait := server.wire()
+	config["timeout"] = limit.Milliseconds()
 	var out map[string]MCPStatus
 	err := v.call(ctx, request{
-		op: op, method: http.MethodPost, path: "/mcp", in: body, out: &out,
-		timeout: 2*server.Timeout + 5*time.Second, // a server that hangs is tried in two ways
+		op: op, method: http.MethodPost, path: "/mcp", out: &out, timeout: wait,
+		in: map[string]any{"name": server.Name, "config": config},
 	})
 	if err != nil {
 		return err

@@ -23,11 +23,10 @@ type v2 struct {
 
 // v2memory is what the server does not say when it is asked. It is of all directories.
 type v2memory struct {
-	mu      sync.Mutex
-	parents map[string]string   // of sessions; empty: a root
-	retries map[string]Status   // of sessions that wait for a provider, by the newest event
-	ours    map[string]struct{} // sessions that no background service works on
-	listed  map[string]bool     // lists that were seen with something in them, by directory and path
+	parents sync.Map // of sessions, by their ids; empty: a root
+	retries sync.Map // the [Status] of sessions that wait for a provider, by the newest event
+	ours    sync.Map // sessions that no background service works on
+	listed  sync.Map // lists that were seen with something in them, by directory and path
 }
 
 const (
@@ -37,12 +36,6 @@ const (
 	v2pause     = 100 * time.Millisecond
 	instruction = "manager" // the key of a session's instructions
 )
-
-func newV2(c *Client) v2 {
-	return v2{Client: c, v2memory: &v2memory{
-		parents: map[string]string{}, retries: map[string]Status{}, ours: map[string]struct{}{}, listed: map[string]bool{},
-	}}
-}
 
 func (v v2) in(path string) API {
 	v.dir = path
@@ -109,18 +102,9 @@ func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 				return err
 			}
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, v2pause); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(v2pause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -128,22 +112,6 @@ func (v v2) active(ctx context.Context) (map[string]struct{}, error) {
 	return getData[map[string]struct{}](ctx, v, "get active sessions", "/api/session/active", nil)
 }
 
-type v2model struct {
-	ProviderID string `json:"providerID"`
-	ID         string `json:"id"`
-	Variant    string `json:"variant,omitempty"`
-}
-
-func (m v2model) ref() ModelRef { return ModelRef{m.ProviderID, m.ID} }
-
-func v2modelOf(ref ModelRef, variant string) *v2model {
-	if ref.IsZero() {
-		return nil
-	}
-	return &v2model{ref.ProviderID, ref.ModelID, variant}
-}
-
-// v2rule is a [Rule].
 type v2rule struct {
 	Action   string `json:"action"`
 	Resource string `json:"resource"`
@@ -170,7 +138,6 @@ func v2rulesOf(rules []Rule) (all []v2rule) {
 	return all
 }
 
-// v2session is a [Session].
 type v2session struct {
 	ID, ParentID, Title, Agent string
 	Metadata                   map[string]any
@@ -200,11 +167,11 @@ func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 		Title       string            `json:"title,omitempty"`
 		ParentID    string            `json:"parentID,omitempty"`
 		Agent       string            `json:"agent,omitempty"`
-		Model       *v2model          `json:"model,omitempty"`
+		Model       *sessionModel     `json:"model,omitempty"`
 		Location    map[string]string `json:"location,omitempty"`
 		Metadata    map[string]any    `json:"metadata,omitempty"`
 		Permissions []v2rule          `json:"permissions,omitempty"`
-	}{n.Title, n.ParentID, n.Agent, v2modelOf(n.Model, n.Variant), nil, n.Metadata, v2rulesOf(n.Rules)}
+	}{n.Title, n.ParentID, n.Agent, modelOf(n.Model, n.Variant), nil, n.Metadata, v2rulesOf(n.Rules)}
 	if v.dir != "" {
 		body.Location = map[string]string{"directory": v.dir}
 	}
@@ -212,9 +179,7 @@ func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	var out struct{ Data v2session }
 	err := v.call(ctx, request{op: "create session", method: http.MethodPost, path: "/api/session", in: body, out: &out})
 	if err == nil {
-		v.mu.Lock()
-		v.ours[out.Data.ID] = struct{}{}
-		v.mu.Unlock()
+		v.ours.Store(out.Data.ID, true)
 	}
 	return out.Data.neutral(), err
 }
@@ -243,7 +208,7 @@ func (v v2) inherit(ctx context.Context, child v2session) error {
 	if child.ParentID == "" || child.Metadata[bequeaths] != nil {
 		return nil
 	}
-	parent, err := getData[v2session](ctx, v, "get session", v2path(child.ParentID), nil)
+	parent, err := v.session(ctx, child.ParentID)
 	if err != nil || parent.Metadata[bequeaths] == nil {
 		return err
 	}
@@ -259,7 +224,7 @@ func (v v2) setRules(ctx context.Context, sessionID string, rules []v2rule, meta
 }
 
 func (v v2) AddRules(ctx context.Context, sessionID string, rules ...Rule) error {
-	s, err := getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
+	s, err := v.session(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -286,8 +251,12 @@ func (v v2) Sessions(ctx context.Context, f SessionFilter) (found []Session, err
 	return found, err
 }
 
+func (v v2) session(ctx context.Context, sessionID string) (v2session, error) {
+	return getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
+}
+
 func (v v2) Session(ctx context.Context, sessionID string) (Session, error) {
-	s, err := getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
+	s, err := v.session(ctx, sessionID)
 	return s.neutral(), err
 }
 
@@ -317,13 +286,10 @@ func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 	all := map[string]Status{}
 	for id := range active {
 		for ; id != "" && all[id].Type == ""; id, err = v.parent(ctx, id) {
-			v.mu.Lock()
-			status, waits := v.retries[id]
-			v.mu.Unlock()
-			if !waits {
-				status = Status{Type: Busy}
+			all[id] = Status{Type: Busy}
+			if status, waits := v.retries.Load(id); waits {
+				all[id] = status.(Status)
 			}
-			all[id] = status
 		}
 		if err != nil {
 			return nil, err
@@ -334,19 +300,14 @@ func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 
 // parent is the session whose sub-agent works in this one; empty: it has none.
 func (v v2) parent(ctx context.Context, sessionID string) (string, error) {
-	v.mu.Lock()
-	parent, known := v.parents[sessionID]
-	v.mu.Unlock()
-	if known {
-		return parent, nil
+	if parent, known := v.parents.Load(sessionID); known {
+		return parent.(string), nil
 	}
 	s, err := v.Session(ctx, sessionID)
 	if err = ignoreNotFound(err); err != nil {
 		return "", err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.parents[sessionID] = s.ParentID
+	v.parents.Store(sessionID, s.ParentID)
 	return s.ParentID, nil
 }
 

@@ -62,7 +62,7 @@ func (v v2) answer(ctx context.Context, sessionID string) (Message, error) {
 			return Message{}, err
 		}
 		if s.Outcome == "" { // it has not begun
-			if pause(ctx) != nil {
+			if pause(ctx, v2pause) != nil {
 				return Message{}, transportError(ctx, op, ctx.Err())
 			}
 			continue

@@ -1,7 +1,6 @@
 package opencode
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -16,14 +15,14 @@ func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
 	deadline := time.Now().Add(v2patience)
 	for {
 		all, err := getData[[]T](ctx, v, op, path, v.here())
-		v.mu.Lock()
-		known := v.listed[v.dir+path]
-		v.listed[v.dir+path] = known || len(all) > 0
-		v.mu.Unlock()
+		_, known := v.listed.Load(v.dir + path)
+		if len(all) > 0 {
+			v.listed.Store(v.dir+path, true)
+		}
 		if err != nil || len(all) > 0 || known || time.Now().After(deadline) {
 			return all, err
 		}
-		if pause(ctx) != nil {
+		if pause(ctx, v2pause) != nil {
 			return nil, transportError(ctx, op, ctx.Err())
 		}
 	}
@@ -31,7 +30,7 @@ func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
 
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	models, err := v2list[struct {
-		v2model
+		sessionModel
 		Enabled  *bool
 		Settings struct{ APIKey string }
 	}](ctx, v, "list models", "/api/model")
@@ -77,27 +76,15 @@ func (v v2) ShowToast(context.Context, Toast) error { return nil }
 
 func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
 	const op = "add MCP server"
-	limit := cmp.Or(server.Timeout, defaultMCPTimeout)
-	type timeout struct {
-		Startup   int64 `json:"startup"`
-		Catalog   int64 `json:"catalog"`
-		Execution int64 `json:"execution"`
-	}
-	type config struct {
-		Type    string            `json:"type"`
-		URL     string            `json:"url"`
-		Headers map[string]string `json:"headers,omitempty"`
-		OAuth   bool              `json:"oauth"`    // else a refused token begins a login
-		Code    bool              `json:"codemode"` // else the tools are hidden behind one that runs programs
-		Timeout timeout           `json:"timeout"`
-	}
+	config, limit, wait := server.wire()
 	ms := limit.Milliseconds()
-	body := map[string]config{"config": {"remote", server.URL, server.Headers, false, false, timeout{ms, ms, ms}}}
-	wait := 2*limit + 5*time.Second
+	config["timeout"] = map[string]int64{"startup": ms, "catalog": ms, "execution": ms}
+	config["codemode"] = false // else the tools are hidden behind one that runs programs
 	err := v.call(ctx, request{
-		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), in: body, timeout: wait,
+		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), timeout: wait,
+		in: map[string]any{"config": config},
 	})
-	for deadline := time.Now().Add(wait); err == nil; err = pause(ctx) {
+	for deadline := time.Now().Add(wait); err == nil; err = pause(ctx, v2pause) {
 		var known map[string]MCPStatus
 		if known, err = v.MCPServers(ctx); err != nil {
 			break

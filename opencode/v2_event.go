@@ -45,7 +45,7 @@ type v2event struct {
 type v2data struct {
 	SessionID, ParentID, Title, Agent, InboxID, AssistantMessageID string
 	ID, Name, Text, Finish, Reason, Snapshot, RequestID            string
-	Model                                                          v2model
+	Model                                                          sessionModel
 	Location                                                       struct{ Directory string }
 	Item                                                           struct {
 		Type    string
@@ -147,9 +147,7 @@ func (r *v2reader) session(e v2event, d v2data) *v2told {
 			s.info.Location.Directory = d.Location.Directory
 			s.info.Time.Created, s.info.Time.Updated = e.Created, e.Created
 		default:
-			s.info = ask(r, func(ctx context.Context) (v2session, error) {
-				return getData[v2session](ctx, r.v2, "get session", v2path(d.SessionID), nil)
-			})
+			s.info = ask(r, func(ctx context.Context) (v2session, error) { return r.v2.session(ctx, d.SessionID) })
 		}
 		s.info.ID = d.SessionID
 		ask(r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.inherit(ctx, s.info) })
@@ -169,6 +167,10 @@ func ask[T any](r *v2reader, call func(context.Context) (T, error)) T {
 		r.log.Warn("could not read what an event is about", "error", err)
 	}
 	return answer
+}
+
+func (r *v2reader) get(s *v2told, messageID string) v2message {
+	return ask(r, func(ctx context.Context) (v2message, error) { return r.message(ctx, s.sessionID, messageID) })
 }
 
 func (r *v2reader) payloads(s *v2told, e v2event, d v2data) []Payload {
@@ -248,10 +250,8 @@ func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payloa
 
 // wait remembers that a session waits for its provider; nil: it does not any more.
 func (r *v2reader) wait(sessionID string, status *Status) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if delete(r.retries, sessionID); status != nil {
-		r.retries[sessionID] = *status
+	if r.retries.Delete(sessionID); status != nil {
+		r.retries.Store(sessionID, *status)
 	}
 }
 
@@ -268,7 +268,6 @@ func (r *v2reader) newest(s *v2told, kind string) []Payload {
 	return s.message(m)
 }
 
-// message tells of a message that is complete.
 func (s *v2told) message(m v2message) []Payload {
 	next, ok := s.next(m)
 	if !ok {
@@ -328,9 +327,7 @@ func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload 
 		return nil
 	case "inbox.delivered":
 		if !known {
-			m = ask(r, func(ctx context.Context) (v2message, error) {
-				return getData[v2message](ctx, r.v2, "get message", v2path(s.sessionID, "message", d.InboxID), nil)
-			})
+			m = r.get(s, d.InboxID)
 		}
 		delete(s.inbox, d.InboxID)
 		if child, ok := m.Metadata["childID"].(string); ok {
@@ -396,10 +393,7 @@ func (r *v2reader) called(s *v2told, kind string, d v2data) []Payload {
 	if c == nil {
 		c = &v2content{Type: "tool", ID: d.ID, Name: d.Name, State: v2state{Status: "streaming"}}
 		if d.Name == "" { // it was announced before the connection stood, or long ago
-			m := ask(r, func(ctx context.Context) (v2message, error) {
-				return getData[v2message](ctx, r.v2, "get message", v2path(s.sessionID, "message", d.AssistantMessageID), nil)
-			})
-			for _, known := range m.Content {
+			for _, known := range r.get(s, d.AssistantMessageID).Content {
 				if known.ID == d.ID && known.Type == "tool" {
 					*c = known
 				}

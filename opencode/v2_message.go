@@ -20,7 +20,7 @@ type v2message struct {
 	Description     string // of synthetic
 	Metadata        map[string]any
 	Files           []json.RawMessage
-	Model           v2model
+	Model           sessionModel
 	Content         []v2content // of assistant, as what follows
 	Snapshot        struct{ End string }
 	Finish          string
@@ -236,9 +236,9 @@ func v1metadata(c v2content) json.RawMessage {
 // conversation puts messages that come oldest first into the words of OpenCode 1.
 type conversation struct {
 	sessionID string
-	parent    string  // of the next answer
-	agent     string  // that was chosen last, as far as it is known
-	model     v2model // that was
+	parent    string       // of the next answer
+	agent     string       // that was chosen last, as far as it is known
+	model     sessionModel // that was
 }
 
 // next is the next message; ok is false for one that is none in OpenCode 1.
@@ -304,8 +304,12 @@ func (v v2) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message
 	}
 }
 
+func (v v2) message(ctx context.Context, sessionID, messageID string) (v2message, error) {
+	return getData[v2message](ctx, v, "get message", v2path(sessionID, "message", messageID), nil)
+}
+
 func (v v2) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
-	m, err := getData[v2message](ctx, v, "get message", v2path(sessionID, "message", messageID), nil)
+	m, err := v.message(ctx, sessionID, messageID)
 	info, _ := m.info(sessionID, "")
 	return Message{info, m.parts(sessionID)}, err
 }

@@ -26,7 +26,7 @@ func preview(t *testing.T) *opencode.Client {
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	target, err := url.Parse(shared.server.Client().URL())
+	target, err := url.Parse(shared.server.Client().Address())
 	if err != nil {
 		t.Fatal(err)
 	}

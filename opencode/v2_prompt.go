@@ -53,7 +53,7 @@ func conflict(err error) bool {
 
 // due is the id under which a prompt is to be sent, if it is: settled says that it was answered or is being answered.
 func (v v2) due(ctx context.Context, sessionID, messageID string) (id string, settled bool, err error) {
-	_, err = getData[v2message](ctx, v, "get message", v2path(sessionID, "message", messageID), nil)
+	_, err = v.message(ctx, sessionID, messageID)
 	switch {
 	case errors.Is(err, ErrNotFound): // it may wait in the inbox, where the same id is taken once
 		return messageID, false, nil
@@ -91,17 +91,12 @@ const revivalEnds = 15 * time.Minute
 // own makes sure that no background service works on a session. It is asked once: a service begins when it starts, and not
 // later.
 func (v v2) own(ctx context.Context, sessionID string) error {
-	v.mu.Lock()
-	_, ours := v.ours[sessionID]
-	v.mu.Unlock()
-	if ours {
+	if _, ours := v.ours.Load(sessionID); ours {
 		return nil
 	}
 	err := v.taken(ctx, sessionID)
 	if err == nil {
-		v.mu.Lock()
-		v.ours[sessionID] = struct{}{}
-		v.mu.Unlock()
+		v.ours.Store(sessionID, true)
 	}
 	return err
 }
@@ -148,12 +143,12 @@ func original(messageID string) string {
 func (v v2) choose(ctx context.Context, sessionID string, p Prompt) error {
 	now, err := getData[struct {
 		Agent string
-		Model *v2model
+		Model *sessionModel
 	}](ctx, v, "get session", v2path(sessionID), nil)
 	if err == nil && p.Agent != "" && p.Agent != now.Agent {
 		err = v.post(ctx, "choose agent", v2path(sessionID, "agent"), map[string]string{"agent": p.Agent})
 	}
-	if m := v2modelOf(p.Model, p.Variant); err == nil && m != nil && (now.Model == nil || *m != *now.Model) {
+	if m := modelOf(p.Model, p.Variant); err == nil && m != nil && (now.Model == nil || *m != *now.Model) {
 		err = v.post(ctx, "choose model", v2path(sessionID, "model"), map[string]any{"model": m})
 	}
 	if err == nil && p.System != "" {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,53 +48,33 @@ func Version(ctx context.Context, binary string) (string, error) {
 		return "", fmt.Errorf("opencode: run %s --version: %w", path, err)
 	}
 	version := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(string(out)), "opencode "), "v")
-	versions := readVersions()
-	versions[path] = versionOf{stamp(path), version}
-	versions.write()
+	if file := versionFile(); os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		_ = os.WriteFile(file, []byte(stamp(path)+version), 0o600)
+	}
 	return version, nil
 }
 
-// versions are those of binaries, by their paths, as they were asked the last time: it takes a second of a processor.
-type versions map[string]versionOf
-
-type versionOf struct{ Stamp, Version string }
-
-func versionsFile() string {
+// versionFile has the version of the binary that was asked last, behind its stamp: to ask takes a second of a processor.
+func versionFile() string {
 	dir, _ := os.UserCacheDir() // without one nothing is remembered
-	return filepath.Join(dir, "manager", "opencode-versions.json")
+	return filepath.Join(dir, "manager", "opencode-version")
 }
 
-func readVersions() versions {
-	all := versions{}
-	if data, err := os.ReadFile(versionsFile()); err == nil {
-		_ = json.Unmarshal(data, &all) // what cannot be read is asked for again
-	}
-	return all
-}
-
-func (all versions) write() {
-	maps.DeleteFunc(all, func(path string, _ versionOf) bool { return stamp(path) == "" })
-	data, _ := json.Marshal(all) // plain strings
-	if os.MkdirAll(filepath.Dir(versionsFile()), 0o700) == nil {
-		_ = os.WriteFile(versionsFile(), data, 0o600)
-	}
-}
-
-// stamp changes with a file.
+// stamp names a file, and changes with it.
 func stamp(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
+	return fmt.Sprintf("%s\n%d %d\n", path, info.Size(), info.ModTime().UnixNano())
 }
 
 // launched is the version of the binary that is about to be started, empty if it does not say it. What was remembered does
 // not refuse a binary: the path may be that of a program that chooses among several.
 func launched(ctx context.Context, path string) (string, error) {
-	known, has := readVersions()[path]
-	if has && known.Stamp == stamp(path) && CheckVersion(known.Version) == nil {
-		return known.Version, nil
+	data, _ := os.ReadFile(versionFile())
+	if known, same := strings.CutPrefix(string(data), stamp(path)); same && CheckVersion(known) == nil {
+		return known, nil
 	}
 	version, err := Version(ctx, path)
 	if major, _, _ := numbers(version); err != nil || major == 0 {
@@ -153,7 +132,7 @@ func numbers(version string) (major, minor, patch int) {
 func (c *Client) handshake(ctx context.Context) error {
 	version, notV2 := c.identify(ctx, "/api/info")
 	if notV2 == nil {
-		c.backend = newV2(c)
+		c.backend = v2{Client: c, v2memory: &v2memory{}}
 		return c.accept(version)
 	}
 	version, notV1 := c.identify(ctx, "/global/health")

@@ -119,11 +119,3 @@ func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64, has ...string) 
 	settled = slices.DeleteFunc(settled, func(b boulder.RaisedBlocker) bool { return slices.Contains(has, b.ID) })
 	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
 }
-
-func (r *run) resumePrompt(o *boulder.Open) string {
-	return prompts.Resume(prompts.ResumeInput{
-		Boulder: r.state.Boulder, SubTask: *o.SubTask,
-		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
-		News: news(r.state, o.SubTask, o.Turn.Seq),
-	})
-}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // order is a person's order on its way to the loop goroutine.
@@ -121,7 +122,7 @@ func refusal(format string, args ...any) error {
 // wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
 // are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
-	bodies, err := ordered(s, what)
+	bodies, err := ordered(s, what, now)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ const (
 
 // ordered are the events that an order comes to. What [boulder.State.Apply] refuses with the first of them is not looked at
 // here.
-func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
+func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
 	if err := o.Validate(); err != nil {
 		return nil, refusal("%w", err)
 	}
@@ -214,7 +215,7 @@ func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
 	case boulder.OrderSkip:
 		return []boulder.Body{drop(s, t, boulder.SubTaskSkipped, "skipped by a person")}, nil
 	}
-	return retry(s, t)
+	return retry(s, t, now)
 }
 
 // resumed brings a boulder back to where it was when it was paused.
@@ -257,8 +258,13 @@ func cancelAll(s *boulder.State) (bodies []boulder.Body) {
 	return append(bodies, boulder.StatusChanged{Status: boulder.Synthesizing})
 }
 
-func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
+func retry(s *boulder.State, t *boulder.SubTask, now time.Time) ([]boulder.Body, error) {
 	open := s.Open(t.ID)
+	if open != nil {
+		if lifted := schedule.LiftLimit(s, open, now); len(lifted) > 0 {
+			return lifted, nil
+		}
+	}
 	switch {
 	case t.Parked, t.Status == boulder.SubTaskFailed, t.Status == boulder.SubTaskCancelled:
 		return []boulder.Body{boulder.Reopened{SubTaskID: t.ID, Reason: triedAgain}}, nil

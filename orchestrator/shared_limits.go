@@ -38,7 +38,7 @@ func (o *Orchestrator) leave(r *run) {
 	defer o.runs.mu.Unlock()
 	maps.DeleteFunc(o.runs.byID, func(_ string, x *run) bool { return x == r })
 	for m, cool := range o.runs.shares[r].Cooling {
-		if cool.Until.After(o.runs.left[m].Until) {
+		if schedule.Supersedes(cool, o.runs.left[m]) {
 			o.runs.left[m] = cool
 		}
 	}

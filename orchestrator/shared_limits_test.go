@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 )
@@ -100,6 +102,79 @@ func TestSharedCooldown(t *testing.T) {
 		} {
 			if at, came := asked[what]; !came || (at >= time.Hour) != waits {
 				t.Errorf("%s: asked %v after %s, want after the cool-down: %v (%v)", what, came, at, waits, maps.Clone(asked))
+			}
+		}
+	})
+}
+
+// TestLiftedLimit: a retry ends the wait for a limit, for all boulders that wait for it, also where the one that met it is over:
+// the sub-task continues in its session, without a new attempt. What a provider says after that counts again.
+func TestLiftedLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		began := time.Now()
+		var mu sync.Mutex
+		asked := map[string][]time.Duration{} // after which time, by boulder
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			id := job.BoulderID
+			mu.Lock()
+			asked[id] = append(asked[id], time.Since(began).Truncate(time.Minute))
+			turnedAway := id == "first" && len(asked[id]) < 3
+			mu.Unlock()
+			<-time.After(time.Second) // the others learn of what was lifted first
+			if job.Attempt.Attempt != 1 {
+				t.Errorf("%s: attempt %d", id, job.Attempt.Attempt)
+			}
+			if turnedAway {
+				return boulder.Evidence{}, &boulder.TroubleError{
+					Kind: boulder.TroubleRateLimit, RetryAfter: 90 * time.Hour, Err: errors.New("429"),
+				}
+			}
+			return boulder.Evidence{FinalMessage: "done"}, nil
+		}
+		ids := make(chan string, 1)
+		r.cfg.NewID = func() string { return <-ids }
+		o := r.orchestrator()
+		var done sync.WaitGroup
+		start := func(id string) (stop context.CancelFunc) {
+			ctx, stop := context.WithCancel(t.Context())
+			ids <- id
+			done.Go(func() {
+				for _, err := range o.Run(ctx, orchestrator.Request{
+					Plan: planOf(spec(id)), Settings: boulder.Settings{Model: "p/hot", LedgerModel: "p/judge"},
+				}) {
+					if err != nil && !errors.Is(err, context.Canceled) {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+			})
+			<-time.After(2 * time.Second)
+			return stop
+		}
+		later := func() { <-time.After(time.Hour - time.Since(began)%time.Hour) }
+		retry := func(id string) {
+			if err := o.Order(t.Context(), id, boulder.Order{Do: boulder.OrderRetry, SubTaskID: id}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		defer start("first")()
+		stop := start("gone") // it takes the limit over and leaves it behind
+		stop()
+		synctest.Wait()
+		defer start("same")()
+		later()
+		retry("first") // which meets the limit once more
+		later()
+		defer start("late")()
+		retry("late")
+		done.Wait()
+		for id, want := range map[string][]time.Duration{
+			"first": {0, time.Hour, 2 * time.Hour}, "same": {time.Hour}, "late": {2 * time.Hour}, "gone": nil,
+		} {
+			if d := cmp.Diff(want, asked[id]); d != "" {
+				t.Errorf("%s was asked (-want +got):\n%s", id, d)
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // Work that is not an attempt's is in flight under refs that no attempt has.
@@ -163,11 +164,15 @@ func (r *run) startTurn(o *boulder.Open) {
 		Line:      r.state.Boulder.Line,
 		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
+	since := news(r.state, o.SubTask, o.Turn.Seq)
 	if job.Recovered || o.Turn.MessageID != "" {
-		job.Resume = r.resumePrompt(o)
+		job.Resume = prompts.Resume(prompts.ResumeInput{
+			Boulder: r.state.Boulder, SubTask: *o.SubTask, News: since,
+			Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
+		})
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
-	job.Turn.Prompt += news(r.state, o.SubTask, o.Turn.Seq).Addition()
+	job.Turn.Prompt += since.Addition()
 	job.Turn.ToldUpTo = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)

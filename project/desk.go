@@ -26,6 +26,27 @@ type Desk struct {
 	Close  func()
 }
 
+// Beside are the boulders that the process runs which runs one. What cannot be read has a status of its own.
+func (d *Desk) Beside(ctx context.Context, id string) (all []boulder.Snapshot) {
+	if d.Holder == nil || !slices.Contains(d.Holder.Running, id) {
+		return nil
+	}
+	for _, other := range d.Holder.Running {
+		if b, err := d.Get(ctx, other); err == nil && other != id {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// LimitsOf are the limits that explain why something waits: those of the process that runs it, or else the configured ones.
+func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
+	if h != nil && h.Limits != nil {
+		return *h.Limits
+	}
+	return p.cfg.Limits
+}
+
 // onDisk carries orders out where no process runs anything.
 type onDisk struct{ db *store.DB }
 
@@ -210,4 +231,44 @@ func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 			}
 		}
 	}
+}
+
+// Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the order; it is
+// called again where that process has just ended.
+func (p *Project) Order(
+	ctx context.Context, find func(*Desk) (boulder.Snapshot, boulder.Order, error),
+) (done *Ordered, err error) {
+	err = p.Steer(ctx, func(d *Desk) (err error) {
+		done = &Ordered{Holder: d.Holder}
+		if done.Before, done.Order, err = find(d); err != nil {
+			return err
+		}
+		id := done.Before.Boulder.ID
+		if err := d.Orders.Order(ctx, id, done.Order); err != nil {
+			return err
+		}
+		done.After, err = d.Get(ctx, id)
+		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
+			done.Holder = nil
+			var there *Desk
+			if there, err = p.Read(ctx); err == nil {
+				done.After, err = there.Get(ctx, id)
+				there.Close()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
+		}
+		return nil
+	})
+	return done, err
+}
+
+// Message is an error as the user reads it: of what was refused only why.
+func Message(err error) string {
+	said := strings.TrimRight(err.Error(), "\n")
+	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
+		return why
+	}
+	return said
 }

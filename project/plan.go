@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
+	"github.com/bouldermgr/manager/internal/schema"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
@@ -49,16 +51,16 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 			}
 		}
 	}
-	written, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
-	}
+	written, _ := json.Marshal(plan) // what was read can be written
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
 		p.warnOfSecret("The plan "+path, kinds)
 	}
 	clean := secret.Each(*plan, p.secrets)
 	return &clean, nil
 }
+
+// schemaFile is beside the project's own plan file, whose first line names it: editors complete and check by it.
+const schemaFile = "plan.schema.json"
 
 // WritePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
 // below .manager: there a link is not followed, since it may come from anybody.
@@ -70,7 +72,14 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := statedir.Write(p.dir, store.DirName+"/"+filepath.Base(path), data); err != nil {
+	described, err := schema.Text("plan")
+	if err != nil {
+		return err
+	}
+	data = append([]byte("# yaml-language-server: $schema="+schemaFile+"\n"), data...)
+	err = errors.Join(statedir.Write(p.dir, store.DirName+"/"+schemaFile, described),
+		statedir.Write(p.dir, store.DirName+"/"+filepath.Base(path), data))
+	if err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil
@@ -138,7 +147,7 @@ func (p *Project) commands(
 	}
 	why = "there is none of " + places
 	for _, c := range detected {
-		if command.Missing(context.Background(), p.dir, p.opts.Environ, c.Program) == "" {
+		if command.Missing(context.Background(), p.dir, p.AgentEnv(), c.Program) == "" {
 			found = append(found, c.Run)
 			p.log.Debug("found a command", "for", key, "command", c.Run, "because", c.Why)
 		} else {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/config"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -45,6 +48,9 @@ type Options struct {
 	Attach string
 	// LockTimeout is how long to wait while another process holds the state. Defaults to a second.
 	LockTimeout time.Duration
+	// Isolation is that of runs for which neither request, plan nor configuration says any. Defaults to off, since results that
+	// were isolated are in the project's files only after [Project.Land].
+	Isolation boulder.Isolation
 	// Environ is the environment for what is run. Defaults to that of this process.
 	Environ []string
 	// Command is what other processes are told that this one runs. Defaults to the name of the program.
@@ -57,6 +63,15 @@ type Options struct {
 	// say that they are secret, and the usual forms of keys.
 	Secrets *secret.Redactor
 }
+
+type (
+	// Ordered is what comes of an order.
+	Ordered = control.Ordered
+	// Answered is what comes of an answer.
+	Answered = control.Answered
+	// Redoing is what a redo comes to.
+	Redoing = boulder.Redoing
+)
 
 // Project is a directory in which manager works. Its methods may be called from any goroutine.
 type Project struct {
@@ -222,7 +237,7 @@ func (p *Project) environ() ([]string, error) {
 	defer p.mu.Unlock()
 	if p.registration == nil {
 		if !exists(p.stateDir()) {
-			return p.opts.Environ, nil
+			return p.AgentEnv(), nil
 		}
 		r, err := orphan.Register(p.stateDir())
 		if err != nil {
@@ -230,7 +245,21 @@ func (p *Project) environ() ([]string, error) {
 		}
 		p.registration = r
 	}
-	return append(slices.Clip(p.opts.Environ), p.registration.Env()), nil
+	return append(p.AgentEnv(), p.registration.Env()), nil
+}
+
+// AgentEnv is the environment that OpenCode and commands get: that of the options, as far as the configuration lists it.
+func (p *Project) AgentEnv() []string {
+	if p.cfg.Environment == nil {
+		return slices.Clip(p.opts.Environ)
+	}
+	return slices.DeleteFunc(slices.Clone(p.opts.Environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !slices.ContainsFunc(p.cfg.Environment, func(pattern string) bool {
+			listed, _ := path.Match(pattern, name) // the configuration was checked
+			return listed
+		})
+	})
 }
 
 // Kill ends OpenCode without asking it, if it is ours, for a user in a hurry.

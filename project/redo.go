@@ -3,7 +3,6 @@ package project
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/secret"
 )
 
 // Redo is what the user wants done again.
@@ -23,19 +23,10 @@ type Redo struct {
 	Files        boulder.Files               // empty: their changes are taken back where that can be done
 }
 
-// Redoing is a [Redo] before it is ordered.
-type Redoing struct {
-	Order boulder.Order
-	After *boulder.State // as it will be
-	Moved []string       // as in [boulder.Redone]
-	Paths []string       // of the project's own files, that will be as they were before
-	Why   string         // why changes stay that could have been taken back; empty: they do not, or were not to be
-}
-
 // Stale says which completed sub-tasks are out of date, and why. With gates, their gates are run: on the tip of an isolated
 // boulder whose results have not landed, else on the user's files. Call [Project.OpenWorkspace] before.
 func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
-	s, err := restored(b)
+	s, err := boulder.Restore(*b)
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +76,6 @@ func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 		}
 	}
 	return stale, nil
-}
-
-// restored is a state of its own.
-func restored(b *boulder.Snapshot) (*boulder.State, error) {
-	var copied boulder.Snapshot
-	text, err := json.Marshal(b)
-	if err == nil {
-		err = json.Unmarshal(text, &copied)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return boulder.Restore(copied)
 }
 
 // planNow is what the plan file says now that a boulder was run from; nil: there is none, or it has another plan by now.
@@ -168,7 +146,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 func (p *Project) PrepareRedo(
 	ctx context.Context, b *boulder.Snapshot, events []boulder.Event, what Redo,
 ) (r Redoing, err error) {
-	if r.After, err = restored(b); err != nil {
+	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
 		return r, err
 	}
 	redone := &boulder.Redone{Reasons: what.SubTasks, NoDependents: what.NoDependents, Patches: map[string]string{}}

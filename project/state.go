@@ -117,7 +117,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 			}
 			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
 				work.Go(func() { // the run does not wait for it: it is what takes the order
-					if err := deliver(ctx, s.p.diverter.Desk, here, e.BoulderID); err != nil && ctx.Err() == nil {
+					if err := s.p.deliver(ctx, here, e.BoulderID); err != nil && ctx.Err() == nil {
 						s.p.log.Warn("an answer was not handed over", "error", err)
 					}
 				})
@@ -256,3 +256,111 @@ var (
 func (p *Project) Exists() bool { return exists(p.database()) }
 
 func (p *Project) database() string { return filepath.Join(p.stateDir(), store.FileName) }
+
+const idleLook = 100 * time.Millisecond
+
+// Serve runs what a crashed process left, and what other processes hand over, several boulders at the same time and under
+// the same limits. follow is called for each, on a goroutine of its own, and ranges over its events. Serve returns when
+// ctx ends, when [State.Stop] was called ([orchestrator.ErrStopped]), or when nothing was at work for patience (0: never),
+// and every follow has returned.
+func (s *State) Serve(
+	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
+) error {
+	sv := &service{State: s, Steerer: s.run, ctx: ctx, follow: follow}
+	defer sv.close()
+	all, err := s.DB.Listing(ctx)
+	for _, b := range all { // what a process left that did not come to stop it
+		if b.Status == boulder.Running || b.Status == boulder.Synthesizing {
+			if _, resumeErr := sv.Submit(ctx, Request{Resume: b.BoulderID}); resumeErr != nil {
+				err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
+			}
+		}
+	}
+	if err != nil {
+		s.p.warn("%v", err)
+	}
+	s.server.SetSteerer(sv)
+	for busy := time.Now(); ; {
+		select {
+		case <-time.After(idleLook):
+			sv.mu.Lock()
+			if sv.begun > 0 {
+				busy = time.Now()
+			}
+			sv.closed = patience > 0 && time.Since(busy) >= patience
+			over := sv.closed
+			sv.mu.Unlock()
+			if over {
+				return nil
+			}
+		case <-s.stopped.Done():
+			return orchestrator.ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// service takes orders and submissions from other processes. Its methods may be called from any goroutine.
+type service struct {
+	*State
+	control.Steerer
+	ctx    context.Context // of the boulders
+	follow func(iter.Seq2[boulder.Event, error])
+
+	mu     sync.Mutex
+	begun  int            // boulders that are being begun, or at work
+	closed bool           // nothing further is begun
+	work   sync.WaitGroup // a goroutine for each boulder
+}
+
+var _ control.Submitter = (*service)(nil)
+
+// Submit runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
+func (s *service) Submit(_ context.Context, req Request) (string, error) {
+	if req.LedgerModel != "" && req.LedgerModel != s.p.ledger {
+		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
+			" stop it, and start it with --ledger-model",
+			boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.LedgerModel)
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
+	}
+	s.begun++
+	s.work.Add(1) // here, so that close waits for it
+	s.mu.Unlock()
+	ended := func() {
+		s.mu.Lock()
+		s.begun--
+		s.mu.Unlock()
+		s.work.Done()
+	}
+	next, stop := iter.Pull2(s.Run(s.ctx, req))
+	e, err, ok := next()
+	if err != nil || !ok {
+		stop()
+		ended()
+		return "", err
+	}
+	id := e.BoulderID
+	go func() {
+		defer ended()
+		defer stop()
+		s.follow(func(yield func(boulder.Event, error) bool) {
+			for ok && yield(e, err) {
+				e, err, ok = next()
+			}
+		})
+	}()
+	return id, nil
+}
+
+// close begins nothing further and waits until every run has ended.
+func (s *service) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.work.Wait()
+}

@@ -27,9 +27,7 @@ func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) er
 	if err != nil {
 		return err
 	}
-	if p.diverter, err = p.newDiverter(); err != nil {
-		return err
-	}
+	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	known := address
 	c.Attach = func(ctx context.Context) (*opencode.Client, error) {

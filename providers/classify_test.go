@@ -30,6 +30,13 @@ func TestClassify(t *testing.T) {
 		{status: 429, code: "insufficient_quota", want: providers.KindQuota},
 		{status: 400, text: "Your credit balance is too low", want: providers.KindQuota},
 		{status: 400, text: "You have reached your specified API usage limits.", want: providers.KindQuota},
+		{status: 400, text: "You have reached your specified API usage limits. You will regain access on 2025-07-01 at 00:00 UTC.",
+			want: providers.KindQuota}, // long ago
+		{status: 400, text: "You have reached your specified API usage limits. Try again in 3 days.",
+			want: providers.KindRateLimit, retryable: true},
+		{text: "5 hour usage limit reached. It will reset in 2 hours 5 minutes.", want: providers.KindRateLimit, retryable: true},
+		{text: "The connection was lost. Please try again in 5 minutes.", want: providers.KindNetwork, retryable: true},
+		{status: 429, code: "rate_limit_exceeded", text: "Request too large for gpt-4o. Try again in 5 minutes.", want: providers.KindContextLength},
 		{status: 429, text: "Your prepayment credits are depleted.", want: providers.KindQuota},
 		{status: 429, code: "rate_limit_error", text: "Usage credits are required for long context requests.",
 			want: providers.KindQuota},

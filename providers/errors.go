@@ -23,8 +23,8 @@ type Kind string
 // Only rate_limit, overloaded and network are worth another attempt of the same request.
 const (
 	KindAuth            Kind = "auth"             // the key is missing, wrong or not allowed to use the model: stop the run
-	KindQuota           Kind = "quota"            // no credit, or a spending limit was reached: does not pass by waiting
-	KindRateLimit       Kind = "rate_limit"       // too many requests or tokens per minute; RetryAfter may say when it passes
+	KindQuota           Kind = "quota"            // no credit, or a spending limit that names no end: does not pass by waiting
+	KindRateLimit       Kind = "rate_limit"       // too many requests or tokens per minute; RetryAfter may say when it passes, also after days
 	KindOverloaded      Kind = "overloaded"       // the provider has no capacity at the moment
 	KindContextLength   Kind = "context_length"   // the request is too long for the model: shorten it and try once
 	KindContentFilter   Kind = "content_filter"   // the provider's filter or the model refused, and will refuse it again
@@ -130,8 +130,31 @@ func Classify(status int, code, said string, header http.Header, err error) *Err
 		e.Message = text.Cut(Redact(err.Error()), maxMessage)
 	}
 	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(said), err)
+	e.limited(said)
 	return e
 }
+
+// limited takes in until when a limit holds by the provider's own words. One that says so passes, whatever else it is called.
+func (e *Error) limited(said string) {
+	wait := retryafter.Text(said, time.Now())
+	switch {
+	case wait == 0:
+		return
+	case e.Kind == KindQuota:
+		e.Kind = KindRateLimit
+	case e.Kind == KindBadRequest, e.Kind == KindNetwork, e.Kind == KindAuth && e.Status == http.StatusForbidden:
+		if !usageLimit().MatchString(said) {
+			return
+		}
+		e.Kind = KindRateLimit
+	case e.Kind != KindRateLimit && e.Kind != KindOverloaded:
+		return
+	}
+	e.RetryAfter = max(e.RetryAfter, wait)
+}
+
+// usageLimit is what the limits of subscriptions are called.
+var usageLimit = text.Regexp(`(?i)usage.limit|hit your (\w+ )?limit|limit (reached|exceeded|will reset)|quota`)
 
 func kindOf(status int, code, text string, err error) Kind {
 	says := func(cues ...string) bool {

@@ -324,10 +324,11 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
 	diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
+	own := r.Permission == boulder.BlockerTool || r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 	switch {
 	case r.Waits():
 		s.ruleAgain(ctx, r)
-	case s.Diverter != nil && (r.Permission == boulder.BlockerTool || s.ownTodos(r)):
+	case s.Diverter != nil && own:
 		r.Ruling.Reply = boulder.ReplyAllowed // a tool of manager's own needs a permission, too (seen)
 	case !diverted && s.Policy == nil, s.dead(ctx, r):
 	case diverted:
@@ -335,11 +336,6 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	default:
 		r.Ruling = s.Policy(r.Request)
 	}
-}
-
-// ownTodos reports whether it is about the todo list that is offered where OpenCode has none.
-func (s *StandIn) ownTodos(r *Ruled) bool {
-	return r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 }
 
 // dead takes the ask down as a blocker, with the call that asks, and reports whether that waits no more. An ask is not held

@@ -41,10 +41,14 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	case opencode.StatusChanged:
 		return t.status(m, own, p.Status, at)
 	case opencode.SessionFailed:
-		if !own {
+		switch {
+		case !own:
 			return nil
+		case p.Err.Name == opencode.MessageAborted: // by a person: the manager never aborts a session that it watches
+			return t.abort(t.newest(), at)
 		}
-		return t.fail(p.Err, at)
+		t.failed = p.Err
+		return t.alive(m, at)
 	case opencode.MessageUpdated:
 		if own {
 			m, lives := t.heard(p.Message)
@@ -140,16 +144,6 @@ func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 		return nil
 	}
 	return t.abort(m, at)
-}
-
-// fail takes in that a turn of the root failed. An abort is a person's: the manager never aborts a session that it
-// watches.
-func (t *Tree) fail(err *opencode.TurnError, at time.Time) []enforcer.Event {
-	if err.Name != opencode.MessageAborted {
-		t.failed = err
-		return t.alive(t.members[t.root], at)
-	}
-	return t.abort(t.newest(), at)
 }
 
 // abort tells of an abort once, by whichever of its signs comes first: the session's error, or the message's.

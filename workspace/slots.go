@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -249,7 +248,6 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	return x, x.mark(marker{Owner: c.SubTaskID, Attempt: c.Attempt, From: c.From, SetUp: m.SetUp})
 }
 
-// mark writes the file next to a slot.
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {
@@ -288,14 +286,12 @@ func (s *Slots) pin(ctx context.Context, c boulder.SlotClaim) error {
 
 // moveRef moves a ref of the project from one commit, or none, to another, or none.
 func (s *Slots) moveRef(ctx context.Context, ref, from, to string) error {
-	line := fmt.Sprintf("update %s %s %s\n", ref, to, from)
-	switch {
-	case from == "":
-		line = fmt.Sprintf("create %s %s\n", ref, to)
-	case to == "":
-		line = fmt.Sprintf("delete %s %s\n", ref, from)
+	args := []string{"update-ref", ref, to, from} // without from, there must be none
+	if to == "" {
+		args = []string{"update-ref", "-d", ref, from}
 	}
-	return s.project.git.run(ctx, strings.NewReader(line), io.Discard, "update-ref", "--stdin")
+	_, err := s.project.git.output(ctx, args...)
+	return err
 }
 
 // clone makes the repository of a slot, without files. `git clone --shared` would set up a remote to push to, and branches
@@ -572,8 +568,7 @@ func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 			ref, at, from, ErrMoved, ref, from)
 	}
 	if _, err := s.project.git.output(ctx, "merge-base", "--is-ancestor", from, to); exitCode(err) == 1 {
-		err = s.project.git.run(ctx, strings.NewReader("update "+ref+"."+from[:10]+" "+from+"\n"), io.Discard, "update-ref", "--stdin")
-		if err != nil {
+		if _, err := s.project.git.output(ctx, "update-ref", ref+"."+from[:10], from); err != nil {
 			return err
 		}
 	} else if err != nil {

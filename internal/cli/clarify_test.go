@@ -19,12 +19,8 @@ import (
 func walk(t *testing.T, project, order string, then func(n int), typed ...string) (screen string) {
 	t.Helper()
 	a, _, out := testApp(t, project)
-	d, err := a.desk()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var asked []string
-	err = d.clarify(t.Context(), blockers.Filter{}, func(_ context.Context, prompt string) (string, error) {
+	err := a.clarify(t.Context(), blockers.Filter{}, func(_ context.Context, prompt string) (string, error) {
 		asked = append(asked, strings.TrimSuffix(prompt, "> "))
 		if then != nil {
 			then(len(asked))

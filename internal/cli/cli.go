@@ -11,8 +11,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -63,11 +66,14 @@ type app struct {
 	nextLine         chan string      // not nil: a line is being read; closed: there is none
 
 	json, quiet, noColor, verbose bool
-	dir                           string
-	model, ledgerModel            string
-	configFile, opencodeBinary    string
-	attach, agent                 string
-	lockTimeout                   time.Duration
+	dir, configFile               string
+	opts                          project.Options // those that are flags
+
+	// Flags of several commands.
+	yes, approveReplans, detach, blockers bool
+	budget                                budgetFlag
+	iterations                            int
+	ref                                   string // the boulder that is meant
 }
 
 // Main runs one command line and returns its exit code.
@@ -128,7 +134,9 @@ number: 2 is the one shown as [2/3].`,
 			if path := a.file(a.configFile); path != "" && !exists(path) {
 				return usagef("--config: there is no file %s", path)
 			}
-			if err := a.open(); a.Project == nil {
+			name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
+			strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
+			if err := a.open(); a.Project == nil || err != nil && strict {
 				return err
 			}
 			a.sweep()
@@ -151,10 +159,10 @@ number: 2 is the one shown as [2/3].`,
 	f := cmd.PersistentFlags()
 	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
 	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
-	f.StringVar(&a.model, "model", "", "`PROVIDER/MODEL` for the sub-tasks")
-	f.StringVar(&a.ledgerModel, "ledger-model", "", "`PROVIDER/MODEL` for planning and judging")
+	f.StringVar(&a.opts.Model, "model", "", "`PROVIDER/MODEL` for the sub-tasks")
+	f.StringVar(&a.opts.LedgerModel, "ledger-model", "", "`PROVIDER/MODEL` for planning and judging")
 	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
-	f.StringVar(&a.opencodeBinary, "opencode", "",
+	f.StringVar(&a.opts.OpenCode, "opencode", "",
 		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
 	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
@@ -169,9 +177,9 @@ number: 2 is the one shown as [2/3].`,
 	group("Plan and run", a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd())
 	group("Look", a.newStatusCmd(), a.newLogsCmd(), a.newShowCmd(), a.newDiffCmd(), a.newReportCmd(), a.newGraphCmd(), a.newListCmd())
 	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newRedoCmd(), a.newKeepCmd(), a.newSkipCmd(), a.newCancelCmd())
-	group("Unattended", a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newWaitCmd(), a.newWatchCmd())
+	group("Unattended", a.newTopCmd(), a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
-		a.newMCPCmd(), a.newVersionCmd())
+		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newValidateCmd(), a.newVersionCmd())
 	a.takeAsUsed(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.InitDefaultHelpCmd()
@@ -227,7 +235,7 @@ func terminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func (a *app) interactive() bool { return !a.json && terminal(a.Stdin) && terminal(a.Stderr) }
+func (a *app) interactive() bool { return !a.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr) }
 
 func (a *app) color(stream io.Writer) bool {
 	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && terminal(stream)
@@ -242,7 +250,6 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// note tells people something on stderr.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.Stderr, format+"\n", args...)
@@ -309,12 +316,14 @@ func exitCode(err error) int {
 // and to give orders it need not be.
 func (a *app) open() error {
 	if a.Project == nil {
-		a.Project, a.openErr = project.Open(a.dir, project.Options{
-			Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary,
-			Environ: a.Environ, Attach: a.attach, Agent: a.agent, LockTimeout: a.lockTimeout,
-			Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
-			Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
-		})
+		o := a.opts
+		o.Config, o.Environ, o.Logger, o.Secrets = a.file(a.configFile), a.Environ, a.logger(), a.secrets
+		o.Isolation, o.Command = boulder.IsolationAuto, "manager "+strings.Join(a.Args, " ")
+		o.Note, o.Warn = func(text string) { a.note("%s", text) }, func(text string) { a.warn("%s", text) }
+		a.Project, a.openErr = project.Open(a.dir, o)
+		if a.Project != nil {
+			a.interrupts.onHurry(a.Kill)
+		}
 	}
 	return a.openErr
 }
@@ -327,11 +336,87 @@ func (a *app) connect(ctx context.Context) error {
 	if !sameFile(cmp.Or(a.dir, "."), a.Dir()) {
 		a.note("Working in the project above: %s", a.Dir())
 	}
-	a.interrupts.onHurry(a.Kill)
 	return a.Connect(ctx)
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// Signals delivers what asks the program to stop: Ctrl-C, SIGTERM, and the closing of its terminal. One that was
+// ignored when the program was started, as nohup and `&` in a script do, stays ignored.
+//
+// From then on a reader of stdout or stderr that goes away (`manager run | head`) does not take the run with it. SIGPIPE is
+// not ignored for that: commands would inherit it, and `yes | head -1` would never end in a gate.
+func Signals() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := make(chan os.Signal, 4)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	return signals
+}
+
+// hurryAfter is how long after a second signal everything that was started may still end in good order. Ending a turn and
+// its tools takes OpenCode a tenth of a second; one that hangs would take until several calls time out.
+const hurryAfter = 2 * time.Second
+
+// interrupts asks whatever goes on to stop: the first signal politely, if it can be asked so, and each other one at once.
+type interrupts struct {
+	mu      sync.Mutex
+	signals int
+	stop    func() // politely; nil: at once
+	kill    func() // what is not gone some time after the second signal; nil: nothing was started
+}
+
+// watch listens to signals until the process ends; end stops at once.
+func (i *interrupts) watch(signals <-chan os.Signal, end func()) {
+	if signals == nil {
+		return
+	}
+	go func() {
+		for s := range signals {
+			i.take(s, end)
+		}
+	}()
+}
+
+func (i *interrupts) take(s os.Signal, end func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	// A terminal that is closed sends SIGHUP twice, by itself and through its shell, and nobody is there to be in a hurry: it
+	// is never more than the first signal.
+	if s == syscall.SIGHUP && i.signals > 0 {
+		return
+	}
+	if i.signals++; i.signals == 1 && i.stop != nil {
+		i.stop()
+	} else {
+		end()
+	}
+	if i.signals == 2 && i.kill != nil {
+		time.AfterFunc(hurryAfter, i.kill)
+	}
+}
+
+// onFirst has the first signal call stop, which must not block, until the function that it returns is called.
+func (i *interrupts) onFirst(stop func()) (giveBack func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stop = stop
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.stop = nil
+	}
+}
+
+// onHurry has kill called some time after a second signal.
+func (i *interrupts) onHurry(kill func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kill = kill
 }

@@ -25,7 +25,7 @@ import (
 
 func (a *app) newBlockersCmd() *cobra.Command {
 	var o blockerOptions
-	cmd := a.deskCmd(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:        "blockers",
 		Short:      "Show and answer the questions that agents recorded",
 		SuggestFor: []string{"questions", "answer", "clarify"},
@@ -39,31 +39,35 @@ Recording is off unless the configuration (blockers: {enabled: true}), --blocker
   manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers export -o night.md`,
 		Args: noSuchCommand,
-	}, func(ctx context.Context, d desk, _ []string) error { return d.status(ctx, "", true) })
-
-	status := a.deskCmd(&cobra.Command{Use: "status [flags]", Short: "Whether blockers are recorded, and how many wait"},
-		func(ctx context.Context, d desk, _ []string) error { return d.status(ctx, o.session, false) })
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), "", true) },
+	}
+	status := &cobra.Command{
+		Use: "status [flags]", Short: "Whether blockers are recorded, and how many wait",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), o.session, false) },
+	}
 	status.Flags().StringVar(&o.session, "session", "", "of this `SESSION` of OpenCode")
 
-	list := a.deskCmd(&cobra.Command{
+	list := &cobra.Command{
 		Use: "list [flags]", Short: "What waits for an answer, the most urgent first",
 		Long: `Lists the blockers that wait for an answer: what a session holds still for, then hard ones, then the oldest. Choices
 that agents made for themselves follow, as long as an answer still reaches them.`,
-	}, func(ctx context.Context, d desk, _ []string) error { return d.list(ctx, &o) })
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBlockers(cmd.Context(), &o) },
+	}
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
 
-	show := a.deskCmd(&cobra.Command{
+	show := &cobra.Command{
 		Use: "show [flags] ID", Short: "Everything about one blocker",
 		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(""),
-	}, func(ctx context.Context, d desk, args []string) error { return d.show(ctx, args[0]) })
-
-	export := a.deskCmd(&cobra.Command{
+		RunE: func(cmd *cobra.Command, args []string) error { return a.showBlocker(cmd.Context(), args[0]) },
+	}
+	export := &cobra.Command{
 		Use: "export [flags]", Short: "Write the blockers as a Markdown document, or with --json as data",
 		Long: `Writes all blockers, those that are settled as well: as a Markdown document, with --json as one object per line. With
 -o the ending of the file decides: .md is the document; .json, .jsonl and .ndjson are data.`,
 		Example: `  manager blockers export --status pending -o open.md
   manager blockers export --json | jq -r .question`,
-	}, func(ctx context.Context, d desk, _ []string) error { return d.export(ctx, &o) })
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.exportBlockers(cmd.Context(), &o) },
+	}
 	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
@@ -85,18 +89,20 @@ that agents made for themselves follow, as long as an answer still reaches them.
 running processes see it with the next ask.`,
 		}
 		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
-		cmd.AddCommand(a.deskCmd(on, func(ctx context.Context, d desk, _ []string) error {
+		on.RunE = func(*cobra.Command, []string) error {
+			ctx := on.Context()
 			if on.Flags().Changed("session") && !view.IsSession(session) {
 				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 			}
-			if err := d.Switch(ctx, session, switches()[to.name]); err != nil {
+			if err := a.Blockers().Switch(ctx, session, switches()[to.name]); err != nil {
 				return err
 			}
-			if _, err := watch.Call(ctx, d.watchSocket(), watch.Request{Order: watch.OrderLook}); err != nil && !errors.Is(err, unixsock.ErrNotServed) {
-				d.warn("the process that watches sees the switch with the next event only: %v", err)
+			if _, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook}); err != nil && !errors.Is(err, unixsock.ErrNotServed) {
+				a.warn("the process that watches sees the switch with the next event only: %v", err)
 			}
-			return d.status(ctx, session, false)
-		}))
+			return a.blockersStatus(ctx, session, false)
+		}
+		cmd.AddCommand(on)
 	}
 	cmd.AddCommand(
 		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
@@ -108,32 +114,6 @@ running processes see it with the next ask.`,
 // switches are what the words on, off and unset set.
 func switches() map[string]*bool {
 	return map[string]*bool{"on": new(true), "off": new(false), "unset": nil}
-}
-
-// desk is the blockers of the project that the command line is about.
-type desk struct {
-	*app
-	*blockers.Desk
-}
-
-// deskCmd fills in what the commands about blockers share.
-func (a *app) deskCmd(cmd *cobra.Command, run func(ctx context.Context, d desk, args []string) error) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		d, err := a.desk()
-		if err != nil {
-			return err
-		}
-		return run(cmd.Context(), d, args)
-	}
-	return cmd
-}
-
-func (a *app) desk() (desk, error) {
-	if a.openErr != nil {
-		return desk{}, a.openErr
-	}
-	d, err := a.Blockers()
-	return desk{a, d}, err
 }
 
 // noSuchCommand refuses a word that is no command, and says which one was meant.
@@ -149,31 +129,32 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 }
 
 // status says whether blockers are recorded and how many wait, and with list also which.
-func (d desk) status(ctx context.Context, session string, list bool) error {
-	report, open, unread, err := d.report(ctx, session)
+func (a *app) blockersStatus(ctx context.Context, session string, list bool) error {
+	report, open, unread, err := a.readBlockers(ctx, session)
 	if err != nil {
 		return err
 	}
-	if err := show(d.app, report, nil); err != nil || !list { // what is unread is in the report, as trouble
+	if err := a.show(report); err != nil || !list { // what is unread is in the report, as trouble
 		return err
 	}
-	if !d.json && len(open) > 0 {
-		fmt.Fprintln(d.Stdout)
+	if !a.json && len(open) > 0 {
+		fmt.Fprintln(a.Stdout)
 	}
-	return errors.Join(d.print(open), unread)
+	return errors.Join(a.printBlockers(open), unread)
 }
 
-// report is how things stand, in a session or with none named in the project, with what an answer still reaches.
-func (d desk) report(ctx context.Context, session string) (report *view.BlockersStatus, open []morning.Blocker, unread, err error) {
+// readBlockers says how things stand, in a session or with none named in the project, with what an answer still reaches.
+func (a *app) readBlockers(ctx context.Context, session string) (
+	report *view.BlockersStatus, open []morning.Blocker, unread, err error,
+) {
+	d, scope := a.Blockers(), boulder.BlockerScope{SessionID: session}
 	s, err := d.Status(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	all, unread := d.List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{SessionID: session}})
-	report = &view.BlockersStatus{
-		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
-	}
-	open = slices.DeleteFunc(d.Placed(ctx, all), func(b morning.Blocker) bool {
+	all, unread := d.List(ctx, blockers.Filter{BlockerScope: scope})
+	report = &view.BlockersStatus{Type: "blockers-status", On: d.On(scope), SessionID: session, Status: s}
+	open = slices.DeleteFunc(a.Placed(ctx, all), func(b morning.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
 			report.Answered++
@@ -186,7 +167,7 @@ func (d desk) report(ctx context.Context, session string) (report *view.Blockers
 	})
 	report.WaitingBlockers, report.Pending = view.WaitingOf(open), len(open)+report.Moot
 	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
-		report.Diverted, report.Watched = d.divertedNow(ctx)
+		report.Diverted, report.Watched = a.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched
 	}
 	return report, open, unread, nil
@@ -208,12 +189,8 @@ func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	return ids, report.Holder.Diverts
 }
 
-func blockersFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
-}
-
-func (a *app) warnOfSwitch(typed bool) {
-	if d, err := a.desk(); typed && err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
+func (a *app) warnOfSwitch() {
+	if a.blockers && !a.Blockers().On(boulder.BlockerScope{Diverted: true}) {
 		a.warn("--blockers changes nothing: `manager blockers off` is set for this project, and overrides it. Clear that" +
 			" with: manager blockers unset")
 	}
@@ -249,44 +226,43 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	_, err := read(ctx, a, o.boulder, func(_ *project.Desk, d boulder.Snapshot) (_ *boulder.Snapshot, err error) {
+	return read(ctx, a, o.boulder, func(_ *project.Desk, d boulder.Snapshot) (_ blockers.Filter, err error) {
 		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
 			var t *boulder.SubTask
 			if t, err = findSubTask(d, o.subTask); err == nil {
 				f.SubTaskID = t.ID
 			}
 		}
-		return nil, err
+		return f, err
 	})
-	return f, err
 }
 
-func (d desk) list(ctx context.Context, o *blockerOptions) error {
-	f, err := o.filter(ctx, d.app)
+func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
+	f, err := o.filter(ctx, a)
 	if err != nil {
 		return err
 	}
-	records, err := d.List(ctx, f)
-	shown := slices.DeleteFunc(d.Placed(ctx, records), func(b morning.Blocker) bool {
+	records, err := a.Blockers().List(ctx, f)
+	shown := slices.DeleteFunc(a.Placed(ctx, records), func(b morning.Blocker) bool {
 		return o.status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
-	if d.json || len(shown) > 0 || err != nil {
-		return errors.Join(d.print(shown), err)
+	if a.json || len(shown) > 0 || err != nil {
+		return errors.Join(a.printBlockers(shown), err)
 	}
 	line := "No blocker is of that kind."
 	if f == (blockers.Filter{}) {
 		line = "Nothing waits for an answer."
 	}
-	d.note("%s", line+text.If(len(records) > 0,
+	a.note("%s", line+text.If(len(records) > 0,
 		" "+text.Are(len(records), "blocker")+" obsolete or settled; see: manager blockers list --all"))
 	return nil
 }
 
-func (d desk) print(all []morning.Blocker) error {
-	if d.json {
-		return writeLines(d.Stdout, all)
+func (a *app) printBlockers(all []morning.Blocker) error {
+	if a.json {
+		return writeLines(a.Stdout, all)
 	}
-	view.PrintBlockers(d.app.on(d.Stdout), all, time.Now())
+	view.PrintBlockers(a.on(a.Stdout), all, time.Now())
 	return nil
 }
 
@@ -299,15 +275,15 @@ func writeLines[T any](w io.Writer, all []T) error {
 	return nil
 }
 
-func (d desk) show(ctx context.Context, id string) error {
-	item, err := d.find(ctx, id)
+func (a *app) showBlocker(ctx context.Context, id string) error {
+	item, err := a.findBlocker(ctx, id)
 	if err != nil {
 		return err
 	}
-	if d.json {
-		return d.printJSON(item)
+	if a.json {
+		return a.printJSON(item)
 	}
-	v, b := d.app.on(d.Stdout), &item.Blocker
+	v, b := a.on(a.Stdout), &item.Blocker
 	item.Print(v, 0, true, time.Now())
 	if b.Status.Settled() {
 		return nil
@@ -328,13 +304,13 @@ func (d desk) show(ctx context.Context, id string) error {
 	return nil
 }
 
-// find reads the blocker that the user means. If there is none, the error says which one was probably meant.
-func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
-	b, err := d.Get(ctx, id)
+// findBlocker reads the blocker that the user means. If there is none, the error says which one was probably meant.
+func (a *app) findBlocker(ctx context.Context, id string) (morning.Blocker, error) {
+	b, err := a.Blockers().Get(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
-		return d.Placed(ctx, []boulder.Blocker{b})[0], err
+		return a.Placed(ctx, []boulder.Blocker{b})[0], err
 	}
-	all, err := d.List(ctx, blockers.Filter{})
+	all, err := a.Blockers().List(ctx, blockers.Filter{})
 	var ids []string
 	for _, b := range all {
 		ids = append(ids, b.ID)
@@ -355,27 +331,25 @@ func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
 func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
 	return a.completion(1, func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
-		if d, err := a.desk(); err == nil {
-			found, _ := d.List(ctx, blockers.Filter{Status: status}) // those that can be read
-			for _, b := range d.Placed(ctx, found) {
-				all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
-			}
+		found, _ := a.Blockers().List(ctx, blockers.Filter{Status: status}) // those that can be read
+		for _, b := range a.Placed(ctx, found) {
+			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 		}
 		return all
 	})
 }
 
-func (d desk) export(ctx context.Context, o *blockerOptions) error {
+func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 	if o.force && o.output == "" {
 		return usagef("--force is for the file of -o, and none is given")
 	}
-	f, err := o.filter(ctx, d.app)
+	f, err := o.filter(ctx, a)
 	if err != nil {
 		return err
 	}
-	records, unread := d.List(ctx, f)
-	found := secret.Each(d.Placed(ctx, records), d.secrets)
-	data := d.json
+	records, unread := a.Blockers().List(ctx, f)
+	found := secret.Each(a.Placed(ctx, records), a.secrets)
+	data := a.json
 	switch strings.ToLower(filepath.Ext(o.output)) {
 	case ".json", ".jsonl", ".ndjson":
 		data = true
@@ -390,19 +364,19 @@ func (d desk) export(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	if o.output == "" || o.output == "-" {
-		return errors.Join(write(d.Stdout), unread)
+		return errors.Join(write(a.Stdout), unread)
 	}
-	file := d.file(o.output)
+	file := a.file(o.output)
 	if err := writeNew(file, o.force, write); err != nil {
 		return err
 	}
-	if d.json { // fields are added in later versions, never changed
-		return errors.Join(d.printJSON(struct {
+	if a.json { // fields are added in later versions, never changed
+		return errors.Join(a.printJSON(struct {
 			Type     string `json:"type"` // blockers-export
 			File     string `json:"file"`
 			Blockers int    `json:"blockers"`
 		}{"blockers-export", file, len(found)}), unread)
 	}
-	d.note("Exported %s to %s.", text.Plural(len(found), "blocker"), d.pretty(file))
+	a.note("Exported %s to %s.", text.Plural(len(found), "blocker"), a.pretty(file))
 	return unread
 }

@@ -23,7 +23,7 @@ import (
 
 func (a *app) newBlockersAnswerCmd() *cobra.Command {
 	var allow bool
-	cmd := a.deskCmd(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "answer [flags] ID [\"TEXT\" | -]",
 		Short: "Answer a blocker",
 		Long: `Answers a blocker, once. Its sub-task continues with the answer in its next prompt: at once if a process runs the
@@ -34,53 +34,56 @@ boulder, else with ` + "`manager resume`" + `. The number of an option that is s
   manager blockers answer B9 - < decision.md`,
 		Args:              takes(1, math.MaxInt, "an ID and a TEXT (`manager blockers list` has the ids)"),
 		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-	}, func(ctx context.Context, d desk, args []string) error {
-		text, err := a.noteText(args[1:])
-		if err != nil {
-			return err
-		}
-		return d.answer(ctx, args[0], blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow})
-	})
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.noteText(args[1:])
+			if err != nil {
+				return err
+			}
+			s := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow}
+			return a.runAnswer(cmd.Context(), args[0], s)
+		},
+	}
 	cmd.Flags().BoolVar(&allow, "allow", false, "give the permission that OpenCode asked for, for the rest of the sub-task")
 	return cmd
 }
 
 func (a *app) newBlockersSkipCmd() *cobra.Command {
-	return a.deskCmd(&cobra.Command{
+	return &cobra.Command{
 		Use:   "skip [flags] ID",
 		Short: "Give no answer: the sub-task continues without",
 		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
 and to say so.`,
 		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-	}, func(ctx context.Context, d desk, args []string) error {
-		return d.answer(ctx, args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
-	})
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runAnswer(cmd.Context(), args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
+		},
+	}
 }
 
-func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) error {
-	report, err := d.settle(ctx, id, s)
+func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) error {
+	report, err := a.settle(ctx, id, s)
 	switch {
 	case report == nil:
-	case d.json:
-		err = errors.Join(d.printJSON(report), err)
+	case a.json:
+		err = errors.Join(a.printJSON(report), err)
 	default:
-		d.app.on(d.Stdout).Say(view.Settled(report, time.Now()))
+		a.on(a.Stdout).Say(view.Settled(report, time.Now()))
 	}
 	return err
 }
 
 // settle is [project.Project.Settle] for the blocker that the user means.
-func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
-	item, err := d.find(ctx, id)
+func (a *app) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
+	item, err := a.findBlocker(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return d.app.Settle(ctx, d.Desk, &item, s)
+	return a.Settle(ctx, &item, s)
 }
 
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
 	var o blockerOptions
-	cmd := a.deskCmd(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "clarify [flags]",
 		Short: "Go through what waits for an answer, one by one",
 		Long: `Asks on the terminal for an answer to each blocker that waits for one, in the order of ` + "`list`" + `. Each answer is
@@ -94,20 +97,21 @@ stored and handed over at once: leave at any time, and continue later with what 
   /deny      refuse the permission; a text may follow
   /skip      no answer: the sub-task continues without
   /quit      leave, as do Ctrl-D and Ctrl-C`,
-	}, func(ctx context.Context, d desk, _ []string) error {
-		in, ok := fileOf(d.Stdin)
-		if !ok || !terminal(d.Stdin) || !terminal(d.Stderr) {
-			return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
-				" `manager blockers answer ID \"TEXT\"`")
-		}
-		f, err := o.filter(ctx, a)
-		if err != nil {
-			return err
-		}
-		return d.clarify(ctx, f, func(ctx context.Context, prompt string) (string, error) {
-			return view.ReadAnswer(ctx, in, bare(d.Stderr), prompt)
-		})
-	})
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, ok := fileOf(a.Stdin)
+			if !ok || !terminal(a.Stdin) || !terminal(a.Stderr) {
+				return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
+					" `manager blockers answer ID \"TEXT\"`")
+			}
+			f, err := o.filter(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			return a.clarify(cmd.Context(), f, func(ctx context.Context, prompt string) (string, error) {
+				return view.ReadAnswer(ctx, in, bare(a.Stderr), prompt)
+			})
+		},
+	}
 	o.choose(a, cmd)
 	return cmd
 }
@@ -117,14 +121,14 @@ type asker func(ctx context.Context, prompt string) (string, error)
 
 // clarify shows one blocker after the other, the most urgent first. What comes up meanwhile is shown in its turn; one that
 // cannot be read is told at the end.
-func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err error) {
+func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err error) {
 	f.Status = boulder.BlockerPending
-	v := d.app.on(d.Stderr)
+	v := a.on(a.Stderr)
 	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
 		var records []boulder.Blocker
-		records, err = d.List(ctx, f)
-		open := view.WithoutMoot(d.Placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
+		records, err = a.Blockers().List(ctx, f)
+		open := view.WithoutMoot(a.Placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
 		if len(open) == 0 {
 			break
 		}
@@ -132,7 +136,7 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		v.Say("")
 		v.Say(v.Dim(fmt.Sprintf("── %d left ", len(open)) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
 		var report *project.Answered
-		report, err = d.clarifyOne(ctx, v, &open[0], ask)
+		report, err = a.clarifyOne(ctx, v, &open[0], ask)
 		leave = err != nil
 		if report != nil && view.GoesOnLater(report) && !slices.Contains(resume, report.BoulderID) {
 			resume = append(resume, report.BoulderID)
@@ -142,8 +146,8 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, listErr := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
-	left := view.WaitingOf(d.Placed(ctx, all))
+	all, listErr := a.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	left := view.WaitingOf(a.Placed(ctx, all))
 	v.Say("")
 	switch {
 	case listErr != nil:
@@ -161,7 +165,7 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 
 // clarifyOne shows a blocker and asks until there is an answer that can be used, which it stores. It gives none if the user
 // wants to answer later.
-func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker, ask asker) (*project.Answered, error) {
+func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker, ask asker) (*project.Answered, error) {
 	var all strings.Builder
 	whole, b := v, &item.Blocker
 	whole.Writer = &all
@@ -172,8 +176,7 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		v.Say(v.Strong(b.Question))
 	}
 	v.Say("")
-	v.Say(v.Dim("Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
-		text.If(len(b.Options) > 0, "a number: that option · ") + "Enter: later · /skip: continue without · /quit"))
+	v.Say(v.Dim(view.AnswerHint(b, "Enter: later · /skip: continue without · /quit")))
 	for {
 		typed, err := ask(ctx, b.ID+"> ")
 		if err != nil {
@@ -185,7 +188,7 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		}
 		var report *project.Answered
 		if err == nil {
-			report, err = d.settle(ctx, b.ID, *s)
+			report, err = a.settle(ctx, b.ID, *s)
 		}
 		if report != nil {
 			v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
@@ -193,10 +196,10 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		if err != nil {
 			v.Say(v.Yellow(text.OneLine(err.Error())))
 		}
-		if report != nil && d.json {
-			return report, d.printJSON(report)
+		if report != nil && a.json {
+			return report, a.printJSON(report)
 		}
-		if now, err := d.Get(ctx, b.ID); report != nil || err == nil && now.Status.Settled() { // also by another process
+		if now, err := a.Blockers().Get(ctx, b.ID); report != nil || err == nil && now.Status.Settled() { // also by another process
 			return report, nil
 		}
 	}

@@ -80,7 +80,7 @@ func (a *app) runSlashFile(install, global bool) error {
 	if err != nil {
 		return err
 	}
-	return show(a, &done, nil)
+	return a.show(&done)
 }
 
 func (done *slashChange) Print(o page.Out) {
@@ -229,14 +229,14 @@ var slashCommands = []string{
 var sessionWords = []string{"status", "on", "off", "unset"}
 
 // sayToWatch has the watch find out in which session a word was typed, see [watch.OrderTyped].
-func (d desk) sayToWatch(ctx context.Context, word string) error {
+func (a *app) sayToWatch(ctx context.Context, word string) error {
 	token := rand.Text()
-	report, err := watch.Call(ctx, d.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
-	o := d.app.on(d.Stdout)
+	report, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
+	o := a.on(a.Stdout)
 	switch {
 	case errors.Is(err, unixsock.ErrNotServed) && word == "status":
 		o.Say("Nothing is recorded in this session: no `manager watch` is at work in the project. For runs:")
-		return d.status(ctx, "", false)
+		return a.blockersStatus(ctx, "", false)
 	case errors.Is(err, unixsock.ErrNotServed):
 		return fmt.Errorf("nothing was done: no `manager watch` is at work in the project, without which nothing is recorded in"+
 			" this session. For the project, and its runs: /blockers %s --project", word)
@@ -253,13 +253,13 @@ func (d desk) sayToWatch(ctx context.Context, word string) error {
 
 // doTyped does what was typed in a session, in the process that watches, and says what came of it.
 func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool) string {
-	d, err := a.desk()
-	if set, ok := switches()[word]; err == nil && ok {
-		err = d.Switch(ctx, session, set)
+	var err error
+	if set, ok := switches()[word]; ok {
+		err = a.Blockers().Switch(ctx, session, set)
 	}
 	var report *view.BlockersStatus
 	if err == nil {
-		report, _, _, err = d.report(ctx, session)
+		report, _, _, err = a.readBlockers(ctx, session)
 	}
 	if err != nil {
 		return "It failed: " + err.Error()
@@ -273,29 +273,32 @@ func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool)
 // newSlashCmd is what the command file runs: the words come over standard input, so that no shell has read them. All is
 // printed to standard output, errors too: OpenCode shows nothing else.
 func (a *app) newSlashCmd() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
-		PreRun: func(*cobra.Command, []string) { a.Stderr, a.noColor = a.Stdout, true },
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			a.Stderr, a.noColor = a.Stdout, true
+			return cmd.Root().PersistentPreRunE(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))
+			if err != nil {
+				return err
+			}
+			args, err := slashWords(string(typed))
+			switch {
+			case err != nil:
+				return err
+			case len(args) > 0 && args[0] == "clarify":
+				return a.clarifyByAgent(cmd.Context())
+			case len(args) == 1 && slices.Contains(sessionWords, args[0]):
+				return a.sayToWatch(cmd.Context(), args[0])
+			case len(args) == 2 && slices.Contains(sessionWords, args[0]) && args[1] == "--project":
+				args = args[:1]
+			}
+			cmd.Root().SetArgs(append([]string{"blockers"}, args...))
+			return cmd.Root().ExecuteContext(cmd.Context())
+		},
 	}
-	return a.deskCmd(cmd, func(ctx context.Context, d desk, _ []string) error {
-		typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))
-		if err != nil {
-			return err
-		}
-		args, err := slashWords(string(typed))
-		switch {
-		case err != nil:
-			return err
-		case len(args) > 0 && args[0] == "clarify":
-			return d.clarifyByAgent(ctx)
-		case len(args) == 1 && slices.Contains(sessionWords, args[0]):
-			return d.sayToWatch(ctx, args[0])
-		case len(args) == 2 && slices.Contains(sessionWords, args[0]) && args[1] == "--project":
-			args = args[:1]
-		}
-		cmd.Root().SetArgs(append([]string{"blockers"}, args...))
-		return cmd.Root().ExecuteContext(ctx)
-	})
 }
 
 // answerWords are flags, the id, perhaps one more flag, and an answer.
@@ -341,22 +344,22 @@ func slashWords(typed string) ([]string, error) {
 
 // clarifyByAgent tells an agent to ask the user what waits, one thing after another. What it quotes was written by other
 // agents: every line of it is indented, so that none is taken for one of ours.
-func (d desk) clarifyByAgent(ctx context.Context) error {
-	records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+func (a *app) clarifyByAgent(ctx context.Context) error {
+	records, err := a.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {
 		return err
 	}
-	waiting := view.WithoutMoot(d.Placed(ctx, records))
+	waiting := view.WithoutMoot(a.Placed(ctx, records))
 	if len(waiting) == 0 {
-		d.app.on(d.Stdout).Say("Nothing waits for an answer.")
+		a.on(a.Stdout).Say("Nothing waits for an answer.")
 		return nil
 	}
-	program, err := d.slashProgram()
+	program, err := a.slashProgram()
 	if err != nil {
 		return err
 	}
-	call := shellCall(program, d.Dir()) + " blockers"
-	fmt.Fprintf(d.Stdout, `CLARIFY
+	call := shellCall(program, a.Dir()) + " blockers"
+	fmt.Fprintf(a.Stdout, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer
 the options where there are some; the user may also answer in words of their own.
 After each answer, before the next question, hand it over with the bash tool, word for word:
@@ -375,7 +378,7 @@ followed.
 	for i := range waiting {
 		var s strings.Builder
 		waiting[i].Print(page.Out{Writer: &s}, 0, true, time.Now())
-		fmt.Fprintf(d.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
+		fmt.Fprintf(a.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
 	}
 	return nil
 }

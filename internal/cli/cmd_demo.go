@@ -39,10 +39,7 @@ put together, tested, and then landed. Only the model is scripted, so no key and
 }
 
 func (a *app) runDemo(ctx context.Context, keep bool) error {
-	data, err := demoFiles.ReadFile("demo/script.yaml")
-	if err != nil {
-		return err
-	}
+	data, _ := demoFiles.ReadFile("demo/script.yaml") // it is embedded, as is the project
 	script, err := scriptmodel.ParseScript(data)
 	if err != nil {
 		return err
@@ -61,10 +58,7 @@ func (a *app) runDemo(ctx context.Context, keep bool) error {
 	}
 	d := &demo{app: a, project: filepath.Join(root, "greeter")}
 	home := filepath.Join(root, "home")
-	files, err := fs.Sub(demoFiles, "demo/project")
-	if err != nil {
-		return err
-	}
+	files, _ := fs.Sub(demoFiles, "demo/project")
 	if err := os.CopyFS(d.project, files); err != nil {
 		return err
 	}
@@ -106,14 +100,12 @@ the sessions, the files that the agent writes, the gates that manager runs.
 	return nil
 }
 
-// demo plays commands in a sample project.
 type demo struct {
 	app     *app
 	project string
 	env     []string
 }
 
-// manager runs this program, as a person would.
 func (d *demo) manager(ctx context.Context, ends int, args ...string) error {
 	line := "\n$ manager"
 	for _, arg := range args {
@@ -124,7 +116,7 @@ func (d *demo) manager(ctx context.Context, ends int, args ...string) error {
 	}
 	fmt.Fprintln(d.app.Stdout, line)
 	args = append(args, "-C", d.project)
-	if b := d.app.opencodeBinary; b != "" {
+	if b := d.app.opts.OpenCode; b != "" {
 		args = append(args, "--opencode", b)
 	}
 	if d.app.noColor {

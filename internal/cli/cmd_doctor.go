@@ -8,13 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/contract"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/opencode"
@@ -41,14 +46,14 @@ your configuration; on a running one, named with --attach, the sessions that wer
 			switch {
 			case tryContract:
 				return a.runContract(cmd.Context())
-			case a.attach != "":
+			case a.opts.Attach != "":
 				return usagef("--attach needs --contract")
 			}
 			return a.runDoctor(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVar(&tryContract, "contract", false, "try what manager needs of OpenCode")
-	a.attachFlag(cmd)
+	a.shared(cmd, "attach")
 	return cmd
 }
 
@@ -57,7 +62,7 @@ func (a *app) runDoctor(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := show(a, report, nil); err != nil || report.OK {
+	if err := a.show(report); err != nil || report.OK {
 		return err
 	}
 	return errSilent
@@ -78,7 +83,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		name string
 		look func(context.Context) (detail, do string, err error)
 	}{
-		{"config", d.config}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
 	} {
@@ -111,6 +116,26 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 		return "none, the defaults apply", "", nil
 	}
 	return "read from " + strings.Join(files, ", "), "", nil
+}
+
+// environment says what OpenCode and commands get, if that is not everything.
+func (d *doctor) environment(context.Context) (detail, do string, err error) {
+	if d.Config().Environment == nil {
+		return "", "", nil
+	}
+	var names []string
+	for _, entry := range d.AgentEnv() {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	detail = fmt.Sprintf("OpenCode, gates and commands get %d of %d variables: %s", len(names), len(d.app.Environ), strings.Join(names, ", "))
+	for _, needed := range []string{"PATH", "HOME"} {
+		if !slices.Contains(names, needed) {
+			do = "add " + needed + " to environment: without it they hardly work"
+		}
+	}
+	return detail, do, nil
 }
 
 func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
@@ -215,7 +240,13 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 	case version != opencode.TestedVersion:
 		detail += "; tested with " + opencode.TestedVersion
 	}
-	return detail, "", nil
+	if limit := d.Config().OpenCodeMemory; limit > 0 {
+		detail += fmt.Sprintf("; replaced between turns when it uses more than %d MB", limit/1e6)
+		if runtime.GOOS != "linux" {
+			do = "opencode_memory has no effect here: what a process uses is known on Linux only"
+		}
+	}
+	return detail, do, nil
 }
 
 // caps are what OpenCode can do; the zero value if it does not run.
@@ -349,4 +380,103 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")
 	}
 	return detail, do, nil
+}
+
+const contractTime = 110 * time.Second
+
+// runContract is `manager doctor --contract`. People see each case as soon as it was tried.
+func (a *app) runContract(ctx context.Context) error {
+	limited, cancel := context.WithTimeoutCause(ctx, contractTime, fmt.Errorf("no time was left of %v", contractTime))
+	defer cancel()
+	cfg := contract.Config{Binary: a.Binary(), Environ: a.Environ}
+	report := &contractReport{Type: "contract", OK: true, Server: a.Binary(), Cases: []contractCase{}}
+	if a.opts.Attach != "" {
+		if err := a.ConnectOpenCode(limited); err != nil {
+			return err
+		}
+		client, err := a.Client(limited)
+		if err != nil {
+			return err
+		}
+		cfg.Attached, report.Server = client, "attached"
+	}
+	began := time.Now()
+	suite, err := contract.Open(limited, cfg)
+	if err != nil {
+		return err
+	}
+	defer suite.Close()
+	build, _ := debug.ReadBuildInfo()
+	report.OpenCode, report.Manager = suite.Caps().Version, newVersionInfo(build)
+	out := a.on(a.Stdout)
+	if !a.json {
+		out.Say(fmt.Sprintf("OpenCode %s (%s) on %s", report.OpenCode, report.Server, report.Manager.Platform))
+		report.Manager.Print(out)
+		if suite.Caps().Generation == 2 {
+			out.Say("no release of OpenCode 2 was tried")
+		}
+		out.Say()
+	}
+	for r := range suite.Run(limited, contract.Cases) {
+		c := report.add(r)
+		if !a.json {
+			c.Print(out)
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := a.show(report); err != nil || report.OK {
+		return err
+	}
+	return errSilent
+}
+
+// contractReport is what `manager doctor --contract --json` prints.
+type contractReport struct {
+	Type     string         `json:"type"` // contract
+	OK       bool           `json:"ok"`
+	OpenCode string         `json:"opencode"` // its version
+	Server   string         `json:"server"`   // the binary, or "attached"
+	Manager  *versionInfo   `json:"manager"`
+	Seconds  float64        `json:"seconds"`
+	Cases    []contractCase `json:"cases"`
+}
+
+type contractCase struct {
+	Name    string       `json:"name"`
+	Finding view.Finding `json:"finding"` // ok, failed or skipped
+	Detail  string       `json:"detail,omitempty"`
+	Seconds float64      `json:"seconds"`
+}
+
+func (r *contractReport) add(result contract.Result) contractCase {
+	c := contractCase{Name: result.Name, Finding: view.Fine, Seconds: result.Took.Seconds()}
+	switch {
+	case result.Err != nil:
+		c.Finding, c.Detail, r.OK = view.Broken, result.Err.Error(), false
+	case result.Skipped != "":
+		c.Finding, c.Detail = view.Skipped, result.Skipped
+	}
+	r.Cases = append(r.Cases, c)
+	return c
+}
+
+// Print prints the case for people.
+func (c contractCase) Print(o page.Out) {
+	sign := map[view.Finding]string{view.Fine: "✓", view.Broken: "✗", view.Skipped: "–"}[c.Finding]
+	o.Say(o.Mark(sign), " ", c.Name, o.Dim(fmt.Sprintf("  %.1f s", c.Seconds)))
+	o.Text(2, c.Detail)
+}
+
+// Print ends the report for people; the cases have been printed.
+func (r *contractReport) Print(o page.Out) {
+	of := map[view.Finding]int{}
+	for _, c := range r.Cases {
+		of[c.Finding]++
+	}
+	o.Say(fmt.Sprintf("\n%d of %d hold%s%s, in %.0f s.", of[view.Fine], len(r.Cases),
+		text.Prefixed(", ", text.Some(of[view.Broken], "do not")),
+		text.Prefixed(", ", text.Some(of[view.Skipped], "not tried")), r.Seconds))
 }

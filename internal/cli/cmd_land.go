@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,13 +16,9 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-type landOptions struct {
-	files, pr, drop, dryRun, withUncommitted bool
-	branch                                   string
-}
-
 func (a *app) newLandCmd() *cobra.Command {
-	var o landOptions
+	var files, pr, drop bool
+	how := project.Land{How: boulder.LandedBranch}
 	cmd := &cobra.Command{
 		Use:   "land [flags] [BOULDER]",
 		Short: "Bring the results of an isolated boulder to where you want them",
@@ -35,15 +32,25 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
   manager land --pr`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completion(1, boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLand(cmd.Context(), &o, cmp.Or(args...)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case files:
+				how.How = boulder.LandedFiles
+			case pr:
+				how.How = boulder.LandedPR
+			case drop:
+				how.How = boulder.LandedDropped
+			}
+			return a.runLand(cmd.Context(), cmp.Or(args...), how)
+		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.files, "files", false, "write them into your files, and leave index and branches alone")
-	f.StringVar(&o.branch, "branch", "", "make branch `NAME` of them")
-	f.BoolVar(&o.pr, "pr", false, "push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
-	f.BoolVar(&o.drop, "drop", false, "drop them; they are kept under refs/manager/dropped for 30 days")
-	f.BoolVar(&o.dryRun, "dry-run", false, "say what would happen")
-	f.BoolVar(&o.withUncommitted, "with-uncommitted", false,
+	f.BoolVar(&files, "files", false, "write them into your files, and leave index and branches alone")
+	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
+	f.BoolVar(&pr, "pr", false, "push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
+	f.BoolVar(&drop, "drop", false, "drop them; they are kept under refs/manager/dropped for 30 days")
+	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
+	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
 		"with --branch or --pr: publish what you had not committed when the run began, too")
 	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
 	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
@@ -51,7 +58,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 	return cmd
 }
 
-// landReport is what `manager land --json` prints.
 type landReport struct {
 	Type      string `json:"type"` // land
 	BoulderID string `json:"boulder_id"`
@@ -60,30 +66,13 @@ type landReport struct {
 	DryRun bool               `json:"dry_run"`
 }
 
-func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
-	if a.openErr != nil {
-		return a.openErr
-	}
+func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 	if err := a.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	there, err := a.Read(ctx)
+	b, err := a.snapshot(ctx, ref)
 	if err != nil {
 		return err
-	}
-	b, err := project.Get(ctx, there, ref)
-	there.Close()
-	if err != nil {
-		return err
-	}
-	how := project.Land{How: boulder.LandedBranch, Branch: o.branch, DryRun: o.dryRun, WithUncommitted: o.withUncommitted}
-	switch {
-	case o.files:
-		how.How = boulder.LandedFiles
-	case o.pr:
-		how.How = boulder.LandedPR
-	case o.drop:
-		how.How = boulder.LandedDropped
 	}
 	return a.land(ctx, &b, how)
 }
@@ -91,20 +80,15 @@ func (a *app) runLand(ctx context.Context, o *landOptions, ref string) error {
 // landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the terminal, who is
 // asked. Where nobody is, and nobody said that the run is to be isolated, they are in the files afterwards, as if it had worked
 // there. runErr is how the run ended.
-func (a *app) landAtEnd(ctx context.Context, id string, ask bool, runErr error) error {
+func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
 	}
-	there, err := a.Read(ctx)
-	if err != nil {
-		return cmp.Or(runErr, err)
-	}
-	b, err := there.Get(ctx, id)
-	there.Close()
+	b, err := a.snapshot(ctx, id)
 	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
-	how, own := project.Land{How: a.Config().Land}, false
+	how, own, ask := project.Land{How: a.Config().Land}, false, a.interactive()
 	switch how.How {
 	case config.LandAsk:
 		how.How = ""
@@ -133,7 +117,6 @@ func (a *app) landAtEnd(ctx context.Context, id string, ask bool, runErr error) 
 	return runErr
 }
 
-// land lands the results of a boulder, and says so.
 func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) error {
 	landed, err := a.Land(ctx, b, how)
 	if err != nil {
@@ -165,6 +148,97 @@ func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) e
 	fmt.Fprintf(a.Stdout, "%s %s. Its gates were green on tree %s.\n", verb, did, project.Short(landed.Tree))
 	if landed.PR != "" {
 		fmt.Fprintln(a.Stdout, landed.PR)
+	}
+	return nil
+}
+
+func (a *app) newDiffCmd() *cobra.Command {
+	var stat, names bool
+	cmd := &cobra.Command{
+		Use:   "diff [flags] [SUBTASK]",
+		Short: "Show whose change is whose",
+		Long: `Prints as a patch what a sub-task changed; without SUBTASK what each did, below a line that names it.
+
+Of an isolated run that is its commit on the tip, or with SUBTASK what it has in its slot so far. Without SUBTASK what is
+not on the tip is left out. In place it is what changed from its start to the end of its newest turn. If others were at
+work meanwhile, only the files that it was seen to write are shown, with what others wrote into the same files.`,
+		Example: `  manager diff --stat
+  manager diff toggle | git apply -R`,
+		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
+		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			how := cmp.Or(text.If(stat, "--stat"), text.If(names, "--name-only"), "-p")
+			return a.runDiff(cmd.Context(), cmp.Or(args...), how)
+		},
+	}
+	a.boulderFlag(cmd, "the active one")
+	cmd.Flags().BoolVar(&stat, "stat", false, "how many lines of which files")
+	cmd.Flags().BoolVar(&names, "name-only", false, "the files alone")
+	cmd.MarkFlagsMutuallyExclusive("stat", "name-only")
+	return cmd
+}
+
+type diffReport struct {
+	Type      string `json:"type"` // diff
+	BoulderID string `json:"boulder_id"`
+	SubTaskID string `json:"sub_task_id"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	OnTip     bool   `json:"on_tip"`
+	Diff      string `json:"diff"`
+}
+
+func (a *app) runDiff(ctx context.Context, subTask, how string) error {
+	if err := a.OpenWorkspace(ctx); err != nil {
+		return err
+	}
+	var b boulder.Snapshot
+	changes, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) ([]project.Change, error) {
+		id := ""
+		if b = d; subTask != "" {
+			t, err := findSubTask(d, subTask)
+			if err != nil {
+				return nil, err
+			}
+			id = t.ID
+		}
+		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		return project.Changes(&d, events, id)
+	})
+	if err != nil {
+		return err
+	}
+	var reports []diffReport
+	for _, c := range changes {
+		out, err := a.Patch(ctx, c, how)
+		if err != nil {
+			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, b.Boulder.ID, err)
+		}
+		if c.Files != nil {
+			a.note("Others were at work beside %s: only the files that it was seen to write are shown.", c.SubTask.ID)
+		}
+		reports = append(reports, diffReport{"diff", b.Boulder.ID, c.SubTask.ID, c.From, c.To, c.OnTip, out})
+	}
+	switch {
+	case a.json:
+		return writeLines(a.Stdout, reports)
+	case len(reports) == 0:
+		a.note("Nothing has been changed yet.")
+	}
+	for i, r := range reports {
+		if subTask == "" {
+			fmt.Fprintf(a.Stdout, "%s# %d. %s (%s)\n", text.If(i > 0, "\n"), changes[i].SubTask.Position,
+				text.OneLine(changes[i].SubTask.Subject), r.SubTaskID)
+		}
+		if terminal(a.Stdout) {
+			r.Diff = text.Safe(r.Diff)
+		}
+		if _, err := io.WriteString(a.Stdout, r.Diff); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -4,52 +4,63 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
-// read reads a boulder, and makes a report of it. With an error there is a report as well if at least the boulder's head
-// could be read.
+// read reads a boulder, and makes something of it. With an error there is that as well if at least the boulder's head could
+// be read.
 func read[T any](
-	ctx context.Context, a *app, ref string, report func(there *project.Desk, d boulder.Snapshot) (*T, error),
-) (*T, error) {
+	ctx context.Context, a *app, ref string, of func(there *project.Desk, d boulder.Snapshot) (T, error),
+) (made T, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	defer there.Close() // before anything is printed: a pager must not keep a run from starting
 	d, err := project.Get(ctx, there, ref)
-	if d.Boulder.ID == "" {
-		return nil, err
+	if d.Boulder.ID != "" {
+		var ofErr error
+		made, ofErr = of(there, d)
+		err = cmp.Or(err, ofErr)
 	}
-	made, reportErr := report(there, d)
-	return made, cmp.Or(err, reportErr)
+	return made, err
 }
 
-// show prints a report that was read, and returns what could not be read.
-func show[T any, P interface {
-	*T
-	view.Report
-}](a *app, report P, readErr error) (err error) {
-	switch {
-	case report == nil:
-	case a.json:
-		err = a.printJSON(report)
-	default:
-		report.Print(a.on(a.Stdout))
+func (a *app) snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
+	return read(ctx, a, ref, func(_ *project.Desk, d boulder.Snapshot) (boulder.Snapshot, error) { return d, nil })
+}
+
+// look reads a boulder, and shows a report of it.
+func (a *app) look(
+	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (view.Report, error),
+) error {
+	report, err := read(ctx, a, ref, of)
+	if report == nil {
+		return err
 	}
-	return cmp.Or(err, readErr)
+	return cmp.Or(a.show(report), err)
+}
+
+func (a *app) show(report view.Report) error {
+	if a.json {
+		return a.printJSON(report)
+	}
+	report.Print(a.on(a.Stdout))
+	return nil
 }
 
 // on is a stream as views print on it.
@@ -68,14 +79,6 @@ func (a *app) console() view.Console {
 	}
 }
 
-// limitsOf are the limits that explain why something waits.
-func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
-	if holder != nil && holder.Limits != nil {
-		return *holder.Limits
-	}
-	return a.Config().Limits
-}
-
 func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
 
 func (a *app) newStatusCmd() *cobra.Command {
@@ -83,7 +86,8 @@ func (a *app) newStatusCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "status [flags] [BOULDER]",
 		Short:      "Show how far a boulder is",
-		SuggestFor: []string{"ps", "st", "progress"},
+		Aliases:    []string{"ps"},
+		SuggestFor: []string{"st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
 what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
 beginning or end of one.
@@ -93,7 +97,13 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := cmp.Or(args...)
 			if stale {
-				return a.runStale(cmd.Context(), ref)
+				if err := a.OpenWorkspace(cmd.Context()); err != nil {
+					return err
+				}
+				return a.look(cmd.Context(), ref, func(_ *project.Desk, b boulder.Snapshot) (view.Report, error) {
+					stale, err := a.Stale(cmd.Context(), &b, false)
+					return view.NewStale(&b, stale), err
+				})
 			}
 			if follow {
 				followed, err := a.followStatus(cmd.Context(), ref)
@@ -136,7 +146,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 		return false, err
 	}
 	c := a.console()
-	c.Limits = a.limitsOf(holder)
+	c.Limits = a.LimitsOf(holder)
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
 	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
@@ -157,15 +167,15 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
-	report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Status, error) {
+	err := a.look(ctx, ref, func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
 		return a.readStatus(ctx, there, d)
 	})
 	archived := errors.Is(err, project.ErrAllArchived)
-	if report == nil && (archived || ref == "" && errors.Is(err, boulder.ErrNotFound)) {
+	if archived || ref == "" && errors.Is(err, boulder.ErrNotFound) {
 		a.noteNothing(archived)
 		return nil
 	}
-	return show(a, report, err)
+	return err
 }
 
 func (a *app) noteNothing(archived bool) {
@@ -191,15 +201,7 @@ func (a *app) readStatus(ctx context.Context, there *project.Desk, d boulder.Sna
 	if !b.Status.Terminal() {
 		recent, err = recentOf(ctx, there, d)
 	}
-	var beside []boulder.Snapshot
-	if holder != nil && slices.Contains(holder.Running, b.ID) {
-		for _, id := range holder.Running {
-			if other, err := there.Get(ctx, id); err == nil && id != b.ID { // one that cannot be read has a status of its own
-				beside = append(beside, other)
-			}
-		}
-	}
-	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), beside, now)
+	s := view.NewStatus(d, recent, holder, a.LimitsOf(holder), there.Beside(ctx, b.ID), now)
 	if s.Waiting != (view.WaitingBlockers{}) {
 		records, _ := a.BlockersOf(ctx, b.ID) // without them it is told as the boulder knows it
 		s.Waiting = view.WaitingIn(d, records, now)
@@ -234,21 +236,19 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				report, err := read(cmd.Context(), a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Receipt, error) {
+				return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
 					receipt := view.NewReceipt(d, time.Now()).Bound(d, a.Config().Limits.EvaluationsTotal)
 					receipt.Running = there.Holder.Runs(d.Boulder)
 					return receipt, nil
 				})
-				return show(a, report, err)
 			}
-			report, err := read(cmd.Context(), a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Show, error) {
+			return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
 				events, err := there.Events(cmd.Context(), d.Boulder.ID, 0, 0)
 				if there.Holder.Has(d.Boulder.ID) {
 					d.Boulder.Left = nil // it stops them now
 				}
 				return view.NewShow(d, boulder.Turns(events, "")), err
 			})
-			return show(a, report, err)
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
@@ -259,33 +259,42 @@ decision of the watch about that one.`,
 }
 
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	report, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*view.Why, error) {
+	return a.look(ctx, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
 		t, err := findSubTask(d, subTask)
 		if err != nil {
 			return nil, err
 		}
 		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
 		holder := there.Holder
-		return view.NewWhy(d, t, boulder.Turns(events, t.ID), events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
+		return view.NewWhy(d, t, boulder.Turns(events, t.ID), events, a.LimitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
 	})
-	return show(a, report, err)
 }
 
 func (a *app) newListCmd() *cobra.Command {
 	var archived bool
+	var statuses []string
+	most := 0
 	cmd := &cobra.Command{
 		Use:        "list [flags]",
+		Aliases:    []string{"ls"},
 		Short:      "List the boulders of the project",
-		SuggestFor: []string{"ls", "boulders"},
+		SuggestFor: []string{"boulders"},
 		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
 was begun or taken up last: it is the one that is meant where a command is given none.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
+		Example: `  manager list --status paused,interrupted
+  manager list -n 10 --archived`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived, statuses, most) },
 	}
 	cmd.Flags().BoolVar(&archived, "archived", false, "those that are archived, and no others")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those with one of these `STATUSES`, as the list shows them")
+	cmd.Flags().IntVarP(&most, "lines", "n", 0, "the `N` newest")
 	return cmd
 }
 
-func (a *app) runList(ctx context.Context, archived bool) error {
+func (a *app) runList(ctx context.Context, archived bool, statuses []string, most int) error {
+	if i := slices.IndexFunc(statuses, func(s string) bool { return !slices.Contains(view.ListStatuses, s) }); i >= 0 {
+		return usagef("--status does not know %q: use %s", statuses[i], strings.Join(view.ListStatuses, ", "))
+	}
 	there, err := a.Read(ctx)
 	if err != nil {
 		return err
@@ -294,9 +303,13 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	there.Close() // before anything is printed: a pager must not keep a run from starting
 	var shown []view.ListItem
 	for i := range all {
-		if all[i].ArchivedAt.IsZero() != archived {
-			shown = append(shown, view.NewListItem(&all[i], there.Holder))
+		item := view.NewListItem(&all[i], there.Holder)
+		if all[i].ArchivedAt.IsZero() != archived && (len(statuses) == 0 || slices.Contains(statuses, item.Shown())) {
+			shown = append(shown, item)
 		}
+	}
+	if most > 0 {
+		shown = shown[:min(most, len(shown))]
 	}
 	switch {
 	case a.json:
@@ -304,10 +317,276 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	case len(shown) > 0:
 		view.List(a.on(a.Stdout), shown, time.Now())
 	case err != nil:
+	case len(statuses) > 0:
+		a.note("There is none with the status %s.", strings.Join(statuses, " or "))
 	case archived:
 		a.note("Nothing is archived here.")
 	default:
 		a.noteNothing(len(all) > 0)
 	}
+	return err
+}
+
+func (a *app) newLogsCmd() *cobra.Command {
+	var l logs
+	follow, since := false, ""
+	cmd := &cobra.Command{
+		Use:        "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
+		Short:      "Show events, and transcripts of sessions",
+		SuggestFor: []string{"tail"},
+		Long: `Prints the events of a boulder (default: the active one), one line each. With SUBTASK only those of that one, and
+among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls with the end of
+what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more. A SUBTASK alone is
+one of the newest boulder.
+
+With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
+		Args: takes(0, 2, "a BOULDER and a SUBTASK"),
+		ValidArgsFunction: a.completion(2, func(ctx context.Context, r project.Reader, args []string) []cobra.Completion {
+			if len(args) == 0 {
+				return boulders(ctx, r, args)
+			}
+			return subTasksOf(nil)(ctx, r, args)
+		}),
+		Example: `  manager logs --since 2h --type gate,judged
+  manager logs -f -n 20
+  manager logs 2`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if l.since, err = sinceWhen(since); err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(l.types, func(t string) bool { return t != transcriptType && !boulder.IsEventType(t) }); i >= 0 {
+				return usagef("there are no events of the type %q: see docs/cli.md, or the field type of `manager logs --json`", l.types[i])
+			}
+			return a.runLogs(cmd.Context(), follow, &l, args)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing while a process runs the boulder")
+	cmd.Flags().StringVar(&since, "since", "", "what happened since `TIME`: as 90m, 2026-01-31T08:00:00Z, or 08:00 (today, here)")
+	cmd.Flags().IntVarP(&l.most, "lines", "n", 0, "the `N` newest")
+	cmd.Flags().StringSliceVar(&l.types, "type", nil, "events of these `TYPES` alone, as `gate,judged`; lines of transcripts are of the type transcript")
+	return cmd
+}
+
+// transcriptType is that of lines of transcripts.
+const transcriptType = "transcript"
+
+// sinceWhen reads how long ago, or when.
+func sinceWhen(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	if at, err := time.ParseInLocation("15:04", text, time.Local); err == nil {
+		return time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, time.Local), nil
+	}
+	return time.Time{}, usagef("--since takes a time as 90m, 2026-01-31T08:00:00Z or 08:00, not %q", text)
+}
+
+func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) error {
+	there, err := a.Read(ctx)
+	if err != nil {
+		return err
+	}
+	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]string{}
+	err = l.read(ctx, there, args)
+	there.Close() // before anything is printed: a pager must not keep a run from starting
+	l.sort()
+	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.at.Before(l.since) || e.line == "" && !a.json })
+	if l.most > 0 {
+		l.entries = l.entries[max(0, len(l.entries)-l.most):]
+	}
+	printErr := l.print()
+	switch {
+	case printErr != nil:
+		return printErr
+	case err != nil || !follow || l.over:
+		return err
+	case there.Holder == nil:
+		a.note("No process is at work here, so nothing more will come.")
+		return nil
+	}
+	for e, err := range there.Follow(ctx, l.id, l.last) {
+		if errors.Is(err, control.ErrNotServed) {
+			return l.rest(ctx)
+		}
+		if err == nil {
+			l.add(e)
+			err = l.print()
+		}
+		if ctx.Err() == nil && (err != nil || l.over) {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return errInterrupted // that is how to leave it, and no fault of the way it was read
+	}
+	return nil
+}
+
+type logs struct {
+	types []string  // no others; empty: all
+	since time.Time // zero: from the beginning
+	most  int       // of what is stored; 0: all
+
+	app         *app
+	o           page.Out
+	subTask     string // empty: all
+	id          string
+	entries     []logEntry
+	transcripts map[int]string // names, by attempt; each has the whole session
+	last        uint64         // number of the last event
+	over        bool           // the last event ended the boulder: none will follow
+}
+
+// logEntry is an event, or a line of a transcript.
+type logEntry struct {
+	at     time.Time
+	object any    // for programs
+	line   string // for people; empty: nothing
+	step   int    // attempt of a step that the transcript of its turn will tell; 0: it is none
+}
+
+// read collects what is stored. With an error there is what could be read.
+func (l *logs) read(ctx context.Context, r project.Reader, args []string) error {
+	d, err := l.find(ctx, r, args)
+	if l.id == "" {
+		return err
+	}
+	events, eventsErr := r.Events(ctx, l.id, 0, 0)
+	if l.subTask != "" {
+		err = errors.Join(err, l.readTranscripts(boulder.Turns(events, l.subTask), d.Boulder.Project))
+	}
+	for _, e := range events {
+		l.add(e)
+	}
+	return errors.Join(err, eventsErr)
+}
+
+// find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,
+// and so is a number. With an error there is a boulder as well if its head could be read and the sub-task is there.
+func (l *logs) find(ctx context.Context, r project.Reader, args []string) (boulder.Snapshot, error) {
+	ref := cmp.Or(args...)
+	d, err := project.Get(ctx, r, ref)
+	if _, number := subTaskPlace(ref); len(args) == 1 && (number || errors.Is(err, boulder.ErrNotFound)) {
+		newest, newestErr := project.Get(ctx, r, "")
+		t, findErr := findSubTask(newest, ref)
+		switch {
+		case newest.Boulder.ID == "": // nothing was run
+		case t != nil:
+			l.id, l.subTask = newest.Boulder.ID, t.ID
+			return newest, newestErr
+		case err != nil:
+			return d, cmp.Or(newestErr, usagef("%w; and %w", err, findErr))
+		}
+	}
+	if len(args) == 2 && d.Boulder.ID != "" {
+		t, findErr := findSubTask(d, args[1])
+		if t == nil {
+			return d, cmp.Or(err, findErr)
+		}
+		l.subTask = t.ID
+	}
+	l.id = d.Boulder.ID
+	return d, err
+}
+
+// add collects an event. Steps that the transcript of an ended turn tells are left out.
+func (l *logs) add(e boulder.Event) {
+	l.last = e.Seq
+	told := view.Describe(e)
+	of, line := told.SubTask, told.Line
+	entry := logEntry{at: e.Time, object: e.Shown(), line: text.OneLine(line)}
+	switch b := e.Body.(type) {
+	case boulder.TaskComplete:
+		l.over = true
+	case boulder.StatusChanged:
+		l.over = b.Status.Terminal() // cancelled
+	case boulder.SubTaskProgress:
+		if !b.Notice {
+			entry.step = b.Attempt
+		}
+	case boulder.TurnEnded:
+		if of == l.subTask && l.transcripts[b.Attempt] != "" && !l.app.json && !l.app.verbose {
+			l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.step == b.Attempt })
+		}
+	}
+	if l.subTask != "" && of != l.subTask || len(l.types) > 0 && !slices.Contains(l.types, boulder.TypeOf(e.Body)) {
+		return
+	}
+	if of != "" && l.subTask == "" && line != "" {
+		entry.line = l.o.Cyan(text.OneLine(of)) + " " + entry.line
+	}
+	l.entries = append(l.entries, entry)
+}
+
+// transcriptJSON is a line of a transcript in `manager logs --json`.
+type transcriptJSON struct {
+	Type      string    `json:"type"` // transcript
+	Time      time.Time `json:"time"`
+	BoulderID string    `json:"boulder_id"`
+	boulder.AttemptRef
+	Line executor.Line `json:"line"`
+}
+
+// readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
+func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error) {
+	for _, t := range turns {
+		if t.Evidence != nil && t.Evidence.Transcript != "" {
+			l.transcripts[t.Attempt] = t.Evidence.Transcript // a later turn's holds the earlier ones
+		}
+	}
+	for attempt, name := range l.transcripts {
+		lines, readErr := view.ReadTranscript(project, name)
+		err = errors.Join(err, readErr)
+		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
+		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
+		for _, line := range lines {
+			if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
+				continue
+			}
+			object := transcriptJSON{transcriptType, line.Time, l.id, ref, line}
+			l.entries = append(l.entries, logEntry{at: line.Time, object: object, line: told.Tell(line)})
+		}
+	}
+	return err
+}
+
+// rest prints what the process that ended wrote last.
+func (l *logs) rest(ctx context.Context) error {
+	there, err := l.app.Read(ctx)
+	if err != nil {
+		return err
+	}
+	events, err := there.Events(ctx, l.id, l.last, 0)
+	there.Close()
+	for _, e := range events {
+		l.add(e)
+	}
+	return errors.Join(err, l.print())
+}
+
+func (l *logs) sort() {
+	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
+}
+
+// print prints what was collected, in the order in which it happened, and forgets it.
+func (l *logs) print() (err error) {
+	l.sort()
+	for _, e := range l.entries {
+		switch {
+		case err != nil:
+		case l.app.json:
+			err = l.app.printJSON(e.object)
+		case e.line != "":
+			_, err = fmt.Fprintf(l.o, "%s %s\n", l.o.Dim(view.Stamp(e.at)), e.line)
+		}
+	}
+	l.entries = nil
 	return err
 }

@@ -17,14 +17,8 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-type loopOptions struct {
-	taskFlags
-	runFlags
-	iterations int
-}
-
 func (a *app) newLoopCmd() *cobra.Command {
-	var o loopOptions
+	var o taskFlags
 	cmd := &cobra.Command{
 		Use:   "loop [flags] \"TASK\"",
 		Short: "Keep one session working until its task is done",
@@ -41,22 +35,20 @@ Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 i
   manager loop --from task.md --done-when tests,promise --max-iterations 30
   manager loop "Port the CLI to cobra" --budget cost=5,time=8h --detach`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
-				return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
+			if cmd.Flags().Changed("max-iterations") && a.iterations < 1 {
+				return usagef("--max-iterations is %d: it must be at least 1", a.iterations)
 			}
 			return a.runLoop(cmd.Context(), &o, args)
 		},
 	}
 	o.registerTask(cmd, "; default all of them")
-	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
-	a.agentFlag(cmd)
-	o.runFlags.register(a, cmd)
-	o.registerDetach(cmd)
+	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
+	a.shared(cmd, "agent", "attach", "budget", "blockers", "lock-timeout", "detach")
 	return cmd
 }
 
-func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
-	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
+func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
+	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
 	o.direct = true // a plan of one sub-task
@@ -64,36 +56,35 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	plan, err := o.makePlan(ctx, a, o.request(a, task))
+	plan, err := o.makePlan(ctx, a, o.request(a, task), func() {})
 	if err != nil {
 		return err
 	}
-	if err := o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task"); err != nil {
+	if err := a.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task"); err != nil {
 		return err
 	}
-	done, named, err := a.loopDone(o.doneWhen)
+	done, err := a.loopDone(o.doneWhen)
 	if err != nil {
 		return err
 	}
 	loop := a.Config().Loop
-	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
+	loop.Iterations = cmp.Or(a.iterations, loop.Iterations)
 	req := project.Request{
-		Plan: plan, GatesApproved: true, SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
-			Base: a.Base(), Agent: a.agent, Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers, Budget: o.budget.run,
+		Plan: plan, GatesApproved: true, SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
+			Base: a.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
 		},
 	}
-	return a.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
+	return a.run(ctx, &req, func(*project.State) (err error) { // there is no plan to agree to
 		if req.Model, err = a.CheckModels(ctx, plan); err != nil {
 			return err
 		}
-		if named {
+		if !done.Checks.Default {
 			err = a.CheckCriteria(ctx, done, nil)
+		} else if why, noErr := a.NoDiagnostics(ctx, done); why != "" {
+			a.note("Note: diagnostics do not decide here: %s.", why)
+			req.DoneWhen = leaveOut(req.DoneWhen, boulder.DoneDiagnostics)
 		} else {
-			var why string
-			if why, err = a.NoDiagnostics(ctx, done); why != "" {
-				a.note("Note: diagnostics do not decide here: %s.", why)
-				req.DoneWhen = leaveOut(req.DoneWhen, boulder.DoneDiagnostics)
-			}
+			err = noErr
 		}
 		if err == nil && !a.json {
 			a.note("%s", loopText(&req, done.Checks))
@@ -104,17 +95,16 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 
 // loopDone is every criterion, unless the user named some. One that nobody named and nothing can check is left out,
 // with a word about it.
-func (a *app) loopDone(flag doneFlag) (done project.Criteria, named bool, err error) {
-	done = a.Criteria(flag)
-	if !done.Checks.Default {
-		return done, true, done.Check(nil)
+func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
+	done := a.Criteria(flag)
+	if done.Checks.Default {
+		done.Words = boulder.DoneWords()
+		if len(done.Checks.Tests) == 0 {
+			a.note("Note: tests do not decide here: %s.", done.NoTests)
+			done.Words = leaveOut(done.Words, boulder.DoneTests)
+		}
 	}
-	done.Words = boulder.DoneWords()
-	if len(done.Checks.Tests) == 0 {
-		a.note("Note: tests do not decide here: %s.", done.NoTests)
-		done.Words = leaveOut(done.Words, boulder.DoneTests)
-	}
-	return done, false, nil
+	return done, done.Check(nil)
 }
 
 func leaveOut(words []string, word string) []string {

@@ -38,7 +38,8 @@ func (a *app) newRetryCmd() *cobra.Command {
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
 		Long: `Runs a sub-task again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or is
-running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it.
+running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it. One
+that waits for a limit of its model continues at once instead, and so does all that waits for that limit.
 
 A completed sub-task is run again by ` + "`manager redo`" + `.`,
 		Example: `  manager retry toggle
@@ -57,18 +58,15 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 
 // subTaskCmd completes a command that gives an order about one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
-	var ref string
-	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completion(1, subTasksOf(&ref))
+	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completion(1, subTasksOf(&a.ref))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.steer(cmd.Context(), ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
+		return a.steer(cmd.Context(), a.ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
 	}
-	a.boulderFlag(cmd, &ref)
+	a.boulderFlag(cmd, toSteerDefault)
 	return cmd
 }
 
 func (a *app) newCancelCmd() *cobra.Command {
-	var ref string
-	var yes bool
 	cmd := &cobra.Command{
 		Use:        "cancel [flags] [SUBTASK]",
 		Short:      "Cancel a boulder or one of its sub-tasks",
@@ -79,19 +77,19 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 With SUBTASK only that one ends; what depends on it is blocked, the rest continues. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
 		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completion(1, subTasksOf(&ref)),
+		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: cmp.Or(args...)}
-			if o.SubTaskID == "" && !yes && a.interactive() {
-				if ref, err = a.confirm(cmd.Context(), ref, o); err != nil {
+			if o.SubTaskID == "" && a.interactive() {
+				if a.ref, err = a.confirm(cmd.Context(), a.ref, o); err != nil {
 					return err
 				}
 			}
-			return a.steer(cmd.Context(), ref, o, nil)
+			return a.steer(cmd.Context(), a.ref, o, nil)
 		},
 	}
-	a.boulderFlag(cmd, &ref)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.boulderFlag(cmd, toSteerDefault)
+	a.shared(cmd, "yes")
 	return cmd
 }
 
@@ -118,7 +116,7 @@ func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string,
 const noteRead = 64 << 10
 
 func (a *app) newNoteCmd() *cobra.Command {
-	var ref, subTask string
+	var subTask string
 	cmd := &cobra.Command{
 		Use:   "note [flags] \"TEXT\" | -",
 		Short: "Tell the agents and the judge something",
@@ -133,7 +131,7 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 				return err
 			}
 			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.Clean("The note", said)[0]}
-			return a.steer(cmd.Context(), ref, order, func(d boulder.Snapshot) error {
+			return a.steer(cmd.Context(), a.ref, order, func(d boulder.Snapshot) error {
 				if len(args) < 2 || subTask != "" {
 					return nil
 				}
@@ -146,9 +144,9 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 			})
 		},
 	}
-	a.boulderFlag(cmd, &ref)
+	a.boulderFlag(cmd, toSteerDefault)
 	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
-	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(many, subTasksOf(&ref)))
+	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(many, subTasksOf(&a.ref)))
 	return cmd
 }
 
@@ -181,7 +179,6 @@ listed with ` + "`manager list --archived`" + `, can be looked at as before, and
 	return cmd
 }
 
-// archiveReport is what `manager archive --json` prints of each boulder.
 type archiveReport struct {
 	Type      string `json:"type"` // archive
 	BoulderID string `json:"boulder_id"`
@@ -239,9 +236,10 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 	return nil
 }
 
-func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVarP(to, "boulder", "b", "",
-		"the `BOULDER` that is meant (default: the one that is at work, or the newest unfinished one)")
+const toSteerDefault = "the one that is at work, or the newest unfinished one"
+
+func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
+	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` that is meant (default: "+fallback+")")
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
@@ -250,17 +248,21 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
-	done, err := a.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+	return a.order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
 		before, err := toSteer(ctx, d, ref, &o)
 		if err == nil && check != nil {
 			err = check(before)
 		}
 		return before, o, err
 	})
+}
+
+func (a *app) order(ctx context.Context, find func(*project.Desk) (boulder.Snapshot, boulder.Order, error)) error {
+	done, err := a.Order(ctx, find)
 	if err != nil {
 		return err
 	}
-	return show(a, view.NewOrder(done), nil)
+	return a.show(view.NewOrder(done))
 }
 
 // toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only
@@ -284,4 +286,158 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 		err = usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
 	return d, err
+}
+
+type redoOptions struct {
+	files                     string
+	redo                      project.Redo
+	stale, checkGates, dryRun bool
+}
+
+func (a *app) newRedoCmd() *cobra.Command {
+	var o redoOptions
+	cmd := &cobra.Command{
+		Use:   "redo [flags] SUBTASK …",
+		Short: "Redo completed sub-tasks, and what follows from them",
+		Long: `Has completed sub-tasks done again in fresh sessions, with what the plan file says of them now, and runs the boulder,
+which may be over. Their earlier attempts, verdicts and costs stay visible. What depends on them is done again only if they
+come out differently: another result for it, or another change. On a terminal it shows that first, and asks.
+
+What a sub-task changed is taken back before it begins where that merges with what came later, and else stays (--files says
+which it has to be). In an isolated run the results begin anew before it; those of others are applied and tested again.
+
+With --stale it redoes all that is out of date, as ` + "`manager status --stale`" + ` shows it; with --check-gates also what has
+a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" + ` takes a result as up to date.`,
+		Example: `  manager redo colours --dry-run
+  manager redo colours --note "Use the colours of the style guide"
+  manager redo --stale --check-gates`,
+		ValidArgsFunction: a.completion(many, subTasksOf(&a.ref)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch o.redo.Files = boulder.Files(o.files); {
+			case o.stale == (len(args) > 0):
+				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
+			case o.checkGates && !o.stale:
+				return usagef("--check-gates goes with --stale")
+			case o.files != "" && o.redo.Files != boulder.FilesKeep && o.redo.Files != boulder.FilesRevert:
+				return usagef("--files takes keep or revert, not %q", o.files)
+			}
+			return a.runRedo(cmd.Context(), o, args)
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	a.boulderFlag(cmd, "the active one")
+	cmd.Flags().StringVar(&o.redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
+	cmd.Flags().BoolVar(&o.redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
+	cmd.Flags().StringVar(&o.files, "files", "", "`keep` what they changed, or `revert` it")
+	cmd.Flags().BoolVar(&o.stale, "stale", false, "all that is out of date")
+	cmd.Flags().BoolVar(&o.checkGates, "check-gates", false, "run the gates, to find those that are red now")
+	cmd.Flags().BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be redone")
+	a.shared(cmd, "yes", "attach", "lock-timeout")
+	return cmd
+}
+
+func (a *app) newKeepCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keep [flags] SUBTASK",
+		Short: "Take the result of a sub-task as up to date",
+		Long: `Takes the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
+as they are now; one that waits to see whether what it depends on comes out the same is kept in any case.`,
+		Args: takes(1, 1, "one SUBTASK of `manager status`"), ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runKeep(cmd.Context(), args[0]) },
+	}
+	a.boulderFlag(cmd, "the active one")
+	return cmd
+}
+
+func (a *app) runKeep(ctx context.Context, id string) error {
+	if err := a.OpenWorkspace(ctx); err != nil {
+		return err
+	}
+	return a.order(ctx, func(d *project.Desk) (b boulder.Snapshot, order boulder.Order, err error) {
+		if b, err = project.Get(ctx, d, a.ref); err != nil {
+			return b, order, err
+		}
+		t, err := findSubTask(b, id)
+		if err == nil {
+			order, err = a.KeepOrder(ctx, &b, t.ID)
+		}
+		return b, order, err
+	})
+}
+
+// prepareRedo reads a boulder, and what a redo comes to there; nothing is stale: nil.
+func (a *app) prepareRedo(ctx context.Context, o *redoOptions, args []string) (*boulder.Snapshot, *project.Redoing, error) {
+	var events []boulder.Event
+	works := false
+	b, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) (_ boulder.Snapshot, err error) {
+		works = there.Holder.Runs(d.Boulder)
+		events, err = there.Events(ctx, d.Boulder.ID, 0, 0)
+		return d, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	o.redo.SubTasks = map[string][]boulder.Reason{}
+	for _, arg := range args {
+		t, err := findSubTask(b, arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
+	}
+	if o.stale {
+		if o.checkGates && works && b.Boulder.Isolated() {
+			return nil, nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out",
+				b.Boulder.ID)
+		}
+		if o.redo.SubTasks, err = a.Stale(ctx, &b, o.checkGates); err != nil || len(o.redo.SubTasks) == 0 {
+			return &b, nil, err
+		}
+	}
+	r, err := a.PrepareRedo(ctx, &b, events, o.redo)
+	return &b, &r, err
+}
+
+func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
+	if err := a.OpenWorkspace(ctx); err != nil {
+		return err
+	}
+	b, r, err := a.prepareRedo(ctx, &o, args)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return a.show(view.NewStale(b, nil))
+	}
+	if report := view.NewRedo(b, *r, o.dryRun); o.dryRun || a.json {
+		err = a.show(report)
+	} else if !a.quiet {
+		report.Print(a.on(a.Stderr))
+	}
+	if err != nil || o.dryRun {
+		return err
+	}
+	if a.interactive() {
+		if _, err := a.choose(ctx, "Redo this?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
+			return errors.New("nothing is redone")
+		} else if err != nil {
+			return err
+		}
+	}
+	id, atWork := b.Boulder.ID, 0
+	err = a.Steer(ctx, func(there *project.Desk) error {
+		if there.Holder.Runs(b.Boulder) {
+			atWork = there.Holder.PID
+		}
+		return a.OrderRedo(ctx, there, b, r.Order)
+	})
+	switch {
+	case err != nil:
+		return err
+	case atWork > 0:
+		a.note("Process %d, which runs boulder %s, redoes it.", atWork, id)
+		return nil
+	}
+	a.yes = true
+	return a.runResume(ctx, []string{id})
 }

@@ -52,7 +52,6 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
 }
 
-// doneFlag is --done-when: `todos,tests`; repeatable.
 type doneFlag []string
 
 func (f *doneFlag) Set(text string) error {
@@ -82,7 +81,6 @@ func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
 	return req
 }
 
-// maxTask bounds a task, in bytes: beyond this it is a file that was given by mistake.
 const maxTask = 1 << 20
 
 // task is what the arguments say, or what --from names.
@@ -138,7 +136,7 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, output, args) },
 	}
 	o.registerPlan(cmd)
-	a.attachFlag(cmd)
+	a.shared(cmd, "attach")
 	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd
@@ -167,12 +165,11 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err != nil {
 		return err
 	}
-	done := func() {}
+	planned := func() {}
 	if !o.list {
-		done = a.planning(a.Ledger())
+		planned = a.planning(a.Ledger())
 	}
-	plan, err := o.makePlan(ctx, a, req)
-	done()
+	plan, err := o.makePlan(ctx, a, req, planned)
 	if err != nil {
 		return err
 	}
@@ -230,15 +227,18 @@ func (a *app) planning(ledger string) (done func()) {
 	return func() {}
 }
 
-// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit.
-func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanRequest) (plan *boulder.Plan, err error) {
+// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit. planned is
+// called before anything is said about the plan.
+func (f *taskFlags) makePlan(
+	ctx context.Context, a *app, req boulder.PlanRequest, planned func(),
+) (plan *boulder.Plan, err error) {
 	var usage boulder.Usage
 	if f.list {
 		plan, err = taskledger.FromList(req, time.Now())
 	} else {
 		plan, usage, err = a.Plan(ctx, req)
 	}
-	if err != nil {
+	if planned(); err != nil {
 		return nil, err
 	}
 	if plan.Seal != nil {
@@ -281,12 +281,10 @@ func (a *app) pretty(path string) string {
 // approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
 	*app
-	ask  bool             // somebody is there
-	edit bool             // open the editor first
-	done project.Criteria // of sub-tasks that name none
-	// budget is that of the run; nil: none
-	budget *boulder.Budget
-	check  func(*boulder.Plan) error // of the plan as it is after that; nil: none
+	edit  bool                      // open the editor first
+	done  project.Criteria          // of sub-tasks that name none
+	most  *boulder.Budget           // of the run; nil: none
+	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
 }
 
 // into has the request ask. askReplans: replans are to be approved, too.
@@ -314,24 +312,24 @@ func (p *approver) approve(
 			shown, err = p.editPlan(ctx, plan, path)
 		}
 		switch _, bad := errors.AsType[*taskledger.FileError](err); {
-		case bad && p.ask:
+		case bad && p.interactive():
 			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
 		case err != nil:
 			return a, err
 		default:
 			if plan = shown; !p.json && !p.quiet {
-				p.preview(p.on(p.Stderr), plan, p.done, p.budget)
+				p.preview(p.on(p.Stderr), plan, p.done, p.most)
 			}
 		}
 		answer := "yes"
-		if p.ask {
+		if p.interactive() {
 			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "no"); err != nil {
 				return a, err
 			}
 		}
 		agreed = answer == "yes"
 	}
-	gates = gates || p.edit || p.ask
+	gates = gates || p.edit || p.interactive()
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
 		p.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
@@ -408,7 +406,6 @@ func (a *app) answer(ctx context.Context) (string, error) {
 	}
 }
 
-// editPlan opens the plan's file in the user's editor and reads it back.
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	// What cannot be read is a failed edit of a moment ago: it is edited further.
 	old, err := taskledger.ReadFile(path)

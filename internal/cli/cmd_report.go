@@ -51,10 +51,10 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 			ctx := cmd.Context()
 			if o.format == formatHTML {
 				content, err := a.freeze(ctx, cmp.Or(args...))
-				if content == nil {
+				if content == "" {
 					return err
 				}
-				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, *content) }), err)
+				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, content) }), err)
 			}
 			made, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
 				return a.makeReport(ctx, there, d, time.Now())
@@ -82,15 +82,14 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 	return cmd
 }
 
-// freeze gives the pages of a boulder as one file. With an error it lacks something; nil: nothing could be read.
-func (a *app) freeze(ctx context.Context, ref string) (*string, error) {
+// freeze gives the pages of a boulder as one file. With an error it lacks something; empty: nothing could be read.
+func (a *app) freeze(ctx context.Context, ref string) (string, error) {
 	site, err := ui.NewSite(a.Project, "", a.logger())
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*string, error) {
-		content, err := site.Freeze(ctx, there, d)
-		return &content, err
+	return read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (string, error) {
+		return site.Freeze(ctx, there, d)
 	})
 }
 
@@ -153,7 +152,7 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
 		report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
-			return view.GraphOf(d, a.limitsOf(there.Holder), all), nil
+			return view.GraphOf(d, a.LimitsOf(there.Holder), all), nil
 		})
 		path = a.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
@@ -257,7 +256,7 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 }
 
 // replace writes a file as a whole or not at all. What is there and is no file, such as a pipe, is written to.
-func replace(path string, data []byte) (err error) {
+func replace(path string, data []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -267,17 +266,8 @@ func replace(path string, data []byte) (err error) {
 			return os.WriteFile(path, data, mode)
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*.tmp")
-	if err != nil {
+	if err := statedir.Write(filepath.Dir(path), filepath.Base(path), data); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
-	}
-	return err
+	return os.Chmod(path, mode)
 }

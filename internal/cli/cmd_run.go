@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
@@ -27,7 +28,6 @@ import (
 
 type runOptions struct {
 	taskFlags
-	runFlags
 	edit, allowStale          bool
 	isolate, inPlace, onClean bool
 	fork                      string
@@ -56,10 +56,7 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.registerPlan(cmd)
-	a.agentFlag(cmd)
-	o.runFlags.register(a, cmd)
-	o.registerAsking(cmd)
-	o.registerDetach(cmd)
+	a.shared(cmd, "agent", "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans", "detach")
 	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task to start from"
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
@@ -76,11 +73,11 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 }
 
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
-	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
+	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	req := project.Request{SubTaskBudgets: o.budget.subTasks, Settings: boulder.Settings{
-		Base: a.Base(), Model: a.model, Agent: a.agent, Budget: o.budget.run, DoneWhen: o.doneWhen, Diverted: o.blockers,
+	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
+		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
 		Isolation: o.isolation(), CleanBase: o.onClean,
 	}}
 	var path string
@@ -94,11 +91,11 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, done: done, budget: a.Budget(o.budget.run), check: func(plan *boulder.Plan) error {
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run), check: func(plan *boulder.Plan) error {
 		return a.CheckCriteria(ctx, done, plan)
 	}}
-	ask.into(&req, o.approveReplans)
-	return a.run(ctx, &o.runFlags, &req, func(*project.State) error {
+	ask.into(&req, a.approveReplans)
+	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
@@ -152,8 +149,8 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	req.Task, req.Constraints, req.PlanMode = made.Task, made.Constraints, made.Mode
 	switch {
 	case o.list:
-		req.Plan, err = o.makePlan(ctx, a, made)
-	case o.edit && o.detach:
+		req.Plan, err = o.makePlan(ctx, a, made, func() {})
+	case o.edit && a.detach:
 		err = usagef("--edit is for a plan, and with --detach a task is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
@@ -174,7 +171,7 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 	for i := range req.Plan.SubTasks {
 		ids = append(ids, req.Plan.SubTasks[i].ID)
 	}
-	if err := o.budget.name(ids, "the plan has no sub-task"); err != nil {
+	if err := ask.budget.name(ids, "the plan has no sub-task"); err != nil {
 		return err
 	}
 	a, err := ask.approve(ctx, req.Plan, path, true)
@@ -188,7 +185,7 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned := map[string]bool{}
 	look := func(line, whose string) {
 		missing := detect.Missing(os.DirFS(a.Dir()), line)
-		if program := runcmd.Missing(ctx, a.Dir(), a.Environ, line); program != "" {
+		if program := runcmd.Missing(ctx, a.Dir(), a.AgentEnv(), line); program != "" {
 			missing = program + " is not found"
 		}
 		if missing != "" && !warned[missing] {
@@ -222,12 +219,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	there, err := a.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer there.Close()
-	detail, err := project.Get(ctx, there, o.fork)
+	detail, err := a.snapshot(ctx, o.fork)
 	if err != nil {
 		return nil, err
 	}
@@ -241,84 +233,64 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 	return &boulder.Fork{BoulderID: detail.Boulder.ID, SubTaskID: t.ID}, nil
 }
 
-// runFlags are those of run, loop and resume, as far as a command has them.
-type runFlags struct {
-	yes, approveReplans, detach, blockers bool
-	budget                                budgetFlag
-}
-
-func (o *runFlags) register(a *app, cmd *cobra.Command) {
-	a.attachFlag(cmd)
-	cmd.Flags().Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
-		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", o.budget.Set)
-	blockersFlag(cmd, &o.blockers)
-	a.lockFlag(cmd)
-}
-
-func (o *runFlags) registerDetach(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
+// shared gives a command some of the flags that several have.
+func (a *app) shared(cmd *cobra.Command, names ...string) {
+	var all pflag.FlagSet
+	all.BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	all.BoolVar(&a.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+	all.BoolVarP(&a.detach, "detach", "d", false,
 		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
-}
-
-func (o *runFlags) registerAsking(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
-}
-
-func (a *app) agentFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.agent, "agent", "", "`NAME` of OpenCode's agent for sub-tasks that name none")
-}
-
-func (a *app) attachFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
-}
-
-func (a *app) lockFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&a.lockTimeout, "lock-timeout", 0,
+	all.BoolVar(&a.blockers, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
+	all.Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
+		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", a.budget.Set)
+	all.StringVar(&a.opts.Agent, "agent", "", "`NAME` of OpenCode's agent for sub-tasks that name none")
+	all.StringVar(&a.opts.Attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	all.DurationVar(&a.opts.LockTimeout, "lock-timeout", 0,
 		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
 }
 
-func (a *app) connectToRun(ctx context.Context, o *runFlags) error {
-	a.warnOfSwitch(o.blockers)
+func (a *app) connectToRun(ctx context.Context) error {
+	a.warnOfSwitch()
 	return a.connect(ctx)
 }
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
 // may ask the user; st is nil where it is handed over.
-func (a *app) run(
-	ctx context.Context, o *runFlags, req *project.Request, complete func(st *project.State) error,
-) error {
-	if o.detach {
-		if o.approveReplans {
+func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
+	if a.detach {
+		if a.approveReplans {
 			return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
 		}
 		if err := complete(nil); err != nil {
 			return err
 		}
-		return a.detach(ctx, *req)
+		return a.submit(ctx, *req)
 	}
 	st, err := a.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
-	id, ask := "", !o.yes && a.interactive()
+	id := ""
 	err = func() error {
 		defer st.Release()
 		err := complete(st)
 		if err == nil {
-			id, err = a.execute(ctx, st, *req, ask)
+			id, err = a.execute(ctx, st, *req)
 		}
 		return err
 	}()
-	if ask { // for as long as it takes: all who wait for the end of the run have been told
-		err = a.landAtEnd(ctx, id, ask, err)
+	if a.interactive() { // for as long as it takes: all who wait for the end of the run have been told
+		err = a.landAtEnd(ctx, id, err)
 	}
 	return err
 }
 
 // execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the second one
-// aborts them. asks: the user is asked afterwards what becomes of isolated results.
-func (a *app) execute(ctx context.Context, st *project.State, req project.Request, asks bool) (id string, err error) {
+// aborts them. Where the user cannot be asked afterwards what becomes of isolated results, they land before the end is told.
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
 	a.Warm() // boots while the model plans
 	if reason := a.NoDiffs(); reason != "" {
 		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
@@ -330,19 +302,18 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	end := &ending{app: a, db: st.DB, notifier: notifier}
 	shown := view.NewRun(a.console(), view.NewProgress(st.DB), "")
 	a.view = shown
-	ctx, giveBack := a.interrupts.stopInTwo(ctx, func() {
+	defer a.interrupts.onFirst(func() {
 		shown.Stopping()
 		st.Stop()
-	})
-	defer giveBack()
+	})()
 	err = end.follow(ctx, st.Run(ctx, req), shown)
 	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
 			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
 		}
 	}
-	if !asks {
-		err = a.landAtEnd(ctx, end.id, false, err)
+	if !a.interactive() {
+		err = a.landAtEnd(ctx, end.id, err)
 	}
 	return end.id, end.told(end.conclude(ctx, err), err)
 }
@@ -386,13 +357,7 @@ func (e *ending) howToContinue(err error) error {
 	return fmt.Errorf("%w\nNothing is lost. %s%smanager resume %s%s", err, strings.ToUpper(how[:1]), how[1:], e.id, flag)
 }
 
-type resumeOptions struct {
-	runFlags
-	iterations int
-}
-
 func (a *app) newResumeCmd() *cobra.Command {
-	var o resumeOptions
 	cmd := &cobra.Command{
 		Use:        "resume [flags] [BOULDER]",
 		Short:      "Continue a boulder after a crash, an interrupt or a pause",
@@ -404,43 +369,42 @@ A used-up budget has to be raised with --budget, a loop that had all its turns w
 stays spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), args) },
 	}
-	o.register(a, cmd)
-	o.registerAsking(cmd)
-	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
+	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans")
+	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
 	return cmd
 }
 
-func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
-	if sent, err := a.resumeThere(ctx, o, cmp.Or(args...)); sent || err != nil {
+func (a *app) runResume(ctx context.Context, args []string) error {
+	if sent, err := a.resumeThere(ctx, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
 	a.KeepLedger(ctx, cmp.Or(args...))
-	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
+	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
 	if !a.Exists() { // to hold the state would make it
 		return project.ErrNothing
 	}
 	var req project.Request
-	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
+	return a.run(ctx, &req, func(st *project.State) error {
 		detail, err := (&project.Desk{Reader: st.DB}).Find(ctx, cmp.Or(args...))
 		if err != nil {
 			return err
 		}
-		ask := &approver{app: a, ask: !o.yes && a.interactive()}
+		ask := &approver{app: a}
 		ask.done = project.Criteria{Words: detail.Boulder.DoneWhen, Checks: detail.Boulder.Checks}
-		req, err = o.request(detail)
-		ask.budget = cmp.Or(req.Budget, detail.Boulder.Budget)
-		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
+		req, err = a.resumed(detail)
+		ask.most = cmp.Or(req.Budget, detail.Boulder.Budget)
+		ask.into(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})
 }
 
 // resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
 // reports whether it did.
-func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
+func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error) {
 	there, err := a.Dial(ctx)
 	if err != nil {
 		return false, nil // nobody runs anything, or Hold says what is wrong with who does
@@ -456,10 +420,10 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil
 	case !atWork:
-		return true, a.resumeServed(ctx, o, there, detail)
+		return true, a.resumeServed(ctx, there, detail)
 	}
-	if a.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
-		o.blockers || o.iterations != 0 {
+	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
+		a.blockers || a.iterations != 0 {
 		return false, usagef("process %d runs boulder %s: it continues with the settings it was started with. Resume it without flags,"+
 			" or end that process and resume it here", there.Holder.PID, id)
 	}
@@ -473,18 +437,18 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 // resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
 const resumeLook = time.Second
 
-func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail boulder.Snapshot) error {
-	a.warnOfSwitch(o.blockers)
+func (a *app) resumeServed(ctx context.Context, there *project.Desk, detail boulder.Snapshot) error {
+	a.warnOfSwitch()
 	id := detail.Boulder.ID
-	if a.attach != "" || o.approveReplans {
+	if a.opts.Attach != "" || a.approveReplans {
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}
-	if detail.Revision != nil && len(detail.SubTasks) == 0 && !o.yes {
+	if detail.Revision != nil && len(detail.SubTasks) == 0 && !a.yes {
 		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
 			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
 	}
-	req, err := o.request(detail)
+	req, err := a.resumed(detail)
 	if err != nil {
 		return err
 	}
@@ -504,32 +468,32 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project
 	return context.Cause(ctx)
 }
 
-// request lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
+// resumed lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
 // a bound of turns for what is no loop.
-func (o *resumeOptions) request(detail boulder.Snapshot) (req project.Request, err error) {
+func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) {
 	b := detail.Boulder
-	if o.iterations < 0 || o.iterations > 0 && b.Loop == nil {
-		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, o.iterations)
+	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {
+		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, a.iterations)
 	}
-	if b.Budget != nil && o.budget.run != nil {
-		*o.budget.run = project.Overlay(*b.Budget, *o.budget.run)
+	if b.Budget != nil && a.budget.run != nil {
+		*a.budget.run = project.Overlay(*b.Budget, *a.budget.run)
 	}
 	if len(detail.SubTasks) > 0 {
 		var open []string // in the places of all
 		for _, t := range detail.SubTasks {
 			open = append(open, text.If(!t.Status.Terminal(), t.ID))
 		}
-		if err := o.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
+		if err := a.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
 			return req, err
 		}
 		for _, t := range detail.SubTasks {
-			if given, ok := o.budget.subTasks[t.ID]; ok && t.Budget != nil {
-				o.budget.subTasks[t.ID] = project.Overlay(*t.Budget, given)
+			if given, ok := a.budget.subTasks[t.ID]; ok && t.Budget != nil {
+				a.budget.subTasks[t.ID] = project.Overlay(*t.Budget, given)
 			}
 		}
 	}
 	return project.Request{
-		Resume: b.ID, SubTaskBudgets: o.budget.subTasks, Iterations: o.iterations,
-		Settings: boulder.Settings{Budget: o.budget.run, Diverted: o.blockers},
+		Resume: b.ID, SubTaskBudgets: a.budget.subTasks, Iterations: a.iterations,
+		Settings: boulder.Settings{Budget: a.budget.run, Diverted: a.blockers},
 	}, nil
 }

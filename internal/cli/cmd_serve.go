@@ -17,6 +17,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -26,7 +27,7 @@ import (
 
 func (a *app) newServeCmd() *cobra.Command {
 	var untilIdle time.Duration
-	var stop, blockers bool
+	var stop bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the background server",
@@ -41,14 +42,12 @@ second one aborts the turns.`,
 			if stop {
 				return a.stopServing(cmd.Context())
 			}
-			return a.runServe(cmd.Context(), untilIdle, blockers)
+			return a.runServe(cmd.Context(), untilIdle)
 		},
 	}
-	a.attachFlag(cmd)
+	a.shared(cmd, "attach", "blockers", "lock-timeout")
 	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
 	cmd.Flags().BoolVar(&stop, "stop", false, "stop the server of this project, and wait until it has ended")
-	blockersFlag(cmd, &blockers)
-	a.lockFlag(cmd)
 	return cmd
 }
 
@@ -78,11 +77,11 @@ func (a *app) stopServing(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (a *app) runServe(ctx context.Context, untilIdle time.Duration, blockers bool) error {
+func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || blockers
+	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || a.blockers
 	notifier, err := a.Notifier()
 	if err != nil {
 		return err
@@ -92,14 +91,13 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration, blockers bo
 		return err
 	}
 	defer st.Release()
-	work, giveBack := a.interrupts.stopInTwo(ctx, func() {
+	defer a.interrupts.onFirst(func() {
 		a.note("%s", view.StoppingText)
 		st.Stop()
-	})
-	defer giveBack()
+	})()
 	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
-	err = st.Serve(work, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
-		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(work, events, view.NewProgress(st.DB))
+	err = st.Serve(ctx, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
+		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(ctx, events, view.NewProgress(st.DB))
 	})
 	if errors.Is(err, orchestrator.ErrStopped) {
 		return errInterrupted
@@ -130,9 +128,9 @@ const (
 	serverLog = "serve.log"
 )
 
-// detach hands what is to be run to the server of the project, and starts one if nobody holds the state.
-func (a *app) detach(ctx context.Context, req project.Request) error {
-	if a.ledgerModel != "" {
+// submit hands what is to be run to the server of the project, and starts one if nobody holds the state.
+func (a *app) submit(ctx context.Context, req project.Request) error {
+	if a.opts.LedgerModel != "" {
 		req.LedgerModel = a.Ledger()
 	}
 	there, err := a.Dial(ctx)
@@ -143,7 +141,7 @@ func (a *app) detach(ctx context.Context, req project.Request) error {
 		}
 	case err != nil:
 		return err
-	case there.Holder.Serves && a.attach != "":
+	case there.Holder.Serves && a.opts.Attach != "":
 		return usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
 			"leave --attach out, or stop it", there.Holder.PID)
 	}
@@ -173,11 +171,7 @@ func (a *app) detached(id string, pid int) error {
 // startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
 // and waits until it is there. What it prints goes to a file.
 func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
-	dir, err := store.EnsureDir(a.Dir())
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := statedir.Open(a.Dir(), store.DirName)
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +183,8 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 	defer log.Close()
 	args := []string{"serve", "--until-idle", servedUntilIdle}
 	for _, flag := range []struct{ name, value string }{ // it works in the same directory, so paths mean the same there
-		{"-C", a.dir}, {"--attach", a.attach}, {"--model", a.model}, {"--ledger-model", a.ledgerModel},
-		{"--config", a.configFile}, {"--opencode", a.opencodeBinary},
+		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", a.opts.Model}, {"--ledger-model", a.opts.LedgerModel},
+		{"--config", a.configFile}, {"--opencode", a.opts.OpenCode},
 	} {
 		if flag.value != "" {
 			args = append(args, flag.name, flag.value)
@@ -227,7 +221,6 @@ func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
 	return nil, context.Cause(ctx)
 }
 
-// What can be waited for.
 const (
 	waitDone    = "done"
 	waitBlocked = "blocked"
@@ -312,7 +305,6 @@ type waitReport struct {
 	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 }
 
-// waitPoll is how long to wait before the next look.
 const waitPoll = 500 * time.Millisecond
 
 // wait looks until it has an answer: nil if what is waited for has come.

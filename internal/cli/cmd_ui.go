@@ -39,16 +39,12 @@ reached.`,
 	return cmd
 }
 
-// uiReport is what `manager ui --json` prints for each link.
 type uiReport struct {
 	Type  string   `json:"type"`  // ui
 	Links []string `json:"links"` // each lets one browser in; the first is used up with the others
 }
 
 func (a *app) runUI(ctx context.Context, o *uiOptions) error {
-	if a.openErr != nil {
-		return a.openErr
-	}
 	site, err := ui.NewSite(a.Project, o.public, a.logger())
 	if err != nil {
 		return usagef("--public-url: %w", err)

@@ -26,10 +26,10 @@ import (
 
 type watchOptions struct {
 	watch.Config
-	attach                       string
-	iterations                   int
-	budget                       budgetFlag
-	continuous, status, blockers bool
+	attach             string
+	iterations         int
+	budget             budgetFlag
+	continuous, status bool
 }
 
 func (a *app) newWatchCmd() *cobra.Command {
@@ -77,7 +77,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt", o.budget.Set)
 	f.DurationVar(&o.Since, "since", 15*time.Minute, // what was left longer ago may have been left for good
 		"leave sessions alone that rested for more than `TIME` when it begins")
-	blockersFlag(cmd, &o.blockers)
+	a.shared(cmd, "blockers")
 	f.BoolVar(&o.All, "all", false, "sessions of sub-agents as well")
 	f.BoolVar(&o.Once, "once", false, "look at each session once, do what is due, and end")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done and why; do and store nothing")
@@ -107,11 +107,8 @@ counts at once if a watch runs.`,
 }
 
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
-	if a.openErr != nil {
-		return a.openErr
-	}
 	c := a.Config()
-	c.Blockers.Enabled = c.Blockers.Enabled || o.blockers
+	c.Blockers.Enabled = c.Blockers.Enabled || a.blockers
 	if err := a.watchCriteria(&o.Config); err != nil {
 		return err
 	}
@@ -119,7 +116,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	o.Show = a.showDecisions(o)
 	o.Note = func(text string) { a.note("%s %s", view.Clock(time.Now()), text) }
 	o.Typed = func(ctx context.Context, session, word string) string {
-		return a.doTyped(ctx, session, word, o.blockers)
+		return a.doTyped(ctx, session, word, a.blockers)
 	}
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
@@ -220,9 +217,6 @@ func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName
 
 // askWatch has the process that watches answer; if there is none, the file. With an error the report has what could be read.
 func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
-	if a.openErr != nil {
-		return report, a.openErr
-	}
 	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, unixsock.ErrNotServed) {
 		return report, err
 	}
@@ -313,5 +307,5 @@ func (a *app) runWhySession(ctx context.Context, id string) error {
 	if err == nil && h.Session == nil {
 		return usagef("nothing is known of session %s here: `manager watch --status` lists those that are or were watched", id)
 	}
-	return show(a, &h, err)
+	return cmp.Or(a.show(&h), err)
 }

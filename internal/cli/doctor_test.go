@@ -103,6 +103,17 @@ func doctorText(t *testing.T, configuration string, environ ...string) string {
 	return stdout.String()
 }
 
+// Names of variables are shown, and which of them the allow-list lacks.
+func TestDoctorOnTheEnvironment(t *testing.T) {
+	t.Parallel()
+	environ := []string{"PATH=/bin", "HOME=/root", "NPM_TOKEN=sk-secret-secret", "OTHER=other"}
+	got := doctorText(t, "environment: [PATH, HOME, 'NPM_*']", environ...)
+	texts(t, "doctor", []string{"✓ environ", "get 3 of 5 variables: HOME, NPM_TOKEN, PATH"}, []string{"secret", "OTHER"}, got)
+	got = doctorText(t, "environment: [HOME]", environ...)
+	texts(t, "doctor", []string{"! environ", "add PATH to environment"}, nil, got)
+	texts(t, "doctor", nil, []string{" environ "}, doctorText(t, "", environ...))
+}
+
 func TestDoctorOnPrices(t *testing.T) {
 	t.Parallel()
 	const key = "OPENAI_API_KEY=sk-secret-secret"

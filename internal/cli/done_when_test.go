@@ -68,7 +68,7 @@ func TestCriteriaOfALoop(t *testing.T) {
 		if run := strings.Join(a.Criteria(test.flag).Words, " "); test.want != "" && run != cmp.Or(test.run, test.want) {
 			t.Errorf("%s: a run has %s", name, run)
 		}
-		done, _, err := a.loopDone(test.flag)
+		done, err := a.loopDone(test.flag)
 		if (err == nil) != (test.want != "") || err == nil && strings.Join(done.Words, " ") != test.want {
 			t.Errorf("%s: %v, %v", name, done.Words, err)
 		}

@@ -18,26 +18,21 @@ func TestHangUpIsNeverASecondSignal(t *testing.T) {
 		signals []os.Signal
 		seen    string
 	}{
-		{[]os.Signal{syscall.SIGHUP, syscall.SIGHUP, syscall.SIGHUP}, "[1]"},
-		{[]os.Signal{os.Interrupt, syscall.SIGHUP}, "[1]"},
-		{[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, "[1 2]"},
-		{[]os.Signal{os.Interrupt, os.Interrupt, syscall.SIGHUP, os.Interrupt}, "[1 2 3]"},
+		{[]os.Signal{syscall.SIGHUP, syscall.SIGHUP, syscall.SIGHUP}, "[stop]"},
+		{[]os.Signal{os.Interrupt, syscall.SIGHUP}, "[stop]"},
+		{[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, "[stop end]"},
+		{[]os.Signal{os.Interrupt, os.Interrupt, syscall.SIGHUP, os.Interrupt}, "[stop end end]"},
 	} {
 		var i interrupts
-		var seen []int
-		signals := make(chan os.Signal)
-		i.watch(signals, func() {})
-		i.handle(func(n int) { seen = append(seen, n) })
+		var seen []string
+		giveBack := i.onFirst(func() { seen = append(seen, "stop") })
 		for _, s := range test.signals {
-			signals <- s
+			i.take(s, func() { seen = append(seen, "end") })
 		}
-		signals <- syscall.SIGHUP // taken when the one before has been dealt with
-		close(signals)
-		i.mu.Lock()
+		giveBack()
 		if got := fmt.Sprint(seen); got != test.seen {
 			t.Errorf("%v: handled as %s, want %s", test.signals, got, test.seen)
 		}
-		i.mu.Unlock()
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/tracing"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -31,6 +32,7 @@ type ending struct {
 	complete     *boulder.TaskComplete // nil: it did not come to an end
 	choices      string                // that agents made, and nobody has looked at
 	held, parked bool                  // it was told that a session holds still, and that a sub-task waits
+	limited      map[string]time.Time  // by model: the end of a limit that was told
 	telling      sync.WaitGroup
 }
 
@@ -40,19 +42,39 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	if end, ok := event.Body.(boulder.TaskComplete); ok {
 		e.complete = &end
 	}
-	if !e.wants(notify.Blocked) || !e.waits(ctx, event.Body) {
+	what := notify.Blocked
+	cool, limited := event.Body.(boulder.Cooled)
+	switch {
+	case limited && !e.tellLimit(cool, event.Time), !limited && !e.waits(ctx, event.Body):
+		return
+	case limited:
+		what = notify.Limited
+	}
+	if !e.wants(what) {
 		return
 	}
 	id := e.id
 	e.telling.Go(func() { // the run does not wait for it
 		made, err := e.report(ctx, id)
 		if made == nil {
-			e.logger().Warn("nobody was told that a sub-task is blocked", "error", err)
+			e.logger().Warn("nobody was told about the boulder", "event", what, "error", err)
 			return
 		}
 		made.Running = true
-		e.send(ctx, made, notify.Blocked, nil, "")
+		e.send(ctx, made, what, nil, "", cool.Until)
 	})
+}
+
+// tellLimit reports whether a limit is worth telling, once for each: one of ten minutes or more.
+func (e *ending) tellLimit(cool boulder.Cooled, now time.Time) bool {
+	if cool.Until.Sub(now) < 10*time.Minute || now.Before(e.limited[cool.Model]) {
+		return false
+	}
+	if e.limited == nil {
+		e.limited = map[string]time.Time{}
+	}
+	e.limited[cool.Model] = cool.Until
+	return true
 }
 
 // waits reports, once each, that a session holds still until the user answers, and that a sub-task waits for an answer while
@@ -101,8 +123,17 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	if err != nil {
 		e.warn("the report of boulder %s could not be written: %v", e.id, err)
 	}
+	if to := e.Config().Tracing.Endpoint; to != "" {
+		events, err := e.db.Events(context.WithoutCancel(ctx), e.id, 0, 0)
+		if err == nil {
+			err = tracing.Export(context.WithoutCancel(ctx), to, events)
+		}
+		if err != nil {
+			e.warn("the trace of boulder %s was not sent: %v", e.id, err)
+		}
+	}
 	if what := eventOf(runErr); e.wants(what) {
-		e.send(ctx, made, what, new(exitCode(runErr)), path)
+		e.send(ctx, made, what, new(exitCode(runErr)), path, time.Time{})
 	}
 	return path
 }
@@ -152,9 +183,9 @@ func eventOf(runErr error) notify.Event {
 	return notify.Failed
 }
 
-func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Event, code *int, path string) {
+func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Event, code *int, path string, until time.Time) {
 	err := e.notifier.Send(ctx, notify.Message{
-		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made),
+		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made, until),
 		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
 	})
@@ -166,10 +197,10 @@ func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Eve
 }
 
 // titleOf is a notification in a sentence. It has nothing in it that the user, a model or an agent wrote.
-func titleOf(what notify.Event, made *morning.Report) string {
+func titleOf(what notify.Event, made *morning.Report, until time.Time) string {
 	says := map[notify.Event]string{
 		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for a person",
-		notify.Failed: "was broken off by an error",
+		notify.Failed: "was broken off by an error", notify.Limited: "is limited until " + text.Until(until, made.MadeAt),
 	}[what]
 	awaited := made.Awaited() // the session first that goes on first
 	if what == notify.Blocked && len(awaited) > 0 {
@@ -189,11 +220,7 @@ func titleOf(what notify.Event, made *morning.Report) string {
 
 // warnOfUnwritten says at the end of a run what the list for people lacks, and why.
 func (a *app) warnOfUnwritten(ctx context.Context) {
-	desk, err := a.Blockers()
-	if err != nil {
-		return // the run would not have begun
-	}
-	switch s, err := desk.Status(ctx); {
+	switch s, err := a.Blockers().Status(ctx); {
 	case err != nil:
 		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:

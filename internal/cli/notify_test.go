@@ -124,9 +124,10 @@ func TestTitles(t *testing.T) {
 		{notify.Blocked, held, "waits for a person, with 1 question, until " + until},
 		{notify.Failed, made, "was broken off by an error"},
 		{notify.Failed, over, "is over, and not everything is done"},
+		{notify.Limited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
 	} {
 		want := "Boulder 01k3 " + test.want + ": 1 of 3 sub-tasks completed, 2 blocked"
-		if got := titleOf(test.what, &test.made); got != want {
+		if got := titleOf(test.what, &test.made, sampleStart.Add(time.Hour)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -236,5 +237,22 @@ func TestToldWhileItRuns(t *testing.T) {
 	if n := strings.Count(string(told), `"event":"blocked"`); n != 1 || !strings.Contains(string(told), `"exit_code":null`) ||
 		!strings.Contains(string(told), "and continues with the rest") {
 		t.Errorf("told %d times: %s", n, told)
+	}
+}
+
+// A limit that holds for long is told once, while the run goes on.
+func TestLimitIsTold(t *testing.T) {
+	t.Parallel()
+	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [limited]}")
+	for _, wait := range []time.Duration{9 * time.Minute, 3 * time.Hour, 4 * time.Hour} {
+		e.take(t.Context(), boulder.Event{
+			BoulderID: sampleID, Time: sampleStart, Body: boulder.Cooled{Model: "p/m", Until: sampleStart.Add(wait)},
+		})
+	}
+	e.conclude(t.Context(), nil)
+	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
+	if n := strings.Count(string(told), `"event":"limited"`); err != nil || n != 1 || stderr.Len() > 0 ||
+		!strings.Contains(string(told), "is limited until ") {
+		t.Errorf("told %d times (%v): %s%s", n, err, told, stderr)
 	}
 }

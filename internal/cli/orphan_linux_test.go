@@ -31,6 +31,7 @@ while ! test -e go; do sleep 0.02; done
 
 const orphanPlan = `
 task: Leave processes behind
+isolation: off
 model: scripted/agent
 sub_tasks:
   - {id: tool, description: Start daemons}

@@ -91,7 +91,7 @@ func (p *pty) drain() {
 // await waits for what another process or goroutine does; the test's own deadline ends it at the latest.
 func await(t *testing.T, condition func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {

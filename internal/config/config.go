@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,6 +30,11 @@ type Config struct {
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
 	Agent       string `yaml:"agent"`        // of OpenCode, for sub-tasks that name none
 	OpenCode    string `yaml:"opencode"`     // path of the binary
+	// OpenCodeMemory is how many bytes an OpenCode that manager started may use before another takes its place. Defaults to
+	// any number.
+	OpenCodeMemory int64 `yaml:"opencode_memory,count"`
+	// Environment names the variables that OpenCode and commands get, as PATH or NPM_*. Nil: all.
+	Environment []string `yaml:"environment"`
 
 	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
 	// told to the agent as hints.
@@ -36,7 +43,7 @@ type Config struct {
 	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
 	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
 
-	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to auto.
+	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to what [project.Options] says.
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
@@ -61,6 +68,7 @@ type Config struct {
 	Watch    Watch               `yaml:"watch"`
 	Blockers Blockers            `yaml:"blockers"`
 	Notify   Notify              `yaml:"notify"`
+	Tracing  Tracing             `yaml:"tracing"`
 	Budget   *boulder.Budget     `yaml:"budget"` // of a run; nil: none
 
 	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
@@ -68,12 +76,18 @@ type Config struct {
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
-	places map[string]string // of the commands
+	places  map[string]string // of the commands
+	origins map[string]string // of all that a file says, by path
 }
 
 // LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
 // so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where nobody is asked.
 const LandAsk = "ask"
+
+// Tracing says where the trace of a run is sent when it ends.
+type Tracing struct {
+	Endpoint string `yaml:"endpoint"` // URL that speaks OTLP over HTTP, as http://127.0.0.1:4318. Defaults to none
+}
 
 // Watch is the policy of `manager watch`, and has defaults of its flags.
 type Watch struct {
@@ -118,17 +132,24 @@ func Load(required bool, paths ...string) (*Config, error) {
 	return c, nil
 }
 
-// read lays a file over c.
 func (c *Config) read(name string, data []byte) error {
 	file, err := yamlfile.Decode(name, data, c)
 	if err != nil {
 		return err
 	}
+	if c.origins == nil {
+		c.origins = map[string]string{}
+	}
+	for path := range file.Paths() { // a list takes the place of the one before
+		maps.DeleteFunc(c.origins, func(before, _ string) bool { return strings.HasPrefix(before, path+"[") })
+	}
+	for path := range file.Paths() {
+		c.origins[path] = file.Place(path)
+	}
 	c.check(file)
 	return file.Err()
 }
 
-// check reports values that are well-formed and make no sense.
 func (c *Config) check(file *yamlfile.File) {
 	// reportAll tells each of several errors.
 	reportAll := func(path string, err error) {
@@ -157,6 +178,11 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, "limits.models needs a pattern and a limit", `as in {pattern: "*opus*", limit: 2}`)
 		}
 	}
+	for i, name := range c.Environment {
+		if !variables().MatchString(name) {
+			file.Report(fmt.Sprintf("environment[%d]", i), fmt.Sprintf("environment has %q", name), "names of variables as PATH or NPM_*")
+		}
+	}
 	reportAll("isolation", c.Isolation.Validate())
 	reportAll("scope", c.Scope.Validate())
 	reportAll("limits", c.Limits.Validate())
@@ -180,6 +206,9 @@ func (c *Config) check(file *yamlfile.File) {
 	reportAll("loop", c.Loop.Validate())
 	reportWords("done_when", c.DoneWhen)
 	reportWords("watch.done_when", c.Watch.DoneWhen)
+	if u, err := url.Parse(c.Tracing.Endpoint); c.Tracing.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		file.Report("tracing.endpoint", "tracing.endpoint is no http or https address", "as in http://127.0.0.1:4318")
+	}
 	c.Blockers.check(file)
 	c.Notify.check(file)
 	for i, e := range c.Endpoints {
@@ -196,6 +225,8 @@ func (c *Config) check(file *yamlfile.File) {
 		file.Report("on_ask", fmt.Sprintf("on_ask is %q", c.OnAsk), "use reject or allow")
 	}
 }
+
+var variables = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
 // Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
 func (c *Config) Commands() map[string]string { return c.places }

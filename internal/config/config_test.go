@@ -97,13 +97,13 @@ func TestNotifyConfig(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"HOOK": "https://hook", "BAD": "S3CR3T"}
 	for text, want := range map[string]string{
-		"notify: {command: [notify-send, manager]}":  `[notify-send manager] <nil> finished blocked failed budget`,
-		`notify: {command: "say done | sh"}`:         `[sh -c say done | sh] <nil> finished blocked failed budget`,
-		"notify: {webhook: https://example.com/x}":   `[] https://example.com/x finished blocked failed budget`,
+		"notify: {command: [notify-send, manager]}":  `[notify-send manager] <nil> finished blocked failed budget limited`,
+		`notify: {command: "say done | sh"}`:         `[sh -c say done | sh] <nil> finished blocked failed budget limited`,
+		"notify: {webhook: https://example.com/x}":   `[] https://example.com/x finished blocked failed budget limited`,
 		"notify: {webhook: $HOOK, on: [failed]}":     `[] https://hook failed`,
 		`notify: {webhook: "${HOOK}", on: [failed]}`: `[] https://hook failed`,
 		"notify: {command: x, on: []}":               `[sh -c x] <nil>`,
-		"notify: {command:}":                         `[] <nil> finished blocked failed budget`,
+		"notify: {command:}":                         `[] <nil> finished blocked failed budget limited`,
 		"notify: {webhook: $NONE}":                   "notify.webhook is $NONE, and that is not set: set it, or take the webhook out of the configuration",
 		"notify: {webhook: $BAD}":                    "notify.webhook is $BAD: the webhook must be an http or https address, like https://example.com/hook",
 	} {
@@ -210,7 +210,7 @@ func TestConfigRefuses(t *testing.T) {
 		"endpoints: [{name: x, base_url: http://a}, {name: x, base_url: http://b}]": "endpoint x is defined twice",
 
 		"notify: {webhook: ftp://S3CR3T}": "notify.webhook: the webhook must be an http or https address",
-		"notify: {on: [done]}":            `notify.on has "done": use finished, blocked, failed or budget`,
+		"notify: {on: [done]}":            `notify.on has "done": use finished, blocked, failed, budget or limited`,
 		"notify: {command: ['']}":         "notify.command begins with nothing",
 		"notify: {command: {a: b}}":       "a command as [notify-send, manager], or a line for the shell",
 		"notify: {timeout: 0s}":           "a duration of more than 0",

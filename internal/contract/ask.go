@@ -20,8 +20,7 @@ var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencod
 
 // pending are the requests of a session that wait for an answer.
 func (s *scene) pending(sessionID string) []opencode.Request {
-	all, err := s.dir.Requests(s.ctx)
-	s.must(err)
+	all := must(s.dir.Requests(s.ctx))
 	return slices.DeleteFunc(all, func(r opencode.Request) bool { return r.SessionID != sessionID })
 }
 
@@ -132,15 +131,12 @@ func questionDeclined(s *scene) {
 	s.want(len(s.pending(session)) == 0, "it is still asked")
 }
 
-// delegate is a call of a sub-agent.
 func delegate(agent, work string) scriptmodel.Reply {
 	return scriptmodel.Call("task", map[string]any{"description": "help", "prompt": work, "subagent_type": agent})
 }
 
-// child is the only child of a session.
 func (s *scene) child(parent string) string {
-	children, err := s.dir.Children(s.ctx, parent)
-	s.must(err)
+	children := must(s.dir.Children(s.ctx, parent))
 	s.want(len(children) == 1, "the children of %s are %+v", parent, children)
 	return children[0].ID
 }
@@ -160,8 +156,7 @@ func subAgent(s *scene) {
 	s.want(s.exists("done"), "the sub-agent did not do its work")
 	born := s.child(session)
 	for _, roots := range []bool{true, false} {
-		all, err := s.dir.Sessions(s.ctx, opencode.SessionFilter{Roots: roots})
-		s.must(err)
+		all := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Roots: roots}))
 		listed := slices.ContainsFunc(all, func(one opencode.Session) bool { return one.ID == born })
 		s.want(listed != roots, "its session is listed: %t, without sub-agents: %t", listed, roots)
 	}
@@ -180,8 +175,7 @@ var noFetch = opencode.Rule{Permission: "webfetch", Pattern: "*", Action: openco
 // inherits waits until a sub-agent's session is denied what its parent's is. A moment may pass.
 func (s *scene) inherits(child string) {
 	s.eventually("the sub-agent is denied what its session is", func() bool {
-		session, err := s.dir.Session(s.ctx, child)
-		s.must(err)
+		session := must(s.dir.Session(s.ctx, child))
 		return slices.Contains(session.Rules, noFetch)
 	})
 }

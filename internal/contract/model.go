@@ -74,8 +74,7 @@ func (s *scene) leavesNoSession() {
 
 func askJSON(s *scene) {
 	s.model(scriptmodel.Always(scriptmodel.Reply{JSON: map[string]any{"answer": 42}}))
-	answer, err := s.dir.Ask(s.ctx, s.question())
-	s.must(err)
+	answer := must(s.dir.Ask(s.ctx, s.question()))
 	s.want(string(answer.Info.Structured) == `{"answer":42}` && answer.Info.Cost > 0 && answer.Info.Model == agentModel,
 		"the answer is %+v", answer)
 	for _, r := range s.asked() {

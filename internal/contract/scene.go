@@ -51,6 +51,14 @@ func (s *scene) can(it bool, why string) {
 // must ends the case with the error of a call.
 func (s *scene) must(err error) { s.want(err == nil, "%v", err) }
 
+// must ends the case unless a call succeeded, and gives what came of it.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(failure(err.Error()))
+	}
+	return value
+}
+
 // model has the model answer the scene's conversations.
 func (s *scene) model(part scriptmodel.Handler) { s.suite.cast.Play(s.mark, part) }
 
@@ -66,8 +74,7 @@ func (s *scene) asked() (all []scriptmodel.Request) {
 
 // newSession makes a session, and follows it and its sub-agents'.
 func (s *scene) newSession(rules ...opencode.Rule) (id string, sub *opencode.Subscription) {
-	session, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark, Rules: rules})
-	s.must(err)
+	session := must(s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark, Rules: rules}))
 	return session.ID, s.follow(s.dir.Client(), session.ID)
 }
 
@@ -97,8 +104,7 @@ var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: 
 
 // status is what the server's state says that a session is doing.
 func (s *scene) status(sessionID string) opencode.StatusType {
-	statuses, err := s.dir.Statuses(s.ctx)
-	s.must(err)
+	statuses := must(s.dir.Statuses(s.ctx))
 	return statuses[sessionID].Type
 }
 
@@ -193,7 +199,6 @@ func (s *scene) exists(name string) bool {
 	return err == nil
 }
 
-// touch is a shell command that leaves a file.
 func (s *scene) touch(name string) scriptmodel.Reply {
 	return scriptmodel.Bash("touch " + s.mark + name)
 }
@@ -220,8 +225,7 @@ func (s *scene) gone(pid int) {
 
 // serve serves HTTP on the loopback interface until it is closed, or the case is over.
 func (s *scene) serve(handler http.Handler) (url string, end func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	s.must(err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }() // until it is closed
 	end = func() { _ = server.Close() }

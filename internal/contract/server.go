@@ -19,20 +19,17 @@ import (
 func handshake(s *scene) {
 	client := s.dir.Client()
 	s.want(client.Caps().Version != "", "the server says no version")
-	_, err := opencode.Attach(s.ctx, client.URL(), opencode.AttachConfig{Password: "wrong"})
+	_, err := opencode.Attach(s.ctx, client.Address(), opencode.AttachConfig{Password: "wrong"})
 	s.can(err != nil || s.suite.server != nil, "the server has no password")
 	s.want(errors.Is(err, opencode.ErrUnauthorized), "with a wrong password: %v", err)
 }
 
 func catalogue(s *scene) {
-	all, err := s.dir.Catalogue(s.ctx)
-	s.must(err)
+	all := must(s.dir.Catalogue(s.ctx))
 	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers)
-	fallback, err := s.dir.DefaultModel(s.ctx)
-	s.must(err)
+	fallback := must(s.dir.DefaultModel(s.ctx))
 	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
-	agents, err := s.dir.Agents(s.ctx)
-	s.must(err)
+	agents := must(s.dir.Agents(s.ctx))
 	s.want(slices.Contains(agents, "build") && slices.Contains(agents, nester), "the agents are %q", agents)
 }
 
@@ -43,18 +40,16 @@ func toast(s *scene) {
 
 func storedSession(s *scene) {
 	rules := []opencode.Rule{{Permission: "bash", Pattern: "*", Action: opencode.Deny}}
-	made, err := s.dir.CreateSession(s.ctx, opencode.NewSession{
+	made := must(s.dir.CreateSession(s.ctx, opencode.NewSession{
 		Title: s.mark, Metadata: map[string]any{"tag": "x"}, Agent: "build", Model: agentModel, Rules: rules,
-	})
-	s.must(err)
-	got, err := s.dir.Session(s.ctx, made.ID)
-	s.must(err)
+	}))
+	got := must(s.dir.Session(s.ctx, made.ID))
 	s.want(got.Title == s.mark && got.Metadata["tag"] == "x" && got.Directory == s.dir.Path() && got.Agent == "build" &&
 		slices.Equal(got.Rules, rules) && !got.Created.IsZero(), "stored as %+v", got)
 	for range 2 {
 		s.must(s.dir.DeleteSession(s.ctx, made.ID))
 	}
-	_, err = s.dir.Session(s.ctx, made.ID)
+	_, err := s.dir.Session(s.ctx, made.ID)
 	s.want(errors.Is(err, opencode.ErrNotFound), "after its deletion: %v", err)
 	_, err = s.dir.Message(s.ctx, made.ID, "msg_none")
 	s.want(errors.Is(err, opencode.ErrNotFound), "a message that never was: %v", err)
@@ -63,8 +58,7 @@ func storedSession(s *scene) {
 func listedSessions(s *scene) {
 	s.model(scriptmodel.Steps())
 	old, _ := s.newSession()
-	titled, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark + " TITLED"})
-	s.must(err)
+	titled := must(s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark + " TITLED"}))
 	between := time.UnixMilli(titled.Updated.UnixMilli() + 1)
 	busy, sub := s.newSession()
 	s.send(busy, "go")
@@ -78,8 +72,7 @@ func listedSessions(s *scene) {
 		{opencode.SessionFilter{Title: s.mark + " titled"}, "titled "},
 		{opencode.SessionFilter{UpdatedSince: between}, "busy "},
 	} {
-		found, err := s.dir.Sessions(s.ctx, test.filter)
-		s.must(err)
+		found := must(s.dir.Sessions(s.ctx, test.filter))
 		got := ""
 		for _, one := range found {
 			got += names[one.ID] // those of other cases have none
@@ -91,8 +84,7 @@ func listedSessions(s *scene) {
 func cutStream(s *scene) {
 	s.model(scriptmodel.Steps())
 	session, _ := s.newSession()
-	target, err := url.Parse(s.dir.Client().URL())
-	s.must(err)
+	target := must(url.Parse(s.dir.Client().Address()))
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1}
 	whole, cut := context.WithCancel(s.ctx)
 	defer cut()
@@ -104,8 +96,7 @@ func cutStream(s *scene) {
 		}
 		proxy.ServeHTTP(w, r.WithContext(ctx))
 	}))
-	client, err := s.dir.Client().Through(s.ctx, address)
-	s.must(err)
+	client := must(s.dir.Client().Through(s.ctx, address))
 	defer client.Close()
 	sub := s.follow(client, session)
 	cut()
@@ -119,12 +110,9 @@ func (s *scene) own() *opencode.Server {
 	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
 	path := s.dir.Path()
 	if s.dir == s.suite.dir {
-		var err error
-		path, err = s.suite.project(s.ctx, s.mark+"project")
-		s.must(err)
+		path = must(s.suite.project(s.ctx, s.mark+"project"))
 	}
-	server, err := s.suite.start(s.ctx, path, s.mark+"data")
-	s.must(err)
+	server := must(s.suite.start(s.ctx, path, s.mark+"data"))
 	s.ends = append(s.ends, func() { server.Stop(context.WithoutCancel(s.ctx)) })
 	s.dir = server.Client().In(path)
 	return server
@@ -143,11 +131,9 @@ func killed(s *scene) {
 	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a dead server: %v", err)
 
 	server = s.own()
-	found, err := s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark})
-	s.must(err)
+	found := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark}))
 	s.want(len(found) == 1 && found[0].ID == session, "found %+v", found)
-	messages, err := s.dir.Messages(s.ctx, session, 0)
-	s.must(err)
+	messages := must(s.dir.Messages(s.ctx, session, 0))
 	s.want(len(messages) == 2 && messages[0].Info.ID == messageID && messages[1].Info.Completed.IsZero() &&
 		slices.ContainsFunc(messages[1].Parts, func(p opencode.Part) bool {
 			return p.Tool != nil && p.Tool.State == opencode.ToolRunning
@@ -176,8 +162,7 @@ func stopped(s *scene) {
 	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a stopped server: %v", err)
 
 	s.own()
-	messages, err := s.dir.Messages(s.ctx, session, 1)
-	s.must(err)
+	messages := must(s.dir.Messages(s.ctx, session, 1))
 	s.want(len(messages) == 1 && !messages[0].Info.Completed.IsZero() && messages[0].Info.Error != nil &&
 		messages[0].Info.Error.Name == opencode.MessageAborted, "the interrupted turn was stored as %+v", messages)
 }

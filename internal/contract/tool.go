@@ -16,24 +16,22 @@ import (
 
 var mcpHeaders = map[string]string{"Authorization": "Bearer of the contract"}
 
-// toolServer serves the tools echo and todo to who has the token, as an MCP server.
+// toolServer serves the tools echo and todo to whoever has the token, as an MCP server.
 func (s *scene) toolServer() (url string, end func()) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "contract", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again"},
-		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
-			Text string `json:"text"`
-		}) (*mcp.CallToolResult, any, error) {
-			if in.Text == "fail" {
-				return nil, nil, errors.New("told to fail")
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo of " + in.Text}}}, nil, nil
-		})
-	mcp.AddTool(server, &mcp.Tool{Name: "todo", Description: "Keeps a list"},
-		func(context.Context, *mcp.CallToolRequest, struct {
-			Todos []opencode.Todo `json:"todos"`
-		}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "noted"}}}, nil, nil
-		})
+	type input struct {
+		Text  string          `json:"text,omitempty"`
+		Todos []opencode.Todo `json:"todos,omitempty"`
+	}
+	for _, name := range []string{"echo", "todo"} {
+		mcp.AddTool(server, &mcp.Tool{Name: name, Description: "Says what it was told"},
+			func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, any, error) {
+				if in.Text == "fail" {
+					return nil, nil, errors.New("told to fail")
+				}
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " of " + in.Text}}}, nil, nil
+			})
+	}
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 	return s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,8 +98,7 @@ func badMCP(s *scene) {
 	url, _ = s.serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-s.ctx.Done() }))
 	err = s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "hanging", URL: url, Timeout: 200 * time.Millisecond})
 	s.want(err != nil && strings.Contains(err.Error(), "timed out"), "a server that hangs: %v", err)
-	known, err := s.dir.MCPServers(s.ctx)
-	s.must(err)
+	known := must(s.dir.MCPServers(s.ctx))
 	for _, name := range []string{"refused", "hanging"} {
 		s.want(known[name].Status == "failed", "known are %+v", known)
 	}

@@ -28,8 +28,7 @@ func turn(s *scene) {
 	got, err := os.ReadFile(s.file("txt"))
 	s.want(err == nil && string(got) == "written\n", "the file has %q, %v", got, err)
 
-	messages, err := s.dir.Messages(s.ctx, session, 0)
-	s.must(err)
+	messages := must(s.dir.Messages(s.ctx, session, 0))
 	s.want(len(messages) == 3, "%d messages, not the prompt, the call and the answer", len(messages))
 	prompt, work, answer := messages[0].Info, messages[1], messages[2]
 	s.want(prompt.ID == messageID && prompt.Role == opencode.RoleUser && prompt.Model == agentModel,
@@ -53,8 +52,7 @@ func turn(s *scene) {
 			return p.Type == opencode.PartStepFinish && p.Snapshot != ""
 		}), "a step without a snapshot of the files: %+v", m.Parts)
 	}
-	one, err := s.dir.Message(s.ctx, session, answer.Info.ID)
-	s.must(err)
+	one := must(s.dir.Message(s.ctx, session, answer.Info.ID))
 	s.want(one.Text() == "done", "the answer by itself is %+v", one)
 }
 
@@ -64,8 +62,7 @@ func turnFromState(s *scene) {
 	session, _ := s.newSession()
 	messageID := s.send(session, "go")
 	over := func() bool {
-		newest, err := s.dir.Messages(s.ctx, session, 1)
-		s.must(err)
+		newest := must(s.dir.Messages(s.ctx, session, 1))
 		return s.status(session) == "" && len(newest) == 1 && newest[0].Info.ParentID == messageID && !newest[0].Info.Completed.IsZero()
 	}
 	s.eventually("the model is asked", func() bool { return len(s.asked()) == 1 })
@@ -107,8 +104,7 @@ func promptTwice(s *scene) {
 	marker := s.send(session, "marker")
 	s.await(sub, "the marker's answer", Answered(marker))
 	s.want(len(s.asked()) == 2, "the model was asked %d times, not once for each prompt", len(s.asked()))
-	messages, err := s.dir.Messages(s.ctx, session, 0)
-	s.must(err)
+	messages := must(s.dir.Messages(s.ctx, session, 0))
 	s.want(len(messages) == 4 && messages[0].Text() == s.mark+" once", "the messages are %+v", messages)
 	for i, id := range []string{messageID, marker} {
 		prompt, answer := messages[2*i].Info, messages[2*i+1].Info
@@ -161,8 +157,7 @@ func longSession(s *scene) {
 		}
 	}
 	s.want(slices.Equal(came, sent), "of %d prompts %d came, or in another order", len(sent), len(came))
-	newest, err := s.dir.Messages(s.ctx, session, 2)
-	s.must(err)
+	newest := must(s.dir.Messages(s.ctx, session, 2))
 	s.want(len(newest) == 2 && newest[1].Info.ID == last, "the newest two are %+v", newest)
 }
 

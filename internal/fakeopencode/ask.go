@@ -1,7 +1,6 @@
 package fakeopencode
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,153 +10,81 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// permission is a tool call that waits for a person.
-type permission struct {
-	ID        string   `json:"id"`
-	SessionID string   `json:"sessionID"`
-	Action    string   `json:"action"`
-	Resources []string `json:"resources"`
-	Save      []string `json:"save,omitempty"`
-	Source    source   `json:"source"`
-
-	session  *session
-	decision chan error // one: nil, errDeclined or a *rejection
+// request is what a tool call asks a person: for a permission, or to fill in a form.
+type request struct {
+	form    bool
+	id      string
+	sent    fields
+	session *session
+	settled chan struct{} // closed when it is not pending any more
+	pending bool
+	err     error  // what was decided: nil, errDeclined or the words of a refusal
+	answer  fields // of a form
 }
 
-// source is the tool call that asks.
-type source struct {
-	Type      string `json:"type"`
-	MessageID string `json:"messageID"`
-	ID        string `json:"id"`
+// request waits for a person, for ever if need be.
+func (t *toolCall) request(form bool, sent fields) (*request, error) {
+	x, s, prefix := t.step.x, t.server(), "per_"
+	if form {
+		prefix = "frm_"
+	}
+	q := &request{form: form, id: s.newID(prefix), sent: sent, session: x, settled: make(chan struct{}), pending: true}
+	sent["id"], sent["sessionID"] = q.id, x.Info.ID
+	s.asked = append(s.asked, q)
+	if form {
+		x.live("form.created", fields{"form": sent})
+	} else {
+		x.live("permission.asked", sent)
+	}
+	s.unlocked(func() {
+		select {
+		case <-q.settled:
+		case <-t.ctx.Done():
+		}
+	})
+	if q.pending {
+		q.pending, q.err = false, t.ctx.Err()
+		if form {
+			x.live("form.cancelled", fields{"id": q.id})
+		}
+	}
+	return q, q.err
 }
 
-// rejection is a refusal with an explanation.
-type rejection struct{ text string }
-
-func (e *rejection) Error() string { return e.text }
-
-// rules are what decides for the session, the last that fits.
-func (x *session) rules(a *agent) []rule {
-	l := x.server.locations[x.Info.Location.Directory]
-	return slices.Concat(defaultRules, l.config.Rules, a.rules, x.Info.Permissions)
+func (q *request) settle(err error, eventType string, told fields) {
+	q.pending, q.err = false, err
+	q.session.live(eventType, told)
+	close(q.settled)
 }
 
 // effect is what becomes of an action on a resource.
 func (x *session) effect(a *agent, action, resource string) string {
 	found := "ask"
-	for _, r := range x.rules(a) {
-		if r.matches(action, resource) {
+	for _, r := range x.location().rules(a, x.Info.Permissions...) {
+		if wildcard.Match(r.Action, action) && wildcard.Match(r.Resource, resource) {
 			found = r.Effect
 		}
 	}
 	return found
 }
 
-func (r rule) matches(action, resource string) bool {
-	return wildcard.Match(r.Action, action) && wildcard.Match(r.Resource, resource)
-}
-
-// ask waits until the call may do something, for ever if need be.
+// ask waits until the call may do something.
 func (t *toolCall) ask(action string, resources ...string) error {
-	x, s := t.step.x, t.step.x.server
-	s.mu.Lock()
 	effects := map[string]bool{}
 	for _, resource := range resources {
-		effects[x.effect(t.step.agent, action, resource)] = true
+		effects[t.step.x.effect(t.step.agent, action, resource)] = true
 	}
 	switch {
 	case effects["deny"]:
-		s.mu.Unlock()
 		return &turnError{Type: "permission.rejected", Message: "Permission denied: " + action}
 	case !effects["ask"]:
-		s.mu.Unlock()
 		return nil
 	}
-	p := &permission{
-		ID: s.newID("per_"), SessionID: x.Info.ID, Action: action, Resources: resources, Save: resources,
-		Source: source{"tool", t.step.message.ID, t.content.ID}, session: x, decision: make(chan error, 1),
-	}
-	s.asked = append(s.asked, p)
-	x.live("permission.asked", fields{
-		"id": p.ID, "action": p.Action, "resources": p.Resources, "save": p.Save, "source": p.Source,
+	_, err := t.request(false, fields{
+		"action": action, "resources": resources, "save": resources,
+		"source": fields{"type": "tool", "messageID": t.step.message.ID, "id": t.content.ID},
 	})
-	s.mu.Unlock()
-	select {
-	case err := <-p.decision:
-		return err
-	case <-t.ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = slices.DeleteFunc(s.asked, func(o *permission) bool { return o == p })
-		return t.ctx.Err()
-	}
-}
-
-func (l *location) listPermissions(*http.Request) (any, error) {
-	return l.answer(l.server.pending(func(p *permission) bool { return p.session.Info.Location == l.ref }))
-}
-
-func (s *Server) pending(of func(*permission) bool) any {
-	return slices.DeleteFunc(append([]*permission{}, s.asked...), func(p *permission) bool { return !of(p) })
-}
-
-func (x *session) permission(r *http.Request) (*permission, error) {
-	id, asked := r.PathValue("requestID"), x.server.asked
-	i := slices.IndexFunc(asked, func(p *permission) bool { return p.ID == id && p.session == x })
-	if i < 0 {
-		return nil, notFound("Permission", "requestID", id)
-	}
-	return asked[i], nil
-}
-
-func (x *session) replyPermission(r *http.Request) (any, error) {
-	s := x.server
-	p, err := x.permission(r)
-	if err != nil {
-		return nil, err
-	}
-	in, err := read[struct{ Decision, Message string }](r)
-	if err != nil {
-		return nil, err
-	}
-	switch in.Decision {
-	case "once":
-		s.decide(p, in.Decision, nil)
-	case "reject":
-		if in.Message == "" {
-			s.decide(p, in.Decision, errDeclined)
-		} else {
-			s.decide(p, in.Decision, &rejection{in.Message})
-		}
-		for _, other := range slices.Clone(s.asked) {
-			if other.session == p.session {
-				s.decide(other, in.Decision, errDeclined)
-			}
-		}
-	default:
-		return nil, badRequest("decision: expected once or reject")
-	}
-	return nil, nil
-}
-
-func (s *Server) decide(p *permission, reply string, outcome error) {
-	s.asked = slices.DeleteFunc(s.asked, func(o *permission) bool { return o == p })
-	p.session.live("permission.replied", fields{"requestID": p.ID, "reply": reply})
-	p.decision <- outcome
-}
-
-// form is a set of questions that waits for a person, or was answered.
-type form struct {
-	ID        string `json:"id"`
-	SessionID string `json:"sessionID"`
-	Title     string `json:"title"`
-	Metadata  fields `json:"metadata"`
-	Fields    []any  `json:"fields"`
-
-	session *session
-	status  string // pending, answered or cancelled
-	answer  fields
-	settled chan struct{} // closed when status is not pending any more
+	return err
 }
 
 // question asks the user, and waits.
@@ -175,94 +102,106 @@ func (t *toolCall) question() (result, error) {
 	if err := t.ask("question", "*"); err != nil {
 		return result{}, err
 	}
-	x, s := t.step.x, t.step.x.server
-	f := &form{
-		SessionID: x.Info.ID, Title: "Questions", session: x, status: "pending", settled: make(chan struct{}),
-		Metadata: fields{"kind": "question", "tool": fields{"messageID": t.step.message.ID, "id": t.content.ID}},
-	}
+	var asked []any
 	for i, q := range in.Questions {
 		options := []any{}
 		for _, o := range q.Options {
 			options = append(options, fields{"value": o.Label, "label": o.Label, "description": o.Description})
 		}
-		f.Fields = append(f.Fields, fields{
+		asked = append(asked, fields{
 			"key": fmt.Sprint("q", i), "type": "string", "title": q.Header, "description": q.Question, "options": options,
 			"custom": true,
 		})
 	}
-	s.mu.Lock()
-	f.ID = s.newID("frm_")
-	s.forms = append(s.forms, f)
-	x.live("form.created", fields{"form": f})
-	s.mu.Unlock()
-	select {
-	case <-f.settled:
-	case <-t.ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		f.settle("cancelled", nil)
-		return result{}, t.ctx.Err()
-	}
-	if f.status == "cancelled" {
-		return result{}, errDeclined
+	form, err := t.request(true, fields{
+		"title": "Questions", "fields": asked,
+		"metadata": fields{"kind": "question", "tool": fields{"messageID": t.step.message.ID, "id": t.content.ID}},
+	})
+	if err != nil {
+		return result{}, err
 	}
 	var said []string
 	for i, q := range in.Questions {
-		said = append(said, fmt.Sprintf("%q=%q", q.Question, fmt.Sprint(f.answer[fmt.Sprint("q", i)])))
+		said = append(said, fmt.Sprintf("%q=%q", q.Question, fmt.Sprint(form.answer[fmt.Sprint("q", i)])))
 	}
 	return result{text: "User has answered your questions: " + strings.Join(said, ", ")}, nil
 }
 
-func (l *location) listForms(*http.Request) (any, error) {
-	return l.answer(slices.DeleteFunc(append([]*form{}, l.server.forms...), func(f *form) bool {
-		return f.status != "pending" || f.session.Info.Location != l.ref
-	}))
+func (l *location) listPermissions(*http.Request) (any, error) { return l.listRequests(false) }
+
+func (l *location) listForms(*http.Request) (any, error) { return l.listRequests(true) }
+
+func (l *location) listRequests(forms bool) (any, error) {
+	all := []any{}
+	for _, q := range l.server.asked {
+		if q.pending && q.form == forms && q.session.Info.Location == l.ref {
+			all = append(all, q.sent)
+		}
+	}
+	return l.answer(all)
 }
 
-func (x *session) replyForm(r *http.Request) (any, error) {
-	f, err := x.pendingForm(r)
-	if err != nil {
-		return nil, err
-	}
-	in, err := read[struct{ Answer fields }](r)
-	if err != nil || in.Answer == nil {
-		return nil, cmp.Or(err, badRequest("answer: expected an object"))
-	}
-	f.settle("answered", in.Answer)
-	return nil, nil
-}
-
-func (x *session) cancelForm(r *http.Request) (any, error) {
-	f, err := x.pendingForm(r)
-	if err == nil {
-		f.settle("cancelled", nil)
-	}
-	return nil, err
-}
-
-func (x *session) pendingForm(r *http.Request) (*form, error) {
-	id, forms := r.PathValue("formID"), x.server.forms
-	i := slices.IndexFunc(forms, func(f *form) bool { return f.ID == id && f.session == x })
+// pending is the request that is to be answered. Of one that was, a form is remembered, and a permission is not.
+func (x *session) pending(r *http.Request, form bool) (*request, error) {
+	id, asked := r.PathValue("requestID"), x.server.asked
+	i := slices.IndexFunc(asked, func(q *request) bool { return q.id == id && q.session == x && q.form == form })
 	switch {
-	case i < 0:
+	case form && i < 0:
 		return nil, notFound("Form", "id", id)
-	case forms[i].status != "pending":
+	case i < 0 || !form && !asked[i].pending:
+		return nil, notFound("Permission", "requestID", id)
+	case !asked[i].pending:
 		return nil, &apiError{http.StatusConflict, fields{
 			"_tag": "FormAlreadySettledError", "id": id, "message": "Form already settled: " + id,
 		}}
 	}
-	return forms[i], nil
+	return asked[i], nil
 }
 
-func (f *form) settle(status string, answer fields) {
-	if f.status != "pending" {
-		return
+func (x *session) replyPermission(r *http.Request) (any, error) {
+	q, err := x.pending(r, false)
+	if err != nil {
+		return nil, err
 	}
-	f.status, f.answer = status, answer
-	close(f.settled)
-	told := fields{"id": f.ID}
-	if answer != nil {
-		told["answer"] = answer
+	in := read[struct{ Decision, Message string }](r)
+	decide := func(q *request, outcome error) {
+		q.settle(outcome, "permission.replied", fields{"requestID": q.id, "reply": in.Decision})
 	}
-	f.session.live("form."+map[string]string{"answered": "replied", "cancelled": "cancelled"}[status], told)
+	switch {
+	case in.Decision == "once":
+		decide(q, nil)
+		return nil, nil
+	case in.Decision != "reject":
+		return nil, badRequest("decision: expected once or reject")
+	case in.Message == "":
+		decide(q, errDeclined)
+	default:
+		decide(q, &turnError{Type: "permission.rejected", Message: in.Message, said: true})
+	}
+	for _, other := range x.server.asked {
+		if other.pending && other.session == x && !other.form {
+			decide(other, errDeclined)
+		}
+	}
+	return nil, nil
+}
+
+func (x *session) replyForm(r *http.Request) (any, error) {
+	q, err := x.pending(r, true)
+	if err != nil {
+		return nil, err
+	}
+	if q.answer = read[struct{ Answer fields }](r).Answer; q.answer == nil {
+		return nil, badRequest("answer: expected an object")
+	}
+	q.settle(nil, "form.replied", fields{"id": q.id, "answer": q.answer})
+	return nil, nil
+}
+
+func (x *session) cancelForm(r *http.Request) (any, error) {
+	q, err := x.pending(r, true)
+	if err == nil {
+		q.settle(errDeclined, "form.cancelled", fields{"id": q.id})
+	}
+	return nil, err
 }

@@ -15,8 +15,16 @@ import (
 
 var askShell = fields{"permissions": []rule{{"shell", "*", "ask"}}}
 
+// asked is a permission, or a form, that is pending.
+type asked struct {
+	ID, SessionID, Action string
+	Resources             []string
+	Source                struct{ ID string }
+	Metadata              fields
+}
+
 // asks waits until so many permissions are pending.
-func (w *world) asks(n int) (all []*permission) {
+func (w *world) asks(n int) (all []asked) {
 	w.Helper()
 	for range n {
 		w.await("permission.asked")
@@ -110,14 +118,12 @@ func TestInterruptedAsk(t *testing.T) {
 	w.prompt(id, "msg_2", "more")
 	w.call("session.interrupt", 200, nil, nil, id)
 	w.await("session.execution.interrupted")
-	var pending []*permission
+	var pending []asked
 	w.call("permission.request.list", 200, nil, &pending, "location[directory]="+w.dir)
-	var waiting []any
-	w.call("session.inbox.list", 200, nil, &waiting, id)
 	var active map[string]any
 	w.call("session.active", 200, nil, &active)
-	if len(pending) != 0 || len(waiting) != 1 || len(active) != 0 {
-		t.Errorf("pending %v, waiting %v, active %v", pending, waiting, active)
+	if len(pending) != 0 || w.waiting(id) != 1 || len(active) != 0 {
+		t.Errorf("pending %v, waiting %d, active %v", pending, w.waiting(id), active)
 	}
 }
 
@@ -143,9 +149,9 @@ func TestQuestion(t *testing.T) {
 		"question": "Which?", "header": "Choice", "options": []any{fields{"label": "A", "description": "the first"}},
 	}}}))))
 	id := w.session(nil)
-	ask := func() (f form) {
+	ask := func() asked {
 		w.await("form.created")
-		var all []form
+		var all []asked
 		w.call("form.list", 200, nil, &all, "location[directory]="+w.dir)
 		if len(all) != 1 || all[0].SessionID != id || all[0].Metadata["kind"] != "question" {
 			t.Fatalf("forms: %+v", all)

@@ -11,18 +11,18 @@ import (
 
 type event struct {
 	ID       string       `json:"id"`
-	Created  int64        `json:"created,omitempty"` // milliseconds
+	Created  int64        `json:"created"` // milliseconds
 	Type     string       `json:"type"`
 	Durable  *durable     `json:"durable,omitempty"`
 	Location *locationRef `json:"location,omitempty"`
 	Data     fields       `json:"data"`
 }
 
-// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them.
+// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them. The version
+// of an event's shape is left out.
 type durable struct {
 	AggregateID string `json:"aggregateID"`
 	Seq         int    `json:"seq"`
-	Version     int    `json:"version"`
 }
 
 type fields map[string]any
@@ -32,19 +32,10 @@ const (
 	silence = 15 * time.Second // between heartbeats
 )
 
-// secondVersion are the durable events whose shape changed before the branch of August.
-var secondVersion = map[string]bool{
-	"session.deleted": true, "session.instructions.updated": true, "session.tool.success": true, "session.tool.failed": true,
-}
-
 // emit tells of something durable in a session, and stores the session.
 func (x *session) emit(eventType string, data fields) {
 	x.Seq++
-	version := 1
-	if secondVersion[eventType] {
-		version = 2
-	}
-	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq, version}, Data: data})
+	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq}, Data: data})
 	x.save()
 }
 
@@ -65,11 +56,7 @@ func (x *session) publish(e event) {
 
 // publish sends an event to all who listen, and cuts off who is too slow.
 func (s *Server) publish(e event) {
-	e.ID, e.Created = s.newID("evt_"), now()
-	data, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // what came in as JSON goes out as JSON
-	}
+	data := s.encode(e)
 	for l := range s.listeners {
 		select {
 		case l <- data:
@@ -80,13 +67,22 @@ func (s *Server) publish(e event) {
 	}
 }
 
+func (s *Server) encode(e event) []byte {
+	e.ID, e.Created = s.newID("evt_"), now()
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // what came in as JSON goes out as JSON
+	}
+	return data
+}
+
 type listener chan []byte
 
 // eventStream answers with all events from now on.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
 	l := make(listener, backlog)
 	s.mu.Lock()
-	hello, _ := json.Marshal(event{ID: s.newID("evt_"), Type: "server.connected", Data: fields{}}) // plain fields
+	l <- s.encode(event{Type: "server.connected", Data: fields{}})
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
@@ -95,7 +91,6 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
 		delete(s.listeners, l)
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprintf(w, "data: %s\n\n", hello)
 	out := http.NewResponseController(w)
 	heartbeat := time.NewTicker(silence)
 	defer heartbeat.Stop()

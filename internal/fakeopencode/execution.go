@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
+	"strings"
 )
 
 // execution is what runs a session from a wake-up until nothing is left to do: turns of the agent, one after the other.
@@ -35,7 +35,7 @@ func (x *session) wake(again bool) *execution {
 
 // stop ends the session's execution and those of its children, if there are any, and does not wait for that.
 func (x *session) stop(cause error) (running bool) {
-	for _, child := range x.server.children(x) {
+	for _, child := range x.children() {
 		child.stop(cause)
 	}
 	if x.run != nil {
@@ -45,12 +45,15 @@ func (x *session) stop(cause error) (running bool) {
 }
 
 func (x *session) execute(run *execution, again bool) {
-	s := x.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	x.server.mu.Lock()
+	defer x.server.mu.Unlock()
 	defer close(run.done)
 	defer run.cancel(nil)
-	x.settleOldTools()
+	for _, m := range x.Messages { // what an earlier server left behind
+		for _, c := range m.running() {
+			x.failTool(m, c, &turnError{Type: "aborted", Message: "Tool execution was interrupted"})
+		}
+	}
 	var worked bool
 	worked, run.err = x.turns(run.ctx, again)
 	x.end(run, worked)
@@ -73,27 +76,26 @@ func (x *session) turns(ctx context.Context, more bool) (worked bool, err error)
 			return worked, nil
 		}
 		worked = true
-		m, ref, err := x.model(a)
+		e, err := x.endpoint()
 		if err != nil {
 			return worked, err
 		}
-		if more, err = x.step(ctx, a, m, ref); err != nil {
+		if more, err = x.step(ctx, a, e); err != nil {
 			return worked, err
 		}
 	}
 }
 
 func (x *session) end(run *execution, worked bool) {
-	outcome := "succeeded"
-	reason := ""
-	failed, _ := errors.AsType[*turnError](run.err)
+	outcome, about := "succeeded", fields{}
+	failure, failed := errors.AsType[*turnError](run.err)
 	switch {
-	case failed != nil:
-		outcome = "failed"
+	case failed:
+		outcome, about = "failed", fields{"error": failure}
 	case errors.Is(run.err, errInterrupted):
-		outcome, reason = "interrupted", "user"
+		outcome, about = "interrupted", fields{"reason": "user"}
 	case run.err != nil: // the server ends, or the user declined something
-		outcome, reason = "interrupted", "shutdown"
+		outcome, about = "interrupted", fields{"reason": "shutdown"}
 	}
 	x.run = nil
 	x.Info.Time.Updated = now()
@@ -101,27 +103,9 @@ func (x *session) end(run *execution, worked bool) {
 		x.Info.Outcome, x.Info.Time.Idle = outcome, now()
 		x.add(&message{Type: "idle", Outcome: outcome})
 	}
-	switch outcome {
-	case "failed":
-		x.emit("session.execution.failed", fields{"error": failed})
-	case "interrupted":
-		x.emit("session.execution.interrupted", fields{"reason": reason})
-	default:
-		x.emit("session.execution.succeeded", fields{})
-	}
+	x.emit("session.execution."+outcome, about)
 	if errors.Is(run.err, errDeclined) && len(x.Inbox) > 0 {
 		x.wake(false) // after an interrupt by the user it stays parked
-	}
-}
-
-// settleOldTools turns calls that an earlier server left behind into errors.
-func (x *session) settleOldTools() {
-	for _, m := range x.Messages {
-		for _, c := range m.Content {
-			if c.unfinished() {
-				x.failTool(m, c, &turnError{Type: "aborted", Message: "Tool execution was interrupted"})
-			}
-		}
 	}
 }
 
@@ -130,30 +114,26 @@ func (x *session) agent() (*agent, error) {
 	if err != nil {
 		return nil, &turnError{Type: "unknown", Message: err.Error()}
 	}
-	name := cmp.Or(x.Info.Agent, l.config.DefaultAgent, "build")
-	if a := l.config.Agents[name]; a != nil {
+	name := cmp.Or(x.Info.Agent, "build")
+	if a := l.config.Agent[name]; a != nil {
 		return a, nil
 	}
 	return nil, &turnError{Type: "unknown", Message: "Agent not found: " + name}
 }
 
-// model is the one that the session uses: its own, its agent's or the default.
-func (x *session) model(a *agent) (endpoint, modelRef, error) {
-	l := x.server.locations[x.Info.Location.Directory]
-	ref := parseModel(l.config.Model)
-	for _, chosen := range []*modelRef{a.model, x.Info.Model} {
-		if chosen != nil {
-			ref = *chosen
-		}
+// endpoint is the model that the session uses: its own, or the default.
+func (x *session) endpoint() (e endpoint, err error) {
+	config := x.location().config
+	e.ref.ProviderID, e.ref.ID, _ = strings.Cut(config.Model, "/")
+	if x.Info.Model != nil {
+		e.ref = *x.Info.Model
 	}
-	p, known := l.config.Providers[ref.ProviderID]
-	m, has := p.Models[ref.ID]
-	if !known || !has {
-		return endpoint{}, ref, &turnError{
-			Type: "provider.no-route", Message: "Model unavailable: " + ref.ProviderID + "/" + ref.ID,
-		}
+	var known bool
+	e.provider = config.Provider[e.ref.ProviderID]
+	if e.model, known = e.provider.Models[e.ref.ID]; !known {
+		return e, &turnError{Type: "provider.no-route", Message: "Model unavailable: " + e.ref.ProviderID + "/" + e.ref.ID}
 	}
-	return endpoint{p, m, ref.ID, x.server.behaviour.Retry}, ref, nil
+	return e, nil
 }
 
 func (x *session) interrupt(*http.Request) (any, error) {
@@ -161,29 +141,14 @@ func (x *session) interrupt(*http.Request) (any, error) {
 }
 
 // wait answers when the session is idle, however that came about.
-func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	x, err := s.session(r)
-	var run *execution
-	if err == nil {
-		run = x.run
+func (x *session) wait(r *http.Request) (any, error) {
+	if run := x.run; run != nil {
+		x.server.unlocked(func() {
+			select {
+			case <-run.done:
+			case <-r.Context().Done():
+			}
+		})
 	}
-	s.mu.Unlock()
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	if run != nil {
-		select {
-		case <-run.done:
-		case <-r.Context().Done():
-			return
-		}
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// running lists the tool calls of a message that have no end yet.
-func (m *message) running() []*content {
-	return slices.DeleteFunc(slices.Clone(m.Content), func(c *content) bool { return !c.unfinished() })
+	return nil, nil
 }

@@ -8,79 +8,52 @@ import (
 	"strings"
 )
 
-// inboxItem is a prompt, or a text of a program, that waits to be delivered to a session.
-type inboxItem struct {
-	ID      string  `json:"id"`
-	Created int64   `json:"created"`
-	Type    string  `json:"type"` // user or synthetic
-	Payload payload `json:"payload"`
-}
-
-type payload struct {
-	Text        string         `json:"text"`
-	Description string         `json:"description,omitempty"`
-	Files       []any          `json:"files,omitempty"`
-	Metadata    map[string]any `json:"metadata,omitempty"`
-}
-
-func (x *session) wireItem(i *inboxItem) fields {
-	return fields{
-		"id": i.ID, "sessionID": x.Info.ID, "type": i.Type, "delivery": "steer", "time": fields{"created": i.Created},
-		"payload": i.Payload,
-	}
-}
-
 // prompt puts what a request brings into the session's inbox.
 func (x *session) prompt(r *http.Request) (any, error) {
-	s := x.server
-	in, err := read[struct {
-		ID   string
-		Text *string `json:"text"`
+	in := read[struct {
+		ID string
 		payload
 	}](r)
 	switch {
-	case err != nil:
-		return nil, err
-	case in.Text == nil:
+	case in.Text == "":
 		return nil, badRequest("text: expected a string")
 	case in.ID != "" && !strings.HasPrefix(in.ID, "msg_"):
 		return nil, badRequest("id: expected a string that begins with msg_")
 	}
-	in.payload.Text = *in.Text
-	item := &inboxItem{ID: cmp.Or(in.ID, s.newID("msg_")), Created: now(), Type: "user", Payload: in.payload}
-	known, err := s.known(x, item)
+	m := &message{ID: in.ID, Type: "user", payload: in.payload}
+	known, err := x.server.known(x, m)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		x.enqueue(item)
+		x.enqueue(m)
 	}
-	x.wake(known && s.behaviour.RepeatRuns && !x.succeeded(item.ID))
-	return x.wireItem(item), nil
+	x.wake(known && x.server.behaviour.RepeatRuns && !x.succeeded(m.ID))
+	return fields{
+		"id": m.ID, "sessionID": x.Info.ID, "type": m.Type, "delivery": "steer", "time": fields{"created": m.Time.Created},
+		"payload": m.payload,
+	}, nil
 }
 
-func (x *session) enqueue(item *inboxItem) {
-	x.Inbox = append(x.Inbox, item)
-	x.emit("session.inbox.enqueued", fields{"inboxID": item.ID, "item": fields{
-		"type": item.Type, "payload": item.Payload, "delivery": "steer",
+func (x *session) enqueue(m *message) {
+	m.ID, m.Time.Created = cmp.Or(m.ID, x.server.newID("msg_")), now()
+	x.Inbox = append(x.Inbox, m)
+	x.emit("session.inbox.enqueued", fields{"inboxID": m.ID, "item": fields{
+		"type": m.Type, "payload": m.payload, "delivery": "steer",
 	}})
 }
 
-// known reports whether the item is in the session already. The same id in another session, or with another content, is
+// known reports whether a prompt is in the session already. The same id in another session, or with another content, is
 // a conflict.
-func (s *Server) known(x *session, item *inboxItem) (bool, error) {
+func (s *Server) known(x *session, m *message) (bool, error) {
 	for _, other := range s.sessions {
-		old := other.Inbox
-		if m := other.message(item.ID); m != nil && m.Text != nil {
-			old = append(old[:len(old):len(old)], &inboxItem{
-				ID: m.ID, Type: m.Type, Payload: payload{*m.Text, m.Description, m.Files, m.Metadata},
-			})
-		}
-		for _, o := range old {
+		for _, old := range slices.Concat(other.Inbox, other.Messages) {
 			switch {
-			case o.ID != item.ID:
-			case other != x || o.Type != item.Type || !reflect.DeepEqual(o.Payload, item.Payload):
-				return false, conflict("An input with this id and another content exists: " + item.ID)
+			case old.ID != m.ID:
+			case other != x || old.Type != m.Type || !reflect.DeepEqual(old.payload, m.payload):
+				return false, &apiError{http.StatusConflict, fields{
+					"_tag": "ConflictError", "message": "An input with this id and another content exists: " + m.ID,
+				}}
 			default:
 				return true, nil
 			}
@@ -107,20 +80,10 @@ func (x *session) succeeded(messageID string) bool {
 func (x *session) deliver() bool {
 	due := x.Inbox
 	x.Inbox = nil
-	for _, item := range due {
-		x.add(&message{
-			ID: item.ID, Type: item.Type, Text: &item.Payload.Text, Description: item.Payload.Description,
-			Files: item.Payload.Files, Metadata: item.Payload.Metadata,
-		})
-		x.emit("session.inbox.delivered", fields{"inboxID": item.ID})
+	for _, m := range due {
+		m.Time.Created = now() // the order of messages is that of their delivery
+		x.add(m)
+		x.emit("session.inbox.delivered", fields{"inboxID": m.ID})
 	}
 	return len(due) > 0
-}
-
-func (x *session) listInbox(*http.Request) (any, error) {
-	out := []any{}
-	for _, item := range x.Inbox {
-		out = append(out, x.wireItem(item))
-	}
-	return out, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,53 +20,34 @@ import (
 // Main is the program that is used in the place of OpenCode's. It takes its arguments and all else from the process, and
 // returns an exit code.
 func Main() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	cfg := Config{Environ: Environ(os.Environ())}
+	_ = json.Unmarshal([]byte(cfg.Environ[behaviourVar]), &cfg.Behaviour) // without one it is as it is
+	flags := flag.NewFlagSet("serve", flag.ExitOnError)
+	stdio := flags.Bool("stdio", false, "end with the standard input")
+	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
+	port := flags.String("port", "0", "`port` to listen on")
+	if os.Args[1] == "--version" {
+		fmt.Println("opencode v" + cfg.withDefaults().Version)
+		return 0
+	}
+	_ = flags.Parse(os.Args[2:]) // behind "serve"; an error ends the program
+	if err := serve(cfg, net.JoinHostPort(*host, *port), *stdio); err != nil {
 		fmt.Fprintln(os.Stderr, "opencode (stand-in):", err)
 		return 1
 	}
 	return 0
 }
 
-func run(ctx context.Context, args []string) error {
-	behaviour, err := parseBehaviour(os.Getenv(BehaviourVar))
-	if err != nil {
-		return err
-	}
-	if len(args) == 1 && args[0] == "--version" {
-		fmt.Println("opencode v" + behaviour.withDefaults().Version)
-		return nil
-	}
-	if len(args) == 0 || args[0] != "serve" {
-		return errors.New("only --version and serve are there")
-	}
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	stdio := flags.Bool("stdio", false, "end with the standard input")
-	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
-	port := flags.String("port", "0", "`port` to listen on")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
-	}
-	return serve(ctx, behaviour, net.JoinHostPort(*host, *port), *stdio)
-}
-
-func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool) error {
-	environ := map[string]string{}
-	for _, entry := range os.Environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		environ[name] = value
-	}
-	password := cmp.Or(environ["OPENCODE_PASSWORD"], environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
+func serve(cfg Config, address string, stdio bool) (err error) {
+	cfg.Password = cmp.Or(cfg.Environ["OPENCODE_PASSWORD"], cfg.Environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
 	if stdio { // a plain serve hands it on to every tool
-		delete(environ, "OPENCODE_PASSWORD")
-		delete(environ, "OPENCODE_SERVER_PASSWORD")
+		delete(cfg.Environ, "OPENCODE_PASSWORD")
+		delete(cfg.Environ, "OPENCODE_SERVER_PASSWORD")
 	}
-	dir, err := os.Getwd()
-	if err != nil {
+	if cfg.Dir, err = os.Getwd(); err != nil {
 		return err
 	}
-	server, err := New(Config{Behaviour: behaviour, Dir: dir, Environ: environ, Password: password})
+	server, err := New(cfg)
 	if err != nil {
 		return err
 	}
@@ -78,35 +58,36 @@ func serve(ctx context.Context, behaviour Behaviour, address string, stdio bool)
 	}
 	url := "http://" + listener.Addr().String()
 	served := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- served.Serve(listener) }()
-	defer func() { _ = served.Close() }() // before the server, whose handlers it ends
+	go func() { _ = served.Serve(listener) }() // until it is closed
+	defer func() { _ = served.Close() }()      // before the server, whose handlers it ends
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if stdio {
-		line, err := json.Marshal(map[string]string{"url": url})
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(line))
+		fmt.Printf("{\"url\":%q}\n", url)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
-			cancel()
+			stop()
 		}()
 	} else {
 		fmt.Println("server listening on " + url)
 	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
+	<-ctx.Done()
+	return nil
 }
 
-// BehaviourVar is the environment variable from which the program reads a [Behaviour], as JSON.
-const BehaviourVar = "FAKE_OPENCODE"
+// Environ are the entries of an environment by their names.
+func Environ(entries []string) map[string]string {
+	all := map[string]string{}
+	for _, entry := range entries {
+		name, value, _ := strings.Cut(entry, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// behaviourVar is the environment variable from which the program reads a [Behaviour], as JSON.
+const behaviourVar = "FAKE_OPENCODE"
 
 // Behaviour says in what a server differs from 2.0.21. The zero value: in nothing.
 type Behaviour struct {
@@ -123,7 +104,6 @@ type Behaviour struct {
 	IgnoreRules    bool // permissions at the creation of a session are ignored
 }
 
-// withDefaults fills in what is not set.
 func (b Behaviour) withDefaults() Behaviour {
 	b.Version, b.Retry = cmp.Or(b.Version, "2.0.21"), cmp.Or(b.Retry, 2*time.Second)
 	return b
@@ -135,16 +115,5 @@ func (b Behaviour) Env() string {
 	if err != nil {
 		panic(err) // plain fields always marshal
 	}
-	return BehaviourVar + "=" + string(data)
-}
-
-// parseBehaviour reads the value of [BehaviourVar]; empty is the zero value.
-func parseBehaviour(value string) (b Behaviour, err error) {
-	if value == "" {
-		return b, nil
-	}
-	if err := json.Unmarshal([]byte(value), &b); err != nil {
-		return b, fmt.Errorf("read %s: %w", BehaviourVar, err)
-	}
-	return b, nil
+	return behaviourVar + "=" + string(data)
 }

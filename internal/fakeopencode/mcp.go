@@ -3,7 +3,6 @@ package fakeopencode
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,25 +19,23 @@ type mcpConfig struct {
 	Type     string
 	URL      string
 	Headers  map[string]string
-	Codemode *bool                                       // Defaults to true: the tools are hidden in a tool that runs programs.
-	Timeout  struct{ Startup, Catalog, Execution int64 } // in milliseconds
+	Codemode *bool                   // Defaults to true: the tools are hidden in a tool that runs programs.
+	Timeout  struct{ Startup int64 } // in milliseconds
 }
 
-// mcpServer is a server that a directory knows.
 type mcpServer struct {
 	name    string
 	config  mcpConfig
-	status  string // connected, pending, failed or disabled
-	failure string // of a failed one
+	status  fields
 	session *mcp.ClientSession
 	tools   []*mcp.Tool
 }
 
 func (m *mcpServer) disconnect() {
-	if m.session != nil {
+	if m != nil && m.session != nil {
 		_ = m.session.Close() // the other end may have gone
+		m.session, m.tools = nil, nil
 	}
-	m.session, m.tools, m.status = nil, nil, "disabled"
 }
 
 // headers adds those of the configuration to each request.
@@ -52,99 +49,66 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// connect puts a server in the place of one with its name. The caller does not have the lock.
-func (s *Server) connect(l *location, name string, config mcpConfig) {
-	m := &mcpServer{name: name, config: config, status: "pending"}
-	s.mu.Lock()
-	if old := l.mcp[name]; old != nil {
-		old.disconnect()
+// addMCP puts a server in the place of one with its name. It answers when the server is connected, or was not in time: the
+// same in both cases.
+func (l *location) addMCP(r *http.Request) (any, error) {
+	config := read[struct{ Config mcpConfig }](r).Config
+	if config.Type == "" {
+		return nil, badRequest("config: expected an object")
 	}
-	l.mcp[name] = m
-	s.mu.Unlock()
-	limit := time.Duration(cmp.Or(config.Timeout.Startup, 30_000)) * time.Millisecond
-	ctx, cancel := context.WithTimeout(s.ctx, limit)
-	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "opencode", Version: s.behaviour.Version}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: config.URL, HTTPClient: &http.Client{Transport: headers(config.Headers)}, MaxRetries: -1,
-		DisableStandaloneSSE: true,
-	}, nil)
+	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: config, status: fields{"status": "pending"}}
+	l.mcp[m.name].disconnect()
+	l.mcp[m.name] = m
+	var session *mcp.ClientSession
 	var tools []*mcp.Tool
-	if err == nil {
-		for tool, each := range session.Tools(ctx, nil) {
-			if err = each; err != nil {
-				break
-			}
-			tools = append(tools, tool)
-		}
+	var err error
+	s.unlocked(func() { session, tools, err = m.connect(s.ctx, s.behaviour.Version) })
+	m.session, m.tools, m.status = session, tools, fields{"status": "connected"}
+	if err != nil {
+		m.status = fields{"status": "failed", "error": err.Error()}
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("MCP server %q timed out after %v", name, limit)
-	}
-	s.connected(l, m, session, tools, err)
-}
-
-// connected says how a server is, if it is still wanted.
-func (s *Server) connected(l *location, m *mcpServer, session *mcp.ClientSession, tools []*mcp.Tool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m.session, m.tools = session, tools
-	switch {
-	case err != nil:
+	if err != nil || l.mcp[m.name] != m || s.ctx.Err() != nil { // nobody wants it any more
 		m.disconnect()
-		m.status, m.failure = "failed", err.Error()
-	case l.mcp[m.name] != m || s.ctx.Err() != nil:
-		m.disconnect()
-	default:
-		m.status = "connected"
 	}
 	s.publish(event{Type: "mcp.status.changed", Location: &l.ref, Data: fields{"server": m.name}})
+	return nil, nil
+}
+
+func (m *mcpServer) connect(ctx context.Context, version string) (*mcp.ClientSession, []*mcp.Tool, error) {
+	limit := time.Duration(cmp.Or(m.config.Timeout.Startup, 30_000)) * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("MCP server %q timed out after %v", m.name, limit))
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "opencode", Version: version}, nil)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: m.config.URL, HTTPClient: &http.Client{Transport: headers(m.config.Headers)}, MaxRetries: -1,
+		DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return nil, nil, cmp.Or(context.Cause(ctx), err)
+	}
+	list, err := session.ListTools(ctx, nil)
+	if err != nil {
+		return session, nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return session, list.Tools, nil
 }
 
 func (l *location) listMCP(*http.Request) (any, error) {
 	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(l.mcp)) {
-		status := fields{"status": l.mcp[name].status}
-		if l.mcp[name].status == "failed" {
-			status["error"] = l.mcp[name].failure
-		}
-		out = append(out, fields{"name": name, "status": status})
+		out = append(out, fields{"name": name, "status": l.mcp[name].status})
 	}
 	return l.answer(out)
 }
 
-// addMCP answers when the server is connected, or was not in time: the same in both cases.
-func (s *Server) addMCP(w http.ResponseWriter, r *http.Request) {
-	in, err := read[struct{ Config *mcpConfig }](r)
-	if err == nil && (in.Config == nil || in.Config.Type == "") {
-		err = badRequest("config: expected an object")
-	}
-	s.mu.Lock()
-	l, notHere := s.locate(r)
-	s.mu.Unlock()
-	if err := cmp.Or(err, notHere); err != nil {
-		writeError(w, err)
-		return
-	}
-	s.connect(l, r.PathValue("server"), *in.Config)
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (l *location) mcpServer(r *http.Request) (*mcpServer, error) {
+func (l *location) removeMCP(r *http.Request) (any, error) {
 	name := r.PathValue("server")
 	if l.mcp[name] == nil {
 		return nil, notFound("McpServer", "server", name)
 	}
-	return l.mcp[name], nil
-}
-
-func (l *location) removeMCP(r *http.Request) (any, error) {
-	m, err := l.mcpServer(r)
-	if err == nil {
-		m.disconnect()
-		delete(l.mcp, m.name)
-	}
-	return nil, err
+	l.mcp[name].disconnect()
+	delete(l.mcp, name)
+	return nil, nil
 }
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
@@ -163,7 +127,7 @@ func (l *location) mcpTools() (all []tool) {
 				if err := t.ask(tool.action, "*"); err != nil {
 					return result{}, err
 				}
-				return m.call(t, each.Name, t.input)
+				return m.call(t, each.Name)
 			}
 			all = append(all, tool)
 		}
@@ -172,19 +136,14 @@ func (l *location) mcpTools() (all []tool) {
 }
 
 // call calls a tool. Nothing in the call tells for which session.
-func (m *mcpServer) call(t *toolCall, name string, input any) (result, error) {
-	t.step.x.server.mu.Lock()
+func (m *mcpServer) call(t *toolCall, name string) (result, error) {
 	session := m.session
-	t.step.x.server.mu.Unlock()
 	if session == nil {
 		return result{}, failed("MCP server %s is not connected", m.name)
 	}
-	ctx, cancel := context.WithCancel(t.ctx)
-	if limit := m.config.Timeout.Execution; limit > 0 { // Defaults to 12 hours
-		ctx, cancel = context.WithTimeout(t.ctx, time.Duration(limit)*time.Millisecond)
-	}
-	defer cancel()
-	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: input})
+	var answer *mcp.CallToolResult
+	var err error
+	t.server().unlocked(func() { answer, err = session.CallTool(t.ctx, &mcp.CallToolParams{Name: name, Arguments: t.input}) })
 	if err != nil {
 		return result{}, failed("%v", err)
 	}

@@ -1,28 +1,38 @@
 package fakeopencode
 
+import "slices"
+
 // message is one message of a session, as it is sent and stored.
 type message struct {
-	ID       string         `json:"id"`
-	Type     string         `json:"type"` // user, synthetic, assistant, idle, agent-switched, model-switched
-	Metadata map[string]any `json:"metadata,omitempty"`
-	Time     messageTime    `json:"time"`
+	ID   string `json:"id"`
+	Type string `json:"type"` // user, synthetic, assistant, idle, agent-switched, model-switched
+	Time times  `json:"time"`
+	payload
 
-	Text        *string    `json:"text,omitempty"` // of user and synthetic
-	Description string     `json:"description,omitempty"`
-	Files       []any      `json:"files,omitempty"`
-	Agent       string     `json:"agent,omitempty"`
-	Model       *modelRef  `json:"model,omitempty"`
-	Outcome     string     `json:"outcome,omitempty"` // of idle
-	Content     []*content `json:"content,omitzero"`  // of assistant, as all below
-	Snapshot    *snapshot  `json:"snapshot,omitempty"`
-	Finish      string     `json:"finish,omitempty"`
-	Cost        *float64   `json:"cost,omitempty"`
-	Tokens      *tokens    `json:"tokens,omitempty"`
-	Error       *turnError `json:"error,omitempty"`
+	Agent    string            `json:"agent,omitempty"`
+	Model    *modelRef         `json:"model,omitempty"`
+	Outcome  string            `json:"outcome,omitempty"` // of idle
+	Content  []*content        `json:"content,omitzero"`  // of assistant, as all below
+	Snapshot map[string]string `json:"snapshot,omitempty"`
+	Finish   string            `json:"finish,omitempty"`
+	Cost     *float64          `json:"cost,omitempty"`
+	Tokens   *tokens           `json:"tokens,omitempty"`
+	Error    *turnError        `json:"error,omitempty"`
 }
 
-type messageTime struct {
+// payload is what a message of a user, or of a program, brings.
+type payload struct {
+	Text        string         `json:"text,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Metadata    map[string]any `json:"metadata,omitempty"`
+}
+
+// times are when things happened, in milliseconds.
+type times struct {
 	Created   int64 `json:"created"`
+	Updated   int64 `json:"updated,omitempty"` // of a session, as the next
+	Idle      int64 `json:"idle,omitempty"`
+	Ran       int64 `json:"ran,omitempty"` // of a tool
 	Completed int64 `json:"completed,omitempty"`
 }
 
@@ -42,28 +52,13 @@ type tokens struct {
 	} `json:"cache"`
 }
 
-type snapshot struct {
-	Start string `json:"start,omitempty"`
-	End   string `json:"end,omitempty"`
-}
-
-// turnError says why a turn or a tool failed. It is what a failing step returns.
-type turnError struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
-	Status  int    `json:"status,omitempty"` // of the provider
-}
-
-func (e *turnError) Error() string { return e.Message }
-
-// content is a piece of an assistant's message.
 type content struct {
 	Type  string     `json:"type"` // text or tool
-	Text  *string    `json:"text,omitempty"`
+	Text  string     `json:"text,omitempty"`
 	ID    string     `json:"id,omitempty"` // of a tool, as all below
 	Name  string     `json:"name,omitempty"`
 	State *toolState `json:"state,omitempty"`
-	Time  *toolTime  `json:"time,omitempty"`
+	Time  *times     `json:"time,omitempty"`
 }
 
 type toolState struct {
@@ -79,22 +74,16 @@ type toolText struct {
 	Text string `json:"text"`
 }
 
-type toolTime struct {
-	Created   int64 `json:"created"`
-	Ran       int64 `json:"ran,omitempty"`
-	Completed int64 `json:"completed,omitempty"`
-}
-
-// unfinished reports whether the tool call has no end yet.
-func (c *content) unfinished() bool {
-	return c.Type == "tool" && (c.State.Status == "streaming" || c.State.Status == "running")
+// running are the tool calls that have no end yet.
+func (m *message) running() []*content {
+	return slices.DeleteFunc(slices.Clone(m.Content), func(c *content) bool {
+		return c.Type != "tool" || c.State.Status != "streaming" && c.State.Status != "running"
+	})
 }
 
 func (m *message) said() (text string) {
 	for _, c := range m.Content {
-		if c.Type == "text" {
-			text += *c.Text
-		}
+		text += c.Text
 	}
 	return text
 }

@@ -6,8 +6,8 @@
 // other versions. What a fact is worth is said in the notes that it was made from (OPENCODE2.md, not part of this
 // repository): most were seen on a branch older than 2.0.0. The server is no proof that a real one behaves like that.
 //
-// All state is guarded by [Server.mu]. One goroutine runs each execution of a session; it gives the lock up while it
-// waits for the model, a tool or a person.
+// All state is guarded by [Server.mu], which each request, execution and tool call has while it works. It gives the lock up
+// while it waits, for the model, a program or a person; see [Server.unlocked].
 package fakeopencode
 
 import (
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -50,8 +51,7 @@ type Server struct {
 	listeners map[listener]struct{}
 	sessions  map[string]*session
 	locations map[string]*location
-	asked     []*permission
-	forms     []*form
+	asked     []*request
 }
 
 // New starts a server with the sessions that an earlier one left.
@@ -86,6 +86,13 @@ func (s *Server) Close() {
 	}
 }
 
+// unlocked calls what waits for something. The caller has the lock, and has it again afterwards.
+func (s *Server) unlocked(wait func()) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	wait()
+}
+
 // location is what the server knows of one directory.
 type location struct {
 	server *Server
@@ -113,21 +120,16 @@ func (s *Server) at(dir string) (*location, error) {
 	return l, nil
 }
 
-// complete reports whether a kind of list is by now: not when it is asked for the first time.
-func (l *location) complete(kind string) bool {
-	complete := l.listed[kind] || l.server.behaviour.FullCatalogue
-	l.listed[kind] = true
-	return complete
+// rules are what decides for an agent, the last that fits: those of the session come last.
+func (l *location) rules(a *agent, ofSession ...rule) []rule {
+	return slices.Concat(defaultRules, l.config.Permission, a.Permission, ofSession)
 }
 
 // answer is a thing of the directory as it is sent.
 func (l *location) answer(data any) (any, error) {
-	return bare{fields{"location": l.info(), "data": data}}, nil
-}
-
-func (l *location) info() fields {
-	project := fields{"id": "global", "directory": l.ref.Directory, "canonical": l.ref.Directory}
-	return fields{"directory": l.ref.Directory, "project": project}
+	dir := l.ref.Directory
+	project := fields{"id": "global", "directory": dir, "canonical": dir}
+	return bare{fields{"location": fields{"directory": dir, "project": project}, "data": data}}, nil
 }
 
 func now() int64 { return time.Now().UnixMilli() }

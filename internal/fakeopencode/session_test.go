@@ -20,7 +20,7 @@ func TestTurn(t *testing.T) {
 		calls(use("write", fields{"filePath": "new.txt", "content": "written\n"})),
 		calls(use("bash", fields{"command": "cat new.txt; exit 3"})),
 	))
-	id := w.session(fields{"id": "ses_mine", "metadata": fields{"boulder": "b1"}})
+	id := w.session(fields{"metadata": fields{"boulder": "b1"}})
 	w.prompt(id, "msg_1", "write it")
 	events := w.await("session.execution.succeeded")
 	seq := 0
@@ -86,20 +86,6 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// A session id that is known gives the old session, whatever else is asked for.
-func TestCreateAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, Behaviour{}, steps())
-	id := w.session(fields{"id": "ses_a"})
-	var again sessionInfo
-	w.call("session.create", 200, fields{"id": id, "title": "other"}, &again)
-	if again.Title != "a title" {
-		t.Errorf("the title is %q", again.Title)
-	}
-	w.call("session.remove", 204, nil, nil, id)
-	w.call("session.get", 404, nil, nil, id)
-}
-
 // A prompt to a busy session is read at its next step.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
@@ -116,10 +102,8 @@ func TestDelivery(t *testing.T) {
 	w.prompt(id, "msg_1", "first")
 	w.await("session.step.started")
 	w.prompt(id, "msg_2", "second")
-	var waiting []any
-	w.call("session.inbox.list", 200, nil, &waiting, id)
-	if len(waiting) != 1 {
-		t.Errorf("in the inbox: %v", waiting)
+	if n := w.waiting(id); n != 1 {
+		t.Errorf("in the inbox: %d", n)
 	}
 	close(release)
 	w.await("session.execution.succeeded")
@@ -166,9 +150,8 @@ func TestFailures(t *testing.T) {
 			if got := w.kinds(id); got != test.want || retries != test.retries {
 				t.Errorf("%s after %d retries", got, retries)
 			}
-			var waiting []any
-			if w.call("session.inbox.list", 200, nil, &waiting, id); len(waiting) != test.left {
-				t.Errorf("in the inbox: %v", waiting)
+			if n := w.waiting(id); n != test.left {
+				t.Errorf("in the inbox: %d", n)
 			}
 		})
 	}

@@ -19,21 +19,22 @@ type step struct {
 	agent   *agent
 	message *message
 	text    *content         // that is being written
+	texts   int              // that were begun
 	calls   map[int]*content // by their number in the answer
 	finish  string
 }
 
-// step reports whether the model wants to go on after it. The lock is held when it begins and ends, not while it waits.
-func (x *session) step(ctx context.Context, a *agent, e endpoint, ref modelRef) (more bool, err error) {
+// step reports whether the model wants to go on after it.
+func (x *session) step(ctx context.Context, a *agent, e endpoint) (more bool, err error) {
 	t := &step{x: x, agent: a}
 	begin := x.tree()
-	t.message = x.add(&message{Type: "assistant", Agent: a.id, Model: &ref, Content: []*content{}})
-	started := fields{"assistantMessageID": t.message.ID, "agent": a.id, "model": ref}
+	t.message = x.add(&message{Type: "assistant", Agent: a.id, Model: &e.ref, Content: []*content{}})
+	started := fields{"agent": a.id, "model": e.ref}
 	if begin != "" {
-		t.message.Snapshot = &snapshot{Start: begin}
+		t.message.Snapshot = map[string]string{"start": begin}
 		started["snapshot"] = begin
 	}
-	x.emit("session.step.started", started)
+	x.emit("session.step.started", t.about(started))
 	if err = t.ask(ctx, e); err == nil {
 		err = t.runTools(ctx)
 	}
@@ -44,7 +45,7 @@ func (x *session) step(ctx context.Context, a *agent, e endpoint, ref modelRef) 
 		t.fail(err)
 		return false, err
 	}
-	t.end(begin)
+	t.end()
 	return len(t.calls) > 0, nil
 }
 
@@ -53,32 +54,32 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 	x, s := t.x, t.x.server
 	messages, tools := x.conversation(t.agent), x.offered(t.agent)
 	for attempt := 1; ; attempt++ {
-		t.text, t.calls, t.message.Content = nil, map[int]*content{}, []*content{}
-		s.mu.Unlock()
-		err := e.stream(ctx, x.Info.ID, messages, tools, func(piece openai.ChatCompletionStreamResponse) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			t.take(piece, e.model)
+		t.text, t.texts, t.calls, t.message.Content = nil, 0, map[int]*content{}, []*content{}
+		var failure *turnError
+		s.unlocked(func() {
+			failure = e.stream(ctx, x.Info.ID, messages, tools, func(piece openai.ChatCompletionStreamResponse) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				t.take(piece, e.model)
+			})
 		})
-		s.mu.Lock()
-		if err == nil {
+		switch {
+		case failure == nil:
 			t.endText()
 			return nil
+		case ctx.Err() != nil || !slices.Contains(passing, failure.Type) || attempt > maxRetries:
+			return failure
 		}
-		failure := asProviderError(err)
-		if ctx.Err() != nil || !failure.retryable() || attempt > maxRetries {
-			return &failure.turnError
-		}
-		wait := max(failure.after, e.retry<<(attempt-1))
+		wait := max(failure.after, s.behaviour.Retry<<(attempt-1))
 		x.emit("session.retry.scheduled", t.about(fields{
-			"attempt": attempt, "at": now() + wait.Milliseconds(), "error": failure.turnError,
+			"attempt": attempt, "at": now() + wait.Milliseconds(), "error": failure,
 		}))
-		s.mu.Unlock()
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
+		s.unlocked(func() {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+		})
 	}
 }
 
@@ -101,30 +102,19 @@ func (t *step) take(piece openai.ChatCompletionStreamResponse, m model) {
 
 func (t *step) addText(text string) {
 	if t.text == nil {
-		t.text = &content{Type: "text", Text: new("")}
+		t.text, t.texts = &content{Type: "text"}, t.texts+1
 		t.message.Content = append(t.message.Content, t.text)
-		t.x.emit("session.text.started", t.about(fields{"ordinal": t.ordinal()}))
+		t.x.emit("session.text.started", t.about(fields{"ordinal": t.texts - 1}))
 	}
-	*t.text.Text += text
-	t.x.live("session.text.delta", t.about(fields{"ordinal": t.ordinal(), "delta": text}))
+	t.text.Text += text
+	t.x.live("session.text.delta", t.about(fields{"ordinal": t.texts - 1, "delta": text}))
 }
 
 func (t *step) endText() {
 	if t.text != nil {
-		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.ordinal(), "text": *t.text.Text}))
+		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.texts - 1, "text": t.text.Text}))
 		t.text = nil
 	}
-}
-
-// ordinal numbers the texts of a message.
-func (t *step) ordinal() int {
-	n := -1
-	for _, c := range t.message.Content {
-		if c.Type == "text" {
-			n++
-		}
-	}
-	return n
 }
 
 func (t *step) addCall(piece openai.ToolCall) {
@@ -133,7 +123,7 @@ func (t *step) addCall(piece openai.ToolCall) {
 		t.endText()
 		c = &content{
 			Type: "tool", ID: piece.ID, Name: piece.Function.Name, State: &toolState{Status: "streaming", Input: ""},
-			Time: &toolTime{Created: now()},
+			Time: &times{Created: now()},
 		}
 		t.calls[*piece.Index] = c
 		t.message.Content = append(t.message.Content, c)
@@ -161,7 +151,7 @@ func (t *step) runTools(ctx context.Context) error {
 		input := map[string]any{}
 		if err := json.Unmarshal([]byte(text), &input); err != nil {
 			c.State.Input = input
-			t.x.failTool(t.message, c, &turnError{Type: "tool.execution", Message: fmt.Sprintf("Invalid tool input: %v", err)})
+			t.x.failTool(t.message, c, failed("Invalid tool input: %v", err))
 			continue
 		}
 		c.State = &toolState{Status: "running", Input: input, Metadata: map[string]any{}}
@@ -169,19 +159,16 @@ func (t *step) runTools(ctx context.Context) error {
 		t.x.emit("session.tool.called", t.about(fields{"id": c.ID, "input": input, "executed": false}))
 		calls = append(calls, &toolCall{ctx: ctx, step: t, content: c, input: input})
 	}
-	t.x.server.mu.Unlock()
 	for _, call := range calls {
 		group.Go(call.run)
 	}
-	group.Wait()
-	t.x.server.mu.Lock()
+	t.x.server.unlocked(group.Wait)
 	if slices.ContainsFunc(calls, func(call *toolCall) bool { return errors.Is(call.err, errDeclined) }) {
 		return errDeclined
 	}
 	return nil
 }
 
-// failTool ends a call with an error.
 func (x *session) failTool(m *message, c *content, failure *turnError) {
 	if text, streaming := c.State.Input.(string); streaming {
 		c.State.Input = fields{"raw": text}
@@ -206,19 +193,14 @@ func (t *step) fail(err error) {
 	t.x.emit("session.step.failed", t.about(fields{"error": failure}))
 }
 
-func (t *step) end(begin string) {
+// finishes are the ends of an answer in OpenCode's words. All others are unknown.
+var finishes = map[string]string{
+	"tool_calls": "tool-calls", "content_filter": "content-filter", "stop": "stop", "length": "length",
+}
+
+func (t *step) end() {
 	x, m := t.x, t.message
-	m.Time.Completed = now()
-	switch t.finish {
-	case "tool_calls":
-		m.Finish = "tool-calls"
-	case "content_filter":
-		m.Finish = "content-filter"
-	case "stop", "length":
-		m.Finish = t.finish
-	default:
-		m.Finish = "unknown"
-	}
+	m.Time.Completed, m.Finish = now(), cmp.Or(finishes[t.finish], "unknown")
 	if m.Cost == nil {
 		m.Cost, m.Tokens = new(0.0), &tokens{}
 	}
@@ -226,8 +208,8 @@ func (t *step) end(begin string) {
 	x.Info.Tokens.Input += m.Tokens.Input
 	x.Info.Tokens.Output += m.Tokens.Output
 	ended := t.about(fields{"finish": m.Finish, "cost": *m.Cost, "tokens": *m.Tokens})
-	if tree := x.tree(); tree != "" {
-		m.Snapshot = &snapshot{Start: begin, End: tree}
+	if tree := x.tree(); tree != "" && m.Snapshot != nil {
+		m.Snapshot["end"] = tree
 		ended["snapshot"] = tree
 	}
 	x.emit("session.step.ended", ended)
@@ -236,14 +218,14 @@ func (t *step) end(begin string) {
 
 // conversation is what the model reads.
 func (x *session) conversation(a *agent) []openai.ChatCompletionMessage {
-	system := cmp.Or(a.system, "You are the agent "+a.id+" of a stand-in for OpenCode.") +
-		"\n\nHere is some useful information about the environment you are running in:\n<env>\n  Working directory: " +
-		x.Info.Location.Directory + "\n</env>" + x.instructions()
+	system := fmt.Sprintf("You are the agent %s of a stand-in for OpenCode.\n\n"+
+		"Here is some useful information about the environment you are running in:\n<env>\n  Working directory: %s\n</env>%s",
+		a.id, x.Info.Location.Directory, x.instructions())
 	all := []openai.ChatCompletionMessage{{Role: "system", Content: system}}
 	for _, m := range x.Messages {
 		switch m.Type {
 		case "user", "synthetic":
-			all = append(all, openai.ChatCompletionMessage{Role: "user", Content: *m.Text})
+			all = append(all, openai.ChatCompletionMessage{Role: "user", Content: m.Text})
 		case "assistant":
 			all = append(all, m.spoken()...)
 		}

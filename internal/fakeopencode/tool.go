@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// toolCall is a call that runs. It has a goroutine of its own, and takes the lock for what it tells and asks.
+// toolCall is a call that runs, in a goroutine of its own.
 type toolCall struct {
 	ctx     context.Context
 	step    *step
@@ -43,7 +43,6 @@ type tool struct {
 	run        func(*toolCall) (result, error)
 }
 
-// builtIn are the tools of every session.
 func builtIn() []tool {
 	return []tool{
 		{"shell", "shell", object("command"), "Unable to execute command: %s", "command", (*toolCall).shell},
@@ -64,9 +63,8 @@ func object(names ...string) any {
 
 // tools lists what the session may use: not what is denied for everything.
 func (x *session) tools(a *agent) []tool {
-	l := x.server.locations[x.Info.Location.Directory]
-	rules := x.rules(a)
-	return slices.DeleteFunc(append(builtIn(), l.mcpTools()...), func(t tool) bool {
+	rules := x.location().rules(a, x.Info.Permissions...)
+	return slices.DeleteFunc(append(builtIn(), x.location().mcpTools()...), func(t tool) bool {
 		for _, r := range slices.Backward(rules) {
 			if wildcard.Match(r.Action, t.action) {
 				return r.Resource == "*" && r.Effect == "deny"
@@ -86,34 +84,30 @@ func (x *session) offered(a *agent) (all []openai.Tool) {
 	return all
 }
 
-// toolFailure is an error whose words the model reads.
-type toolFailure struct{ message string }
+// failed is an error whose words the model reads.
+func failed(format string, args ...any) *turnError {
+	return &turnError{Type: "tool.execution", Message: fmt.Sprintf(format, args...)}
+}
 
-func (e *toolFailure) Error() string { return e.message }
-
-func failed(format string, args ...any) error { return &toolFailure{fmt.Sprintf(format, args...)} }
+func (t *toolCall) server() *Server { return t.step.x.server }
 
 func (t *toolCall) run() {
-	x := t.step.x
-	x.server.mu.Lock()
-	tools := x.tools(t.step.agent)
-	x.server.mu.Unlock()
-	i := slices.IndexFunc(tools, func(o tool) bool { return o.name == t.content.Name })
-	var out result
-	var used tool
-	if i < 0 {
-		t.err = &turnError{Type: "tool.unknown", Message: "Unknown tool: " + t.content.Name}
-	} else {
-		used = tools[i]
-		out, t.err = used.run(t)
+	t.server().mu.Lock()
+	defer t.server().mu.Unlock()
+	x, c := t.step.x, t.content
+	used := tool{run: func(*toolCall) (result, error) {
+		return result{}, &turnError{Type: "tool.unknown", Message: "Unknown tool: " + c.Name}
+	}}
+	for _, one := range x.tools(t.step.agent) {
+		if one.name == c.Name {
+			used = one
+		}
 	}
-	x.server.mu.Lock()
-	defer x.server.mu.Unlock()
-	if t.err != nil {
-		x.failTool(t.step.message, t.content, t.failure(used))
+	var out result
+	if out, t.err = used.run(t); t.err != nil {
+		x.failTool(t.step.message, c, t.failure(used))
 		return
 	}
-	c := t.content
 	c.State = &toolState{Status: "completed", Input: t.input, Content: []toolText{}, Metadata: out.metadata}
 	for _, text := range []string{out.text, out.notice} {
 		if text != "" {
@@ -130,23 +124,17 @@ func (t *toolCall) run() {
 
 // failure is the error as it is told. Most tools have one sentence for all, so that a rejection's text is lost.
 func (t *toolCall) failure(used tool) *turnError {
-	told, isTurn := errors.AsType[*turnError](t.err)
-	_, isSpoken := errors.AsType[*toolFailure](t.err)
-	rejected, isRejected := errors.AsType[*rejection](t.err)
-	general := fmt.Sprintf(strings.ReplaceAll(used.failure, "%s", "%[1]v"), t.input[used.subject])
+	told, known := errors.AsType[*turnError](t.err)
+	if !known {
+		told = failed("%v", t.err)
+	}
 	switch {
 	case t.ctx.Err() != nil:
 		return &turnError{Type: "aborted", Message: "Tool execution aborted"}
-	case isTurn:
-		return told
-	case isRejected && (used.failure == "" || t.step.x.server.behaviour.KeepRejectText):
-		return &turnError{Type: "permission.rejected", Message: rejected.Error()}
-	case isRejected:
-		return &turnError{Type: "permission.rejected", Message: general}
-	case isSpoken || used.failure == "":
-		return &turnError{Type: "tool.execution", Message: t.err.Error()}
+	case used.failure != "" && (!known || told.said && !t.server().behaviour.KeepRejectText):
+		told.Message = fmt.Sprintf(used.failure, t.input[used.subject])
 	}
-	return &turnError{Type: "tool.execution", Message: general}
+	return told
 }
 
 func (t *toolCall) string(name string) string {
@@ -156,41 +144,26 @@ func (t *toolCall) string(name string) string {
 
 // progress tells what is known of a call while it runs.
 func (t *toolCall) progress(metadata map[string]any) {
-	t.step.x.server.mu.Lock()
-	defer t.step.x.server.mu.Unlock()
 	t.content.State.Metadata = metadata
 	t.step.x.live("session.tool.progress", t.step.about(fields{"id": t.content.ID, "metadata": metadata}))
 }
 
-// path is the file that the call names, once the session may reach it: absolute, and as permissions have it.
-func (t *toolCall) path(name, action string) (absolute, resource string, err error) {
-	dir := t.step.x.Info.Location.Directory
-	absolute = t.string(name)
-	if !filepath.IsAbs(absolute) {
-		absolute = filepath.Join(dir, absolute)
+func (t *toolCall) write() (result, error) {
+	name, dir := t.string("path"), t.step.x.Info.Location.Directory
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, name)
 	}
-	resource, err = filepath.Rel(dir, absolute)
-	if err != nil || strings.HasPrefix(resource, "..") {
-		resource = absolute
-		if err := t.ask("external_directory", filepath.Join(filepath.Dir(absolute), "*")); err != nil {
-			return "", "", err
+	if rel, err := filepath.Rel(dir, path); err != nil || strings.HasPrefix(rel, "..") {
+		if err := t.ask("external_directory", filepath.Join(filepath.Dir(path), "*")); err != nil {
+			return result{}, err
 		}
 	}
-	return absolute, filepath.ToSlash(resource), t.ask(action, filepath.ToSlash(resource))
-}
-
-func (t *toolCall) write() (result, error) {
-	path, resource, err := t.path("path", "edit")
-	if err != nil {
+	if err := t.ask("edit", name); err != nil {
 		return result{}, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return result{}, err
-	}
-	if err := os.WriteFile(path, []byte(t.string("content")), 0o644); err != nil {
-		return result{}, err
-	}
-	return result{text: "Wrote file successfully: " + resource}, nil
+	err := os.WriteFile(path, []byte(t.string("content")), 0o644)
+	return result{text: "Wrote file successfully: " + name}, err
 }
 
 // commandSeparator splits a line into the commands that a permission lists one by one.
@@ -198,28 +171,20 @@ var commandSeparator = regexp.MustCompile(`\s*(?:&&|\|\||[|;\n])\s*`)
 
 // shell runs a command in a session of its own. A server that is killed leaves it alone.
 func (t *toolCall) shell() (result, error) {
-	x := t.step.x
-	command := t.string("command")
-	var commands []string
-	for _, c := range commandSeparator.Split(strings.TrimSpace(command), -1) {
-		if c != "" {
-			commands = append(commands, c)
-		}
-	}
+	x, s, command := t.step.x, t.server(), t.string("command")
+	commands := slices.DeleteFunc(commandSeparator.Split(strings.TrimSpace(command), -1), func(c string) bool { return c == "" })
 	if err := t.ask("shell", commands...); err != nil {
 		return result{}, err
 	}
-	x.server.mu.Lock()
-	id := x.server.newID("sh_")
-	x.server.mu.Unlock()
-	out, err := os.Create(filepath.Join(x.server.data, "shell", id))
+	id := s.newID("sh_")
+	out, err := os.Create(filepath.Join(s.data, "shell", id))
 	if err != nil {
 		return result{}, err
 	}
 	defer out.Close()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = x.Info.Location.Directory, out, out
-	for name, value := range x.server.cfg.Environ {
+	for name, value := range s.cfg.Environ {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -228,7 +193,7 @@ func (t *toolCall) shell() (result, error) {
 	}
 	t.progress(map[string]any{"shellID": id})
 	kill := context.AfterFunc(t.ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with all that it started
-	_ = cmd.Wait()                                                                                   // the state says it
+	s.unlocked(func() { _ = cmd.Wait() })                                                            // the state says it
 	kill()
 	text, _ := os.ReadFile(out.Name())
 	code := cmd.ProcessState.ExitCode()

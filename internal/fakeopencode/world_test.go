@@ -186,6 +186,13 @@ func (w *world) prompt(sessionID, id, text string) {
 	w.call("session.prompt", 200, fields{"id": id, "text": text}, nil, sessionID)
 }
 
+// waiting is how many prompts are in the session's inbox.
+func (w *world) waiting(sessionID string) int {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	return len(w.server.sessions[sessionID].Inbox)
+}
+
 // await waits for an event of a type, and gives all up to it.
 func (w *world) await(eventType string) (all []told) {
 	w.Helper()

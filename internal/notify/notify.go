@@ -37,10 +37,11 @@ const (
 	Blocked  Event = "blocked"  // the user is waited for: for an answer, an approval, or because faults do not end
 	Failed   Event = "failed"   // it is over or broken off, and not everything is done
 	Budget   Event = "budget"   // a budget is used up
+	Limited  Event = "limited"  // a model is refused for a while, and what needs it waits
 )
 
 // Events lists them.
-func Events() []Event { return []Event{Finished, Blocked, Failed, Budget} }
+func Events() []Event { return []Event{Finished, Blocked, Failed, Budget, Limited} }
 
 // Message is the body of a webhook's request, and what a command gets on its standard input: one JSON object. Fields are
 // added in later versions, never changed.

@@ -59,13 +59,10 @@ func PlayStandIn() {
 // the password.
 func ServeStandIn(tb testing.TB, b fakeopencode.Behaviour, dir string, env []string) (url string) {
 	tb.Helper()
-	environ := map[string]string{}
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		environ[name] = value
-	}
 	const password = "secret"
-	server, err := fakeopencode.New(fakeopencode.Config{Behaviour: b, Dir: dir, Environ: environ, Password: password})
+	server, err := fakeopencode.New(fakeopencode.Config{
+		Behaviour: b, Dir: dir, Environ: fakeopencode.Environ(env), Password: password,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

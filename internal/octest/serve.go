@@ -122,20 +122,19 @@ func startGuard() error {
 	guard := exec.Command(self)
 	guard.Env = append(os.Environ(), guardVar+"="+markVar+"="+mark)
 	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	ends := make([]int, 2)
-	if err := syscall.Pipe(ends); err != nil {
+	input, err := guard.StdinPipe()
+	if err != nil {
 		return err
 	}
-	syscall.CloseOnExec(ends[0])
-	syscall.CloseOnExec(ends[1]) // this process alone holds it, until it ends: a number is not collected as garbage
-	input := os.NewFile(uintptr(ends[0]), "guard")
-	defer input.Close()
-	guard.Stdin = input
+	held = append(held, input)
 	if err := guard.Start(); err != nil {
 		return err
 	}
 	return os.Setenv(markVar, mark)
 }
+
+// held has what the guard reads, which this process alone holds open until it ends: it is not collected as garbage.
+var held []io.Closer
 
 // Mark is the entry by which the guard knows what the test binary started, for environments that are not made from
 // os.Environ.

@@ -146,27 +146,18 @@ func (o Out) Code(s string) string {
 }
 
 // Title is the first line of a document.
-func (o Out) Title(s string) {
-	if o.raw != nil {
-		o.element(0, "h1", "", s)
-		return
-	}
-	o.heading("", "# ", s, "\n")
-}
+func (o Out) Title(s string) { o.heading("h1", "", "# ", s, "\n") }
 
 // Heading begins a part of a document.
-func (o Out) Heading(s string) {
-	if o.raw != nil {
-		o.element(0, "h2", "", s)
-		return
-	}
-	o.heading("\n", "## ", s, "")
-}
+func (o Out) Heading(s string) { o.heading("h2", "\n", "## ", s, "") }
 
-func (o Out) heading(above, mark, s, below string) {
-	if o.Markdown {
+func (o Out) heading(element, above, mark, s, below string) {
+	switch {
+	case o.raw != nil:
+		o.element(0, element, "", s)
+	case o.Markdown:
 		fmt.Fprintf(o, "%s%s%s\n\n", above, mark, o.Plain(s))
-	} else {
+	default:
 		fmt.Fprintf(o, "%s%s\n%s", above, o.Strong(s), below)
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,6 +48,10 @@ func (r *Report) next() []Step {
 		}
 	default:
 		steps = append(append(steps, r.retried()...), r.resumed())
+	}
+	for _, l := range r.Limited {
+		add(fmt.Sprintf("ask %s again now: it is limited until %s", cmp.Or(l.Model, "the default model"), text.Until(l.Until, r.MadeAt)),
+			"manager retry %s -b %s", l.SubTaskID, r.BoulderID)
 	}
 	if choices := r.Choices(); choices != "" {
 		add("look at "+choices, "manager blockers list%s", text.If(r.Status.Terminal(), " --all -b "+r.BoulderID))

@@ -49,6 +49,7 @@ type Report struct {
 	WorkedMS int64           `json:"worked_ms"` // wall clock without pauses
 	Budget   *boulder.Budget `json:"budget"`    // of the run; null: none
 
+	Limited  []Limit   `json:"limited,omitempty"`
 	Next     []Step    `json:"next"`      // what to do now, the first thing first
 	Blockers []Blocker `json:"blockers"`  // those that a sub-task waits for first, then by age
 	SubTasks []SubTask `json:"sub_tasks"` // in plan order, without superseded ones
@@ -60,6 +61,13 @@ type Report struct {
 	zone    *time.Location  // in which people read times: that of Input.Now
 	loop    bool            // it is a loop, which has no sub-tasks for its user
 	claimed map[string]bool // see [boulder.Claimed]
+}
+
+// Limit is that of a provider for which a sub-task waits, and perhaps others.
+type Limit struct {
+	Model     string    `json:"model"`
+	SubTaskID string    `json:"sub_task_id"`
+	Until     time.Time `json:"until"`
 }
 
 // Results are what an isolated boulder came to: the tree that lands, or has landed, and what passed on it.
@@ -115,6 +123,14 @@ func New(in Input) *Report {
 	for _, a := range in.Attempts {
 		running[a.SubTaskID] = running[a.SubTaskID].Add(a.Running())
 		r.Usage = r.Usage.Add(a.Running())
+		model := a.Model
+		if a.Status == boulder.AttemptMonitoring {
+			model = b.LedgerModel
+		}
+		until, known := b.Cooldowns[model].Until, func(l Limit) bool { return l.Model == model }
+		if !a.Status.Terminal() && in.Now.Before(until) && !slices.ContainsFunc(r.Limited, known) {
+			r.Limited = append(r.Limited, Limit{model, a.SubTaskID, until})
+		}
 	}
 	for _, t := range in.SubTasks {
 		r.Files = append(r.Files, t.Files...)

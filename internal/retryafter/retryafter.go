@@ -1,27 +1,70 @@
-// Package retryafter reads how long the answer of an HTTP server asks to wait.
+// Package retryafter reads until when a server wants its clients to wait: from the headers of its answer, and from words.
 package retryafter
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Of reads the three forms in use: Retry-After in seconds (fractions are seen in the wild) or as a date, and
-// Retry-After-Ms; the longest counts. A date is compared with the answer's own Date, so that a wrong clock here does not
-// matter, and without one with now.
+// Of reads Retry-After in seconds (fractions are seen in the wild) or as a date, and Retry-After-Ms; the longest counts. A
+// date is compared with the answer's own Date, so that a wrong clock here does not matter, and without one with now. Where
+// there is neither, the reset times of rate limits count that are used up.
 func Of(header http.Header, now time.Time) time.Duration {
+	if sent, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = sent
+	}
 	ms, _ := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64)
 	value := header.Get("Retry-After")
 	s, err := strconv.ParseFloat(value, 64)
 	if at, dateErr := http.ParseTime(value); err != nil && dateErr == nil {
-		if sent, err := http.ParseTime(header.Get("Date")); err == nil {
-			now = sent
-		}
 		s = at.Sub(now).Seconds()
 	}
-	return max(seconds(ms/1000), seconds(s))
+	return cmp.Or(max(seconds(ms/1000), seconds(s)), resets(header, now))
+}
+
+// resets is the longest wait for a rate limit with nothing remaining: X-Ratelimit-Reset-Requests (OpenAI, Groq),
+// Anthropic-Ratelimit-Tokens-Reset, X-Ratelimit-Reset (OpenRouter) and their kin. They come with every answer.
+func resets(header http.Header, now time.Time) (wait time.Duration) {
+	for name, values := range header {
+		rest, limit := strings.CutPrefix(strings.ToLower(name), "anthropic-")
+		if !limit {
+			rest = strings.TrimPrefix(rest, "x-")
+		}
+		if !strings.HasPrefix(rest, "ratelimit-") || !strings.Contains(rest, "reset") || len(values) == 0 {
+			continue
+		}
+		remaining := header.Get(strings.Replace(strings.ToLower(name), "reset", "remaining", 1))
+		rejected := header.Get(strings.Replace(strings.ToLower(name), "reset", "status", 1)) == "rejected"
+		if left, err := strconv.ParseFloat(remaining, 64); rejected || err == nil && left <= 0 {
+			wait = max(wait, amount(values[0], now))
+		}
+	}
+	return wait
+}
+
+// amount reads a wait as "6m0s" or in seconds, and a time as seconds or milliseconds since 1970 or by RFC 3339.
+func amount(value string, now time.Time) time.Duration {
+	if d, err := time.ParseDuration(value); err == nil {
+		return seconds(d.Seconds())
+	}
+	if at, err := time.Parse(time.RFC3339, value); err == nil {
+		return seconds(at.Sub(now).Seconds())
+	}
+	const longAgo = 1e9 // seconds since 1970: in 2001
+	switch s, err := strconv.ParseFloat(value, 64); {
+	case err != nil:
+		return 0
+	case s >= longAgo*1000:
+		return seconds(s/1000 - float64(now.UnixMilli())/1000)
+	case s >= longAgo:
+		return seconds(s - float64(now.UnixMilli())/1000)
+	default:
+		return seconds(s)
+	}
 }
 
 // seconds converts without overflow; negative and absurd values come from broken proxies.

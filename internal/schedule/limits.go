@@ -55,6 +55,8 @@ type Limits struct {
 	CoolBase time.Duration `json:"cool_base"`
 	// CoolMax bounds that doubling, not what a provider asks for. Defaults to 5 minutes.
 	CoolMax time.Duration `json:"cool_max"`
+	// ResetMax bounds what a provider asks for: after that it is asked again. Defaults to 24 hours.
+	ResetMax time.Duration `json:"reset_max"`
 
 	// Warn is the part of a budget at which the soft warning comes. Defaults to 0.8; 0: no warning.
 	Warn float64 `json:"warn" yaml:"warn,share"`
@@ -74,7 +76,8 @@ func DefaultLimits() Limits {
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
-		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute, Warn: 0.8,
+		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
+		ResetMax: 24 * time.Hour, Warn: 0.8,
 	}
 }
 
@@ -104,7 +107,9 @@ func (l Limits) Validate() error {
 	least("replans", l.Replans, 0)
 	least("idle_turns", l.IdleTurns, 1)
 	least("cooldowns", l.Cooldowns, 0)
-	for name, d := range map[string]time.Duration{"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax} {
+	for name, d := range map[string]time.Duration{
+		"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax, "reset_max": l.ResetMax,
+	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("limit %s is %s: it must not be negative", name, d))
 		}

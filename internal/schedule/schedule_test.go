@@ -356,6 +356,7 @@ func TestValidate(t *testing.T) {
 		"cooldowns is -1":     func(l *Limits) { l.Cooldowns = -1 },
 		"cool_base is -1s":    func(l *Limits) { l.CoolBase = -time.Second },
 		"cool_max is -1s":     func(l *Limits) { l.CoolMax = -time.Second },
+		"reset_max is -1s":    func(l *Limits) { l.ResetMax = -time.Second },
 		"warn is -0.1":        func(l *Limits) { l.Warn = -0.1 },
 		"warn is 1.1":         func(l *Limits) { l.Warn = 1.1 },
 		"warn is NaN":         func(l *Limits) { l.Warn = math.NaN() },

@@ -11,34 +11,48 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scope"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Share is what one of several boulders that share the limits holds, what it waits for, and which models turned it away.
 type Share struct {
 	Held    map[string]int              // by model: attempts that hold a slot
 	Waiting []Ticket                    // attempts that would start if there were a slot, the oldest of each model first
-	Cooling map[string]boulder.Cooldown // by model: cool-downs that are not over
+	Cooling map[string]boulder.Cooldown // by model: cool-downs whose end has not come, also where they were lifted
 }
 
 // coolDowns are those of other boulders that are new to one, of models that it needs now: whoever is turned away speaks for
-// all.
+// all, and so does the user who lifts a limit.
 func (c *computing) coolDowns(others []Share) (cooled []Action) {
 	newest := map[string]boulder.Cooldown{}
-	for _, share := range others {
-		for m, cool := range share.Cooling {
-			known := cmp.Or(newest[m], c.s.Boulder.Cooldowns[m])
-			if c.now.Before(cool.Until) && cool.Until.After(known.Until) && c.needs(m) {
-				newest[m] = cool
+	for _, lifted := range []bool{false, true} {
+		for _, share := range others {
+			for m, cool := range share.Cooling {
+				known := cmp.Or(newest[m], c.s.Boulder.Cooldowns[m])
+				matters := c.now.Before(cool.Until) || lifted && c.now.Before(known.Until)
+				if !cool.Lifted.IsZero() == lifted && matters && Supersedes(cool, known) && c.needs(m) {
+					newest[m] = cool
+				}
 			}
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(newest)) {
 		cool := newest[m]
 		cooled = append(cooled, boulder.Cooled{
-			Model: m, Until: cool.Until, Limit: cool.Limit, Full: cool.Full, Hits: cool.Hits, Reason: cool.Reason,
+			Model: m, Until: cool.Until, Since: cool.Since, Lifted: cool.Lifted,
+			Limit: cool.Limit, Full: cool.Full, Hits: cool.Hits, Reason: cool.Reason,
 		})
 	}
 	return cooled
+}
+
+// Supersedes reports whether a cool-down takes the place of one that is known: the later end counts, but a limit that was
+// lifted is over until a provider has spoken again.
+func Supersedes(cool, known boulder.Cooldown) bool {
+	if !cool.Lifted.IsZero() {
+		return known.Since.Before(cool.Until) && cool.Until.Before(known.Until)
+	}
+	return cool.Until.After(known.Until) && (known.Lifted.IsZero() || !cool.Since.Before(known.Until))
 }
 
 // needs reports whether the boulder would ask a model now.
@@ -92,7 +106,7 @@ func (c *slots) full(model string) string {
 	cool, cooling := c.cooling[model]
 	switch {
 	case cooling && c.now.Before(cool.Until):
-		return fmt.Sprintf("%s cools down until %s: %s", name, cool.Until.Local().Format(time.TimeOnly), cool.Reason)
+		return fmt.Sprintf("%s is limited until %s: %s", name, text.Until(cool.Until, c.now), cool.Reason)
 	case cooling && c.held[model] >= cool.Limit:
 		return taken(cool.Limit, " of "+name+" (less than usual after: "+cool.Reason+")")
 	case all >= c.l.Global:
@@ -223,7 +237,7 @@ func Hold(
 ) Share {
 	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}, Cooling: map[string]boulder.Cooldown{}}
 	for m, cool := range s.Boulder.Cooldowns {
-		if now.Before(cool.Until) {
+		if now.Before(cool.End()) {
 			share.Cooling[m] = cool
 		}
 	}

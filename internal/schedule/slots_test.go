@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // TestCooldown: no attempt starts before the model has cooled down, fewer start after that, and other models go on.
@@ -24,7 +25,7 @@ func TestCooldown(t *testing.T) {
 	if kindsOf(got) != "start, wake" || got[0].(boulder.Starting).SubTaskID != "d" || got[1] != (Wake{until}) {
 		t.Errorf("while it cools down: %v", got)
 	}
-	why := fmt.Sprintf("p/hot cools down until %s: 429: slow down", until.Local().Format(time.TimeOnly))
+	why := fmt.Sprintf("p/hot is limited until %s: 429: slow down", text.Until(until, epoch))
 	want := []Wait{
 		{SubTaskID: "a", Model: "p/hot", Position: 1, Reason: why, Until: until},
 		{SubTaskID: "b", Model: "p/hot", Position: 2, Reason: why, Until: until},

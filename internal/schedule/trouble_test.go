@@ -67,3 +67,21 @@ func TestLedgerModelCools(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a provider asks for, it is asked again within a day; a wait that it asks for counts as no fault.
+func TestResetIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []boulder.TroubleKind{boulder.TroubleRateLimit, boulder.TroubleNetwork} {
+		s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
+		feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 1)})
+		limited := &boulder.TroubleError{Kind: kind, RetryAfter: 90 * time.Hour, Err: errors.New("429")}
+		feed(t, s, epoch, Failed(s, DefaultLimits(), epoch, s.Open("a"), limited)...)
+		a := s.Open("a").Attempt
+		if wait := a.NotBefore.Sub(epoch); wait < 24*time.Hour || wait > 24*time.Hour+10*time.Second {
+			t.Errorf("%s: it waits %s", kind, wait)
+		}
+		if counted := a.Troubles == 1; counted == (kind == boulder.TroubleRateLimit) {
+			t.Errorf("%s: %d faults", kind, a.Troubles)
+		}
+	}
+}

@@ -310,7 +310,7 @@ func (c *computing) wait(
 		return t.Kind, cool.Until, []boulder.Body{cool}
 	}
 	d := c.jitter(doubled(c.l.Backoff, c.l.Backoff<<10, troubles+1), who, n<<8+troubles)
-	return t.Kind, c.now.Add(max(d, t.RetryAfter)), nil
+	return t.Kind, c.now.Add(max(d, min(t.RetryAfter, c.l.ResetMax))), nil
 }
 
 // coolDown is the pause of a model, and with how many attempts at once it continues after that: half as many. Attempts that
@@ -326,12 +326,27 @@ func (c *computing) coolDown(model string, t *boulder.TroubleError) boulder.Cool
 	if !c.now.Before(before.Until) {
 		limit, hits = limit/2, before.Hits+1
 	}
-	pause := cmp.Or(max(t.RetryAfter, 0), doubled(c.l.CoolBase, c.l.CoolMax, hits))
+	pause := cmp.Or(min(max(t.RetryAfter, 0), c.l.ResetMax), doubled(c.l.CoolBase, c.l.CoolMax, hits))
 	until := c.now.Add(c.jitter(pause, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
 	}
-	return boulder.Cooled{Model: model, Until: until, Limit: max(1, limit), Full: full, Hits: hits}
+	return boulder.Cooled{Model: model, Until: until, Since: c.now, Limit: max(1, limit), Full: full, Hits: hits}
+}
+
+// LiftLimit ends the cool-down that an attempt waits for, because the user does not want to wait. None: it waits for none.
+func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body {
+	model, sent := o.Attempt.Model, o.Turn != nil && o.Turn.MessageID != ""
+	if o.Attempt.Status == boulder.AttemptMonitoring {
+		model, sent = s.Boulder.LedgerModel, false
+	}
+	cool := s.Boulder.Cooldowns[model]
+	if !now.Before(cool.Until) || sent && !now.Before(o.Attempt.NotBefore) {
+		return nil
+	}
+	return []boulder.Body{boulder.Cooled{
+		Model: model, Until: now, Since: now, Lifted: cool.Until, Limit: cool.Limit, Full: cool.Full, Reason: cool.Reason,
+	}}
 }
 
 // regrown is the cool-down of a model after an answer came: its limit grows by one. Nil: nothing changes.
@@ -340,7 +355,7 @@ func regrown(s *boulder.State, model string, now time.Time) *boulder.Cooldown {
 	if !shrunk || now.Before(c.Until) {
 		return nil
 	}
-	c.Limit, c.Hits = c.Limit+1, 0
+	c.Limit, c.Hits = min(c.Limit+1, max(1, c.Full)), 0
 	return &c
 }
 

@@ -157,9 +157,7 @@ func jsonEscaped(v string, html bool) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(html)
-	if enc.Encode(v) != nil {
-		return v
-	}
+	_ = enc.Encode(v) // a text
 	quoted := strings.TrimSpace(b.String())
 	return quoted[1 : len(quoted)-1]
 }

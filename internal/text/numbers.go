@@ -30,6 +30,18 @@ func Elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
+// Until is the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
+func Until(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	switch {
+	case t.Sub(now) < 10*time.Minute:
+		return t.Format(time.TimeOnly)
+	case t.YearDay() == now.YearDay():
+		return t.Format("15:04")
+	}
+	return t.Format("Mon 2 Jan 15:04")
+}
+
 // Count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
 func Count(n int64) string {
 	switch f := float64(n); {
@@ -60,11 +72,11 @@ func Money(dollars float64) string {
 // Plural is a number with the thing, whose plural takes an s: "1 turn", "0 turns", "2 turns".
 func Plural(n int, thing string) string { return fmt.Sprintf("%d %s%s", n, thing, If(n != 1, "s")) }
 
-// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
-// upper or lower case.
+// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k, M or G behind
+// them, in upper or lower case.
 func ParseCount(s string) (n int64, ok bool) {
-	number := strings.TrimRight(s, "kKmM")
-	places, known := map[string]int{"": 0, "k": 3, "m": 6}[strings.ToLower(s[len(number):])]
+	number := strings.TrimRight(s, "kKmMgG")
+	places, known := map[string]int{"": 0, "k": 3, "m": 6, "g": 9}[strings.ToLower(s[len(number):])]
 	whole, fraction, _ := strings.Cut(number, ".")
 	fraction = strings.TrimRight(fraction, "0")
 	if !known || len(fraction) > places {

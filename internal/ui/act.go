@@ -28,14 +28,9 @@ func back(r *http.Request) string {
 	return to
 }
 
-// answer settles a blocker.
 func (s *Site) answer(r *http.Request) (said, next string, err error) {
 	ctx, next := r.Context(), back(r)
-	desk, err := s.Blockers()
-	if err != nil {
-		return "", next, err
-	}
-	b, err := desk.Get(ctx, r.PathValue("blocker"))
+	b, err := s.Blockers().Get(ctx, r.PathValue("blocker"))
 	if err != nil {
 		return "", next, err
 	}
@@ -54,14 +49,13 @@ func (s *Site) answer(r *http.Request) (said, next string, err error) {
 		return "", next, errors.New("nothing was sent: write an answer, or continue without one")
 	}
 	item := s.Placed(ctx, []boulder.Blocker{b})[0]
-	answered, err := s.Settle(ctx, desk, &item, how)
+	answered, err := s.Settle(ctx, &item, how)
 	if answered != nil {
 		said = view.Settled(answered, time.Now())
 	}
 	return said, next, err
 }
 
-// order has an order carried out.
 func (s *Site) order(r *http.Request) (said, next string, err error) {
 	ctx, id, next := r.Context(), r.PathValue("id"), back(r)
 	do, now, _ := strings.Cut(r.PostFormValue("do"), " ")
@@ -73,14 +67,15 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 		boulder.OrderPause, boulder.OrderResume, boulder.OrderCancel, boulder.OrderRetry, boulder.OrderSkip, boulder.OrderNote,
 		boulder.OrderArchive, boulder.OrderUnarchive,
 	}
-	switch err := o.Validate(); {
+	switch err = o.Validate(); {
 	case !slices.Contains(allowed, o.Do):
 		return "", next, fmt.Errorf("there is no order %q here", o.Do)
 	case err != nil:
 		return "", next, err
 	case o.Do == boulder.OrderResume:
-		said, err = s.resume(ctx, id)
-		return said, next, err
+		if said, err = s.resume(ctx, id); said != "" || err != nil {
+			return said, next, err
+		}
 	}
 	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
@@ -97,36 +92,27 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	return view.NewOrder(done).Text(), next, nil
 }
 
-// resume has a boulder go on in the process that runs it, or in the server of the project. It starts no process: whoever starts
-// one says where and with what.
-func (s *Site) resume(ctx context.Context, id string) (string, error) {
-	there, err := s.Dial(ctx)
+// resume has a boulder go on in the server of the project; empty: a process runs it, and takes the order. It starts no process:
+// whoever starts one says where and with what.
+func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	command := fmt.Errorf("no process is there that could go on with it: type `manager resume %s` in a terminal", id)
+	there, err := s.Dial(ctx)
 	if err != nil {
 		return "", command
 	}
 	d, err := there.Get(ctx, id)
-	switch atWork := slices.Contains(there.Holder.AtWork(), id); {
-	case err != nil:
+	switch {
+	case err != nil || slices.Contains(there.Holder.AtWork(), id):
 		return "", err
-	case !atWork && !there.Holder.Serves:
+	case !there.Holder.Serves:
 		return "", command
-	case !atWork && d.Revision != nil && len(d.SubTasks) == 0:
+	case d.Revision != nil && len(d.SubTasks) == 0:
 		return "", fmt.Errorf("its plan waits for your approval: type `manager resume %s` in a terminal", id)
-	case !atWork:
-		if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 	}
-	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
-		b, err := d.Get(ctx, id)
-		return b, boulder.Order{Do: boulder.OrderResume}, err
-	})
-	if err != nil {
+	if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
 		return "", err
 	}
-	return view.NewOrder(done).Text(), nil
+	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 }
 
 // landing lands, or says what would land.

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
@@ -15,9 +16,9 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
-// boulder is the page of one boulder.
 func (s *Site) boulder(r *http.Request) (*Page, error) {
 	read, err := s.read(r.Context(), r.PathValue("id"))
 	if read == nil {
@@ -79,14 +80,12 @@ func metersOf(r *reading) (all []meter) {
 	return all
 }
 
-// news is an event in the feed.
 type news struct {
 	At               time.Time
 	Clock, Task, URL string
 	Line             string
 }
 
-// fed is how many events the feed has.
 const fed = 60
 
 // feed are the newest events, the newest first.
@@ -103,7 +102,6 @@ func feed(r *reading) (all []news) {
 	return all
 }
 
-// report is the report of a boulder as a page.
 func (s *Site) report(r *http.Request) (*Page, error) {
 	read, err := s.read(r.Context(), r.PathValue("id"))
 	if read == nil {
@@ -118,7 +116,6 @@ func (s *Site) report(r *http.Request) (*Page, error) {
 	return s.unread(p, errors.Join(err, reportErr)), nil
 }
 
-// task is the page of a sub-task.
 func (s *Site) task(r *http.Request) (*Page, error) {
 	read, err := s.read(r.Context(), r.PathValue("id"))
 	if read == nil {
@@ -135,7 +132,8 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	turns := boulder.Turns(read.Events, id)
 	p.add("crumbs", "", s.html("crumbs", b))
 	p.add("orders", "", s.html("orders", map[string]any{
-		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() && retries(t.Status),
+		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() &&
+			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
 	}))
 	s.asks(p, read.Raised, read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
 	s.addWhy(p, read, t, turns)
@@ -144,11 +142,6 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	said, saidErr := transcripts(b.Project, turns)
 	p.add("said", "Transcripts", s.html("transcripts", said))
 	return s.unread(p, errors.Join(err, saidErr)), nil
-}
-
-// retries reports whether a sub-task may be retried.
-func retries(s boulder.SubTaskStatus) bool {
-	return s != boulder.SubTaskCompleted && s != boulder.SubTaskSkipped && s != boulder.SubTaskSuperseded
 }
 
 func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
@@ -202,7 +195,6 @@ func diffsOf(b boulder.Boulder, id string, turns []boulder.Turn) (all []diff) {
 	return all
 }
 
-// said is the transcript of an attempt.
 type said struct {
 	Attempt int
 	Lines   []saidLine
@@ -233,4 +225,42 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 		all = append(all, one)
 	}
 	return all, err
+}
+
+// Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
+func (s *Site) Freeze(ctx context.Context, there *project.Desk, d boulder.Snapshot) (string, error) {
+	r, err := s.readRest(ctx, there, d)
+	return s.freeze(ctx, r, err)
+}
+
+func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error) {
+	b := r.Boulder
+	p := s.page(text.Clip(b.Task, 80), "")
+	p.Frozen, p.Style = true, template.CSS(s.style)
+	made, reportErr := s.Report(ctx, r.Snapshot, r.Events, r.Running, r.Now)
+	if err == nil {
+		err = reportErr
+	}
+	p.add("report", "", printed(made.Print))
+	link := func(id string) string { return "#t-" + id }
+	s.addBoulder(p, r, link)
+	turns := map[string][]boulder.Turn{}
+	for _, t := range boulder.Turns(r.Events, "") {
+		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)
+	}
+	for _, t := range r.SubTasks {
+		s.addWhy(p, r, t, turns[t.ID])
+	}
+	return string(s.html("page", s.unread(p, err))), err
+}
+
+func (s *Site) download(w http.ResponseWriter, r *http.Request) {
+	read, err := s.read(r.Context(), r.PathValue("id"))
+	if read == nil {
+		http.Error(w, err.Error(), statusOf(err))
+		return
+	}
+	content, _ := s.freeze(r.Context(), read, err) // what it lacks is said in it
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", read.Boulder.ID+".html"))
+	s.write(w, r, http.StatusOK, content)
 }

@@ -88,9 +88,10 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 	switch b := e.Body.(type) {
 	case boulder.Created:
 		l.begin(at, "plan", "planning")
-	case boulder.Planned:
+	case boulder.Planned, boulder.Parked:
 		l.begin(at, "you", line)
-	case boulder.Decomposed, boulder.TaskComplete, boulder.SubTaskDone:
+	case boulder.Decomposed, boulder.TaskComplete, boulder.SubTaskDone, boulder.Judged, boulder.Retry, boulder.Unparked,
+		boulder.Reopened, boulder.Integrated, boulder.Conflict:
 		l.end(at, line)
 	case boulder.StatusChanged:
 		l.end(at, "")
@@ -127,28 +128,18 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 			begun = begun.Add(g.Duration)
 		}
 		l.begin(at, "judge", "judging")
-	case boulder.Judged:
-		l.end(at, line)
 	case boulder.Trouble:
 		l.begin(at, "wait", line)
 	case boulder.Continuation:
 		if b.NotBefore.After(at) {
 			l.begin(at, "wait", line)
 		}
-	case boulder.Retry:
-		l.end(at, line)
-	case boulder.Parked:
-		l.begin(at, "you", line)
-	case boulder.Unparked, boulder.Reopened:
-		l.end(at, line)
 	case boulder.BlockerSettled:
 		if l.open != nil && l.open.kind == "you" {
 			l.end(at, line)
 		}
 	case boulder.Integrating:
 		l.begin(at, "gate", line)
-	case boulder.Integrated, boulder.Conflict:
-		l.end(at, line)
 	case boulder.ReplanStarted:
 		whole.begin(at, "plan", line)
 	case boulder.ReplanTrouble:
@@ -159,7 +150,6 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 	}
 }
 
-// chart draws what the time went into.
 func chart(r *reading, link func(id string) string) template.HTML {
 	all, from, to := lanes(r)
 	if from.IsZero() {

@@ -56,7 +56,6 @@ func (p *Page) add(id, title string, content template.HTML) {
 	}
 }
 
-// templates are those of assets/pages.html.
 func templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"elapsed": text.Elapsed, "ms": func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) },
@@ -82,7 +81,6 @@ func (s *Site) html(name string, data any) template.HTML {
 	return template.HTML(b.String())
 }
 
-// printed is what a view prints to people, as a part of a page.
 func printed(by func(o page.Out)) template.HTML {
 	var b bytes.Buffer
 	by(page.HTML(&b))
@@ -118,15 +116,8 @@ func (s *Site) read(ctx context.Context, id string) (*reading, error) {
 
 func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot) (*reading, error) {
 	r := &reading{
-		Snapshot: d, Holder: there.Holder, Running: there.Holder.Runs(d.Boulder), Limits: s.Config().Limits, Now: time.Now(),
-	}
-	if r.Holder != nil {
-		r.Limits = *cmp.Or(r.Holder.Limits, &r.Limits)
-		for _, other := range r.Holder.Running {
-			if b, err := there.Get(ctx, other); err == nil && other != d.Boulder.ID {
-				r.Beside = append(r.Beside, b)
-			}
-		}
+		Snapshot: d, Holder: there.Holder, Running: there.Holder.Runs(d.Boulder), Limits: s.LimitsOf(there.Holder),
+		Beside: there.Beside(ctx, d.Boulder.ID), Now: time.Now(),
 	}
 	var err error
 	if r.Events, err = s.events(ctx, there, d.Boulder); err != nil {
@@ -160,7 +151,6 @@ func (s *Site) events(ctx context.Context, there *project.Desk, b boulder.Boulde
 // logsKept is how many logs are kept in memory, of those boulders that somebody looks at.
 const logsKept = 8
 
-// ask is a blocker with its form.
 type ask struct {
 	*report.Blocker
 	Card   template.HTML
@@ -177,14 +167,9 @@ func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *r
 	}
 }
 
-// needs is the page of what waits for the user.
 func (s *Site) needs(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
-	desk, err := s.Blockers()
-	if err != nil {
-		return nil, err
-	}
-	pending, err := desk.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	pending, err := s.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	placed := s.Placed(ctx, pending)
 	there, listErr := s.Read(ctx)
 	if listErr != nil {
@@ -228,10 +213,8 @@ func (s *Site) unread(p *Page, err error) *Page {
 	return p
 }
 
-// listed is how many boulders a list has on a page.
 const listed = 100
 
-// list is the page of all boulders.
 func (s *Site) list(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Boulders", "/boulders"), r.Context(), time.Now()
 	there, err := s.Read(ctx)
@@ -272,7 +255,6 @@ func (s *Site) list(r *http.Request) (*Page, error) {
 	return s.unread(p, err), nil
 }
 
-// statusOf is the HTTP status of an error.
 func statusOf(err error) int {
 	usage := (*project.UsageError)(nil)
 	switch {

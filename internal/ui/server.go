@@ -30,7 +30,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// linkLife is how long a link lets in.
 const linkLife = 5 * time.Minute
 
 // policy lets a page load what this server has, and nothing else; nothing in a page itself is run or styles it.
@@ -62,14 +61,12 @@ func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, err
 		changes: &changes{next: make(chan struct{})}, logs: map[string][]boulder.Event{},
 		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
 	}
-	style, err := assets.ReadFile("assets/style.css")
-	if err != nil {
-		return nil, err
-	}
+	style, _ := assets.ReadFile("assets/style.css") // it is embedded
 	s.style = string(style) + graph.Styles()
 	if public == "" {
 		return s, nil
 	}
+	var err error
 	if s.public, err = url.Parse(public); err != nil {
 		return nil, err
 	}
@@ -96,7 +93,7 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() {
-		s.changes.watch(ctx, filepath.Join(s.Dir(), ".manager"))
+		s.changes.watch(ctx, s.Version)
 	})
 	work.Go(func() {
 		<-ctx.Done()
@@ -146,7 +143,7 @@ func (s *Site) Handler() http.Handler {
 	}
 	inside.HandleFunc("GET /b/{id}/report.html", s.download)
 	inside.HandleFunc("GET /style.css", asset("text/css; charset=utf-8", s.style))
-	script, _ := assets.ReadFile("assets/live.js") // it is embedded
+	script, _ := assets.ReadFile("assets/live.js")
 	inside.HandleFunc("GET /live.js", asset("text/javascript; charset=utf-8", string(script)))
 
 	all := http.NewServeMux()
@@ -235,7 +232,6 @@ func (s *Site) session(r *http.Request) *string {
 	return s.sessions[sha256.Sum256([]byte(c.Value))]
 }
 
-// page begins one.
 func (s *Site) page(title, here string) *Page {
 	return &Page{Title: title, Here: here, Project: filepath.Base(s.Dir())}
 }
@@ -264,7 +260,6 @@ func (s *Site) show(build func(*http.Request) (*Page, error)) http.HandlerFunc {
 	}
 }
 
-// write sends a page.
 func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, content string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

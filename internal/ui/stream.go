@@ -6,16 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
-
-	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/store"
 )
 
 const (
@@ -35,14 +29,13 @@ type changes struct {
 	made    map[string]*made // since the last change, by address
 }
 
-// made is a page that is made once.
 type made struct {
 	once sync.Once
 	page *Page
 	err  error
 }
 
-func (c *changes) watch(ctx context.Context, dir string) {
+func (c *changes) watch(ctx context.Context, version func() string) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	last, renewed := "", time.Now()
@@ -54,13 +47,7 @@ func (c *changes) watch(ctx context.Context, dir string) {
 		}
 		c.mu.Lock()
 		if c.readers > 0 {
-			now := ""
-			for _, name := range []string{store.FileName, blockers.FileName, control.SocketName} {
-				if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
-					now += fmt.Sprintln(name, info.ModTime().UnixNano(), info.Size())
-				}
-			}
-			if now != last || time.Since(renewed) >= renewEvery {
+			if now := version(); now != last || time.Since(renewed) >= renewEvery {
 				last, renewed = now, time.Now()
 				c.n++
 				close(c.next)
@@ -162,10 +149,7 @@ func (s *Site) difference(known map[string]Section, p *Page) update {
 }
 
 func send(session *sse.Session, u update, version string) error {
-	data, err := json.Marshal(u)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(u) // texts
 	m := &sse.Message{ID: sse.ID(version)}
 	m.AppendData(string(data))
 	if err := session.Send(m); err != nil {

@@ -55,7 +55,6 @@ func (s *BlockersStatus) Print(o page.Out) {
 	}
 }
 
-// why says what decides whether blockers are diverted.
 func (s *BlockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
 	atWork := text.JoinedBy(", ", append(slices.Clone(s.Diverted), text.If(s.Watched, "manager watch"))...)

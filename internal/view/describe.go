@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Kinds of a [Step].
 const (
 	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
 	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
@@ -175,7 +174,11 @@ func Describe(e boulder.Event) Step {
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
 		say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
-		say("!", "%s cools down until %s, then %s at once: %s", ModelName(b.Model), Clock(b.Until),
+		if !b.Lifted.IsZero() {
+			say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
+			break
+		}
+		say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
 			text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.ReplanStarted:
 		decide("replan", b.Reason)
@@ -311,7 +314,6 @@ func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 // Stamp is a time with its date, here.
 func Stamp(t time.Time) string { return text.Stamp(t) }
 
-// conflictText says why a result could not be integrated.
 func conflictText(c boulder.Conflict) string {
 	why := "conflicts in " + strings.Join(c.Files, ", ")
 	if len(c.Files) == 0 {

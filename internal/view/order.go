@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project"
 )
 
 // Order is what an order prints with --json: one object.
@@ -30,10 +30,11 @@ type Order struct {
 
 	tally    boulder.Tally
 	depended bool // something depends on the sub-task
+	lifted   bool // a limit of its model was lifted
 }
 
 // NewOrder reports what an order did.
-func NewOrder(done *project.Ordered) *Order {
+func NewOrder(done *control.Ordered) *Order {
 	before, after, holder, o := done.Before, done.After, done.Holder, done.Order
 	b := after.Boulder
 	r := &Order{
@@ -49,6 +50,9 @@ func NewOrder(done *project.Ordered) *Order {
 	}
 	for _, t := range before.SubTasks {
 		was[t.ID] = t.Status
+	}
+	for model, c := range b.Cooldowns {
+		r.lifted = r.lifted || c.Lifted.After(before.Boulder.Cooldowns[model].Lifted)
 	}
 	for _, t := range after.SubTasks {
 		if atWork[t.ID] {
@@ -98,6 +102,9 @@ func (r *Order) Text() string {
 		line = fmt.Sprintf("Skipped %q%s.", id, text.If(r.depended, ": what depends on it continues without it"))
 	case boulder.OrderRetry:
 		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
+		if r.lifted {
+			line = fmt.Sprintf("%q continues now: its model is asked again before its limit is known to end.", id)
+		}
 	default:
 		whom := cmp.Or(text.If(id != "", fmt.Sprintf("sub-task %q", id)), "all sub-tasks")
 		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."
@@ -131,7 +138,7 @@ func Listed(names []string) string {
 }
 
 // Settled says what became of an answer to a blocker, and what comes of it.
-func Settled(r *project.Answered, now time.Time) string {
+func Settled(r *control.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
 	case r.Status == boulder.BlockerSkipped:
@@ -141,17 +148,17 @@ func Settled(r *project.Answered, now time.Time) string {
 	}
 	follows := fmt.Sprintf("%q goes on %s.", r.SubTaskID, with)
 	switch {
-	case r.Handover == project.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
 		follows = "The session that waits for it gets it."
-	case r.Handover == project.NoBoulder && IsSession(r.SessionID):
+	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
 		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-	case r.Handover == project.NoBoulder:
+	case r.Handover == control.NoBoulder:
 		follows = "It came up outside of a run: nobody waits for it."
-	case r.Handover == project.OverBefore:
+	case r.Handover == control.OverBefore:
 		follows = "Nothing waited for it any more."
-	case r.Handover == project.NotAsked:
+	case r.Handover == control.NotAsked:
 		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case r.Handover == project.Kept:
+	case r.Handover == control.Kept:
 		follows = ""
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
@@ -163,14 +170,13 @@ func Settled(r *project.Answered, now time.Time) string {
 }
 
 // GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
-func GoesOnLater(r *project.Answered) bool {
-	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+func GoesOnLater(r *control.Answered) bool {
+	return r.Handover == control.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }
 
 // Finding is the outcome of a check of `manager doctor`.
 type Finding string
 
-// The findings.
 const (
 	Fine   Finding = "ok"
 	Notice Finding = "note"   // works, but is worth knowing
@@ -208,4 +214,146 @@ func (d *Doctor) Print(o page.Out) {
 	if !d.OK {
 		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark("✗"), ".")
 	}
+}
+
+// Redo is what `manager redo --json` prints: one object.
+type Redo struct {
+	Type      string        `json:"type"` // redo-preview
+	BoulderID string        `json:"boulder_id"`
+	SubTasks  []redoRow     `json:"sub_tasks"` // of the plan, that are redone, perhaps redone, or keep their results
+	Files     boulder.Files `json:"files"`
+	Paths     []string      `json:"paths,omitempty"` // of the project, that will be as they were before
+	Why       string        `json:"why,omitempty"`   // why changes stay although the default is to take them back
+	Usage     boulder.Usage `json:"usage"`           // of those that are redone, so far
+	Worked    int64         `json:"worked_ms"`       // the same
+	Note      string        `json:"note,omitempty"`
+	DryRun    bool          `json:"dry_run"`
+
+	isolated bool
+}
+
+type redoRow struct {
+	ID      string           `json:"id"`
+	Do      string           `json:"do"` // redo | perhaps | keep
+	Reasons []boulder.Reason `json:"reasons,omitempty"`
+	Why     string           `json:"why"`
+}
+
+func reasonText(reasons []boulder.Reason) string {
+	says := map[boulder.Reason]string{
+		boulder.ReasonAsked: "you asked for it", boulder.ReasonEdited: "its plan was edited", boulder.ReasonModel: "its model or agent is another one now",
+		boulder.ReasonInput: "what it builds on is different now", boulder.ReasonBase: "commits changed files that it changed too",
+		boulder.ReasonGate: "a gate is red now",
+	}
+	var all []string
+	for _, r := range reasons {
+		all = append(all, says[r])
+	}
+	return strings.Join(all, "; ")
+}
+
+// NewRedo tells what a redo does.
+func NewRedo(before *boulder.Snapshot, r boulder.Redoing, dryRun bool) *Redo {
+	o := r.Order.Redone
+	v := &Redo{
+		Type: "redo-preview", BoulderID: before.Boulder.ID, Files: o.Files, Paths: r.Paths, Why: r.Why, Note: r.Order.Text, DryRun: dryRun,
+		isolated: before.Boulder.Isolated(),
+	}
+	for _, was := range before.SubTasks {
+		t := r.After.SubTask(was.ID)
+		row := redoRow{ID: t.ID, Do: "keep", Why: "does not depend on it"}
+		switch {
+		case slices.Contains(o.SubTasks, t.ID):
+			row = redoRow{t.ID, "redo", o.Reasons[t.ID], reasonText(o.Reasons[t.ID])}
+			v.Usage, v.Worked = v.Usage.Add(was.Usage), v.Worked+was.Worked.Milliseconds()
+		case was.Status != boulder.SubTaskCompleted:
+			continue
+		case t.Standing == boulder.StandingPerhaps:
+			row.Do, row.Why = "perhaps", "kept if "+needed(r.After, t)+" the same"
+		case t.Generation > was.Generation:
+			row.Do, row.Why = "redo", reasonText(t.Earlier.Reasons)
+		case t.Standing == boulder.StandingKept && !slices.Contains(r.Moved, t.ID):
+			row.Why = "you want no dependents redone"
+		case t.Standing == boulder.StandingKept:
+			row.Why += "; its change is applied and tested again"
+		}
+		v.SubTasks = append(v.SubTasks, row)
+	}
+	return v
+}
+
+func needed(s *boulder.State, t *boulder.SubTask) string {
+	var all []string
+	for _, id := range t.DependsOn {
+		if s.SubTask(id).Status != boulder.SubTaskCompleted {
+			all = append(all, id)
+		}
+	}
+	return text.Clip(strings.Join(all, ", "), 40) + text.If(len(all) == 1, " comes out") + text.If(len(all) != 1, " come out")
+}
+
+// Print shows people what is redone.
+func (r *Redo) Print(o page.Out) {
+	var rows [][]string
+	for _, row := range r.SubTasks {
+		rows = append(rows, []string{row.Do, row.ID, row.Why})
+	}
+	how := "what it changed stays, and its next session finds it"
+	switch {
+	case r.isolated && r.Files == boulder.FilesRevert:
+		how = "the results begin anew before it; the old ones stay under refs/manager/" + r.BoulderID
+	case r.Files == boulder.FilesKeep:
+	case len(r.Paths) == 0:
+		how = "stay as they are"
+	default:
+		how = text.Clip(strings.Join(r.Paths, ", "), 60) + text.If(len(r.Paths) == 1, " goes") + text.If(len(r.Paths) > 1, " go") + " back to before it"
+	}
+	rows = append(rows, []string{"files", how})
+	for _, line := range table(o.Width(), []column{{}, {}, {rest: true}}, rows) {
+		fmt.Fprintln(o, line)
+	}
+	if r.Why != "" {
+		o.Say("It stays because ", o.Plain(r.Why), ".")
+	}
+	o.Say(fmt.Sprintf("so far: %s, %s", report.Usage(r.Usage), text.Elapsed(time.Duration(r.Worked)*time.Millisecond)))
+}
+
+// Stale is what `manager status --stale --json` prints: one object.
+type Stale struct {
+	Type      string     `json:"type"` // stale
+	BoulderID string     `json:"boulder_id"`
+	SubTasks  []staleRow `json:"sub_tasks"` // in plan order
+}
+
+type staleRow struct {
+	ID      string           `json:"id"`
+	Reasons []boulder.Reason `json:"reasons"`
+}
+
+// NewStale lists what is out of date.
+func NewStale(b *boulder.Snapshot, stale map[string][]boulder.Reason) *Stale {
+	v := &Stale{Type: "stale", BoulderID: b.Boulder.ID, SubTasks: []staleRow{}}
+	for _, t := range b.SubTasks {
+		if why := stale[t.ID]; len(why) > 0 {
+			v.SubTasks = append(v.SubTasks, staleRow{t.ID, why})
+		}
+	}
+	return v
+}
+
+// Print shows it to people.
+func (s *Stale) Print(o page.Out) {
+	if len(s.SubTasks) == 0 {
+		o.Say(s.BoulderID + ": nothing is out of date.")
+		return
+	}
+	var rows [][]string
+	for _, t := range s.SubTasks {
+		rows = append(rows, []string{t.ID, reasonText(t.Reasons)})
+	}
+	for _, line := range table(o.Width(), []column{{}, {rest: true}}, rows) {
+		fmt.Fprintln(o, line)
+	}
+	o.Say("Redo them with: ", o.Code("manager redo --stale"))
+	o.Say("Take a result as it is with: ", o.Code("manager keep SUBTASK"))
 }

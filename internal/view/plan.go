@@ -159,7 +159,6 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 	o.Field(1, "budget", report.Budget(s.Budget))
 }
 
-// firstLines keeps the first n lines of a text and says how many there are more.
 func firstLines(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	if len(lines) <= n+1 {
@@ -179,7 +178,6 @@ type Graph struct {
 	Edges     []graph.Edge   `json:"edges"`
 }
 
-// graphSubTask is a node of the graph. Its status is that of a boulder's.
 type graphSubTask struct {
 	graph.Node
 	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first

@@ -204,10 +204,10 @@ func (p *Progress) rows(limits schedule.Limits, beside []boulder.Snapshot, now t
 			r.Waiting, r.place = &waits[at], at
 		}
 		if r.live && running {
-			r.now = r.does(b.Status == boulder.Paused, now)
+			r.now = r.does(b, now)
 		} else {
 			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-			r.now = cmp.Or(r.waitsFor(b.Cooldowns), text.Prefixed("after ", strings.Join(awaited, ", ")))
+			r.now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
 		}
 		all = append(all, r)
 	}
@@ -234,7 +234,7 @@ func (r *row) unused() bool {
 
 // waitsFor says what one waits for besides its dependencies, or where it was left. The end of a wait comes first: the
 // rest may be cut.
-func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
+func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown, now time.Time) string {
 	switch w := r.Waiting; {
 	case r.Status == boulder.SubTaskBlocked:
 		return r.Reason
@@ -247,7 +247,7 @@ func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
 	case r.live:
 		return fmt.Sprintf("left in turn %d of attempt %d", r.Turn, r.Attempt)
 	case w != nil && !w.Until.IsZero():
-		return fmt.Sprintf("until %s: %s", Clock(w.Until), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
+		return fmt.Sprintf("limited until %s: %s", text.Until(w.Until, now), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
 	case w != nil:
 		return fmt.Sprintf("#%d in line: %s", w.Position, w.Reason)
 	case r.attempt != nil:
@@ -257,11 +257,16 @@ func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
 }
 
 // does says what goes on in one that is live, while a process is at it.
-func (r *row) does(paused bool, now time.Time) string {
-	a, what := r.attempt, "waiting for the model"
+func (r *row) does(b *boulder.Boulder, now time.Time) string {
+	a, what, paused := r.attempt, "waiting for the model", b.Status == boulder.Paused
+	model := a.Model
+	if a.Status == boulder.AttemptMonitoring {
+		model = b.LedgerModel
+	}
+	limited := !b.Cooldowns[model].Until.Before(a.NotBefore)
 	switch {
 	case a.NotBefore.After(now): // the end first: the rest may be cut
-		what = fmt.Sprintf("until %s: %s", Clock(a.NotBefore), text.OneLine(a.Reason))
+		what = fmt.Sprintf("%suntil %s: %s", text.If(limited, "limited "), text.Until(a.NotBefore, now), text.OneLine(a.Reason))
 	case r.Stopped:
 		what = "stopped, to be taken up again"
 	case r.replan:

@@ -132,7 +132,6 @@ func (v *Run) take(e boulder.Event) bool {
 	return false
 }
 
-// lineStart is how a plain line begins.
 func (v *Run) lineStart(e boulder.Event) string {
 	return Clock(e.Time) + " " + text.If(v.beside, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
 }
@@ -240,7 +239,6 @@ func (v *Run) close() {
 	}
 }
 
-// flush hands out the lines that scroll away.
 func (v *Run) flush() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -286,7 +284,9 @@ func (v *Run) frame(size page.Size, tick int) string {
 	lines = append(lines, needLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
 	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
 	slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
-	lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
+	room := max(0, min(size.Room()-len(lines), 10))
+	soonest := waiting[:min(len(waiting), room)]
+	lines = append(lines, fit(t.lines(soonest...), len(waiting)-len(soonest), room, t.below, "and %d more waiting")...)
 	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
 }
 
@@ -329,13 +329,6 @@ func atWork(t *tasks, live []row, room int) []string {
 			return fit(lines, 0, room, t.below, "and %d more at work")
 		}
 	}
-}
-
-// inLine draws what waits, at most ten and as far as there is room.
-func inLine(t *tasks, waiting []row, room int) []string {
-	room = max(0, min(room, 10))
-	first := waiting[:min(len(waiting), room)]
-	return fit(t.lines(first...), len(waiting)-len(first), room, t.below, "and %d more waiting")
 }
 
 // fit keeps as many lines as there is room for, and counts those that are left out, with others that are.

@@ -159,13 +159,26 @@ func NewListItem(b *store.Item, holder *control.Holder) ListItem {
 	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
 }
 
+// interrupted is a boulder that should be running, and no process runs.
+const interrupted = "interrupted"
+
+// ListStatuses are those that a list shows.
+var ListStatuses = []string{
+	string(boulder.Planning), string(boulder.AwaitingApproval), string(boulder.Running), interrupted, string(boulder.Paused),
+	string(boulder.Synthesizing), string(boulder.Completed), string(boulder.Partial), string(boulder.Failed), string(boulder.Cancelled),
+}
+
+// Shown is its status in a list.
+func (b *ListItem) Shown() string {
+	return cmp.Or(text.If(b.Status == boulder.Running && !b.Running, interrupted), string(b.Status))
+}
+
 // List writes boulders, a line each.
 func List(o page.Out, items []ListItem, now time.Time) {
-	var rows [][]string
+	rows := [][]string{{o.Dim("  BOULDER"), o.Dim("STATUS"), o.Dim("DONE"), o.Dim("STARTED"), o.Dim("TASK")}}
 	for _, b := range items {
-		status := cmp.Or(text.If(b.Status == boulder.Running && !b.Running, "interrupted"), string(b.Status))
 		rows = append(rows, []string{
-			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), status,
+			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), b.Shown(),
 			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// column is how the cells of a table stand.
 type column struct {
 	right bool // aligned
 	least int  // columns of the terminal; 0: as wide as its cells
@@ -126,12 +125,10 @@ func (t *tasks) lines(rows ...row) []string {
 	return table(t.width, columns, cells)
 }
 
-// below is a dimmed line under a sub-task's.
 func (t *tasks) below(s string) string {
 	return strings.Repeat(" ", t.wide+3) + t.Dim(text.Clip(s, t.width-t.wide-4))
 }
 
-// numbered labels a sub-task by its place: [2/3].
 func numbered(position, total int) string { return fmt.Sprintf("[%d/%d]", position, total) }
 
 // costText is what is known of a cost: "$0.04", "$0.04+?" when some calls had no known price, "?" when none had.

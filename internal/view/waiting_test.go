@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
@@ -93,7 +94,7 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(&project.Ordered{
+		report := NewOrder(&control.Ordered{
 			Order: boulder.Order{Do: boulder.OrderPause, Now: now}, Before: s.State.Snapshot(), After: s.State.Snapshot(), Holder: holder,
 		})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
@@ -125,21 +126,23 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	s := after(t, (*sample.Boulder).Plan)
 	ref := ref("icons")
 	s.Start(ref)
-	until := s.Now.Add(10 * time.Minute)
+	until := s.Now.Add(20 * time.Minute)
+	wait := "limited until " + text.Until(until, s.Now)
 	long := "rate limit: " + strings.Repeat("too many requests ", 10)
 	s.Apply(boulder.Trouble{AttemptRef: ref, Reason: long, NotBefore: until})
-	s.Apply(boulder.Cooled{Model: "test/small", Until: until, Limit: 1, Full: 5, Reason: long})
+	for _, model := range []string{"test/small", "test/large"} {
+		s.Apply(boulder.Cooled{Model: model, Until: until, Limit: 1, Full: 5, Reason: long})
+	}
 	holder := holder()
-	text := statusText(t, s, holder)
+	shown := statusText(t, s, holder)
 	for _, id := range []string{"icons", "lang"} {
-		says(t, lineOf(t, text, id), "until "+Clock(until)+": rate limit")
+		says(t, lineOf(t, shown, id), wait+": rate limit")
 	}
 	// A retry that is in line waits no less than a first attempt.
 	s.Apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
-	s.Apply(boulder.Cooled{Model: "test/large", Until: until, Limit: 1, Full: 5, Reason: long})
-	says(t, lineOf(t, statusText(t, s, holder), "icons"), "until "+Clock(until)+": rate limit")
+	says(t, lineOf(t, statusText(t, s, holder), "icons"), wait+": rate limit")
 	frame := frameOf(s, 80)
-	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+Clock(until)) < 2 {
+	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, wait) < 2 {
 		t.Errorf("the live picture does not show the waits:\n%s", frame)
 	}
 }

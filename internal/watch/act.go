@@ -171,21 +171,26 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 		}
 	}
 	dir := w.dir
+	w.inBackground(ctx, func() {
+		c.fault = w.verify(checking, dir, &c, request, e, id, turn)
+	}, func() {
+		ended := checking.Err() != nil
+		end()
+		if ended || s.rec.Track.Turn != newest {
+			return
+		}
+		s.end, s.checks = nil, &c
+		w.apply(s, enforcer.Verified{At: w.cfg.Now(), Green: c.green})
+	})
+}
+
+// inBackground does work that takes its time, and afterwards, on the loop goroutine, what follows from it.
+func (w *Watch) inBackground(ctx context.Context, work, follows func()) {
 	w.inFlight++
 	w.work.Go(func() {
-		c.fault = w.verify(checking, dir, &c, request, e, id, turn)
-		done := func() {
-			w.inFlight--
-			ended := checking.Err() != nil
-			end()
-			if ended || s.rec.Track.Turn != newest {
-				return
-			}
-			s.end, s.checks = nil, &c
-			w.apply(s, enforcer.Verified{At: w.cfg.Now(), Green: c.green})
-		}
+		work()
 		select {
-		case w.posts <- done:
+		case w.posts <- func() { w.inFlight--; follows() }:
 		case <-ctx.Done():
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -115,7 +116,8 @@ func (w *Watch) Do(ctx context.Context, req Request) (r Report, err error) {
 		w.switched(ctx)
 	case OrderTyped:
 		if w.online {
-			w.expect(req)
+			maps.DeleteFunc(w.typed, func(_ string, t typed) bool { return w.cfg.Now().Sub(t.at) > keepTyped })
+			w.typed[req.Token] = typed{req.Word, w.cfg.Now()}
 		}
 	default:
 		for _, id := range r.Named {

@@ -51,15 +51,6 @@ func (w *Watch) offer(ctx context.Context, diverted bool) error {
 	return nil
 }
 
-// withdraw takes the tools back when the watch ends.
-func (w *Watch) withdraw(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
-	defer cancel()
-	if err := w.offers.Withdraw(ctx); err != nil {
-		w.log.Warn("manager's tools could not be taken back", "error", err)
-	}
-}
-
 func (w *Watch) standIn(s *watched) *session.StandIn {
 	return &session.StandIn{
 		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},

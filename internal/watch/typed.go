@@ -20,15 +20,6 @@ type typed struct {
 // keepTyped is how long a token is looked for. It comes as soon as the command has ended.
 const keepTyped = time.Minute
 
-func (w *Watch) expect(req Request) {
-	for token, t := range w.typed {
-		if w.cfg.Now().Sub(t.at) > keepTyped {
-			delete(w.typed, token)
-		}
-	}
-	w.typed[req.Token] = typed{req.Word, w.cfg.Now()}
-}
-
 // typedIn looks for a token in a prompt, has done what was typed, and sends what came of it: a prompt that joins the turn of
 // the command. What holds for a session holds for its sub-agents, so that the main session is meant.
 func (w *Watch) typedIn(ctx context.Context, sessionID, text string) {
@@ -46,20 +37,13 @@ func (w *Watch) typedIn(ctx context.Context, sessionID, text string) {
 				p.Agent, p.Model, p.Variant = s.tree.Agent(), m.Model, m.Variant
 			}
 		}
-		w.inFlight++
-		w.work.Go(func() {
+		w.inBackground(ctx, func() {
 			p.Text = w.cfg.Redact(prompts.Typed(t.word, w.cfg.Typed(ctx, main, t.word)))
 			p.MessageID = opencode.NewMessageID(time.Now())
-			done := func() {
-				w.inFlight--
-				w.switched(ctx)
-				if err := dir.Prompt(ctx, sessionID, p); err != nil {
-					w.log.Warn("what came of /blockers could not be said", "session", sessionID, "error", err)
-				}
-			}
-			select {
-			case w.posts <- done:
-			case <-ctx.Done():
+		}, func() {
+			w.switched(ctx)
+			if err := dir.Prompt(ctx, sessionID, p); err != nil {
+				w.log.Warn("what came of /blockers could not be said", "session", sessionID, "error", err)
 			}
 		})
 	}

@@ -129,7 +129,11 @@ func (w *Watch) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		w.withdraw(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+		defer cancel()
+		if err := w.offers.Withdraw(ctx); err != nil {
+			w.log.Warn("manager's tools could not be taken back", "error", err)
+		}
 		w.client.Close()
 	}()
 	sub := w.client.Subscribe(opencode.Filter{Directory: w.cfg.Project})

@@ -36,11 +36,11 @@ const (
 
 // Problem is one thing that is wrong in a file.
 type Problem struct {
-	File   string
-	Line   int // from 1; 0 if the problem is the file as a whole
-	Column int // from 1, in characters; 0 with Line
-	What   string
-	Do     string // what to do about it; empty if What says it
+	File   string `json:"file"`
+	Line   int    `json:"line"`   // from 1; 0 if the problem is the file as a whole
+	Column int    `json:"column"` // from 1, in characters; 0 with Line
+	What   string `json:"what"`
+	Do     string `json:"do,omitempty"` // what to do about it; empty if What says it
 }
 
 // String is the problem as people read it: `plan.yaml:12:5: what is wrong: what to do`.

@@ -152,7 +152,7 @@ func TestHighOutputLimitIsSent(t *testing.T) {
 	if _, err := adaptertest.At(t, open, server).Complete(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if got := server.Asked()[0]["max_tokens"]; got != 64000.0 {
+	if got := server.Asked[0]["max_tokens"]; got != 64000.0 {
 		t.Errorf("max_tokens %v", got)
 	}
 }

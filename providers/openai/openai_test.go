@@ -114,7 +114,7 @@ func TestParametersByModelName(t *testing.T) {
 		if _, err := c.Complete(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		sent := server.Asked()[0]
+		sent := server.Asked[0]
 		maps.DeleteFunc(sent, func(name string, _ any) bool { return !strings.HasPrefix(name, "max") })
 		if got := fmt.Sprint(sent); got != "map["+tt.sent+"]" {
 			t.Errorf("%s: sent %s, want %s", tt.model, got, tt.sent)

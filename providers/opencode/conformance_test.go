@@ -29,9 +29,7 @@ func TestConformance(t *testing.T) {
 		Provider: "local",
 		Wire:     wire,
 		// The scripted model tells of no tokens but these; what becomes of others, TestUsage sees.
-		Lacks: []providerstest.Feature{
-			providerstest.OutputLimit, providerstest.CachedTokens, providerstest.ReasoningTokens,
-		},
+		Plain: true,
 		Open: func(t testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
 			t.Helper()
 			return &ocprovider.Completer{

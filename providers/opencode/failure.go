@@ -7,8 +7,10 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/retryafter"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -81,6 +83,9 @@ func Classify(turn *opencode.TurnError) *providers.Error {
 	word, _ := said.Code.(string)
 	e := providers.Classify(
 		turn.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, turn.Message), nil, nil)
-	e.Kind, e.RetryAfter = cmp.Or(kinds[turn.Name], e.Kind), turn.RetryAfter
+	e.Kind, e.RetryAfter = cmp.Or(kinds[turn.Name], e.Kind), max(e.RetryAfter, turn.RetryAfter)
+	if e.Retryable() && e.RetryAfter == 0 {
+		e.RetryAfter = retryafter.Text(turn.Body, time.Now()) // as Codex has it: "resets_in_seconds"
+	}
 	return e
 }

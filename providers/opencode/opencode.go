@@ -57,10 +57,11 @@ var _ providers.Completer = (*Completer)(nil)
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
 	model := c.Model
 	model.ModelID = cmp.Or(req.Model, model.ModelID)
-	conn, err := c.Host.Connect(ctx)
+	conn, done, err := c.Host.Use(ctx)
 	if err != nil {
 		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
 	}
+	defer done()
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.Directory), model, req)
 	turn, isTurn := errors.AsType[*opencode.TurnError](err)
 	switch prose := isTurn && turn.Name == opencode.StructuredOutput; { // the caller has to look at it, and to repair

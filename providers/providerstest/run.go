@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,8 +29,7 @@ const schema = `{"type":"object","properties":{"zebra":{"type":"string"},"apple"
 // Run tests an adapter against the contract of [providers.Completer].
 func Run(t *testing.T, a Adapter) {
 	t.Run("success", a.success)
-	t.Run("usage", a.usage)
-	t.Run("prose is passed on", a.prose)
+	t.Run("prose and usage are passed on", a.prose)
 	t.Run("length", a.length)
 	t.Run("errors", a.errors)
 	t.Run("refused connection", a.refused)
@@ -39,8 +38,6 @@ func Run(t *testing.T, a Adapter) {
 	t.Run("key stays secret", a.secrecy)
 	t.Run("many at once", a.concurrent)
 }
-
-func (a Adapter) has(f Feature) bool { return !slices.Contains(a.Lacks, f) }
 
 // serve starts a server that answers with respond, and gives a Completer for it.
 func (a Adapter) serve(t *testing.T, respond func(Seen) Reply) providers.Completer {
@@ -97,11 +94,8 @@ func (a Adapter) success(t *testing.T) {
 	if resp.Provider != a.Provider || resp.Model == "" {
 		t.Errorf("answered by %q/%q", resp.Provider, resp.Model)
 	}
-	want := Seen{Key: seen.Key, Model: req.Model, System: req.System, Messages: req.Messages, Schema: seen.Schema}
-	if a.has(KeyHeader) {
-		want.Key = secret
-	}
-	if a.has(OutputLimit) {
+	want := Seen{Key: secret, Model: req.Model, System: req.System, Messages: req.Messages, Schema: seen.Schema}
+	if !a.Plain {
 		want.MaxOutputTokens = req.MaxOutputTokens
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
@@ -112,41 +106,22 @@ func (a Adapter) success(t *testing.T) {
 	}
 }
 
-func (a Adapter) usage(t *testing.T) {
+// prose: whether an answer follows the schema is for the caller to find out, and to repair.
+func (a Adapter) prose(t *testing.T) {
 	t.Parallel()
-	want := boulder.Usage{Input: 1000, Output: 90}
-	if a.has(CachedTokens) {
-		want.CacheRead = 600
+	reply := Reply{Text: "I would rather not use JSON.", Usage: boulder.Usage{Input: 1000, Output: 90}}
+	if !a.Plain {
+		reply.Usage.CacheRead, reply.Usage.Reasoning = 600, 40
 	}
-	if a.has(ReasoningTokens) {
-		want.Reasoning = 40
-	}
-	c := a.serve(t, func(Seen) Reply {
-		reply := answer("ok")
-		reply.Usage = want
-		return reply
-	})
+	c := a.serve(t, func(Seen) Reply { return reply })
 	resp, err := c.Complete(t.Context(), question())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := resp.Usage
 	got.Cost, got.Unpriced = 0, 0 // some providers tell it; what it is, is theirs to test
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("usage (-want +got):\n%s", diff)
-	}
-}
-
-// prose: whether an answer follows the schema is for the caller to find out, and to repair.
-func (a Adapter) prose(t *testing.T) {
-	t.Parallel()
-	c := a.serve(t, func(Seen) Reply { return answer("I would rather not use JSON.") })
-	resp, err := c.Complete(t.Context(), question())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.Text != "I would rather not use JSON." {
-		t.Errorf("got %q", resp.Text)
+	if diff := cmp.Diff(reply.Usage, got); diff != "" || resp.Text != reply.Text {
+		t.Errorf("%q, usage (-want +got):\n%s", resp.Text, diff)
 	}
 }
 
@@ -196,7 +171,7 @@ func (a Adapter) errors(t *testing.T) {
 			if n := calls.Load(); n != 1 {
 				t.Errorf("%d requests in one attempt", n)
 			}
-			if fault == FaultRateLimit && a.has(RetryAfter) && failure.RetryAfter != 37*time.Second {
+			if fault == FaultRateLimit && failure.RetryAfter != 37*time.Second {
 				t.Errorf("retry after %s", failure.RetryAfter)
 			}
 		})
@@ -213,47 +188,32 @@ func (a Adapter) refused(t *testing.T) {
 	}
 }
 
-// hang makes a server that answers only when the test ends, and tells when it was asked.
-func (a Adapter) hang(t *testing.T) (c providers.Completer, asked <-chan struct{}) {
-	t.Helper()
-	arrived, release := make(chan struct{}, 1), make(chan struct{})
-	c = a.serve(t, func(Seen) Reply {
-		arrived <- struct{}{}
-		<-release
-		return answer("too late")
-	})
-	t.Cleanup(func() { close(release) }) // before the server's Close, which waits for its handlers
-	return c, arrived
-}
-
 func (a Adapter) cancelled(t *testing.T) {
 	t.Parallel()
-	c, asked := a.hang(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	stop := context.AfterFunc(t.Context(), cancel)
-	defer stop()
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Complete(ctx, question())
-		done <- err
-	}()
-	<-asked
-	cancel()
-	err := <-done
-	failure, ok := errors.AsType[*providers.Error](err)
-	if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	a.givenUp(ctx, t, cancel, providers.KindCanceled)
 }
 
 func (a Adapter) deadline(t *testing.T) {
 	t.Parallel()
-	c, _ := a.hang(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
+	a.givenUp(ctx, t, func() {}, providers.KindNetwork)
+}
+
+// givenUp makes a call that ends before its answer. The server says when it is asked.
+func (a Adapter) givenUp(ctx context.Context, t *testing.T, asked func(), kind providers.Kind) {
+	t.Helper()
+	release := make(chan struct{})
+	c := a.serve(t, func(Seen) Reply {
+		asked()
+		<-release
+		return answer("too late")
+	})
+	t.Cleanup(func() { close(release) }) // before the server's Close, which waits for its handlers
 	_, err := c.Complete(ctx, question())
 	failure, ok := errors.AsType[*providers.Error](err)
-	if !ok || failure.Kind != providers.KindNetwork || !errors.Is(err, context.DeadlineExceeded) {
+	if !ok || failure.Kind != kind || !errors.Is(err, ctx.Err()) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -284,22 +244,16 @@ func (a Adapter) secrecy(t *testing.T) {
 func (a Adapter) concurrent(t *testing.T) {
 	t.Parallel()
 	c := a.serve(t, func(s Seen) Reply { return answer(s.Messages[0].Text) })
-	const callers = 8
-	results := make(chan error, callers)
-	for i := range callers {
-		go func() {
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
 			req := question()
 			req.Messages = []providers.Message{{Role: providers.RoleUser, Text: fmt.Sprint("caller ", i)}}
 			resp, err := c.Complete(t.Context(), req)
-			if err == nil && resp.Text != req.Messages[0].Text {
-				err = fmt.Errorf("caller %d got %q", i, resp.Text)
+			if err != nil || resp.Text != req.Messages[0].Text {
+				t.Errorf("caller %d got %+v, %v", i, resp, err)
 			}
-			results <- err
-		}()
+		})
 	}
-	for range callers {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	}
+	callers.Wait()
 }

@@ -24,21 +24,9 @@ type Adapter struct {
 	// and renders the reply. Whatever else the protocol needs (sessions, catalogues) it answers by itself. [Protocol]
 	// makes one for a provider with a single kind of request.
 	Wire func(respond func(Seen) Reply) http.Handler
-	// Lacks names what the provider cannot do; scenarios that need it are skipped, visibly.
-	Lacks []Feature
+	// Plain is for a provider that limits no answer, and tells neither cached nor reasoning tokens.
+	Plain bool
 }
-
-// Feature is something that not every provider has.
-type Feature string
-
-// The features that [Adapter.Lacks] can name.
-const (
-	KeyHeader       Feature = "sends the key"
-	RetryAfter      Feature = "tells when to come back"
-	OutputLimit     Feature = "limits the answer"
-	CachedTokens    Feature = "tells cached tokens"
-	ReasoningTokens Feature = "tells reasoning tokens"
-)
 
 // Seen is a request as the server read it off the wire.
 type Seen struct {

@@ -95,8 +95,8 @@ func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*provid
 func (a *Adapter) attempt(
 	ctx context.Context, req *providers.Request, use Features,
 ) (*providers.Response, *providers.Error) {
-	ctx, answer := record(ctx)
-	reply, err := a.Call(ctx, req, use)
+	answer := new(recorded)
+	reply, err := a.Call(context.WithValue(ctx, answerKey{}, answer), req, use)
 	if err != nil || reply.Missing != "" {
 		return nil, a.failed(req.Model, answer, reply.Missing, err)
 	}

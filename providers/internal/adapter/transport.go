@@ -3,7 +3,6 @@ package adapter
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,9 @@ var (
 	errTooLarge = fmt.Errorf("answer is larger than %d MiB", maxBody>>20)
 )
 
-// recorded is what the server said last within one context, and SDKs drop: an error inside a 200 answer or a Retry-After
-// header is then not lost. Zero: it said nothing.
+// recorded is what the server said last within the context of an attempt, which has it under [answerKey], and SDKs drop: an
+// error inside a 200 answer or a Retry-After header is then not lost. Zero: it said nothing. It may be read when the SDK
+// has returned.
 type recorded struct {
 	Status int
 	Header http.Header
@@ -28,13 +28,6 @@ type recorded struct {
 }
 
 type answerKey struct{}
-
-// record gives a context for one attempt. The answer is filled in while an SDK uses the context, and may be read when
-// the SDK has returned.
-func record(ctx context.Context) (context.Context, *recorded) {
-	answer := new(recorded)
-	return context.WithValue(ctx, answerKey{}, answer), answer
-}
 
 // Client gives a copy of base that records answers, reads them whole and refuses redirects which would carry the key
 // somewhere else or turn the request into another. Nil base: a client with the default transport. Attempts are bounded

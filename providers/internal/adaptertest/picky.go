@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,12 +42,11 @@ func Has(path ...string) func(asked map[string]any) bool {
 
 // Picky is a server that refuses what its rules say, in their order, and keeps what it was asked.
 type Picky struct {
+	Asked []map[string]any // the bodies of all requests, which come one after the other
+
 	t     testing.TB
 	api   API
 	rules []Rule
-
-	mu    sync.Mutex
-	asked []map[string]any
 }
 
 // Picky makes one.
@@ -61,9 +58,7 @@ func (p *Picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 		p.t.Error(err)
 	}
-	p.mu.Lock()
-	p.asked = append(p.asked, asked)
-	p.mu.Unlock()
+	p.Asked = append(p.Asked, asked)
 	w.Header().Set("Content-Type", "application/json")
 	for _, rule := range p.rules {
 		if rule.Refuses(asked) {
@@ -75,16 +70,9 @@ func (p *Picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, p.api.Answer(asked))
 }
 
-// Asked gives the bodies of all requests.
-func (p *Picky) Asked() []map[string]any {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.asked)
-}
-
 func (p *Picky) features() []string {
 	var out []string
-	for _, asked := range p.Asked() {
+	for _, asked := range p.Asked {
 		out = append(out, p.api.Features(asked))
 	}
 	return out

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) newAttachCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach [flags] [BOULDER]",
+		Short: "Show a boulder that runs in the background, and end as its run does",
+		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it, and ends with the exit code of
+its run. Ctrl-C leaves it, and does not disturb the run.`,
+		Example: `  manager run --detach && manager attach`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, ref := cmd.Context(), cmp.Or(args...)
+			followed, err := a.followStatus(ctx, ref)
+			if err != nil {
+				return err
+			}
+			if !followed {
+				a.note("No process runs it.")
+				if err := a.runStatus(ctx, ref); err != nil {
+					return err
+				}
+			}
+			_, err = a.lookOnce(ctx, &waitReport{For: waitDone}, ref)
+			return err
+		},
+	}
+}

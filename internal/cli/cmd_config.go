@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schema"
+	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (a *app) newConfigCmd() *cobra.Command {
+	origin := false
+	shown := &cobra.Command{
+		Use:   "show [flags]",
+		Short: "Show the configuration in force",
+		Long: `Shows the values that count: the defaults, your configuration file over them, and the project's over that. Values that are
+empty by default are left out.`,
+		Example: `  manager config show --origin`,
+		RunE: func(*cobra.Command, []string) error {
+			return a.show(&configReport{"config", a.Config().Entries(), origin})
+		},
+	}
+	shown.Flags().BoolVar(&origin, "origin", false, "with the file and the line that each value comes from")
+	cmd := &cobra.Command{Use: "config COMMAND", Short: "Show the configuration in force"}
+	cmd.AddCommand(shown)
+	return cmd
+}
+
+// configReport is what `manager config --json` prints.
+type configReport struct {
+	Type    string         `json:"type"` // config
+	Values  []config.Entry `json:"values"`
+	origins bool
+}
+
+// Print implements view.Report.
+func (r *configReport) Print(o page.Out) {
+	for _, e := range r.Values {
+		o.Say(e.Key, ": ", o.Plain(e.Value), text.If(r.origins, "  "+o.Dim("# "+e.Origin)))
+	}
+}
+
+//go:embed agents.md
+var agentsParagraph string
+
+func (a *app) newInitCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [flags]",
+		Short: "Write a commented configuration file for the project",
+		Long: `Writes .manager/config.yaml, in which everything is commented out, unless there is one, and prints a paragraph for AGENTS.md, by
+which agents know what manager wants of them.`,
+		Example: `  manager init >> AGENTS.md`,
+		RunE: func(*cobra.Command, []string) error {
+			if err := a.writeConfig(); err != nil {
+				return err
+			}
+			_, err := fmt.Fprint(a.Stdout, agentsParagraph)
+			return err
+		},
+	}
+}
+
+// writeConfig writes the project's configuration file, with its schema beside it.
+func (a *app) writeConfig() error {
+	path := filepath.Join(a.Dir(), store.DirName, "config.yaml")
+	if _, err := os.Lstat(path); err == nil {
+		return usagef("there is a configuration already: %s; see `manager config show`", a.pretty(path))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	described, err := schema.Text("config")
+	if err != nil {
+		return err
+	}
+	file := "# yaml-language-server: $schema=config.schema.json\n# Remove the # before what you want. What counts: manager config show --origin\n\n"
+	for line := range strings.Lines(config.Example) {
+		file += text.If(line != "\n", "# ") + line
+	}
+	for name, data := range map[string][]byte{"config.schema.json": described, "config.yaml": []byte(file)} {
+		if err := statedir.Write(a.Dir(), store.DirName+"/"+name, data); err != nil {
+			return err
+		}
+	}
+	a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
+	return nil
+}
+
+func (a *app) newValidateCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [flags] [PLAN.yaml]",
+		Short: "Check the configuration and a plan file",
+		Long: `Checks the configuration and a plan file (default: .manager/plan.yaml, if there is one): all mistakes at once, each with its
+place. Nothing is run, and no model is asked.
+
+Exit codes: 0 both can be used · 2 something is wrong.`,
+		Args: takes(0, 1, "one plan file"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}}
+			path, planErr := a.PlanPath(), error(nil)
+			if len(args) > 0 {
+				path = a.file(args[0])
+			}
+			if len(args) > 0 || exists(path) {
+				var plan *boulder.Plan
+				if plan, planErr = a.ReadPlan(path); planErr == nil {
+					r.Plan, r.SubTasks = a.pretty(path), len(plan.SubTasks)
+				}
+			}
+			err := errors.Join(a.openErr, planErr)
+			r.OK = err == nil
+			for _, e := range []error{a.openErr, planErr} {
+				if bad, ok := errors.AsType[*yamlfile.Error](e); ok {
+					r.Problems = append(r.Problems, bad.Problems...)
+				}
+			}
+			if err == nil || a.json {
+				return cmp.Or(a.show(r), err)
+			}
+			return err
+		},
+	}
+}
+
+// validReport is what `manager validate --json` prints.
+type validReport struct {
+	Type     string             `json:"type"` // validate
+	OK       bool               `json:"ok"`
+	Plan     string             `json:"plan,omitempty"` // the file, if it can be used
+	SubTasks int                `json:"sub_tasks"`
+	Problems []yamlfile.Problem `json:"problems"` // with file, line and column
+}
+
+// Print implements view.Report.
+func (r *validReport) Print(o page.Out) {
+	o.Say("The configuration can be used.")
+	if r.Plan != "" {
+		o.Say(o.Plain(r.Plan), " can be used: ", text.Plural(r.SubTasks, "sub-task"), ".")
+	}
+}

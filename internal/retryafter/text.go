@@ -1,0 +1,110 @@
+package retryafter
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+const cue = `(?i)\b(?:try(?: it)? again|retry|retrying|wait|resets?|refreshes|regain access|available again)`
+
+var (
+	inWords = text.Regexp(cue + ` (?:in |after |for )?((?:\d[\d.]* ?[a-z]+[, ]*(?:and )?)+)`)
+	part    = text.Regexp(`(\d[\d.]*) ?([a-z]+)`)
+	field   = text.Regexp(`(?i)(?:resets?_?(?:at|time)|resets?_?(?:in|after)_?seconds|retry_?(?:after|delay)(?:_?seconds)?)` +
+		`\\?"? ?[:=] ?\\?"?([^\\",}\s]+)`)
+	stamp = text.Regexp(`(?i)limit reached\|(\d{10,13})\b`)
+	clock = text.Regexp(cue + `(?: at| on)?(?: (\d{4}-\d\d-\d\d|[a-z]{3,9} \d{1,2}(?:st|nd|rd|th)?(?:,? \d{4})?)[,T]?(?: at)?)?` +
+		` ?(\d{1,2})(?::(\d\d)(?::\d\d)?)? ?([ap]\.?m\b)?(?: ?\(?(UTC|GMT|Z\b|[a-z]+/[a-z/_+0-9-]+))?`)
+)
+
+// Text reads until when the words of a provider say that a limit holds. A time without a zone is in that of now, one
+// without a date is the next. Zero: they say nothing about that, or nothing that can be believed.
+func Text(said string, now time.Time) time.Duration {
+	said = strings.Join(strings.Fields(said), " ")
+	for _, m := range inWords().FindAllStringSubmatch(said, -1) {
+		if wait := sum(strings.ToLower(m[1])); wait > 0 {
+			return wait
+		}
+	}
+	for _, number := range []func() *regexp.Regexp{field, stamp} {
+		if m := number().FindStringSubmatch(said); m != nil {
+			return amount(m[1], now)
+		}
+	}
+	for _, m := range clock().FindAllStringSubmatch(said, -1) {
+		if t := at(m, now); t.After(now) {
+			return seconds(t.Sub(now).Seconds())
+		}
+	}
+	return 0
+}
+
+// sum reads "5 days 22 hours 11 minutes" and "9m38.016s"; zero: not all of it is time.
+func sum(words string) time.Duration {
+	all := 0.0
+	for _, m := range part().FindAllStringSubmatch(words, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		unit, known := map[string]time.Duration{
+			"ms": time.Millisecond, "s": time.Second, "sec": time.Second, "second": time.Second, "m": time.Minute, "min": time.Minute,
+			"minute": time.Minute, "h": time.Hour, "hr": time.Hour, "hour": time.Hour, "d": 24 * time.Hour, "day": 24 * time.Hour,
+			"week": 7 * 24 * time.Hour,
+		}[strings.TrimSuffix(m[2], text.If(len(m[2]) > 2, "s"))]
+		if err != nil || !known {
+			return 0
+		}
+		all += n * unit.Seconds()
+	}
+	return seconds(all)
+}
+
+// at is the time that clock matched; zero: it is none.
+func at(m []string, now time.Time) time.Time {
+	zone, half := now.Location(), strings.ToLower(m[4])
+	if m[5] != "" {
+		name := m[5]
+		if !strings.Contains(name, "/") {
+			name = "UTC"
+		}
+		loaded, err := time.LoadLocation(name)
+		if err != nil {
+			return time.Time{}
+		}
+		zone = loaded
+	}
+	hour, _ := strconv.Atoi(m[2])
+	minute, _ := strconv.Atoi(m[3])
+	if half != "" {
+		hour = hour%12 + map[byte]int{'p': 12}[half[0]]
+	}
+	if half == "" && m[3] == "" || hour > 23 || minute > 59 {
+		return time.Time{} // a number that says something else
+	}
+	now = now.In(zone)
+	day, given := date(m[1], now)
+	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, 0, 0, zone)
+	if !given && now.Sub(t) > time.Hour { // less is an old message, which does not mean tomorrow
+		t = t.AddDate(0, 0, 1)
+	}
+	return t
+}
+
+// date reads "2026-04-01", "Oct 6" and "Sep 24th, 2026"; else it is that of now.
+func date(said string, now time.Time) (day time.Time, given bool) {
+	if t, err := time.Parse(time.DateOnly, said); err == nil {
+		return t, true
+	}
+	words := strings.Fields(strings.ReplaceAll(said, ",", " "))
+	if len(words) < 2 {
+		return now, false
+	}
+	year := append(words[2:], strconv.Itoa(now.Year()))[0]
+	t, err := time.Parse("Jan 2 2006", words[0][:3]+" "+strings.TrimRight(words[1], "stndrh")+" "+year)
+	if len(words) == 2 && t.Before(now.AddDate(0, -6, 0)) {
+		t = t.AddDate(1, 0, 0)
+	}
+	return t, err == nil
+}

@@ -1,0 +1,111 @@
+// Package schema describes what manager reads and prints as JSON Schema (draft 2020-12), for editors and for programs that read
+// events. It is made of the types that are read and printed.
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
+	"github.com/bouldermgr/manager/internal/yamlfile"
+)
+
+// Names are those of the schemas: of a plan file, of a configuration file, and of an event of `--json`.
+var Names = []string{"plan", "config", "events"}
+
+// Of is the schema with a name.
+func Of(name string) (*jsonschema.Schema, error) {
+	var s *jsonschema.Schema
+	var err error
+	switch name {
+	case "plan":
+		s = yamlfile.Schema(reflect.TypeFor[boulder.Plan](), words)
+		s.Required = []string{"sub_tasks"}
+		s.Properties["version"].Enum = []any{boulder.PlanVersion}
+		s.Properties["sub_tasks"].Items.Required = []string{"description"}
+	case "config":
+		s = yamlfile.Schema(reflect.TypeFor[config.Config](), words)
+	case "events":
+		s, err = events()
+	default:
+		err = fmt.Errorf("there is no schema %q", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", "manager: "+name
+	return s, nil
+}
+
+// Text is [Of] as a file.
+func Text(name string) ([]byte, error) {
+	s, err := Of(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	return append(data, '\n'), err
+}
+
+// words are what texts may be.
+var words = map[any][]any{
+	reflect.TypeFor[boulder.Isolation](): {boulder.IsolationAuto, boulder.IsolationAlways, boulder.IsolationOff},
+	reflect.TypeFor[boulder.Scope]():     {boulder.ScopeWarn, boulder.ScopeVeto},
+	reflect.TypeFor[boulder.Priority]():  {boulder.High, boulder.Medium, boulder.Low},
+	"land":                               {config.LandAsk, boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR},
+	"done_when":                          doneWords(),
+}
+
+func doneWords() (all []any) {
+	for _, word := range boulder.DoneWords() {
+		all = append(all, word)
+	}
+	return all
+}
+
+// events is one of the public events. Later versions add types and fields, which a reader has to pass over.
+func events() (*jsonschema.Schema, error) {
+	one := &jsonschema.Schema{}
+	for name, body := range boulder.PublicTypes() {
+		s, err := jsonschema.ForType(body, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+			reflect.TypeFor[boulder.Duration](): {Type: "string"}, reflect.TypeFor[json.RawMessage](): {},
+		}})
+		if err != nil {
+			return nil, fmt.Errorf("event %s: %w", name, err)
+		}
+		for i := range body.NumField() {
+			if f := body.Field(i); f.Tag.Get("log") == "only" {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				delete(s.Properties, name)
+			}
+		}
+		s.Properties["type"] = &jsonschema.Schema{Const: new(any(name))}
+		s.Properties["time"] = &jsonschema.Schema{Type: "string", Format: "date-time"}
+		s.Properties["boulder_id"] = &jsonschema.Schema{Type: "string"}
+		s.Properties["seq"] = &jsonschema.Schema{Type: "integer"}
+		s.Required, s.PropertyOrder = append([]string{"type", "time", "boulder_id"}, s.Required...), nil
+		open(s)
+		one.OneOf = append(one.OneOf, s)
+	}
+	return one, nil
+}
+
+// open lets objects have further keys.
+func open(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Type == "object" && len(s.Properties) > 0 {
+		s.AdditionalProperties = nil
+	}
+	for _, below := range s.Properties {
+		open(below)
+	}
+	open(s.Items)
+	open(s.AdditionalProperties)
+}

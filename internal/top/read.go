@@ -1,0 +1,108 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+)
+
+// place is what the user looks at; an empty id: the first there is.
+type place struct{ boulder, task string }
+
+// reading is the state as it was read, once.
+type reading struct {
+	asked place // what was to be read
+	place       // what there is
+	boulder.Snapshot
+	version string // see [project.Project.Version]
+	at      time.Time
+	items   []view.ListItem  // that are not archived, the newest first
+	asks    []report.Blocker // that an answer still reaches, the most urgent first
+	holder  *control.Holder
+	status  *view.Status // nil: there is no boulder, or it cannot be read
+	events  []boulder.Event
+	sub     *boulder.SubTask // that is looked at; nil: there is none
+	turns   []boulder.Turn   // of that
+	said    []transcript     // of its attempts
+	err     error            // what could not be read; the rest is there
+}
+
+// transcript is that of an attempt, with the turn whose evidence names it.
+type transcript struct {
+	boulder.Turn
+	lines []executor.Line
+}
+
+// read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
+func (m *model) read(ctx context.Context, at place, had *reading) *reading {
+	r := &reading{asked: at, place: at, version: m.Version(), at: time.Now()}
+	pending, asksErr := m.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	r.asks = view.WithoutMoot(m.Placed(ctx, pending))
+	r.err = errors.Join(m.readState(ctx, r, had), asksErr, r.readTranscripts())
+	return r
+}
+
+func (m *model) readState(ctx context.Context, r, had *reading) error {
+	there, err := m.Read(ctx)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	r.holder = there.Holder
+	all, err := there.Listing(ctx)
+	known := false
+	for i := range all {
+		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() {
+			r.items, known = append(r.items, item), known || item.BoulderID == r.boulder
+		}
+	}
+	if !known {
+		active, err := project.Resolve(ctx, there, "")
+		if r.place = (place{boulder: active}); err != nil {
+			return err
+		}
+	}
+	var getErr error
+	if r.Snapshot, getErr = there.Get(ctx, r.boulder); r.Boulder.ID == "" {
+		return errors.Join(err, getErr)
+	}
+	for _, t := range r.SubTasks {
+		if r.sub == nil || t.ID == r.asked.task {
+			r.sub, r.task = t, t.ID
+		}
+	}
+	var last uint64
+	if n := len(had.events); had.boulder == r.boulder && n > 0 {
+		r.events, last = had.events, had.events[n-1].Seq
+	}
+	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
+	r.events = slices.Concat(r.events, more)
+	recent := r.events[max(0, len(r.events)-200):]
+	r.status = view.NewStatus(r.Snapshot, recent, r.holder, m.LimitsOf(r.holder), there.Beside(ctx, r.boulder), r.at)
+	return errors.Join(err, getErr, eventsErr)
+}
+
+func (r *reading) readTranscripts() (err error) {
+	r.turns = boulder.Turns(r.events, r.task)
+	for i, t := range r.turns {
+		if t.Evidence == nil || t.Evidence.Transcript == "" {
+			continue
+		}
+		if next := i + 1; next < len(r.turns) && r.turns[next].Attempt == t.Attempt && r.turns[next].Evidence != nil {
+			continue // that one's has the whole session
+		}
+		lines, readErr := view.ReadTranscript(r.Boulder.Project, t.Evidence.Transcript)
+		err = errors.Join(err, readErr)
+		r.said = append(r.said, transcript{t, lines})
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+// Package top is `manager top`: the boulders of a project on a whole terminal, live, with the user's answers and orders. It reads
+// and writes by the same calls as the commands, beside a process that runs boulders and where none does, and holds nothing while
+// it is open: it reads, closes, and looks again when the state has changed. What it says is said by package view.
+package top
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+)
+
+// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nil is later, [io.EOF] leaves.
+type Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
+
+const (
+	// lookEvery is how often to look whether the state has changed.
+	lookEvery = 200 * time.Millisecond
+	// renewEvery is how often to read while a process is at work, or after an error: time passes, and what was killed says nothing.
+	renewEvery = 2 * time.Second
+)
+
+// focus is the pane that keys go to.
+type focus int
+
+const (
+	onBoulders focus = iota
+	onTasks
+	onText
+	panes
+)
+
+// model is the state of the screen. Only Update changes it; what takes time runs in commands.
+type model struct {
+	*project.Project
+	ctx   context.Context
+	paint page.Paint
+	parse Parse
+	size  page.Size
+
+	want    place // that the cursors are at
+	seen    *reading
+	reading bool   // a read is under way
+	doing   bool   // an order is under way
+	said    string // what came of it, until the next key
+	failed  bool   // it is an error
+
+	focus focus
+	pane  [panes]pane
+	deep  bool   // the text is about the sub-task, not about the whole boulder
+	tab   int    // of tabs
+	topic string // of the text that is drawn
+	zoom  bool   // the text has the whole screen
+	help  bool
+
+	editor *view.Editor                              // what the user types; nil: nothing
+	take   func(typed string, complete bool) tea.Cmd // is called with it after each key
+	ask    *report.Blocker                           // that is answered; nil: none
+	sure   *order                                    // that waits for a y
+}
+
+// order is an order and the boulder that it is for.
+type order struct {
+	boulder string
+	boulder.Order
+}
+
+// New is the screen before anything was read.
+func New(ctx context.Context, p *project.Project, paint page.Paint, parse Parse) tea.Model {
+	return &model{Project: p, ctx: ctx, paint: paint, parse: parse, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+}
+
+// tickMsg comes every [lookEvery], with the state's version then.
+type tickMsg string
+
+// saidMsg is what came of an order or an answer.
+type saidMsg struct {
+	said   string
+	err    error
+	closes *view.Editor // that has done its work
+}
+
+// Init is called first.
+func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
+
+func (m *model) tick() tea.Cmd {
+	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg(m.Version()) })
+}
+
+// look reads the state, unless that is under way: then it is read again afterwards if need be.
+func (m *model) look() tea.Cmd {
+	if m.reading {
+		return nil
+	}
+	m.reading = true
+	want, had := m.want, m.seen
+	return func() tea.Msg { return m.read(m.ctx, want, had) }
+}
+
+// Update is called with what has happened, one after the other.
+func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		if m.size = (page.Size{Width: msg.Width, Height: msg.Height}); m.editor != nil {
+			m.editor.Type(msg)
+		}
+	case tickMsg:
+		old := time.Since(m.seen.at) >= renewEvery && (m.seen.holder != nil || m.seen.err != nil)
+		if cmd = m.tick(); old || string(msg) != m.seen.version {
+			cmd = tea.Batch(cmd, m.look())
+		}
+		return m, cmd
+	case *reading:
+		if m.reading = false; msg.asked != m.want {
+			return m, m.look()
+		}
+		if msg.items == nil && msg.err != nil { // what was seen stays
+			seen := *m.seen
+			seen.version, seen.at, seen.holder, seen.err = msg.version, msg.at, msg.holder, msg.err
+			msg = &seen
+		}
+		m.seen, m.want = msg, msg.place
+	case saidMsg:
+		m.doing = false
+		m.say(msg.said, msg.err)
+		if msg.closes != nil && msg.closes == m.editor {
+			m.editor, m.ask = nil, nil
+		}
+		cmd = m.look()
+	case tea.KeyPressMsg, tea.PasteMsg:
+		cmd = tea.Batch(m.key(msg), m.follow())
+	}
+	m.arrange()
+	return m, tea.Batch(cmd, m.follow())
+}
+
+// follow has the state read where the cursors are: with a filter, or when what they were at is gone, they are elsewhere.
+func (m *model) follow() tea.Cmd {
+	boulder, task := m.pane[onBoulders].id(), m.pane[onTasks].id()
+	switch {
+	case boulder != "" && boulder != m.want.boulder:
+		m.want = place{boulder: boulder}
+	case task != "" && task != m.want.task:
+		m.want.task = task
+	default:
+		return nil
+	}
+	m.arrange()
+	return m.look()
+}
+
+// say tells the user something until the next key.
+func (m *model) say(said string, err error) {
+	m.said, m.failed = said, err != nil
+	if err != nil {
+		m.said = text.JoinedBy(" ", said, project.Message(err))
+	}
+}

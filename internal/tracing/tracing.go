@@ -1,0 +1,256 @@
+// Package tracing exports the log of a boulder as one trace in OpenTelemetry's protocol, with its conventions for generative AI
+// (semconv 1.41.0). Prompts, answers and outputs are not part of it.
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// timeout bounds an export: a run that is over does not wait for a collector that is not there.
+const timeout = 10 * time.Second
+
+// Export sends the trace to the OTLP/HTTP endpoint at a URL, with the headers of OTEL_EXPORTER_OTLP_HEADERS. All spans have ids that
+// follow from the log: what is sent again, after a resume, is the same with more.
+func Export(ctx context.Context, url string, events []boulder.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(url, "/")+"/v1/traces"))
+	if err != nil {
+		return fmt.Errorf("trace to %s: %w", url, err)
+	}
+	defer func() { _ = exporter.Shutdown(ctx) }() // nothing is left to send
+	if err := exporter.ExportSpans(ctx, Spans(events)); err != nil {
+		return fmt.Errorf("trace to %s: %w", url, err)
+	}
+	return nil
+}
+
+// span is something that took time.
+type span struct {
+	name     string
+	from, to time.Time // to: zero while it goes on
+	parent   *span
+	attrs    []attribute.KeyValue
+	failed   string
+}
+
+func (s *span) end(at time.Time, attrs ...attribute.KeyValue) {
+	if s != nil && s.to.IsZero() {
+		s.to, s.attrs = at, append(s.attrs, attrs...)
+	}
+}
+
+// reader makes spans from events.
+type reader struct {
+	all               []*span
+	root, plan        *span
+	attempt           map[boulder.AttemptRef]*span
+	turn, judge, join map[boulder.AttemptRef]*span // the newest of each attempt
+	state             *boulder.State
+}
+
+func (r *reader) begin(parent *span, at time.Time, name string, attrs ...attribute.KeyValue) *span {
+	s := &span{name: name, from: at, parent: parent, attrs: attrs}
+	r.all = append(r.all, s)
+	return s
+}
+
+// model names one as the conventions do.
+func model(ref string) (attrs []attribute.KeyValue) {
+	provider, name, _ := strings.Cut(ref, "/")
+	if known := map[string]string{"google": "gcp.gemini", "xai": "x_ai", "mistral": "mistral_ai"}[provider]; known != "" {
+		provider = known
+	}
+	if ref != "" {
+		attrs = append(attrs, semconv.GenAIProviderNameKey.String(provider), semconv.GenAIRequestModel(name))
+	}
+	return attrs
+}
+
+func used(u boulder.Usage) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		semconv.GenAIUsageInputTokens(int(u.Input)), semconv.GenAIUsageOutputTokens(int(u.Output)),
+		semconv.GenAIUsageCacheReadInputTokens(int(u.CacheRead)), semconv.GenAIUsageCacheCreationInputTokens(int(u.CacheWrite)),
+		attribute.Float64("manager.cost_usd", u.Cost),
+	}
+}
+
+// take follows an event, which the state has taken in.
+func (r *reader) take(e boulder.Event) {
+	at, b := e.Time, &r.state.Boulder
+	chat := func(parent *span, what string) *span {
+		return r.begin(parent, at, "chat "+what, append(model(b.LedgerModel), semconv.GenAIOperationNameChat, attribute.String("manager.for", what))...)
+	}
+	switch body := e.Body.(type) {
+	case boulder.Created:
+		r.root = r.begin(nil, at, "invoke_workflow manager", semconv.GenAIOperationNameInvokeWorkflow, semconv.GenAIWorkflowName("manager"),
+			attribute.String("manager.boulder.id", b.ID))
+		r.plan = chat(r.root, "plan")
+	case boulder.ReplanStarted:
+		r.plan = chat(r.root, "replan")
+	case boulder.Planned, boulder.Decomposed, boulder.Replanned, boulder.ReplanRefused, boulder.ReplanTrouble:
+		r.plan.end(at)
+	case boulder.Starting:
+		o := r.state.Open(body.SubTaskID)
+		r.attempt[body.AttemptRef] = r.begin(r.root, at, fmt.Sprintf("%s, attempt %d", body.SubTaskID, body.Attempt),
+			attribute.String("manager.sub_task", body.SubTaskID), attribute.Int("manager.attempt", body.Attempt),
+			attribute.Float64("manager.queued_seconds", at.Sub(o.Attempt.QueuedAt).Seconds()))
+	case boulder.TurnSent:
+		if o := r.state.Open(body.SubTaskID); !body.Resume {
+			r.turn[body.AttemptRef] = r.begin(r.attempt[body.AttemptRef], at, "invoke_agent "+body.SubTaskID,
+				append(model(o.Attempt.Model), semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(cmp.Or(o.Attempt.Agent, "default")),
+					semconv.GenAIConversationID(o.Attempt.SessionID), attribute.Int("manager.turn", body.Turn),
+					attribute.String("manager.kind", string(body.Kind)))...)
+		}
+	case boulder.TurnEnded:
+		begun := at
+		for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
+			begun = begun.Add(-g.Duration)
+		}
+		s := r.turn[body.AttemptRef]
+		if s.end(begun); s != nil && body.Ended.Finish != "" {
+			s.attrs = append(s.attrs, semconv.GenAIResponseFinishReasons(body.Ended.Finish))
+		}
+		if failed := cmp.Or(body.Ended.Stopped, body.Ended.Error); s != nil {
+			s.failed = failed
+		}
+		for _, g := range body.Evidence.Gates {
+			gate := r.begin(r.attempt[body.AttemptRef], begun, "gate", attribute.String("manager.gate", g.Command),
+				attribute.Int("process.exit.code", g.ExitCode))
+			if begun = begun.Add(g.Duration); !g.Holds() {
+				gate.failed = g.End()
+			}
+			gate.end(begun)
+		}
+		r.judge[body.AttemptRef] = chat(r.attempt[body.AttemptRef], "judge")
+	case boulder.Judged:
+		r.judge[body.AttemptRef].end(at, attribute.Bool("manager.completed", body.Verdict.Completed))
+	case boulder.Integrating:
+		r.join[body.AttemptRef] = r.begin(r.attempt[body.AttemptRef], at, "integrate")
+	case boulder.Integrated:
+		r.join[body.AttemptRef].end(at)
+	case boulder.Conflict:
+		if s := r.join[body.AttemptRef]; s != nil {
+			s.failed = "conflict"
+			s.end(at)
+		}
+	case boulder.UsageReport:
+		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
+		s := map[string]*span{
+			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
+		}[body.Source]
+		if s != nil {
+			s.attrs = append(s.attrs, used(body.Usage)...)
+		}
+	case boulder.Retry:
+		r.over(body.AttemptRef, at, body.Reason)
+	case boulder.Parked:
+		r.over(body.AttemptRef, at, body.Reason)
+	case boulder.SubTaskDone:
+		failed := ""
+		if !body.Completed {
+			failed = body.Summary
+		}
+		r.over(body.AttemptRef, at, failed)
+	case boulder.TaskComplete:
+		if r.root.end(at, append(used(body.Usage), attribute.String("manager.status", string(body.Status)))...); !body.AllCompleted {
+			r.root.failed = string(body.Status)
+		}
+	}
+}
+
+// over ends an attempt with what goes on in it.
+func (r *reader) over(ref boulder.AttemptRef, at time.Time, failed string) {
+	for _, s := range []*span{r.turn[ref], r.judge[ref], r.join[ref]} {
+		s.end(at)
+	}
+	if s := r.attempt[ref]; s != nil {
+		s.failed = failed
+		s.end(at)
+	}
+}
+
+// Spans are those of a log from its beginning on. What goes on ends with the last event.
+func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
+	of := func() map[boulder.AttemptRef]*span { return map[boulder.AttemptRef]*span{} }
+	r := &reader{attempt: of(), turn: of(), judge: of(), join: of(), state: boulder.NewState()}
+	var last time.Time
+	for _, e := range events {
+		if r.state.Replay(e) != nil {
+			break
+		}
+		last = e.Time
+		r.take(e)
+	}
+	if r.root == nil {
+		return nil
+	}
+	made := &kept{}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(made), sdktrace.WithIDGenerator(newIDs(r.state.Boulder.ID)),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("manager"))))
+	tracer := provider.Tracer("github.com/bouldermgr/manager", trace.WithSchemaURL(semconv.SchemaURL))
+	contexts := map[*span]context.Context{nil: context.Background()}
+	for _, s := range r.all {
+		ctx, out := tracer.Start(contexts[s.parent], s.name, trace.WithTimestamp(s.from), trace.WithAttributes(s.attrs...))
+		if contexts[s] = ctx; s.failed != "" {
+			out.SetStatus(codes.Error, s.failed)
+		}
+		if s.to.IsZero() {
+			out.SetAttributes(attribute.Bool("manager.unfinished", true))
+			s.to = last
+		}
+		out.End(trace.WithTimestamp(s.to))
+	}
+	return made.spans
+}
+
+// kept implements sdktrace.SpanExporter.
+type kept struct{ spans []sdktrace.ReadOnlySpan }
+
+func (k *kept) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	k.spans = append(k.spans, spans...)
+	return nil
+}
+
+func (*kept) Shutdown(context.Context) error { return nil }
+
+// ids implements sdktrace.IDGenerator: the trace is the boulder, and its spans are numbered in the order in which they began.
+type ids struct {
+	trace trace.TraceID
+	n     uint64
+}
+
+func newIDs(boulderID string) *ids {
+	if id, err := ulid.ParseStrict(strings.ToUpper(boulderID)); err == nil {
+		return &ids{trace: trace.TraceID(id)}
+	}
+	sum := sha256.Sum256([]byte(boulderID))
+	return &ids{trace: trace.TraceID(sum[:16])}
+}
+
+func (i *ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	return i.trace, i.NewSpanID(ctx, i.trace)
+}
+
+func (i *ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
+	i.n++
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(i.trace[:], i.n))
+	return trace.SpanID(sum[:8])
+}

@@ -1,0 +1,227 @@
+// Package view is what users see: pure functions from records and events to text, and the part of a terminal that they
+// are drawn on.
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// Picture is what a [Screen] draws, anew at each tick, whatever happens between two. Its functions are called by the
+// goroutine that draws.
+type Picture struct {
+	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
+	Flush func() []string                       // hands out lines that scroll away above the picture; nil: there are none
+}
+
+// framesPerSecond bounds the drawing: events only change the state, however many come.
+const framesPerSecond = 10
+
+// Screen is the bottom of a terminal while a picture is drawn there. It only writes: the terminal stays in its usual mode,
+// and keys and Ctrl-C do what they always do.
+type Screen struct {
+	picture    Picture
+	stream     io.Writer
+	drawn      []string // lines, in the last of which the cursor stands
+	over, done chan struct{}
+}
+
+// Screen takes the bottom of the terminal behind Stderr, and draws there until [Screen.Close].
+func (c Console) Screen(p Picture) *Screen {
+	s := &Screen{picture: p, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
+	go s.run() // Close waits for it
+	return s
+}
+
+func (s *Screen) run() {
+	defer close(s.done)
+	next := time.NewTicker(time.Second / framesPerSecond)
+	defer next.Stop()
+	fmt.Fprint(s.stream, ansi.HideCursor)
+	for tick := 0; ; tick++ {
+		size := page.SizeOf(s.stream)
+		s.draw(size.Width, s.picture.Frame(size, tick))
+		select {
+		case <-next.C:
+		case <-s.over:
+			s.draw(size.Width, "")
+			fmt.Fprint(s.stream, ansi.ShowCursor)
+			return
+		}
+	}
+}
+
+// Close takes the picture away and returns when the terminal is as it was.
+func (s *Screen) Close() {
+	close(s.over)
+	<-s.done
+}
+
+// draw writes, where the picture begins, the lines that scroll away, and below them the new picture.
+func (s *Screen) draw(width int, frame string) {
+	up := -1
+	for _, line := range s.drawn { // a terminal that became narrower has broken some
+		up += 1 + max(0, ansi.StringWidthWc(line)-1)/width
+	}
+	var out strings.Builder
+	if up > 0 {
+		out.WriteString(ansi.CursorUp(up))
+	}
+	s.drawn = strings.Split(frame, "\n")
+	lines := s.drawn
+	if s.picture.Flush != nil {
+		lines = append(s.picture.Flush(), lines...)
+	}
+	out.WriteString("\r" + strings.Join(lines, ansi.EraseLineRight+"\r\n") + ansi.EraseScreenBelow)
+	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn is no reason to stop the work
+}
+
+// ErrInterrupted is Ctrl-C.
+var ErrInterrupted = errors.New("interrupted")
+
+// ReadAnswer reads one answer on a terminal. Enter ends it; a text that is pasted stays one answer however many lines it
+// has, and a line that ends with a backslash continues in the next one. Ctrl-C is [ErrInterrupted]; Ctrl-D, or a terminal
+// that is gone, is [io.EOF]. The terminal is in raw mode only meanwhile.
+func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
+	there, gone := context.WithCancel(ctx)
+	defer gone()
+	a := &answer{prompt: prompt, width: page.SizeOf(in).Width}
+	_, err := tea.NewProgram(a, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
+		tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM")))).Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil: // a terminal that is gone
+		return "", io.EOF
+	case a.err != nil:
+		return "", a.err
+	}
+	return a.text(), nil
+}
+
+// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
+// (modes 2026 and 2027); an answer that comes late would turn up on the next command line. It does not ask over SSH, unless
+// the terminal's type is one of a few that it knows.
+func silentTerminal(termType string) []string {
+	for _, asked := range []string{"ghostty", "wezterm", "alacritty", "kitty", "rio"} {
+		if strings.Contains(termType, asked) {
+			termType = "xterm-256color"
+		}
+	}
+	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
+}
+
+// keyboard tells when its terminal is gone: bubbletea would wait on.
+type keyboard struct {
+	*os.File
+	gone func()
+}
+
+func (k keyboard) Read(b []byte) (int, error) {
+	n, err := k.File.Read(b)
+	if err != nil {
+		k.gone()
+	}
+	return n, err
+}
+
+type answer struct {
+	prompt        string
+	before, after string // the cursor
+	width         int    // of the terminal
+	over          bool
+	err           error // that ended it
+}
+
+func (a *answer) text() string {
+	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n"))
+}
+
+func (a *answer) Init() tea.Cmd { return nil }
+
+func (a *answer) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := msg.(type) {
+	case tea.WindowSizeMsg:
+		a.width = m.Width
+	case tea.PasteMsg:
+		a.before += text.Safe(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))
+	case tea.KeyPressMsg:
+		typed := a.before + a.after
+		switch key := m.String(); {
+		case key == "ctrl+c":
+			a.err = ErrInterrupted
+		case key == "ctrl+d" && typed == "":
+			a.err = io.EOF
+		case key == "enter" && strings.HasSuffix(typed, `\`):
+			a.before, a.after = typed+"\n", ""
+			return a, nil
+		case key != "enter":
+			a.edit(key)
+			a.before += m.Text
+			return a, nil
+		}
+		a.over = true
+		return a, tea.Quit
+	}
+	return a, nil
+}
+
+// strokes are the keys that move over a piece of the text or delete it: a character, a word, a line.
+var strokes = []struct {
+	before       func() *regexp.Regexp
+	left, rubOut string
+	after        func() *regexp.Regexp
+	right, erase string
+}{
+	{text.Regexp(`(?s:.)$`), "left ctrl+b", "backspace ctrl+h", text.Regexp(`^(?s:.)`), "right ctrl+f", "delete ctrl+d"},
+	{text.Regexp(`\S*\s*$`), "ctrl+left alt+b", "ctrl+w", text.Regexp(`^\s*\S*`), "ctrl+right alt+f", "alt+d"},
+	{text.Regexp(`.*$`), "home ctrl+a", "ctrl+u", text.Regexp(`^.*`), "end ctrl+e", "ctrl+k"},
+}
+
+func (a *answer) edit(key string) {
+	for _, s := range strokes {
+		is := func(keys string) bool { return slices.Contains(strings.Fields(keys), key) }
+		before, after := s.before().FindString(a.before), s.after().FindString(a.after)
+		switch {
+		case is(s.left):
+			a.before, a.after = strings.TrimSuffix(a.before, before), before+a.after
+		case is(s.rubOut):
+			a.before = strings.TrimSuffix(a.before, before)
+		case is(s.right):
+			a.before, a.after = a.before+after, strings.TrimPrefix(a.after, after)
+		case is(s.erase):
+			a.after = strings.TrimPrefix(a.after, after)
+		}
+	}
+}
+
+// answerLines is how many lines of an answer are seen at once.
+const answerLines = 12
+
+func (a *answer) View() tea.View {
+	lines := func(s string) []string {
+		return strings.Split(ansi.HardwrapWc(a.prompt+s, max(1, a.width-1), true), "\n")
+	}
+	before, all := lines(a.before), lines(a.before+a.after)
+	first := max(0, len(before)-answerLines)
+	v := tea.NewView(strings.Join(all[first:min(len(all), first+answerLines)], "\n"))
+	if a.over { // bubbletea takes the last line away when it ends
+		v.Content += "\n"
+		return v
+	}
+	v.Cursor = tea.NewCursor(ansi.StringWidthWc(before[len(before)-1]), len(before)-1-first)
+	return v
+}
