@@ -35,8 +35,7 @@ func TestNight(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "All of the ten points are reported."}
 	})
-	env := octest.Env(t, model.URL())
-	opencode, manager := octest.Binary(t), buildManager(t)
+	env := append(octest.Env(t, model.URL()), "MANAGER="+buildManager(t), "MANAGER_OPENCODE="+octest.Binary(t))
 	night, err := filepath.Abs("night.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +55,7 @@ func TestNight(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", append([]string{night}, test.args...)...)
-		cmd.Dir, cmd.Env = project, append(env, "MANAGER="+manager, "MANAGER_OPENCODE="+opencode)
+		cmd.Dir, cmd.Env = project, env
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, _ := cmd.Output()
