@@ -24,6 +24,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func buildManager(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/manager")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
 // TestEveryLineOnce would fail if `make bench` did not run to its end, or lost a line.
 func TestEveryLineOnce(t *testing.T) {
 	t.Parallel()
@@ -31,13 +41,8 @@ func TestEveryLineOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager := filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../cmd/manager")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	var out strings.Builder
-	args := []string{"-once", "-manager", manager, "-opencode", opencode, "-source", ".."}
+	args := []string{"-once", "-manager", buildManager(t), "-opencode", opencode, "-source", ".."}
 	if err := runAll(t.Context(), args, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
