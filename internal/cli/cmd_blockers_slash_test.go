@@ -57,7 +57,7 @@ func TestSlashInOpenCode(t *testing.T) {
 		!strings.HasSuffix(stdout, "/blockers from its next start on.\n") {
 		t.Fatalf("install: %d\n%s%s", code, stdout, stderr)
 	}
-	session, _ := mcpClient(t, project, env)
+	session, _ := mcpClient(t, project, env, "blockers", "mcp")
 	for _, question := range []string{"May the token stay?", "Which \x1b[31mkey?"} {
 		if text, failed := reportBlocker(t, session, hardBlocker(question)); failed {
 			t.Fatal(text)
@@ -161,7 +161,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	told("on", "blockers on  for session "+made.ID)
 
 	// What clarify asks is the user's to answer, whose words are then handed over.
-	session, _ = mcpClient(t, project, env)
+	session, _ = mcpClient(t, project, env, "blockers", "mcp")
 	if text, failed := reportBlocker(t, session, hardBlocker("Which port?")); failed {
 		t.Fatal(text)
 	}
