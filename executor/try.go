@@ -85,6 +85,7 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 		return err
 	}
 	return report(boulder.Isolated{
-		InPlace: true, Reason: failed + text.Prefixed("; ignored files that only the project has: ", files), Gates: gates,
+		InPlace: true, Reason: failed + text.Prefixed("; ignored files that only the project has: ", files) +
+			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: gates,
 	})
 }

@@ -80,6 +80,11 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	if req.Isolation != boulder.IsolationAlways && req.Isolation != boulder.IsolationAuto || req.Loop != nil {
 		return nil
 	}
+	for _, s := range plan.SubTasks {
+		if req.Isolation == boulder.IsolationAlways && boulder.ReservedID(s.ID) {
+			return usagef("sub-tasks of an isolated run cannot be called %q: give it another id in the plan, or run it with --in-place", s.ID)
+		}
+	}
 	req.InPlace, err = p.slots.Unsupported(ctx)
 	switch {
 	case err != nil:
@@ -123,7 +128,7 @@ func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l La
 	case !head.Isolated():
 		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Line.InPlace))
 	case !head.Status.Terminal():
-		return l, usagef("boulder %s is %s, and only what is over can land: bring it to its end with `manager resume %[1]s`,"+
+		return l, usagef("boulder %s is %s, and only what is over can land: wait for its end (`manager wait %[1]s`), continue it if nothing runs it (`manager resume %[1]s`),"+
 			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)
 	case line.Landed != nil:
 		if err := p.free(ctx, b, line.Landed.How); err != nil { // a crash may have kept that from its end

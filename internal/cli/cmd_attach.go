@@ -16,18 +16,22 @@ func (a *app) newAttachCmd() *cobra.Command {
 its run. Ctrl-C leaves it, and does not disturb the run.`,
 		Example: `  manager run --detach && manager attach`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, ref := cmd.Context(), cmp.Or(args...)
-			followed, err := a.followStatus(ctx, ref)
+			ctx := cmd.Context()
+			b, err := a.snapshot(ctx, cmp.Or(args...))
+			if err != nil {
+				return err
+			}
+			followed, err := a.followStatus(ctx, b.Boulder.ID)
 			if err != nil {
 				return err
 			}
 			if !followed {
 				a.note("No process runs it.")
-				if err := a.runStatus(ctx, ref); err != nil {
+				if err := a.runStatus(ctx, b.Boulder.ID); err != nil {
 					return err
 				}
 			}
-			_, err = a.lookOnce(ctx, &view.Wait{For: waitDone}, ref)
+			_, err = a.lookOnce(ctx, &view.Wait{For: waitDone, BoulderID: b.Boulder.ID}, "")
 			return err
 		},
 	}

@@ -114,7 +114,10 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 			if len(args) > 0 {
 				path = a.file(args[0])
 			}
-			if len(args) > 0 || exists(path) {
+			switch {
+			case len(args) > 0 && !exists(path):
+				return usagef("there is no plan file %s", path)
+			case exists(path):
 				var plan *boulder.Plan
 				if plan, planErr = a.ReadPlan(path); planErr == nil {
 					r.Plan, r.SubTasks = a.pretty(path), len(plan.SubTasks)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/workspace"
 )
 
 func (a *app) newLandCmd() *cobra.Command {
@@ -40,6 +42,12 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 				how.How = boulder.LandedPR
 			case drop:
 				how.How = boulder.LandedDropped
+			case how.Branch == "" && how.DryRun:
+				how.How = boulder.LandedFiles
+			case how.Branch == "" && !a.interactive():
+				return usagef("say where to: --files (into your files), --branch NAME, --pr or --drop; --dry-run shows what would happen")
+			case how.Branch == "":
+				how.How = ""
 			}
 			return a.runLand(cmd.Context(), cmp.Or(args...), how)
 		},
@@ -54,7 +62,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 		"with --branch or --pr: publish what you had not committed when the run began, too")
 	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
 	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
-	cmd.MarkFlagsOneRequired("files", "branch", "pr", "drop")
 	return cmd
 }
 
@@ -63,10 +70,19 @@ func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 		return err
 	}
 	b, err := a.snapshot(ctx, ref)
-	if err != nil {
+	if err == nil && how.How == "" {
+		how.How, err = a.askWhere(ctx)
+	}
+	if err != nil || how.How == "" {
 		return err
 	}
 	return a.land(ctx, &b, how)
+}
+
+// askWhere asks the user where results are to land; empty: nowhere now.
+func (a *app) askWhere(ctx context.Context) (how string, err error) {
+	answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
+	return map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer], err
 }
 
 // landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the terminal, who is
@@ -90,28 +106,28 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	}
 	switch {
 	case how.How == "" && ask:
-		answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
-		if err == nil {
-			how.How = map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer]
-		}
+		how.How, _ = a.askWhere(ctx) // who leaves the question has not answered it
 	case runErr != nil && !own:
 		how.How = "" // what failed may be wanted with it
 	}
 	if how.How == "" {
-		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land`.")
+		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
 	if err := a.land(ctx, &b, how); err != nil && runErr == nil {
-		return fmt.Errorf("%w\nThe results are kept until `manager land`", err)
+		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
 	} else if err != nil {
-		a.warn("the results are kept until `manager land`: %v", err)
+		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
 	}
 	return runErr
 }
 
 func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) error {
 	landed, err := a.Land(ctx, b, how)
-	if err != nil {
+	switch {
+	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
+		return fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", b.Boulder.ID, err)
+	case err != nil:
 		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
 	}
 	if landed.NoPR != nil {
@@ -128,16 +144,22 @@ func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) e
 		fmt.Fprintf(a.Stdout, "%s %s\n", sign, f.Path)
 	}
 	did := map[string]string{
-		boulder.LandedFiles:   "in your files",
-		boulder.LandedBranch:  "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
-		boulder.LandedPR:      "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
-		boulder.LandedDropped: "nowhere: dropped, and kept for 30 days",
+		boulder.LandedFiles:  "in your files",
+		boulder.LandedBranch: "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
+		boulder.LandedPR:     "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
 	}[landed.How]
-	verb := "Landed"
+	verb, tree := "Landed", "Its gates were green on tree "
 	if how.DryRun {
 		verb = "Would land"
 	}
-	fmt.Fprintf(a.Stdout, "%s %s. Its gates were green on tree %s.\n", verb, did, project.Short(landed.Tree))
+	if !slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool { return len(t.Gates)+len(t.NoWorse) > 0 }) && len(b.Boulder.IntegrationGates) == 0 {
+		tree = "No gate has tested tree "
+	}
+	if landed.How == boulder.LandedDropped {
+		fmt.Fprintf(a.Stdout, "%s for 30 days under refs/manager/dropped/%s.\n", map[bool]string{true: "Would be kept", false: "Dropped, and kept"}[how.DryRun], b.Boulder.ID)
+		return nil
+	}
+	fmt.Fprintf(a.Stdout, "%s %s. %s%s.\n", verb, did, tree, project.Short(landed.Tree))
 	if landed.PR != "" {
 		fmt.Fprintln(a.Stdout, landed.PR)
 	}

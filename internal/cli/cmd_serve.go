@@ -276,7 +276,7 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
 			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),
-			text.If(w.Unlanded, " Its results have not landed: manager land "+w.BoulderID+".")))
+			text.If(w.Unlanded, " Its results have not landed: manager land --files "+w.BoulderID+".")))
 	}
 	return err
 }

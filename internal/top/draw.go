@@ -127,7 +127,9 @@ func (m *model) text() []string {
 	case m.tab == onStatus:
 		return m.printed(width, r.status.Print)
 	case m.tab == onSpending:
-		return m.printed(width, view.NewReceipt(r.Snapshot, now).Print)
+		receipt := view.NewReceipt(r.Snapshot, now)
+		receipt.Running = r.holder.Runs(r.Boulder)
+		return m.printed(width, receipt.Print)
 	case r.sub == nil:
 		return nil
 	case m.tab == onTranscript:

@@ -33,10 +33,11 @@ type Status struct {
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
 	Model       string                `json:"model,omitempty"`
 	LedgerModel string                `json:"ledger_model,omitempty"`
-	RunBy       *control.Holder       `json:"run_by"`    // the process that runs it; null if none does
-	Resumable   bool                  `json:"resumable"` // `manager resume` would go on with it now
-	Completed   int                   `json:"completed"` // sub-tasks
-	Total       int                   `json:"total"`     // sub-tasks of the plan, without superseded ones
+	RunBy       *control.Holder       `json:"run_by"`             // the process that runs it; null if none does
+	Resumable   bool                  `json:"resumable"`          // `manager resume` would go on with it now
+	Completed   int                   `json:"completed"`          // sub-tasks
+	Total       int                   `json:"total"`              // sub-tasks of the plan, without superseded ones
+	Unlanded    bool                  `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 	Usage       boulder.Usage         `json:"usage"`
 	Summary     string                `json:"summary,omitempty"`
 	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that a person may still answer
@@ -57,7 +58,7 @@ func NewStatus(
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
-		Completed: b.Tally.Completed, Total: b.Tally.Planned, Usage: b.Usage, Summary: b.Summary,
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, now: now,
 	}
 	if holder.Has(b.ID) {
@@ -114,6 +115,9 @@ func (s *Status) Print(o page.Out) {
 		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
 	case s.Reason != "":
 		o.Say(o.Plain(s.Reason))
+	}
+	if s.Unlanded && s.AtEvent == 0 {
+		o.Say(o.Yellow("The results have not landed: "), o.Code("manager land --files "+s.BoulderID))
 	}
 	t := tasks{Paint: o.Paint, width: o.Columns}
 	for _, r := range s.SubTasks {
