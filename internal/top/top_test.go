@@ -171,7 +171,7 @@ func TestOrders(t *testing.T) {
 func TestHoldsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir, 80, 24)
+	s := open(t, dir, 200, 60) // for all of the holder's command line
 	s.shows("nothing has been run here yet")
 	one := sample.New(t, sample.ID)
 	one.Plan()
