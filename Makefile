@@ -5,6 +5,7 @@ SHELL := bash
 
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
 # that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. `make check` vets, and
@@ -79,6 +80,15 @@ look: ## the pages in Chromium, with pictures in SCREENSHOTS (/tmp/manager-pages
 	mkdir -p $(SCREENSHOTS)
 	SCREENSHOTS=$(SCREENSHOTS) $(GO) test -tags chromium -count=1 -run TestChromium -v ./internal/ui
 
+.PHONY: snapshot
+snapshot: ## what a release publishes (archives, packages, SBOMs), in dist/; the first time it builds goreleaser (minutes)
+	$(RELEASER) check
+	$(RELEASER) release --snapshot --clean
+
+.PHONY: try-deb
+try-deb: ## the package from dist/ in a fresh Debian: installed, tried, removed (root, mmdebstrap)
+	tools/try-deb.sh
+
 .PHONY: clean
 clean: ## remove what was built and installed
-	rm -rf bin tools/node_modules
+	rm -rf bin dist tools/node_modules

@@ -106,6 +106,9 @@ func Main(env Env) int {
 	return exitCode(err)
 }
 
+// Command is the tree of all commands, to read and to document, not to run.
+func Command() *cobra.Command { return new(app).root() }
+
 func (a *app) root() *cobra.Command {
 	version := false
 	cmd := &cobra.Command{

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs the package of this machine's architecture from dist/ in a fresh Debian
+# (argument: its release; else this machine's) that is thrown away, tries it, and
+# removes it. Needs root and mmdebstrap.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+deb=$(ls dist/manager_*_linux_"$(dpkg --print-architecture)".deb)
+. /etc/os-release
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$deb" "$work/manager.deb"
+cat >"$work/try" <<'END'
+set -eu
+cd "$(mktemp -d)"
+# What dpkg, mandb and the tries themselves write is not the package's.
+files() { find / -xdev ! -type d ! -path '/var/lib/dpkg/*' ! -path '/var/cache/man/*' ! -path '/var/log/*' ! -path "$PWD/*" | sort; }
+files >before
+dpkg -i /manager.deb
+manager version
+MANWIDTH=80 man manager >page
+grep -q '^EXIT STATUS' page && grep -q '^FILES' page
+man manager-blockers-answer | head -4
+bash -nx /usr/share/bash-completion/completions/manager
+test -s /usr/share/zsh/vendor-completions/_manager -a -s /usr/share/fish/vendor_completions.d/manager.fish
+code=0; manager doctor 2>&1 | tee doctor || true
+manager doctor >/dev/null 2>&1 || code=$?
+test "$code" = 1 && grep -i opencode doctor
+dpkg -r manager
+files >after
+diff before after && echo "try-deb: all is well, and nothing is left"
+END
+mmdebstrap --quiet --variant=minbase --include=man-db --format=null \
+	--customize-hook="copy-in $work/manager.deb $work/try /" \
+	--customize-hook='chroot "$1" sh /try' "${1:-$VERSION_CODENAME}" /dev/null
