@@ -96,8 +96,8 @@ func manPage(cmd *cobra.Command) ([]byte, error) {
 	if err := doc.GenMan(cmd, &doc.GenManHeader{Source: "manager", Manual: "User Commands"}, &page); err != nil {
 		return nil, err
 	}
-	text := strings.ReplaceAll(page.String(), "[=false]", "")
-	text = quoted.ReplaceAllString(text, "=$1")
+	text := strings.ReplaceAll(page.String(), "[=false]", "") // of switches
+	text = quoted.ReplaceAllString(text, "$1=$2")
 	if cmd.HasParent() {
 		return []byte(text), nil
 	}
@@ -111,7 +111,7 @@ func manPage(cmd *cobra.Command) ([]byte, error) {
 
 var (
 	indented = regexp.MustCompile(`(?m)^  `) // in help; Markdown keeps lines as they are after four blanks
-	quoted   = regexp.MustCompile(`="([^"]+)"`)
+	quoted   = regexp.MustCompile(`(\\fP)="([^"]+)"`)
 	link     = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 )
 
@@ -136,6 +136,6 @@ func fromDocs() (string, error) {
 		rest, _, _ = strings.Cut(rest, "\n## ")
 		markdown += "\n# " + s.title + "\n" + link.ReplaceAllString(rest, "$1") + "\n"
 	}
-	page := string(md2man.Render([]byte(markdown)))
-	return page[strings.Index(page, ".SH"):], nil
+	_, sections, _ := strings.Cut(string(md2man.Render([]byte(markdown))), ".SH")
+	return ".SH" + sections, nil
 }
