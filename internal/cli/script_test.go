@@ -145,7 +145,7 @@ func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
 	server, err := scriptmodel.Start(script.Reply)
 	ts.Check(err)
 	ts.Defer(server.Close)
-	ts.Setenv("OPENCODE_CONFIG_CONTENT", scriptmodel.OpenCodeConfig(server.URL()))
+	ts.Setenv("OPENCODE_CONFIG_CONTENT", octest.Lean([]string{scriptmodel.OpenCodeConfig(server.URL())})[0])
 	ts.Setenv("OPENAI_BASE_URL", server.URL())
 	ts.Setenv("MODEL_URL", server.URL())
 	*ts.Value(modelKey{}).(**scriptmodel.Server) = server
