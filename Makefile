@@ -8,10 +8,11 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
-# that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. `make check` vets, and
+# that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. OpenCode processes that live
+# for seconds gain nothing from the optimizing compiler, a fifth of their CPU time (measured). `make check` vets, and
 # nobody debugs these binaries.
 TESTFLAGS ?= -p 2 -timeout 60m -shuffle=1 -vet=off -ldflags=-w
-FIXEDSEED := RAPID_SEED=1
+TESTENV := RAPID_SEED=1 BUN_JSC_useDFGJIT=0
 
 .PHONY: help
 help: ## list the targets
@@ -31,12 +32,12 @@ demo: tools build ## the main job, offline: real OpenCode, scripted model, sampl
 
 .PHONY: test
 test: tools ## all tests, end-to-end on the real OpenCode included
-	$(FIXEDSEED) $(GO) test $(TESTFLAGS) ./...
+	$(TESTENV) $(GO) test $(TESTFLAGS) ./...
 	cd examples && $(GO) test -vet=off ./...
 
 .PHONY: race
 race: tools ## all tests with the race detector
-	$(FIXEDSEED) $(GO) test $(TESTFLAGS) -race ./...
+	$(TESTENV) $(GO) test $(TESTFLAGS) -race ./...
 
 N ?= 200000
 
