@@ -36,6 +36,7 @@ var eventTypes = []eventType{
 	event("cooldown", true, (*State).cooled),
 	event("replan-started", false, (*State).replanStarted),
 	event("replan-trouble", false, (*State).replanTrouble),
+	event("replan-proposed", false, (*State).replanProposed),
 	event("replan", true, (*State).replanned),
 	event("replan-refused", false, (*State).replanRefused),
 	event("budget-set", false, (*State).budgetSet),

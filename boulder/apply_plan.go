@@ -40,7 +40,8 @@ func (s *State) adopt(p PlanRevision) {
 }
 
 func (s *State) decomposed(e *Event, b Decomposed) error {
-	if s.Boulder.Status != AwaitingApproval || len(s.SubTasks) > 0 {
+	waits := s.Boulder.Status == AwaitingApproval || s.Boulder.Status == Paused && s.Revision != nil
+	if !waits || len(s.SubTasks) > 0 {
 		return fmt.Errorf("boulder is %s with %d sub-tasks", s.Boulder.Status, len(s.SubTasks))
 	}
 	if n := b.Plan.Number; n != s.Boulder.Revision && n != s.Boulder.Revision+1 {

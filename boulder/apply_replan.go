@@ -57,7 +57,19 @@ func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
 	if !b.Uncounted {
 		s.Boulder.Replan.Troubles++
 	}
-	s.Boulder.Replan.Fault, s.Boulder.Replan.NotBefore = b.Reason, b.NotBefore
+	s.Boulder.Replan.Fault, s.Boulder.Replan.NotBefore, s.Boulder.Replan.Proposed = b.Reason, b.NotBefore, nil
+	return nil
+}
+
+func (s *State) replanProposed(_ *Event, b ReplanProposed) error {
+	r, err := s.replanning(b.AttemptRef)
+	switch {
+	case err != nil:
+		return err
+	case r.Proposed != nil || len(b.SubTasks) == 0:
+		return fmt.Errorf("a replan of %d sub-tasks is proposed, and it may be that one was already", len(b.SubTasks))
+	}
+	r.Proposed = &b.Replacement
 	return nil
 }
 

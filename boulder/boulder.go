@@ -125,6 +125,12 @@ type LeftSession struct {
 	Server    string `json:"server,omitempty"` // see [Attempt.Server]
 }
 
+// Asks reports whether a plan or a replan waits for the user's yes.
+func (b *Boulder) Asks() bool {
+	plan := b.Revision > 0 && b.Tally.Planned == 0 && (b.Status == AwaitingApproval || b.Status == Paused)
+	return plan || b.Replan != nil && b.Replan.Proposed != nil
+}
+
 // WorkedBy is the wall clock of the run until now: [Boulder.Worked], and what has passed since if it is at work.
 func (b *Boulder) WorkedBy(now time.Time) time.Duration {
 	switch b.Status {
@@ -186,6 +192,8 @@ type Replanning struct {
 	Troubles  int       `json:"troubles,omitempty"`  // faults in a row while asking
 	Fault     string    `json:"fault,omitempty"`     // the newest of them
 	NotBefore time.Time `json:"not_before,omitzero"` // the end of the back-off after it
+
+	Proposed *Replacement `json:"proposed,omitempty"` // what the user is asked about
 }
 
 // Cooldown is the state of a model that answered with a rate limit or an overload.

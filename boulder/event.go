@@ -243,6 +243,13 @@ type ReplanTrouble struct {
 	Uncounted bool      `json:"uncounted,omitempty"` // as in [Trouble]
 }
 
+// ReplanProposed stores a replan that the user is asked about. It waits for [OrderApprove] or [OrderDecline], or for who is asked at
+// a terminal.
+type ReplanProposed struct {
+	AttemptRef
+	Replacement
+}
+
 // Replanned adopts a new plan revision for what could not be done: the sub-tasks of Removed and those that Changed
 // names are superseded, new ones take their place. Everything else stays as it is.
 type Replanned struct {

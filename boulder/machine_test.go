@@ -134,7 +134,7 @@ func (m *machine) head(t *rapid.T) Body {
 	case b.Status == Planning:
 		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
 		return Planned{Revision: rev.Number, Plan: rev}
-	case b.Status == AwaitingApproval:
+	case b.Status == AwaitingApproval, b.Status == Paused && m.state.Revision != nil && len(m.state.SubTasks) == 0:
 		number := b.Revision + rapid.IntRange(0, 1).Draw(t, "edited")
 		return Decomposed{
 			Revision: number, Plan: PlanRevision{Number: number, Plan: m.plan, Hash: m.plan.Hash()},
@@ -295,7 +295,9 @@ func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
 func (m *machine) around(t *rapid.T) Body {
 	b := m.state.Boulder
 	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
-		switch rapid.IntRange(0, 5).Draw(t, "replan") {
+		switch rapid.IntRange(0, 6).Draw(t, "replan") {
+		case 6:
+			return ReplanProposed{AttemptRef: b.Replan.AttemptRef, Replacement: Replacement{SubTasks: []Spec{{ID: "new", Subject: "New"}}}}
 		case 0:
 			return ReplanRefused{AttemptRef: b.Replan.AttemptRef, Reason: "none"}
 		case 1:
@@ -447,7 +449,7 @@ func (m *machine) wild(t *rapid.T) Event {
 		BlockerSettled{SubTaskID: ref.SubTaskID, BlockerID: "B2", Status: BlockerAnswered},
 		m.replanStarted(ref),
 		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},
-		ReplanTrouble{NotBefore: m.now.Add(time.Second)},
+		ReplanTrouble{NotBefore: m.now.Add(time.Second)}, ReplanProposed{AttemptRef: ref},
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
 		TakenUp{},

@@ -19,6 +19,9 @@ const (
 	OrderSkip   OrderKind = "skip"   // go on as if the sub-task were done
 	OrderNote   OrderKind = "note"   // tell the agents and the judge something
 
+	OrderApprove OrderKind = "approve" // agree to the plan or the replan that waits for it, and to its gates
+	OrderDecline OrderKind = "decline" // refuse the replan that waits; a plan is refused with a cancel
+
 	OrderSettle OrderKind = "settle" // answer a blocker of a sub-task, or say that there will be no answer
 
 	OrderArchive   OrderKind = "archive"   // put what is over out of sight
@@ -42,6 +45,8 @@ type Order struct {
 	Landed    *Landed   `json:"landed,omitempty"`      // of landed
 	Redone    *Redone   `json:"redone,omitempty"`      // of redo
 	Kept      *Kept     `json:"kept,omitempty"`        // of keep
+	Hash      string    `json:"hash,omitempty"`        // of approve and decline: what the user was shown: [Snapshot.Asked]
+	Plan      *Plan     `json:"plan,omitempty"`        // of an approve: the user's own, instead of the one that was shown
 }
 
 // maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
@@ -54,7 +59,8 @@ const maxNotes = 30
 func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
 	takesText := o.Do == OrderNote || is(OrderSettle, OrderRedo) && o.Text != ""
-	whole := is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep)
+	agrees := is(OrderApprove, OrderDecline)
+	whole := agrees || is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep)
 	switch {
 	case whole && o.SubTaskID != "":
 		return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
@@ -62,6 +68,8 @@ func (o Order) Validate() error {
 		return fmt.Errorf("there is no order %q", o.Do)
 	case is(OrderLanded) != (o.Landed != nil) || is(OrderRedo) != (o.Redone != nil) || is(OrderKeep) != (o.Kept != nil):
 		return fmt.Errorf("%s has to say what has landed, is redone or kept, and nothing else may", o.Do)
+	case agrees != (o.Hash != "") || !is(OrderApprove) && o.Plan != nil:
+		return fmt.Errorf("%s has to say which plan was shown, and nothing else may", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
 	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":

@@ -52,6 +52,18 @@ func (s *State) Snapshot() Snapshot {
 	return snap
 }
 
+// Asked names what waits for the user's yes, by its hash: the plan that nobody has agreed to yet, or the replan that is proposed.
+// Empty: nothing does.
+func (s *Snapshot) Asked() string {
+	switch {
+	case !s.Boulder.Asks():
+		return ""
+	case s.Boulder.Replan != nil:
+		return Plan{SubTasks: s.Boulder.Replan.Proposed.SubTasks}.Hash()
+	}
+	return s.Revision.Hash
+}
+
 // TakeEvents returns what was applied since the last call, as it is to be logged, and forgets it.
 func (s *State) TakeEvents() []Event {
 	events := s.events

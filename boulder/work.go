@@ -51,10 +51,10 @@ type ReplanRequest struct {
 
 // Replacement is the answer to a [ReplanRequest]: new sub-tasks with new ids, valid together with what is done and kept.
 type Replacement struct {
-	SubTasks []Spec
+	SubTasks []Spec `json:"sub_tasks"`
 	// Replaces maps the id of a new sub-task to that of the one it is a changed form of, where it is one.
-	Replaces map[string]string
-	Model    string // that made it, provider/model
+	Replaces map[string]string `json:"replaces,omitempty"`
+	Model    string            `json:"model,omitempty"` // that made it, provider/model
 }
 
 // Job is one turn to run, or to go on with after a crash.

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,6 +180,8 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 		return bodies, nil
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline:
+		return answered(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
 		return nil, refusal("boulder %s is paused already", b.ID)
 	case o.Do == boulder.OrderPause:
@@ -217,6 +220,29 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 	}
 	return retry(s, t, now)
 }
+
+// answered is what the user says to the plan or the replan that waits. Who agrees agrees to its gates.
+func answered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
+	b, snapshot := &s.Boulder, s.Snapshot()
+	switch asked := snapshot.Asked(); {
+	case asked == "":
+		return nil, refusal("nothing of boulder %s waits for your approval", b.ID)
+	case asked != o.Hash:
+		return nil, refusal("what waits for your approval is not what you were shown: look again")
+	case b.Replan == nil && o.Do == boulder.OrderDecline:
+		return nil, refusal("a plan is declined by cancelling its boulder: `manager cancel -b %s`", b.ID)
+	case b.Replan == nil:
+		plan := cmp.Or(o.Plan, &s.Revision.Plan)
+		return []boulder.Body{decomposed(s, Approval{Plan: plan, Gates: true}, nil, now)}, nil
+	case o.Do == boulder.OrderDecline:
+		return schedule.RefuseReplan(s, declined), nil
+	case o.Plan != nil:
+		return nil, refusal("a replan cannot be edited: decline it, and tell the agents why with a note")
+	}
+	return []boulder.Body{replanned(s, *b.Replan.Proposed, true, now)}, nil
+}
+
+const declined = "the new plan was declined"
 
 // resumed brings a boulder back to where it was when it was paused.
 func resumed(s *boulder.State) boulder.Body {
@@ -295,7 +321,7 @@ func (r *run) obey(o order) error {
 		o.reply <- refusal("a result is being integrated: try again in a moment")
 		return nil
 	}
-	before := r.state.Boulder.Seq
+	before, planned := r.state.Boulder.Seq, len(r.state.SubTasks) == 0
 	err := carryOut(r.state, o.Order, r.now, r.busy)
 	if err != nil {
 		o.reply <- err
@@ -306,6 +332,20 @@ func (r *run) obey(o order) error {
 	}
 	r.acks = append(r.acks, o.reply)
 	r.takeAway()
+	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
+		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // who is asked at a terminal need not answer any more
+			if stop := r.work[ref]; stop != nil {
+				stop(errSuspended)
+			}
+		}
+		err := r.startable()
+		if err == nil && planned {
+			err = r.setBudgets()
+		}
+		if err != nil {
+			r.end(err)
+		}
+	}
 	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // no turn is at work while there is no plan
 		r.suspend()
 	}

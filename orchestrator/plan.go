@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -94,33 +95,19 @@ func (r *run) adoptUnasked() error {
 
 // propose makes a plan the first revision, which nobody has agreed to yet.
 func (r *run) propose(plan *boulder.Plan) error {
-	rev := r.revision(plan, 1)
+	rev := revision(plan, 1, r.now)
 	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
 }
 
 // adopt makes the sub-tasks of a plan, some of which a fork has done already, with these results. A plan that differs from
 // what was proposed is the next revision.
 func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
-	plan := a.Plan
-	rev := *r.state.Revision
-	if plan.Hash() != rev.Hash {
-		rev = r.revision(plan, rev.Number+1)
-		rev.Edited = true
-	}
-	d := boulder.Decomposed{
-		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: a.Gates,
-		Model: cmp.Or(a.Model, r.state.Boulder.Model), Results: results,
-		Inherited: slices.Sorted(maps.Keys(results)), SubTasks: make([]boulder.PlannedIn, 0, len(plan.SubTasks)),
-	}
-	for _, s := range plan.SubTasks {
-		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))
-	}
 	for id := range r.req.SubTaskBudgets {
-		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
+		if !slices.ContainsFunc(a.Plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
 			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
 		}
 	}
-	if err := r.apply(d); err != nil {
+	if err := r.apply(decomposed(r.state, a, results, r.now)); err != nil {
 		return err
 	}
 	if err := r.startable(); err != nil {
@@ -129,10 +116,26 @@ func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 	return r.setBudgets()
 }
 
-func (r *run) revision(plan *boulder.Plan, number int) boulder.PlanRevision {
+func decomposed(s *boulder.State, a Approval, results map[string]boulder.Inherited, now time.Time) boulder.Decomposed {
+	plan, rev := a.Plan, *s.Revision
+	if plan.Hash() != rev.Hash {
+		rev = revision(plan, rev.Number+1, now)
+		rev.Edited = true
+	}
+	d := boulder.Decomposed{
+		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: a.Gates,
+		Model: cmp.Or(a.Model, s.Boulder.Model), Results: results,
+		Inherited: slices.Sorted(maps.Keys(results)), SubTasks: make([]boulder.PlannedIn, 0, len(plan.SubTasks)),
+	}
+	for _, t := range plan.SubTasks {
+		d.SubTasks = append(d.SubTasks, plannedIn(t, plan.Model, d.Model))
+	}
+	return d
+}
+
+func revision(plan *boulder.Plan, number int, now time.Time) boulder.PlanRevision {
 	return boulder.PlanRevision{
-		Number: number, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(),
-		AdoptedAt: r.now,
+		Number: number, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), AdoptedAt: now,
 	}
 }
 

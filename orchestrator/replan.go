@@ -5,26 +5,29 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// startReplan asks the Task Ledger for the replan that was begun, and a person to approve it if there is one to ask.
+// startReplan asks the Task Ledger for the replan that was begun, and the user to approve it if there is one to ask. Where the
+// boulder is to ask, the proposal is stored before that: it can be answered by an order as well.
 func (r *run) startReplan() {
 	if r.busy(replanRef) {
 		return
 	}
-	req := r.replanRequest()
-	ref, proposal := r.state.Boulder.Replan.AttemptRef, ReplanProposal{
-		Number: r.state.Boulder.Replans, Reason: req.Reason, Replaced: req.Replaced,
-	}
+	req, number, proposed := r.replanRequest(), r.state.Boulder.Replans, r.state.Boulder.Replan.Proposed
+	ref, proposal := r.state.Boulder.Replan.AttemptRef, Proposal(r.state.Snapshot())
+	store := r.state.Boulder.AskReplans && proposed == nil && r.req.ApproveReplan != nil
 	var usage boulder.Usage
 	var gates, asked bool
 	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
-		proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
-		if err == nil && r.req.ApproveReplan != nil {
+		if proposed == nil {
+			proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
+		}
+		if err == nil && r.req.ApproveReplan != nil && !store {
 			asked = true
 			gates, err = r.req.ApproveReplan(ctx, proposal)
 		}
@@ -34,12 +37,16 @@ func (r *run) startReplan() {
 			return applyErr
 		}
 		switch {
+		case r.state.Boulder.Replan == nil || r.state.Boulder.Replans != number: // an order has answered
+			return nil
+		case err == nil && store:
+			return r.apply(boulder.ReplanProposed{AttemptRef: ref, Replacement: proposal.Replacement})
 		case err == nil:
 			return r.adoptReplan(proposal.Replacement, gates)
 		case r.cutShort(err):
 			return nil
 		case errors.Is(err, ErrDeclined):
-			return r.apply(schedule.RefuseReplan(r.state, "the new plan was declined")...)
+			return r.apply(schedule.RefuseReplan(r.state, declined)...)
 		case errors.Is(err, boulder.ErrFatal), asked:
 			r.end(err)
 			return nil
@@ -48,6 +55,21 @@ func (r *run) startReplan() {
 		}
 		return r.apply(schedule.RefuseReplan(r.state, err.Error())...)
 	})
+}
+
+// Proposal is the replan that is being made, as the user is asked about it.
+func Proposal(s boulder.Snapshot) ReplanProposal {
+	replan := s.Boulder.Replan
+	p := ReplanProposal{Number: s.Boulder.Replans, Reason: replan.Reason}
+	if replan.Proposed != nil {
+		p.Replacement = *replan.Proposed
+	}
+	for _, t := range s.SubTasks {
+		if slices.Contains(replan.Replaces, t.ID) {
+			p.Replaced = append(p.Replaced, *t)
+		}
+	}
+	return p
 }
 
 func (r *run) replanRequest() boulder.ReplanRequest {
@@ -84,7 +106,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 // adoptReplan makes a new plan the current one. What it builds on may have failed in the meantime: then it is asked for
 // again, with the state as it is now. A planner that does not keep its contract costs this sub-task, not the run.
 func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
-	err := r.apply(r.replanned(plan, gates))
+	err := r.apply(replanned(r.state, plan, gates, r.now))
 	switch {
 	case errors.Is(err, boulder.ErrRefused):
 		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now})
@@ -98,13 +120,12 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 }
 
 // replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.
-func (r *run) replanned(n boulder.Replacement, gates bool) boulder.Body {
-	b, old := r.state.Boulder, r.state.Revision
+func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Time) boulder.Body {
+	b, old := s.Boulder, s.Revision
 	plan := old.Plan
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks = slices.Concat(kept, n.SubTasks)
-	now := r.now
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()
 	rev := boulder.PlanRevision{

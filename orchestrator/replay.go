@@ -300,7 +300,7 @@ func ordersLeave(b boulder.Body) bool {
 	switch b.(type) {
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
 		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete, boulder.Redone,
-		boulder.Kept:
+		boulder.Kept, boulder.Decomposed, boulder.Replanned:
 		return true
 	}
 	return false

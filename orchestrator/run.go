@@ -210,8 +210,8 @@ func (r *run) resume() error {
 
 // nobodyToAsk is for a boulder whose replans a person wants to see, where there is none: in a server.
 func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
-	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: go on with"+
-		" `manager resume` on a terminal, without a server", ErrWaiting)
+	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: approve it in"+
+		" `manager ui`, or with `manager resume` on a terminal", ErrWaiting)
 }
 
 // unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns, an answer, or a

@@ -89,6 +89,11 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	return nil
 }
 
+// SavePlan writes the project's plan file as the user wrote it, comments included.
+func (p *Project) SavePlan(data []byte) error {
+	return statedir.Write(p.dir, store.DirName+"/"+filepath.Base(p.PlanPath()), data)
+}
+
 // CheckSeal refuses a plan that was made for another state of the project.
 func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
 	if plan.Edited() {

@@ -26,6 +26,7 @@ type Item struct {
 	CreatedAt  time.Time      `json:"created_at"`
 	UpdatedAt  time.Time      `json:"updated_at"`
 	ArchivedAt time.Time      `json:"archived_at,omitzero"`
+	Asks       bool           `json:"asks,omitempty"` // a plan or a replan waits for the user's yes
 }
 
 // maxListed is how many characters of a request a list keeps. One line of a terminal shows fewer.
@@ -35,7 +36,7 @@ const maxListed = 1000
 func shown(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
-		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
+		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
 	}
 }
 

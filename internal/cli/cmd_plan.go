@@ -346,7 +346,7 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 	if p.view != nil && asks {
 		defer p.view.Pause()()
 	}
-	if asks || !p.quiet { // it is not stored: a resume asks for a new one
+	if asks || !p.quiet {
 		view.Replan(p.on(p.Stderr), r)
 	}
 	if !asks {

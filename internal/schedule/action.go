@@ -27,7 +27,7 @@ type Raise struct {
 	Blocker boulder.Blocker // without id and status
 }
 
-// AskReplan says that the Task Ledger should be being asked for the replan that was begun.
+// AskReplan says that the Task Ledger should be being asked for the replan that was begun, or the user about the one that it made.
 type AskReplan struct{}
 
 // Finish says that nothing is ready or live any more.

@@ -167,6 +167,8 @@ func decisions(actions []Action) []Action {
 func (c *computing) advanceReplan() {
 	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
+	case r != nil && r.Proposed != nil:
+		c.do(AskReplan{})
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
 		for _, b := range RefuseReplan(c.s, fmt.Sprintf("the Task Ledger failed %d times in a row: %s", r.Troubles, r.Fault)) {
 			c.do(b)

@@ -47,6 +47,13 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	if n := len(w.disk.SubTasks); n > 0 {
 		id = w.disk.SubTasks[d.IntN(n)].ID
 	}
+	if s := w.disk.Snapshot(); s.Asked() != "" && !w.sc.class.same() && d.is(0.5) {
+		do := boulder.OrderDecline
+		if s.Boulder.Replan == nil || d.is(0.7) {
+			do = boulder.OrderApprove
+		}
+		return boulder.Order{Do: do, Hash: s.Asked()}
+	}
 	kinds := 14
 	if w.sc.class.same() {
 		kinds = 6
@@ -133,6 +140,10 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderLanded
 		case boulder.Redone:
 			return o.Do == boulder.OrderRedo && b.SubTasks[0] == o.Redone.SubTasks[0]
+		case boulder.Decomposed, boulder.Replanned:
+			return o.Do == boulder.OrderApprove
+		case boulder.ReplanRefused:
+			return o.Do == boulder.OrderDecline
 		case boulder.Noted:
 			return o.Do == boulder.OrderNote && b.Text == o.Text
 		}

@@ -105,7 +105,8 @@ func (r *reader) take(e boulder.Event) {
 		r.plan = chat(r.root, "plan")
 	case boulder.ReplanStarted:
 		r.plan = chat(r.root, "replan")
-	case boulder.Planned, boulder.Decomposed, boulder.Replanned, boulder.ReplanRefused, boulder.ReplanTrouble:
+	case boulder.Planned, boulder.Decomposed, boulder.ReplanProposed, boulder.Replanned, boulder.ReplanRefused,
+		boulder.ReplanTrouble:
 		r.plan.end(at)
 	case boulder.Starting:
 		o := r.state.Open(body.SubTaskID)

@@ -63,13 +63,21 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	if o.Do == boulder.OrderNote {
 		o.Text = s.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
 	}
+	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
+		o.Hash = r.PostFormValue("hash")
+	}
 	allowed := []boulder.OrderKind{
 		boulder.OrderPause, boulder.OrderResume, boulder.OrderCancel, boulder.OrderRetry, boulder.OrderSkip, boulder.OrderNote,
-		boulder.OrderArchive, boulder.OrderUnarchive,
+		boulder.OrderArchive, boulder.OrderUnarchive, boulder.OrderApprove, boulder.OrderDecline, boulder.OrderKeep,
 	}
-	switch err = o.Validate(); {
+	switch {
 	case !slices.Contains(allowed, o.Do):
 		return "", next, fmt.Errorf("there is no order %q here", o.Do)
+	case o.Do == boulder.OrderKeep:
+		said, err = s.keep(ctx, id, o.SubTaskID)
+		return said, next, err
+	}
+	switch err = o.Validate(); {
 	case err != nil:
 		return "", next, err
 	case o.Do == boulder.OrderResume:
@@ -77,19 +85,30 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 			return said, next, err
 		}
 	}
+	said, err = s.give(ctx, id, o)
+	return said, next, err
+}
+
+// give gives an order. What was waiting for it continues where a server is there for that.
+func (s *Site) give(ctx context.Context, id string, o boulder.Order) (said string, err error) {
 	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
 		return b, o, err
 	})
 	switch {
 	case err != nil:
-		return "", next, err
+		return "", err
 	case o.Do == boulder.OrderArchive:
-		return "Archived " + id + ".", next, nil
+		return "Archived " + id + ".", nil
 	case o.Do == boulder.OrderUnarchive:
-		return id + " is back.", next, nil
+		return id + " is back.", nil
+	case o.Do != boulder.OrderApprove && o.Do != boulder.OrderDecline || done.Holder == nil || !done.Holder.Serves:
+	default:
+		if resumed, err := s.resume(ctx, id); err == nil && resumed != "" {
+			return view.Answered(o) + " " + resumed, nil
+		}
 	}
-	return view.NewOrder(done).Text(), next, nil
+	return view.NewOrder(done).Text(), nil
 }
 
 // resume has a boulder go on in the server of the project; empty: a process runs it, and takes the order. It starts no process:
@@ -107,7 +126,7 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	case !there.Holder.Serves:
 		return "", command
 	case d.Revision != nil && len(d.SubTasks) == 0:
-		return "", fmt.Errorf("its plan waits for your approval: type `manager resume %s` in a terminal", id)
+		return "", errors.New("its plan waits for your approval")
 	}
 	if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
 		return "", err

@@ -36,9 +36,10 @@ func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
 	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
 	status.Waiting = view.WaitingOf(r.Raised)
-	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Plan": r.Revision}
+	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks()}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
+		s.agree(p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
 	p.add("graph", "What comes after what", s.html("graph", template.HTML(view.GraphOf(r.Snapshot, r.Limits, false).Part(link))))
@@ -134,6 +135,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	p.add("orders", "", s.html("orders", map[string]any{
 		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() &&
 			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
+		"Done": t.Status == boulder.SubTaskCompleted,
 	}))
 	s.asks(p, read.Raised, read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
 	s.addWhy(p, read, t, turns)

@@ -144,6 +144,8 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 		whole.begin(at, "plan", line)
 	case boulder.ReplanTrouble:
 		whole.begin(at, "wait", line)
+	case boulder.ReplanProposed:
+		whole.begin(at, "you", line)
 	case boulder.Replanned, boulder.ReplanRefused:
 		whole.end(at, line)
 		l.end(at, line)

@@ -176,25 +176,32 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 		return nil, listErr
 	}
 	items, listErr := there.Listing(ctx)
-	there.Close()
-	err = errors.Join(err, listErr)
 	var stand, atWork []view.ListItem
+	var asking []boulder.Snapshot
 	for i := range items {
 		switch item := view.NewListItem(&items[i], there.Holder); {
 		case !item.ArchivedAt.IsZero() || item.Status.Terminal():
+		case item.Asks && len(asking) < listed:
+			d, getErr := there.Get(ctx, item.BoulderID)
+			asking, err = append(asking, d), errors.Join(err, getErr)
 		case item.Running && item.Status != boulder.Paused:
 			atWork = append(atWork, item)
 		default:
 			stand = append(stand, item)
 		}
 	}
+	there.Close()
+	err = errors.Join(err, listErr)
 	more := max(0, len(stand)-listed)
 	stand = stand[:min(len(stand), listed)] // the newest
 	waits := view.WaitingOf(placed)
 	data := map[string]any{
-		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand) == 0, "Now": now, "Empty": len(items) == 0,
+		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Now": now, "Empty": len(items) == 0,
 	}
 	p.add("needs", "", s.html("needs", data))
+	for i := range asking {
+		s.agree(p, &asking[i], "/")
+	}
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
 	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
 	if waits.Choices() != "" {

@@ -132,15 +132,19 @@ func (s *Site) Handler() http.Handler {
 	inside := http.NewServeMux()
 	for pattern, build := range map[string]func(*http.Request) (*Page, error){
 		"GET /{$}": s.needs, "GET /boulders": s.list, "GET /b/{id}": s.boulder, "GET /b/{id}/report": s.report,
-		"GET /b/{id}/t/{task}": s.task, "GET /b/{id}/land": s.land,
+		"GET /b/{id}/t/{task}": s.task, "GET /b/{id}/land": s.land, "GET /b/{id}/redo": s.redo,
+		"GET /plan": s.editor, "GET /b/{id}/plan": s.editor,
 	} {
 		inside.HandleFunc(pattern, s.show(build))
 	}
 	for pattern, act := range map[string]func(*http.Request) (said, next string, err error){
 		"POST /blockers/{blocker}": s.answer, "POST /b/{id}/order": s.order, "POST /b/{id}/land": s.landNow,
+		"POST /b/{id}/redo": s.redoNow,
 	} {
 		inside.HandleFunc(pattern, s.act(act))
 	}
+	inside.HandleFunc("POST /plan", s.edited)
+	inside.HandleFunc("POST /b/{id}/plan", s.edited)
 	inside.HandleFunc("GET /b/{id}/report.html", s.download)
 	inside.HandleFunc("GET /style.css", asset("text/css; charset=utf-8", s.style))
 	script, _ := assets.ReadFile("assets/live.js")
@@ -172,7 +176,7 @@ func (s *Site) guarded(next http.Handler) http.Handler {
 			http.Error(w, "this server is not "+r.Host, http.StatusMisdirectedRequest)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<20) // a plan may be long
 		next.ServeHTTP(w, r)
 	})
 }
@@ -293,10 +297,15 @@ func (s *Site) act(do func(*http.Request) (said, next string, err error)) http.H
 		if err != nil {
 			told = strings.TrimSpace(told + "\n" + project.Message(err))
 		}
-		said := s.session(r)
-		s.mu.Lock()
-		*said = told
-		s.mu.Unlock()
-		http.Redirect(w, r, next, http.StatusSeeOther)
+		s.tell(w, r, told, next)
 	}
+}
+
+// tell leads to a page, which tells something once.
+func (s *Site) tell(w http.ResponseWriter, r *http.Request, told, next string) {
+	said := s.session(r)
+	s.mu.Lock()
+	*said = told
+	s.mu.Unlock()
+	http.Redirect(w, r, next, http.StatusSeeOther)
 }

@@ -17,6 +17,7 @@ func paths() []string {
 	return []string{
 		"/", "/boulders", "/boulders?status=running&q=dark", "/b/01k3middle", "/b/01k3middle/t/toggle", "/b/01k3middle/report",
 		"/b/01k3middle/report.html", "/b/" + sample.ID, "/b/" + sample.ID + "/t/theme", "/style.css", "/live.js",
+		"/plan", "/b/01k3plan", "/b/01k3plan/plan", "/b/01k3replan", "/b/01k3middle/redo", "/b/01k3middle/redo?task=toggle",
 	}
 }
 
@@ -25,6 +26,7 @@ func TestNothingWithoutTheCookie(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked(t, dir)
+	asking(t, dir)
 	s := site(t, dir, "")
 	inside := enter(t, s)
 	for _, cookie := range []*http.Cookie{nil, {Name: inside.cookie.Name, Value: "x"}, {Name: "manager-1", Value: inside.cookie.Value}} {
@@ -38,7 +40,8 @@ func TestNothingWithoutTheCookie(t *testing.T) {
 		if w.Code != http.StatusForbidden {
 			t.Errorf("a stream with cookie %v: %d", cookie, w.Code)
 		}
-		for _, path := range []string{"/blockers/B1", "/b/" + sample.ID + "/order", "/b/" + sample.ID + "/land"} {
+		for _, path := range []string{"/blockers/B1", "/b/" + sample.ID + "/order", "/b/" + sample.ID + "/land",
+			"/b/" + sample.ID + "/redo", "/b/01k3plan/plan", "/plan"} {
 			if w := outside.do("POST", path, url.Values{"do": {"pause"}, "answer": {"x"}}); w.Code != http.StatusForbidden {
 				t.Errorf("POST %s with cookie %v: %d", path, cookie, w.Code)
 			}
@@ -124,23 +127,40 @@ func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked(t, dir)
+	asking(t, dir)
 	b := enter(t, site(t, dir, "https://box.tail1234.ts.net"))
+	hash := hashOf(t, b.get("/"), "01k3plan")
+	path, form := "", url.Values{}
 	post := func(headers map[string]string) int {
-		return b.do("POST", "/b/"+sample.ID+"/order", url.Values{"do": {"note"}, "text": {"planted"}}, func(r *http.Request) {
+		return b.do("POST", path, form, func(r *http.Request) {
 			r.Header.Del("Sec-Fetch-Site")
 			for name, value := range headers {
 				r.Header.Set(name, value)
 			}
 		}).Code
 	}
-	for _, headers := range []map[string]string{
-		{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"},
-		{"Origin": "http://127.0.0.1:1"}, {"Origin": "http://localhost:"},
+	for _, evil := range []struct {
+		path string
+		form url.Values
+	}{
+		{"/b/01k3plan/order", url.Values{"do": {"approve"}, "hash": {hash}}},
+		{"/b/01k3plan/plan", url.Values{"do": {"approve"}, "hash": {hash}, "plan": {"sub_tasks: [{id: planted, description: X}]"}}},
+		{"/plan", url.Values{"do": {"save"}, "plan": {"sub_tasks: [{id: planted, description: X}]"}}},
+		{"/b/01k3middle/redo", url.Values{"task": {"toggle"}}},
+		{"/b/" + sample.ID + "/order", url.Values{"do": {"note"}, "text": {"planted"}}},
 	} {
-		if code := post(headers); code != http.StatusForbidden {
-			t.Errorf("%v: %d", headers, code)
+		path, form = evil.path, evil.form
+		for _, headers := range []map[string]string{
+			{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"},
+			{"Origin": "http://127.0.0.1:1"}, {"Origin": "http://localhost:"},
+		} {
+			if code := post(headers); code != http.StatusForbidden {
+				t.Errorf("%s: %v: %d", path, headers, code)
+			}
 		}
 	}
+	says(t, b.get("/"), "Run this plan?", "NOT planted")
+	says(t, b.get("/plan"), "NOT planted")
 	if strings.Contains(b.get("/b/"+sample.ID), "planted") {
 		t.Error("a note was planted")
 	}
@@ -158,9 +178,10 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked(t, dir)
+	asking(t, dir)
 	b := enter(t, site(t, dir, ""))
 	element, handler := regexp.MustCompile(`<(script|img|iframe)\b[^>]*>`), regexp.MustCompile(`<[^>]*\son\w+=`)
-	for _, path := range paths()[:9] {
+	for _, path := range paths() {
 		w := b.do("GET", path, nil)
 		for _, found := range element.FindAllString(w.Body.String(), -1) {
 			if found != `<script src="/live.js" defer>` {

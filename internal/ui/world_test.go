@@ -224,3 +224,26 @@ func (b *browser) get(path string) string {
 	}
 	return w.Body.String()
 }
+
+// asking stores a boulder whose plan waits for the user's yes, 01k3plan, and one whose replan does, 01k3replan.
+func asking(t testing.TB, dir string) {
+	t.Helper()
+	plan := boulder.Plan{Version: 1, Task: "Add dark mode, " + hostile, SubTasks: []boulder.Spec{
+		{ID: "one", Subject: "Do one " + hostile, Description: "Do it. " + hostile, SuccessCriteria: []string{"It is done."}, Gates: []string{"true # " + hostile}},
+		{ID: "two", Subject: "Do two", Description: "Do it.", SuccessCriteria: []string{"It is done."}, DependsOn: []string{"one"}},
+	}}
+	planned := sample.New(t, "01k3plan")
+	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginModel, AdoptedAt: planned.Now}
+	planned.Apply(boulder.Planned{Revision: 1, Origin: boulder.OriginModel, Plan: rev})
+	planned.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "nobody has agreed to the plan yet"})
+
+	replan, ref := sample.New(t, "01k3replan"), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	replan.Plan()
+	replan.Start(ref)
+	replan.Apply(boulder.ReplanStarted{AttemptRef: ref, Number: 1, Reason: "stuck: " + hostile, Replaces: replan.State.Remainder("theme")})
+	replan.Apply(boulder.ReplanProposed{AttemptRef: ref, Replacement: boulder.Replacement{SubTasks: []boulder.Spec{
+		{ID: "smaller", Subject: "Create half a theme " + hostile, Description: "Half of it.", Gates: []string{"go test ./half"}},
+	}}})
+	replan.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "a new plan has to be approved"})
+	storeIn(t, dir, planned, replan)
+}

@@ -186,6 +186,8 @@ func Describe(e boulder.Event) Step {
 	case boulder.ReplanTrouble:
 		fault("", b.Reason, b.NotBefore)
 		say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+	case boulder.ReplanProposed:
+		say("?", "a new plan waits for your approval")
 	case boulder.Replanned:
 		decide(string(boulder.SubTaskSuperseded), b.Reason)
 		s.Attempt = 0

@@ -69,6 +69,11 @@ func NewOrder(done *control.Ordered) *Order {
 	return r
 }
 
+// Answered says what the user said to a plan or a replan.
+func Answered(o boulder.Order) string {
+	return map[bool]string{true: "Approved.", false: "Declined."}[o.Do == boulder.OrderApprove]
+}
+
 // Print is the report for people, in one sentence after the other.
 func (r *Order) Print(o page.Out) { o.Say(r.Text()) }
 
@@ -88,6 +93,8 @@ func (r *Order) Text() string {
 			at = "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
 		}
 		return "Paused. " + at + left + " Continue with: " + resume
+	case boulder.OrderApprove, boulder.OrderDecline:
+		line = Answered(r.Order) + text.If(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderKeep:
 		return fmt.Sprintf("The result of %q is taken as up to date.", r.Kept.SubTaskID)
 	case boulder.OrderResume:

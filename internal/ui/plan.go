@@ -1,0 +1,185 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/internal/yamlfile"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// agree shows the plan or the replan that waits for the user's yes, as a terminal does, with its buttons. back is the page that it
+// is on.
+func (s *Site) agree(p *Page, d *boulder.Snapshot, back string) {
+	b, asked := &d.Boulder, d.Asked()
+	if asked == "" {
+		return
+	}
+	plan, shown := boulder.Plan{}, template.HTML("")
+	if b.Replan == nil {
+		plan, shown = d.Revision.Plan, s.preview(b, &d.Revision.Plan)
+	} else {
+		proposal := orchestrator.Proposal(*d)
+		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
+	}
+	all, _ := taskledger.Format(&plan) // it was read, or made here
+	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
+		"B": b, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
+	}))
+}
+
+// preview is a plan as a terminal shows it before it asks.
+func (s *Site) preview(b *boulder.Boulder, plan *boulder.Plan) template.HTML {
+	return printed(func(o page.Out) {
+		view.Plan(o, plan)
+		view.Decided(o, plan, b.DoneWhen, b.Checks)
+		view.WorstCase(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget)
+	})
+}
+
+// draft is a plan that is being edited: the one of a boulder that waits for the user's yes, or else the project's plan file.
+type draft struct {
+	B        *boulder.Boulder // nil: the plan file
+	Text     string
+	Hash     string // of what the user began with
+	Action   string
+	Problems []problem
+	More     int    // problems beyond these
+	Err      string // what else is wrong
+	Checked  template.HTML
+}
+
+type problem struct {
+	yamlfile.Problem
+	Text string // of the line
+}
+
+func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
+	if id == "" {
+		data, err := os.ReadFile(s.PlanPath())
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
+	}
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	d, err := there.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if d.Asked() == "" || d.Boulder.Replan != nil {
+		return nil, fmt.Errorf("%w: no plan of boulder %s waits for your approval", boulder.ErrRefused, id)
+	}
+	data, err := taskledger.Format(&d.Revision.Plan)
+	return &draft{B: &d.Boulder, Text: string(data), Hash: d.Asked(), Action: boulderPath(id) + "/plan"}, err
+}
+
+// take has the user's text in the draft, with all that is wrong in it; nil: it is no plan.
+func (s *Site) take(d *draft, text string) *boulder.Plan {
+	d.Text = text
+	plan, err := s.ParsePlan("the plan", []byte(text))
+	if err == nil {
+		done := s.Criteria(nil)
+		if d.B != nil {
+			done = project.Criteria{Words: d.B.DoneWhen, Checks: d.B.Checks}
+		}
+		err = done.Check(plan)
+	}
+	if err == nil {
+		d.Checked = s.preview(cmp.Or(d.B, &boulder.Boulder{}), plan)
+		return plan
+	}
+	bad, is := errors.AsType[*yamlfile.Error](err)
+	if !is {
+		d.Err = project.Message(err)
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	for _, p := range bad.Problems {
+		at := problem{Problem: p}
+		if p.Line > 0 && p.Line <= len(lines) {
+			at.Text = lines[p.Line-1]
+		}
+		d.Problems = append(d.Problems, at)
+	}
+	d.More = bad.More
+	return nil
+}
+
+// editor is the page of a draft.
+func (s *Site) editor(r *http.Request) (*Page, error) {
+	d, err := s.draft(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.drafted(d), nil
+}
+
+func (s *Site) drafted(d *draft) *Page {
+	p := s.page("Edit the plan", "/plan")
+	p.Still = true
+	if d.B != nil {
+		p.Here = ""
+		p.add("crumbs", "", s.html("crumbs", d.B))
+	}
+	p.add("editor", "", s.html("editor", d))
+	if d.Checked != "" {
+		p.add("checked", "What it comes to", s.html("checked", d.Checked))
+	}
+	return p
+}
+
+// edited checks what the user wrote and saves it, or agrees to it. What is wrong is said beside the text, which stays as it was
+// written.
+func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
+	ctx, id := r.Context(), r.PathValue("id")
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	text, hash, do := strings.ReplaceAll(r.PostFormValue("plan"), "\r\n", "\n"), r.PostFormValue("hash"), r.PostFormValue("do")
+	d, err := s.draft(ctx, id)
+	if err != nil { // another answer has come first: the text is shown all the same
+		d = &draft{Hash: hash, Action: r.URL.Path}
+	}
+	plan := s.take(d, text)
+	said := ""
+	switch {
+	case err != nil || plan == nil || do == "check":
+	case d.Hash != hash:
+		err = errors.New("it was changed since you opened it: copy what you wrote, and open it anew")
+	case d.B == nil:
+		said, err = "Saved "+s.PlanPath()+". Run it with: manager run", s.SavePlan([]byte(text))
+	default:
+		said, err = s.give(ctx, id, boulder.Order{Do: boulder.OrderApprove, Hash: hash, Plan: plan})
+	}
+	if said != "" && err == nil {
+		s.tell(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
+		return
+	}
+	status := http.StatusOK
+	if err != nil || plan == nil {
+		status = http.StatusUnprocessableEntity
+	}
+	if d.Hash = hash; err != nil {
+		d.Err, d.Checked = project.Message(err), ""
+	}
+	s.write(w, r, status, string(s.html("page", s.drafted(d))))
+}
