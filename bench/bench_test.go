@@ -51,6 +51,7 @@ func TestEveryLineOnce(t *testing.T) {
 		"project of 40 files", "project of 60 files",
 		"a step, chain", "a step, fan-out", "slowest of 4 blockers", "slowest command, 2 blockers",
 		"first prompt, 20 files run --isolate", "disk, 20 files slot", "4 at once, gate of 0 s", "1 repositories: text conflicts; 1 conflicts",
+		"first byte boulder", "an event on the page", "2 at once, shown 4 pages",
 		"lock files; 0 conflicts asked the model, 0 tokens each",
 	} {
 		if !strings.Contains(oneLine(out.String()), line) {

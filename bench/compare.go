@@ -73,6 +73,8 @@ func milliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
 
 func microseconds(s float64) string { return fmt.Sprintf("%.0f µs", s*1e6) }
 
+func kilobytes(b float64) string { return fmt.Sprintf("%.0f kB", b/1e3) }
+
 func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 
 // contender is one side of a race: it runs once and gives one result.

@@ -75,6 +75,7 @@ func suites() []suite {
 		{"growth", measureGrowth},
 		{"blockers", measureBlockers},
 		{"isolation", measureIsolation},
+		{"pages", measurePages},
 		{"langgraph", measureLangGraph},
 	}
 }

@@ -3,11 +3,14 @@ package cli
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,4 +111,131 @@ func TestLandOnThePage(t *testing.T) {
 		}
 	}
 	endUI()
+}
+
+// plans is a model that splits the task, finds the sub-task "hard" to be the wrong plan, and plans it anew as "easy".
+func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	said := req.FirstUser()
+	switch {
+	case req.Kind() != scriptmodel.KindStructured:
+		return scriptmodel.Reply{Text: "All of it is done now."}
+	case strings.Contains(said, "# Sub-task: hard"):
+		return scriptmodel.Reply{JSON: map[string]any{
+			"criteria":  []any{map[string]any{"id": "C1", "evidence": "nothing", "met": false}},
+			"completed": false, "summary": "It cannot be done.", "need_replan": true, "replan_reason": "there is no such file",
+		}}
+	case strings.Contains(said, "# Sub-task: "):
+		return content
+	}
+	return scriptmodel.Reply{JSON: map[string]any{"needs_plan": true, "sub_tasks": []any{
+		map[string]any{"id": "easy", "subject": "Do the easy part", "description": "Do the easy part.", "gates": []any{"touch model-gate"}},
+		map[string]any{"id": "rest", "subject": "Do the rest", "description": "Do the rest.", "depends_on": []any{"easy"}},
+	}}}
+}
+
+var hashIn = regexp.MustCompile(`name="hash" value="([^"]+)"`)
+
+// answer gives the order of the form on the first page, in which something waits for the user's yes.
+func (u *uiPage) answer(do string, more url.Values) string {
+	u.t.Helper()
+	shown := u.page("/")
+	hash, id := hashIn.FindStringSubmatch(shown), regexp.MustCompile(`action="/b/([^/]+)/order"`).FindStringSubmatch(shown)
+	if hash == nil || id == nil {
+		u.t.Fatalf("nothing waits for an answer:\n%s", shown)
+	}
+	form := url.Values{"do": {do}, "hash": {hash[1]}, "back": {"/b/" + id[1]}}
+	path := "/b/" + id[1] + "/order"
+	if more != nil {
+		maps.Copy(form, more)
+		path = "/b/" + id[1] + "/plan"
+	}
+	return u.send(path, form)
+}
+
+// A plan that a terminal asks about is answered on the page: what the user wrote there runs in the process of that terminal, with
+// its gates. A plan that nobody was left to be asked about is answered where no process runs, and resumed.
+func TestApproveOnThePage(t *testing.T) {
+	t.Parallel()
+	w := directWorld(t, plans, map[string]string{"README.md": "x\n"})
+	ui, endUI := openUI(t, w.dir, w.env)
+	ask := func() (*pty, *exec.Cmd) {
+		p := openPTY(t)
+		cmd := manager(t, w.dir, w.env, "run", "--plan", "--in-place", w.attached(), "Do it")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p.shows("Run this plan? [yes / edit / no]")
+		return p, cmd
+	}
+	p, cmd := ask()
+	if shown := ui.page("/"); !strings.Contains(shown, "Do the easy part") || !strings.Contains(shown, "$ touch model-gate") {
+		t.Errorf("the page does not show the plan:\n%s", shown)
+	}
+	const mine = "task: Do it\nmodel: scripted/agent\nsub_tasks: [{id: mine, description: Do it my way, gates: [touch my-gate]}]\n"
+	if shown := ui.answer("approve", url.Values{"plan": {mine}}); !strings.Contains(shown, "Approved.") {
+		t.Errorf("%s", shown)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, p.text())
+	}
+	if !exists(filepath.Join(w.dir, "my-gate")) || exists(filepath.Join(w.dir, "model-gate")) {
+		t.Errorf("not the user's plan ran:\n%s", p.text())
+	}
+
+	p, cmd = ask()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // interrupted
+	if shown := ui.answer("approve", nil); !strings.Contains(shown, "Approved. No process runs the boulder; continue with: manager resume") {
+		t.Errorf("%s\n%s", shown, p.text())
+	}
+	if exists(filepath.Join(w.dir, "model-gate")) {
+		t.Error("the page runs something")
+	}
+	w.run(exitOK, "resume", w.attached())
+	if !exists(filepath.Join(w.dir, "model-gate")) {
+		t.Error("the gate that the user agreed to did not run")
+	}
+	endUI()
+}
+
+// A replan that has to be approved ends a run without a terminal, and is kept. The yes on the page has the server continue with it,
+// and the Task Ledger is not asked again.
+func TestApproveReplanOnThePage(t *testing.T) {
+	t.Parallel()
+	w := directWorld(t, plans, map[string]string{
+		"plan.yaml": "task: Do it\nmodel: scripted/agent\nsub_tasks: [{id: hard, description: Do the hard part}]\n",
+	})
+	run := startManager(t, w.dir, w.env, "run", "plan.yaml", "--in-place", "--approve-replans", "--json", w.attached())
+	id, _ := run.until("decomposed")["boulder_id"].(string)
+	run.wait(exitWaiting)
+	ui, endUI := openUI(t, w.dir, w.env)
+	for _, path := range []string{"/", "/b/" + id} {
+		if shown := ui.page(path); !strings.Contains(shown, "there is no such file") || !strings.Contains(shown, "Do the easy part") {
+			t.Errorf("%s does not show the replan:\n%s", path, shown)
+		}
+	}
+	server := startManager(t, w.dir, w.env, "serve", "--json", w.attached())
+	await(t, func() bool { return exists(filepath.Join(w.dir, ".manager", "manager.sock")) })
+	if shown := ui.answer("approve", nil); !strings.Contains(shown, "Approved. Process ") || !strings.Contains(shown, "continues boulder "+id) {
+		t.Errorf("%s", shown)
+	}
+	w.run(exitOK, "wait", id)
+	if !exists(filepath.Join(w.dir, "model-gate")) {
+		t.Error("the gate of the new plan did not run")
+	}
+	asked := 0
+	for _, r := range w.model.Requests() {
+		if r.Kind() == scriptmodel.KindStructured && !strings.Contains(r.FirstUser(), "# Sub-task: ") {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("a new plan was asked for %d times", asked)
+	}
+	endUI()
+	server.signal(syscall.SIGINT)
+	_ = server.cmd.Wait()
 }

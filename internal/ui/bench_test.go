@@ -70,6 +70,14 @@ func BenchmarkPage(b *testing.B) {
 			db.Close()
 		}
 	})
+	b.Run("boulder, for the first time", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			first := enter(b, site(b, dir, ""))
+			b.StartTimer()
+			first.get("/b/" + id)
+		}
+	})
 	for name, path := range map[string]string{
 		"needs": "/", "list": "/boulders", "boulder": "/b/" + id, "task": "/b/" + id + "/t/part-400", "report": "/b/" + id + "/report",
 	} {

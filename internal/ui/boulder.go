@@ -20,7 +20,7 @@ import (
 )
 
 func (s *Site) boulder(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"))
+	read, err := s.read(r.Context(), r.PathValue("id"), !streams(r) && r.FormValue("all") == "")
 	if read == nil {
 		return nil, err
 	}
@@ -46,7 +46,11 @@ func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
 	if !p.Frozen {
 		p.add("tasks", "Sub-tasks", s.html("tasks", data))
 	}
-	p.add("time", "What the time went into", s.html("chart", chart(r, link)))
+	if r.Cut { // the stream brings it
+		p.add("time", "What the time went into", `<p><a href="?all=1">Draw it</a></p>`)
+	} else {
+		p.add("time", "What the time went into", s.html("chart", chart(r, link)))
+	}
 	receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, r.Limits.EvaluationsTotal)
 	p.add("spending", "Spending", s.html("spending", map[string]any{"R": receipt, "Meters": metersOf(r)}))
 	if !p.Frozen {
@@ -104,7 +108,7 @@ func feed(r *reading) (all []news) {
 }
 
 func (s *Site) report(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"))
+	read, err := s.read(r.Context(), r.PathValue("id"), false)
 	if read == nil {
 		return nil, err
 	}
@@ -118,7 +122,7 @@ func (s *Site) report(r *http.Request) (*Page, error) {
 }
 
 func (s *Site) task(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"))
+	read, err := s.read(r.Context(), r.PathValue("id"), false)
 	if read == nil {
 		return nil, err
 	}
@@ -231,7 +235,7 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 
 // Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
 func (s *Site) Freeze(ctx context.Context, there *project.Desk, d boulder.Snapshot) (string, error) {
-	r, err := s.readRest(ctx, there, d)
+	r, err := s.readRest(ctx, there, d, false)
 	return s.freeze(ctx, r, err)
 }
 
@@ -257,7 +261,7 @@ func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error
 }
 
 func (s *Site) download(w http.ResponseWriter, r *http.Request) {
-	read, err := s.read(r.Context(), r.PathValue("id"))
+	read, err := s.read(r.Context(), r.PathValue("id"), false)
 	if read == nil {
 		http.Error(w, err.Error(), statusOf(err))
 		return

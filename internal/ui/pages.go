@@ -91,6 +91,7 @@ func printed(by func(o page.Out)) template.HTML {
 type reading struct {
 	boulder.Snapshot
 	Events  []boulder.Event // all of its log
+	Cut     bool            // not all: the newest only
 	Holder  *control.Holder
 	Running bool
 	Limits  schedule.Limits
@@ -100,8 +101,9 @@ type reading struct {
 	Frozen  bool
 }
 
-// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is.
-func (s *Site) read(ctx context.Context, id string) (*reading, error) {
+// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a long log that
+// was not read before, the newest events are enough.
+func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {
 	there, err := s.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -111,16 +113,24 @@ func (s *Site) read(ctx context.Context, id string) (*reading, error) {
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	return s.readRest(ctx, there, d)
+	return s.readRest(ctx, there, d, quick)
 }
 
-func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot) (*reading, error) {
+func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot, quick bool) (*reading, error) {
 	r := &reading{
 		Snapshot: d, Holder: there.Holder, Running: there.Holder.Runs(d.Boulder), Limits: s.LimitsOf(there.Holder),
 		Beside: there.Beside(ctx, d.Boulder.ID), Now: time.Now(),
 	}
 	var err error
-	if r.Events, err = s.events(ctx, there, d.Boulder); err != nil {
+	s.mu.Lock()
+	r.Cut = quick && d.Boulder.Seq > longLog && s.logs[d.Boulder.ID] == nil
+	s.mu.Unlock()
+	if r.Cut {
+		r.Events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
+	} else {
+		r.Events, err = s.events(ctx, there, d.Boulder)
+	}
+	if err != nil {
 		return r, err
 	}
 	records, err := s.BlockersOf(ctx, d.Boulder.ID) // without them the boulder's own are shown
@@ -147,6 +157,9 @@ func (s *Site) events(ctx context.Context, there *project.Desk, b boulder.Boulde
 	s.logs[b.ID] = all
 	return slices.DeleteFunc(slices.Clone(all), func(e boulder.Event) bool { return e.Seq > b.Seq }), err
 }
+
+// longLog is how many events take longer to read than the page of their boulder to make.
+const longLog = 2_000
 
 // logsKept is how many logs are kept in memory, of those boulders that somebody looks at.
 const logsKept = 8

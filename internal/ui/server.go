@@ -240,10 +240,15 @@ func (s *Site) page(title, here string) *Page {
 	return &Page{Title: title, Here: here, Project: filepath.Base(s.Dir())}
 }
 
+// streams reports whether the script asks, for what changes in a page.
+func streams(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
 // show answers with a page, or to the script with what changes in it.
 func (s *Site) show(build func(*http.Request) (*Page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		if streams(r) {
 			s.stream(w, r, build)
 			return
 		}
