@@ -362,7 +362,8 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 	for {
 		fmt.Fprintf(a.Stderr, "\n%s [%s] ", question, strings.Join(words, " / "))
 		answer, err := a.answer(ctx)
-		if err != nil {
+		if err != nil { // an interrupt, or it was answered on another terminal or page
+			fmt.Fprintln(a.Stderr)
 			return "", err
 		}
 		answer = strings.ToLower(strings.TrimSpace(answer))

@@ -446,8 +446,19 @@ func (a *app) resumeServed(ctx context.Context, there *project.Desk, detail boul
 		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
 	}
 	req, err := a.resumed(detail)
-	if err == nil && waits {
+	switch {
+	case err != nil:
+	case waits:
 		err = a.agreeHere(ctx, there, detail, &req)
+	case detail.Asked() != "" && a.interactive():
+		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail))
+		o := boulder.Order{Do: boulder.OrderApprove, Hash: detail.Asked()}
+		if _, err = a.choose(ctx, "Continue with this plan?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
+			o.Do, err = boulder.OrderDecline, nil
+		}
+		if err == nil {
+			err = there.Orders.Order(ctx, id, o)
+		}
 	}
 	if err != nil {
 		return err

@@ -42,8 +42,13 @@ func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
 		s.agree(p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
-	p.add("graph", "What comes after what", s.html("graph", template.HTML(view.GraphOf(r.Snapshot, r.Limits, false).Part(link))))
-	if !p.Frozen {
+	drawn := view.GraphOf(r.Snapshot, r.Limits, false).Part(link)
+	waits := len(r.SubTasks) == 0 && r.Revision != nil
+	if waits {
+		drawn = view.GraphOfPlan(&r.Revision.Plan, "").Part(func(string) string { return "" })
+	}
+	p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
+	if !p.Frozen && !waits {
 		p.add("tasks", "Sub-tasks", s.html("tasks", data))
 	}
 	if r.Cut { // the stream brings it

@@ -227,6 +227,7 @@ func TestChromium(t *testing.T) {
 	if dir == "" {
 		dir, id, task = t.TempDir(), "01k3middle", "toggle"
 		blocked(t, dir)
+		asking(t, dir)
 		at.Play()
 		storeIn(t, dir, at)
 	}
@@ -236,9 +237,14 @@ func TestChromium(t *testing.T) {
 	p := browser.open()
 	p.load(s.Links()[0]) // and on, by itself
 	p.until("location.pathname === '/'")
-	for name, path := range map[string]string{
+	pages := map[string]string{
 		"needs": "/", "list": "/boulders", "boulder": "/b/" + id, "task": "/b/" + id + "/t/" + task, "report": "/b/" + id + "/report",
-	} {
+		"file": "/plan", "redo": "/b/" + id + "/redo?task=" + task,
+	}
+	if os.Getenv("UI_PROJECT") == "" {
+		pages["agree"], pages["edit"], pages["mistakes"] = "/b/01k3plan", "/b/01k3plan/plan", "/b/01k3plan/plan"
+	}
+	for name, path := range pages {
 		for _, how := range []struct {
 			name, colours string
 			width         int
@@ -247,6 +253,11 @@ func TestChromium(t *testing.T) {
 			p.load(root + path)
 			if name == "task" {
 				p.eval("document.querySelectorAll('details').forEach((d) => { d.open = true })")
+			}
+			if name == "mistakes" {
+				p.eval(`const f = document.querySelector("#plan"); f.value = f.value.replace("subject: Do two", "subjekt: Do two").replace("- one", "- gone");
+					f.form.querySelector("button[value=check]").click()`)
+				p.until(`document.querySelector("#wrong li")`)
 			}
 			if wide := p.eval("document.documentElement.scrollWidth"); wide != fmt.Sprint(how.width) {
 				t.Errorf("%s is %s pixels wide in a window of %d", path, wide, how.width)

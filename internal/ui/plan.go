@@ -174,12 +174,8 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 		s.tell(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
 		return
 	}
-	status := http.StatusOK
-	if err != nil || plan == nil {
-		status = http.StatusUnprocessableEntity
-	}
 	if d.Hash = hash; err != nil {
 		d.Err, d.Checked = project.Message(err), ""
 	}
-	s.write(w, r, status, string(s.html("page", s.drafted(d))))
+	s.write(w, r, http.StatusOK, string(s.html("page", s.drafted(d))))
 }

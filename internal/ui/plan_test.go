@@ -45,7 +45,7 @@ func TestApprove(t *testing.T) {
 		shown := b.get("/")
 		says(t, shown, "Run this plan?", "Continue with this plan?", "Do two", "Create half a theme", "$ go test ./half", "NOT Nothing waits for you",
 			"NOT manager resume 01k3", html.EscapeString(hostile))
-		says(t, b.get("/b/"+test.id), "who agrees has them run on this machine", `value="approve"`, "NOT value=\"resume\"")
+		says(t, b.get("/b/"+test.id), "if you agree, they run on this machine", `value="approve"`, "NOT value=\"resume\"")
 		form := url.Values{"do": {test.do}, "hash": {hashOf(t, shown, test.id)}, "back": {"/b/" + test.id}}
 		stale := url.Values{"do": {test.do}, "hash": {"abcdef"}}
 		if test.do != "cancel" {
@@ -88,14 +88,14 @@ func TestEditPlan(t *testing.T) {
 	}
 	bad := "task: X\nsub_tasks:\n  - id: one\n    subjekt: Do it\n    depends_on: [gone]\n" + hostile + ": 1\n"
 	for _, do := range []string{"check", "approve"} {
-		post(do, bad, http.StatusUnprocessableEntity, "<b>Line 4:</b>", "subjekt", "<b>Line 6:</b>", html.EscapeString(bad), `role="alert"`, "NOT "+hostile)
+		post(do, bad, http.StatusOK, "<b>Line 4:</b>", "subjekt", "<b>Line 6:</b>", html.EscapeString(bad), `role="alert"`, "NOT "+hostile)
 	}
 	good := "task: X\nsub_tasks:\n  - {id: mine, description: Do it, gates: [\"true\"]} # my own\n"
 	post("check", good, http.StatusOK, "# my own", "What it comes to", "Do it", "NOT role=\"alert\"")
 	says(t, b.get("/"), "Run this plan?") // nothing has happened yet
 	kept := hash
 	hash = "abcdef"
-	post("approve", good, http.StatusUnprocessableEntity, "it was changed since you opened it", "# my own")
+	post("approve", good, http.StatusOK, "it was changed since you opened it", "# my own")
 	hash = kept
 	post("approve", good, http.StatusSeeOther)
 	says(t, b.get("/b/01k3plan"), "Approved.", "/b/01k3plan/t/mine", "NOT /b/01k3plan/t/one")
@@ -108,7 +108,7 @@ func TestEditPlan(t *testing.T) {
 	if err != nil || len(d.SubTasks) != 1 || !slices.Equal(d.SubTasks[0].Gates, []string{"true"}) || !d.Revision.Edited {
 		t.Errorf("%v, %+v", err, d)
 	}
-	post("approve", good, http.StatusUnprocessableEntity, "waits for your approval", "# my own")
+	post("approve", good, http.StatusOK, "waits for your approval", "# my own")
 	if w := b.do("GET", "/b/01k3replan/plan", nil); w.Code != http.StatusConflict {
 		t.Errorf("a replan can be edited: %d", w.Code)
 	}
@@ -133,12 +133,12 @@ func TestEditPlanFile(t *testing.T) {
 	}
 	first, second := "# mine\ntask: X\nsub_tasks: [{id: a, description: A}]\n", "task: Y\nsub_tasks: [{id: b, description: B}]\n"
 	began := open()
-	save(began, "task: [", http.StatusUnprocessableEntity)
+	save(began, "task: [", http.StatusOK)
 	if _, err := os.Stat(file); err == nil {
 		t.Error("what is no plan was saved")
 	}
 	save(began, first, http.StatusSeeOther)
-	save(began, second, http.StatusUnprocessableEntity) // opened before that
+	save(began, second, http.StatusOK) // opened before that
 	if got, err := os.ReadFile(file); string(got) != first || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
