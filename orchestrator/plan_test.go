@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -316,5 +317,52 @@ func TestPlanFile(t *testing.T) {
 				t.Errorf("sub-task a: %+v", a)
 			}
 		})
+	}
+}
+
+// TestApprovePlanByOrder: so is a plan, as it is or as the user wrote it, with its gates.
+func TestApprovePlanByOrder(t *testing.T) {
+	t.Parallel()
+	for _, atWork := range []bool{true, false} {
+		r := newRig(t)
+		proposed, mine := planOf(spec("a")), planOf(spec("b"), spec("c", "b"))
+		mine.SubTasks[0].Gates = []string{"make mine"}
+		asked := make(chan struct{})
+		req := orchestrator.Request{Plan: proposed, Settings: boulder.Settings{AskPlan: true}}
+		if atWork {
+			req.Approve = func(ctx context.Context, _ *boulder.Plan) (orchestrator.Approval, error) {
+				close(asked)
+				<-ctx.Done()
+				return orchestrator.Approval{}, context.Cause(ctx)
+			}
+		} else {
+			close(asked)
+		}
+		o := r.orchestrator()
+		over := r.begin(o, req)
+		<-asked
+		if !atWork {
+			if err := <-over; !errors.Is(err, orchestrator.ErrWaiting) {
+				t.Fatal(err)
+			}
+		}
+		order := boulder.Order{Do: boulder.OrderDecline, Hash: proposed.Hash()}
+		if err := o.Order(t.Context(), "b1", order); !errors.Is(err, boulder.ErrRefused) || !strings.Contains(err.Error(), "manager cancel -b b1") {
+			t.Errorf("a decline: %v", err)
+		}
+		order.Do, order.Plan = boulder.OrderApprove, mine
+		if err := o.Order(t.Context(), "b1", order); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if atWork {
+			err = <-over
+		} else {
+			_, err = r.resume()
+		}
+		head, subTasks := r.store.load(t)
+		if err != nil || head.Status != boulder.Completed || len(subTasks) != 2 || !slices.Equal(subTasks["b"].Gates, []string{"make mine"}) {
+			t.Errorf("at work %v: %v, %+v", atWork, err, head)
+		}
 	}
 }

@@ -184,3 +184,73 @@ func TestReplanWithAForbiddenModel(t *testing.T) {
 		t.Errorf("the run ended with %v", err)
 	}
 }
+
+// TestApproveByOrder: a replan that the user is asked about is stored, and answered by an order too: of the process that asks, and
+// where it is gone. Nobody is asked for it again.
+func TestApproveByOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		do     boulder.OrderKind
+		atWork bool
+	}{
+		"yes": {boulder.OrderApprove, true}, "no": {boulder.OrderDecline, true},
+		"yes, and nothing runs": {boulder.OrderApprove, false}, "no, and nothing runs": {boulder.OrderDecline, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			var made []boulder.ReplanRequest
+			r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&made)
+			o, asked := r.orchestrator(), make(chan struct{})
+			over := r.begin(o, orchestrator.Request{
+				Plan: hardPlan(), Settings: boulder.Settings{AskReplans: true},
+				ApproveReplan: func(ctx context.Context, p orchestrator.ReplanProposal) (bool, error) {
+					if p.Number != 1 || len(p.Replaced) != 2 || len(p.SubTasks) != 2 {
+						t.Errorf("asked about %+v", p)
+					}
+					if close(asked); !test.atWork {
+						return false, orchestrator.ErrWaiting
+					}
+					<-ctx.Done() // a terminal at which nobody answers
+					return false, context.Cause(ctx)
+				},
+			})
+			<-asked
+			if !test.atWork {
+				if err := <-over; !errors.Is(err, orchestrator.ErrWaiting) {
+					t.Fatal(err)
+				}
+			}
+			s, err := r.store.Load(t.Context(), "b1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			snapshot := s.Snapshot()
+			order := boulder.Order{Do: test.do, Hash: snapshot.Asked()}
+			if err := o.Order(t.Context(), "b1", boulder.Order{Do: test.do, Hash: "another"}); !errors.Is(err, boulder.ErrRefused) {
+				t.Errorf("what was not shown is answered: %v", err)
+			}
+			if err := o.Order(t.Context(), "b1", order); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Order(t.Context(), "b1", order); err == nil {
+				t.Error("it can be answered twice")
+			}
+			if test.atWork {
+				err = <-over
+			} else {
+				_, err = r.resume()
+			}
+			head, subTasks := r.store.load(t)
+			if err != nil || len(made) != 1 || head.Replans != 1 {
+				t.Errorf("%v; %d replans were made", err, len(made))
+			}
+			if test.do == boulder.OrderDecline {
+				if !strings.Contains(subTasks["hard"].Reason, "declined") {
+					t.Errorf("%+v", subTasks["hard"])
+				}
+			} else if subTasks["rest"].Status != boulder.SubTaskCompleted || len(subTasks["smaller"].Gates) != 2 {
+				t.Errorf("%+v", subTasks)
+			}
+		})
+	}
+}
