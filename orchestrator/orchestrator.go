@@ -159,7 +159,8 @@ type Request struct {
 }
 
 // ApproveReplan asks a person about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
-// replan open, ends the run and is its error; a resume asks the Task Ledger again. gates says whether the gates that the
+// replan open, ends the run and is its error; a resume asks the Task Ledger again, or with
+// AskReplans about the same replan, which is stored then and may have been answered by an order. gates says whether the gates that the
 // model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
 

@@ -21,10 +21,10 @@ func (a *app) newUICmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui [flags]",
 		Short: "Show the project in a browser, and answer there",
-		Long: `Serves pages on 127.0.0.1 until Ctrl-C: what needs you, with forms to answer; each boulder with its graph, its time and
-spending, and buttons to steer it; each sub-task with its decisions, gates, changes, prompts and transcripts. It works beside
-a process that runs boulders, and where none does. A boulder goes on in the process that runs it or in ` + "`manager serve`" + `;
-this one runs nothing.
+		Long: `Serves pages on 127.0.0.1 until Ctrl-C: what needs you, with forms to answer, and plans to approve and edit; each
+boulder with its graph, its time and spending, and buttons to steer it; each sub-task with its decisions, gates, changes, prompts
+and transcripts. It works beside a process that runs boulders, and where none does. A boulder goes on in the process that runs it
+or in ` + "`manager serve`" + `; this one runs nothing.
 
 It prints a link that lets one browser in, once, within five minutes; Enter prints another one. No other interface is
 listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `ssh -L`" + `), and say with --public-url how it is
