@@ -74,10 +74,9 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	case !slices.Contains(allowed, o.Do):
 		return "", next, fmt.Errorf("there is no order %q here", o.Do)
 	case o.Do == boulder.OrderKeep:
-		said, err = s.keep(ctx, id, o.SubTaskID)
-		return said, next, err
+		o, err = s.keepOrder(ctx, id, o.SubTaskID)
 	}
-	switch err = o.Validate(); {
+	switch err = cmp.Or(err, o.Validate()); {
 	case err != nil:
 		return "", next, err
 	case o.Do == boulder.OrderResume:
@@ -141,12 +140,7 @@ func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boul
 	if err := s.OpenWorkspace(ctx); err != nil {
 		return b, l, err
 	}
-	there, err := s.Read(ctx)
-	if err != nil {
-		return b, l, err
-	}
-	d, err := there.Get(ctx, id)
-	there.Close()
+	d, err := s.snapshot(ctx, id)
 	if err == nil {
 		l, err = s.Land(ctx, &d, how)
 	}

@@ -101,6 +101,16 @@ type reading struct {
 	Frozen  bool
 }
 
+// snapshot reads a boulder, and nothing but its state.
+func (s *Site) snapshot(ctx context.Context, id string) (boulder.Snapshot, error) {
+	there, err := s.Read(ctx)
+	if err != nil {
+		return boulder.Snapshot{}, err
+	}
+	defer there.Close()
+	return there.Get(ctx, id)
+}
+
 // read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a long log that
 // was not read before, the newest events are enough.
 func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {

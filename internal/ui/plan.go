@@ -75,16 +75,11 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 		}
 		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
 	}
-	there, err := s.Read(ctx)
-	if err != nil {
+	d, err := s.snapshot(ctx, id)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer there.Close()
-	d, err := there.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if d.Asked() == "" || d.Boulder.Replan != nil {
+	case d.Asked() == "" || d.Boulder.Replan != nil:
 		return nil, fmt.Errorf("%w: no plan of boulder %s waits for your approval", boulder.ErrRefused, id)
 	}
 	data, err := taskledger.Format(&d.Revision.Plan)
@@ -157,7 +152,7 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	text, hash, do := strings.ReplaceAll(r.PostFormValue("plan"), "\r\n", "\n"), r.PostFormValue("hash"), r.PostFormValue("do")
 	d, err := s.draft(ctx, id)
 	if err != nil { // another answer has come first: the text is shown all the same
-		d = &draft{Hash: hash, Action: r.URL.Path}
+		d = &draft{B: &boulder.Boulder{ID: id}, Hash: hash, Action: r.URL.Path}
 	}
 	plan := s.take(d, text)
 	said := ""

@@ -20,19 +20,11 @@ func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Re
 	if err := s.OpenWorkspace(ctx); err != nil {
 		return b, what, nil, err
 	}
-	there, err := s.Read(ctx)
+	read, err := s.read(ctx, r.PathValue("id"), false)
 	if err != nil {
 		return b, what, nil, err
 	}
-	b, err = there.Get(ctx, r.PathValue("id"))
-	var events []boulder.Event
-	if err == nil {
-		events, err = there.Events(ctx, b.Boulder.ID, 0, 0)
-	}
-	there.Close()
-	if err != nil {
-		return b, what, nil, err
-	}
+	b = read.Snapshot
 	what = project.Redo{
 		SubTasks: map[string][]boulder.Reason{task: {boulder.ReasonAsked}}, Note: strings.TrimSpace(r.FormValue("text")),
 		NoDependents: r.FormValue("alone") != "", Files: boulder.Files(r.FormValue("files")),
@@ -43,7 +35,7 @@ func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Re
 	if err != nil || len(what.SubTasks) == 0 {
 		return b, what, nil, err
 	}
-	prepared, err := s.PrepareRedo(ctx, &b, events, what)
+	prepared, err := s.PrepareRedo(ctx, &b, read.Events, what)
 	return b, what, &prepared, err
 }
 
@@ -97,21 +89,16 @@ func (s *Site) redoNow(r *http.Request) (said, next string, err error) {
 	return said, next, err
 }
 
-// keep takes the result of a sub-task as up to date.
-func (s *Site) keep(ctx context.Context, id, task string) (string, error) {
+// keepOrder takes the result of a sub-task as up to date.
+func (s *Site) keepOrder(ctx context.Context, id, task string) (o boulder.Order, err error) {
 	s.ground.Lock()
 	defer s.ground.Unlock()
 	if err := s.OpenWorkspace(ctx); err != nil {
-		return "", err
+		return o, err
 	}
-	done, err := s.Order(ctx, func(d *project.Desk) (b boulder.Snapshot, o boulder.Order, err error) {
-		if b, err = d.Get(ctx, id); err == nil {
-			o, err = s.KeepOrder(ctx, &b, task)
-		}
-		return b, o, err
-	})
+	d, err := s.snapshot(ctx, id)
 	if err != nil {
-		return "", err
+		return o, err
 	}
-	return view.NewOrder(done).Text(), nil
+	return s.KeepOrder(ctx, &d, task)
 }
