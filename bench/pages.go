@@ -57,7 +57,8 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	})
 	weight := 0
 	for _, page := range [][2]string{
-		{"needs you", "/"}, {"boulders", "/boulders"}, {"boulder", "/b/" + id}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
+		{"needs you", "/"}, {"boulders", "/boulders"}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
+		{"boulder", "/b/" + id}, // now with all of its log
 	} {
 		fixed("first byte", page[0], 21, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
 			took, size, err := seen.look(ctx, page[1])
@@ -290,7 +291,7 @@ func (w *world) watchedRun(ctx context.Context) (c comparison, err error) {
 		}
 	}
 	shown := fmt.Sprintf("%d pages", open)
-	results, err := w.race(ctx, 9, contender{shown, run(open)}, contender{"no page", run(0)})
+	results, err := w.race(ctx, 11, contender{shown, run(open)}, contender{"no page", run(0)})
 	if err != nil {
 		return c, err
 	}

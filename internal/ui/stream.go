@@ -14,7 +14,7 @@ import (
 
 const (
 	// lookEvery is how often to look whether the state was written. An event is to be on the page within 200 ms.
-	lookEvery = 100 * time.Millisecond
+	lookEvery = 150 * time.Millisecond
 	// renewEvery is how often pages are made anew where nothing is written: what was killed says nothing.
 	renewEvery = 15 * time.Second
 )
@@ -30,9 +30,13 @@ type changes struct {
 }
 
 type made struct {
-	once sync.Once
-	page *Page
-	err  error
+	once    sync.Once
+	page    *Page
+	version string // of the page
+	err     error
+
+	mu      sync.Mutex
+	updates map[string]string // for browsers that have an earlier version, by that
 }
 
 func (c *changes) watch(ctx context.Context, version func() string) {
@@ -59,7 +63,7 @@ func (c *changes) watch(ctx context.Context, version func() string) {
 }
 
 // page makes the page at an address, once for each change, and gives what is closed with the next one.
-func (c *changes) page(address string, build func() (*Page, error)) (*Page, <-chan struct{}, error) {
+func (c *changes) page(address string, build func() (*Page, error)) (*made, <-chan struct{}) {
 	c.mu.Lock()
 	next := c.next
 	if c.made == nil {
@@ -67,12 +71,16 @@ func (c *changes) page(address string, build func() (*Page, error)) (*Page, <-ch
 	}
 	m := c.made[address]
 	if m == nil {
-		m = &made{}
+		m = &made{updates: map[string]string{}}
 		c.made[address] = m
 	}
 	c.mu.Unlock()
-	m.once.Do(func() { m.page, m.err = build() })
-	return m.page, next, m.err
+	m.once.Do(func() {
+		if m.page, m.err = build(); m.err == nil {
+			m.version = m.page.version()
+		}
+	})
+	return m, next
 }
 
 func (c *changes) read(by int) {
@@ -111,23 +119,20 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	}
 	address := r.URL.Query()
 	address.Del("version")
-	known, err := map[string]Section(nil), session.Flush()
+	var had *made
+	err = session.Flush()
 	for err == nil {
-		p, next, pageErr := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
+		m, next := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
 			return build(r.WithContext(context.WithoutCancel(r.Context()))) // others may wait for it
 		})
-		if pageErr == nil && p.Still {
+		if m.err == nil && m.page.Still {
 			return
 		}
-		if pageErr == nil { // else it is made again with the next change
-			if version := p.version(); version != has {
-				err = send(session, s.difference(known, p), version)
-				has = version
+		if m.err == nil { // else it is made again with the next change
+			if m.version != has {
+				err = send(session, s.update(had, m), m.version)
 			}
-			known = map[string]Section{}
-			for _, section := range p.Sections {
-				known[section.ID] = section
-			}
+			has, had = m.version, m
 		}
 		select {
 		case <-next:
@@ -137,21 +142,34 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	}
 }
 
-// difference is what has changed in a page since the sections were sent that are known.
-func (s *Site) difference(known map[string]Section, p *Page) update {
+// update is what has changed in a page since the one that a browser had before, if it had any. It is made once for all of them.
+func (s *Site) update(had, m *made) string {
+	before, known := "", map[string]Section{}
+	if had != nil {
+		before = had.version
+		for _, section := range had.page.Sections {
+			known[section.ID] = section
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if data := m.updates[before]; data != "" {
+		return data
+	}
 	u := update{Order: []string{}, Changed: map[string]string{}}
-	for _, section := range p.Sections {
+	for _, section := range m.page.Sections {
 		if u.Order = append(u.Order, section.ID); known[section.ID] != section {
 			u.Changed[section.ID] = string(s.html("section", section))
 		}
 	}
-	return u
+	data, _ := json.Marshal(u) // texts
+	m.updates[before] = string(data)
+	return m.updates[before]
 }
 
-func send(session *sse.Session, u update, version string) error {
-	data, _ := json.Marshal(u) // texts
+func send(session *sse.Session, data, version string) error {
 	m := &sse.Message{ID: sse.ID(version)}
-	m.AppendData(string(data))
+	m.AppendData(data)
 	if err := session.Send(m); err != nil {
 		return err
 	}
