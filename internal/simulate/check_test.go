@@ -93,8 +93,10 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		w.stands = w.disk.SubTask(b.SubTaskID).Standing == boulder.StandingKept
 		w.checkQueue(b.AttemptRef)
 		w.checkBudget(e)
-		w.checkNotes(b.SubTaskID, 0, b.Prompt)
-		w.checkAnswers(b.SubTaskID, 0, b.Prompt)
+		if !w.stands { // else nobody is prompted
+			w.checkNotes(b.SubTaskID, 0, b.Prompt)
+			w.checkAnswers(b.SubTaskID, 0, b.Prompt)
+		}
 		w.checkStartsAnswered(b.AttemptRef)
 		if !p.stopped.IsZero() && time.Now().After(p.stopped) {
 			w.violate("a stop is heeded", "attempt %v starts after it", b.AttemptRef)

@@ -132,6 +132,8 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 					o.Do == boulder.OrderSkip && b.Status == boulder.SubTaskSkipped)
 		case boulder.Reopened:
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID
+		case boulder.Cooled:
+			return o.Do == boulder.OrderRetry && !b.Lifted.IsZero()
 		case boulder.Retry:
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID && b.Status == boulder.AttemptCancelled
 		case boulder.BlockerSettled:
