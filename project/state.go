@@ -186,6 +186,15 @@ func (p *Project) Read(ctx context.Context) (*Desk, error) {
 	return there, err
 }
 
+// Earlier returns what was run in the project, as far as it can be read.
+func (p *Project) Earlier(ctx context.Context) (all []store.Item) {
+	if there, err := p.Read(ctx); err == nil {
+		defer there.Close()
+		all, _ = there.Listing(ctx)
+	}
+	return all
+}
+
 // Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at
 // least the head, or nothing.
 func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {

@@ -196,7 +196,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if a.json {
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	a.preview(a.on(a.Stdout), plan, a.Criteria(nil), a.Budget(nil))
+	a.preview(ctx, a.on(a.Stdout), plan, a.Criteria(nil), a.Budget(nil))
 	run := "manager run"
 	if path != a.PlanPath() {
 		run += " " + path
@@ -205,11 +205,13 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	return nil
 }
 
-// preview shows a plan, what decides about its sub-tasks and the worst case.
-func (a *app) preview(o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget) {
+// preview shows a plan, what decides about its sub-tasks, and what to expect of it.
+func (a *app) preview(
+	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
+) {
 	view.Plan(o, plan)
 	view.Decided(o, plan, done.Words, done.Checks)
-	view.WorstCase(o, plan, a.Config().Limits.EvaluationsTotal, budget)
+	view.Expected(o, plan, a.Config().Limits.EvaluationsTotal, budget, a.Earlier(ctx))
 }
 
 // planning shows on stderr that a plan is being made, until the function that it returns is called.
@@ -318,7 +320,7 @@ func (p *approver) approve(
 			return a, err
 		default:
 			if plan = shown; !p.json && !p.quiet {
-				p.preview(p.on(p.Stderr), plan, p.done, p.most)
+				p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
 			}
 		}
 		answer := "yes"

@@ -27,19 +27,19 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 	b := read.Boulder
 	p := s.page(text.Clip(b.Task, 80), "")
 	p.Event = b.Seq
-	s.addBoulder(p, read, func(id string) string { return taskPath(b.ID, id) })
+	s.addBoulder(r.Context(), p, read, func(id string) string { return taskPath(b.ID, id) })
 	return s.unread(p, err), nil
 }
 
 // addBoulder adds what a page and a file tell of a boulder.
-func (s *Site) addBoulder(p *Page, r *reading, link func(id string) string) {
+func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
 	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
 	status.Waiting = view.WaitingOf(r.Raised)
 	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks()}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
-		s.agree(p, &r.Snapshot, boulderPath(b.ID))
+		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
 	drawn := view.GraphOf(r.Snapshot, r.Limits, false).Part(link)
@@ -254,7 +254,7 @@ func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error
 	}
 	p.add("report", "", printed(made.Print))
 	link := func(id string) string { return "#t-" + id }
-	s.addBoulder(p, r, link)
+	s.addBoulder(ctx, p, r, link)
 	turns := map[string][]boulder.Turn{}
 	for _, t := range boulder.Turns(r.Events, "") {
 		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)

@@ -223,7 +223,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	}
 	p.add("needs", "", s.html("needs", data))
 	for i := range asking {
-		s.agree(p, &asking[i], "/")
+		s.agree(ctx, p, &asking[i], "/")
 	}
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
 	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))

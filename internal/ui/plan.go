@@ -23,14 +23,14 @@ import (
 
 // agree shows the plan or the replan that waits for the user's yes, as a terminal does, with its buttons. back is the page that it
 // is on.
-func (s *Site) agree(p *Page, d *boulder.Snapshot, back string) {
+func (s *Site) agree(ctx context.Context, p *Page, d *boulder.Snapshot, back string) {
 	b, asked := &d.Boulder, d.Asked()
 	if asked == "" {
 		return
 	}
 	plan, shown := boulder.Plan{}, template.HTML("")
 	if b.Replan == nil {
-		plan, shown = d.Revision.Plan, s.preview(b, &d.Revision.Plan)
+		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan)
 	} else {
 		proposal := orchestrator.Proposal(*d)
 		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
@@ -42,11 +42,11 @@ func (s *Site) agree(p *Page, d *boulder.Snapshot, back string) {
 }
 
 // preview is a plan as a terminal shows it before it asks.
-func (s *Site) preview(b *boulder.Boulder, plan *boulder.Plan) template.HTML {
+func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan) template.HTML {
 	return printed(func(o page.Out) {
 		view.Plan(o, plan)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
-		view.WorstCase(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget)
+		view.Expected(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget, s.Earlier(ctx))
 	})
 }
 
@@ -87,7 +87,7 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 }
 
 // take has the user's text in the draft, with all that is wrong in it; nil: it is no plan.
-func (s *Site) take(d *draft, text string) *boulder.Plan {
+func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 	d.Text = text
 	plan, err := s.ParsePlan("the plan", []byte(text))
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Site) take(d *draft, text string) *boulder.Plan {
 		err = done.Check(plan)
 	}
 	if err == nil {
-		d.Checked = s.preview(cmp.Or(d.B, &boulder.Boulder{}), plan)
+		d.Checked = s.preview(ctx, cmp.Or(d.B, &boulder.Boulder{}), plan)
 		return plan
 	}
 	bad, is := errors.AsType[*yamlfile.Error](err)
@@ -154,7 +154,7 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	if err != nil { // another answer has come first: the text is shown all the same
 		d = &draft{B: &boulder.Boulder{ID: id}, Hash: hash, Action: r.URL.Path}
 	}
-	plan := s.take(d, text)
+	plan := s.take(ctx, d, text)
 	said := ""
 	switch {
 	case err != nil || plan == nil || do == "check":

@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
 )
 
 // planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about
@@ -102,15 +103,27 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
 }
 
-// WorstCase says how many turns a plan can come to, whatever attempts, continuations and replans it takes, and at what cost
-// the run stops. From prices alone no bound follows: a turn has any number of steps.
-func WorstCase(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget) {
+// Expected says how many turns a plan can come to, whatever attempts, continuations and replans it takes, and at what cost
+// the run stops; and what it costs if its sub-tasks cost what those of the project's completed boulders did.
+// From prices alone no bound follows: a turn has any number of steps.
+func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earlier []store.Item) {
 	n := len(plan.SubTasks)
 	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
 	if b != nil && b.Cost > 0 {
 		most += "; the run stops at " + text.Money(b.Cost)
 	}
 	o.Field(0, "at most", most)
+	completed, usage := 0, boulder.Usage{}
+	for _, i := range earlier {
+		if i.Status == boulder.Completed && i.Usage.Unpriced == 0 && i.Usage.Cost > 0 {
+			completed, usage = completed+i.Tally.Completed, usage.Add(i.Usage)
+		}
+	}
+	if completed > 0 {
+		each := usage.Cost / float64(completed)
+		o.Field(0, "about", fmt.Sprintf("%s, at the %s that %s cost here so far, with planning and judging",
+			text.Money(each*float64(n)), text.Money(each), text.Plural(completed, "completed sub-task")))
+	}
 }
 
 // Replan shows a replan to the user who is asked about it: what goes, what changes and what is new.

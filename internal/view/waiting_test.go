@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/store"
 )
 
 // What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
@@ -258,5 +259,27 @@ func TestReceiptBound(t *testing.T) {
 	d.Boulder.Status, d.Boulder.Usage.Unpriced = boulder.Partial, 1
 	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.MostJudgedTurns != 5 || r.MostCost != 0 {
 		t.Errorf("when it is over: at most %d, $%v", r.MostJudgedTurns, r.MostCost)
+	}
+}
+
+// TestExpected: what completed boulders cost says what a plan may cost; those without prices and unfinished ones say nothing.
+func TestExpected(t *testing.T) {
+	plan := &boulder.Plan{SubTasks: make([]boulder.Spec, 3)}
+	item := func(status boulder.Status, completed int, cost float64, unpriced int64) store.Item {
+		return store.Item{Status: status, Tally: boulder.Tally{Completed: completed}, Usage: boulder.Usage{Cost: cost, Unpriced: unpriced}}
+	}
+	earlier := []store.Item{
+		item(boulder.Completed, 3, 0.60, 0), item(boulder.Completed, 1, 0.20, 0),
+		item(boulder.Completed, 1, 9, 1), item(boulder.Paused, 1, 9, 0), item(boulder.Completed, 2, 0, 0),
+	}
+	var b strings.Builder
+	Expected(page.Out{Writer: &b}, plan, 15, &boulder.Budget{Cost: 5}, earlier)
+	Expected(page.Out{Writer: &b}, plan, 15, nil, earlier[2:])
+	want := `at most: 45 judged turns, 15 for each sub-task and what replaces it; the run stops at $5.00
+about: $0.60, at the $0.20 that 4 completed sub-tasks cost here so far, with planning and judging
+at most: 45 judged turns, 15 for each sub-task and what replaces it
+`
+	if b.String() != want {
+		t.Error(b.String())
 	}
 }
