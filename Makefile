@@ -22,6 +22,10 @@ help: ## list the targets
 tools: ## install the pinned OpenCode under tools/
 	@tools/install-opencode.sh
 
+.PHONY: temporal-devserver
+temporal-devserver: ## build bin/temporal-devserver, for the tests of temporal/ (once, minutes)
+	@tools/temporal-devserver.sh
+
 .PHONY: build
 build: ## build bin/manager
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/manager ./cmd/manager

@@ -1,0 +1,115 @@
+// Package devtest starts the Temporal server of temporal/devserver for tests.
+package devtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+)
+
+// BinaryVar is the environment variable that names another server to test with.
+const BinaryVar = "MANAGER_TEST_TEMPORAL"
+
+// Server is a running one.
+type Server struct {
+	Address string
+
+	args  []string
+	cmd   *exec.Cmd
+	stdin io.Closer // the server stops when it ends, so none outlives a test binary that is killed
+}
+
+// Start starts a server that is stopped when the test ends. file is its database; empty: it is in memory. A missing binary
+// fails the test: a skipped one would hide that nothing was tested.
+func Start(tb testing.TB, file string) *Server {
+	tb.Helper()
+	s := &Server{args: []string{"-until-eof", "-db-filename", file}}
+	if err := s.start("0"); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if s.cmd != nil {
+			s.stdin.Close()
+			_ = s.cmd.Wait()
+		}
+	})
+	return s
+}
+
+// Kill ends the server with SIGKILL.
+func (s *Server) Kill() error {
+	err := s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+	return err
+}
+
+// Restart starts a killed server again, with the same file and at the same address.
+func (s *Server) Restart() error {
+	_, port, _ := strings.Cut(s.Address, ":")
+	return s.start(port)
+}
+
+// Signal sends the server a signal: SIGSTOP and SIGCONT for a freeze.
+func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// Dial connects a client, which is closed when the test ends.
+func (s *Server) Dial(tb testing.TB) client.Client {
+	tb.Helper()
+	c, err := client.Dial(client.Options{HostPort: s.Address, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+func find() (string, error) {
+	path := os.Getenv(BinaryVar)
+	if path == "" {
+		_, self, _, _ := runtime.Caller(0)
+		path = filepath.Join(filepath.Dir(self), "../../../bin/temporal-devserver")
+	}
+	path, err := exec.LookPath(path)
+	if err != nil {
+		return "", fmt.Errorf("no Temporal server to test with: run make temporal-devserver, or set %s: %w", BinaryVar, err)
+	}
+	return path, nil
+}
+
+func (s *Server) start(port string) error {
+	binary, err := find()
+	if err != nil {
+		return err
+	}
+	s.cmd = exec.Command(binary, append(s.args, "-port", port)...)
+	s.cmd.Stderr = os.Stderr
+	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	address, ready := strings.CutPrefix(strings.TrimSpace(line), "READY ")
+	if !ready {
+		return errors.Join(fmt.Errorf("the server said %q instead of READY", line), err, s.cmd.Process.Kill(), s.cmd.Wait())
+	}
+	s.Address = address
+	return nil
+}
