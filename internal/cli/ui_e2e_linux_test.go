@@ -202,7 +202,7 @@ func TestApproveOnThePage(t *testing.T) {
 }
 
 // A replan that has to be approved ends a run without a terminal, and is kept. The yes on the page has the server continue with it,
-// and the Task Ledger is not asked again.
+// and the Task Ledger is not asked again. A completed sub-task is redone there, with a note.
 func TestApproveReplanOnThePage(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, plans, map[string]string{
@@ -234,6 +234,14 @@ func TestApproveReplanOnThePage(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("a new plan was asked for %d times", asked)
+	}
+	if shown := ui.page("/b/" + id + "/redo?task=easy"); !strings.Contains(shown, "you asked for it") {
+		t.Errorf("the page does not say what a redo comes to:\n%s", shown)
+	}
+	ui.send("/b/"+id+"/redo", url.Values{"task": {"easy"}, "text": {"Do it with care"}})
+	w.run(exitOK, "wait", id)
+	if shown := ui.page("/b/" + id + "/t/easy"); !strings.Contains(shown, "attempt 2") || !strings.Contains(shown, "Do it with care") {
+		t.Errorf("it was not redone:\n%s", shown)
 	}
 	endUI()
 	server.signal(syscall.SIGINT)
