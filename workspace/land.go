@@ -257,6 +257,16 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	return nil
 }
 
+// Kept returns the ids of the boulders that have slots or refs.
+func (s *Slots) Kept(ctx context.Context) ([]string, error) {
+	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname)", refOf("*", "base"))
+	ids := strings.Fields(out)
+	for i, ref := range ids {
+		ids[i] = strings.Split(ref, "/")[2]
+	}
+	return ids, err
+}
+
 // Forget deletes the refs of what was dropped of boulders for which over says so.
 func (s *Slots) Forget(ctx context.Context, over func(boulderID string) bool) error {
 	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", dropped)

@@ -71,8 +71,9 @@ func (a *app) runDoctor(ctx context.Context) error {
 // doctor is what the checks look at. Some use what those before them have found.
 type doctor struct {
 	*app
-	dir *opencode.Directory // nil: OpenCode does not run
-	key map[string]string   // the variable that the key of a provider is taken from
+	dir  *opencode.Directory // nil: OpenCode does not run
+	key  map[string]string   // the variable that the key of a provider is taken from
+	kept []string            // boulders with slots or refs
 }
 
 // look makes all checks. Each gives what it found and what to do about it: with an error, something is in the way of a run;
@@ -160,6 +161,9 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	} else if why != "" {
 		slots = "isolated runs work in place: " + why
 	}
+	if d.kept, err = w.Slots().Kept(ctx); err != nil {
+		return "", "make `git status` work here", err
+	}
 	return fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots), "", nil
 }
 
@@ -192,8 +196,12 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	}
 	defer there.Close()
 	boulders, err := there.Listing(ctx)
+	var over []string
 	for _, b := range boulders {
 		if b.Status.Terminal() {
+			if slices.Contains(d.kept, b.BoulderID) {
+				over = append(over, b.BoulderID)
+			}
 			continue
 		}
 		found, readErr := there.Get(ctx, b.BoulderID)
@@ -205,6 +213,10 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	detail = text.Plural(len(boulders), "boulder")
 	if h := there.Holder; h != nil {
 		detail += fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
+	}
+	if len(over) > 0 {
+		detail += text.Prefixed("; over, with results or slots: ", strings.Join(over, ", "))
+		do = "take the results with `manager land ID`, or drop them with `manager land ID --drop`; that frees the slots"
 	}
 	if err != nil {
 		do = "the other boulders are not affected; keep a copy of " + store.DirName + " and report this"
