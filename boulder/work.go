@@ -75,7 +75,7 @@ type Job struct {
 	Checks    Checks // of the boulder
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
-	Alone    func() bool
+	Alone    func() bool   `json:"-"`
 	PerTurn  bool          // the wall clock bounds each turn by itself, not those of the attempt together: a loop
 	TimeLeft time.Duration // what the sub-task's budget leaves for this turn; zero: it has no such budget
 }

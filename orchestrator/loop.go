@@ -75,59 +75,70 @@ func (r *run) pause() error {
 	return err
 }
 
-// wakeWithin is how soon a run that waits for a time looks at the clock again.
-const wakeWithin = time.Minute
-
-// wait blocks until something arrives, then takes in everything that has arrived.
+// wait blocks until something arrives, then takes in everything that has arrived, but for a second order: what the first
+// came to is decided on before that.
 func (r *run) wait() error {
-	var timer <-chan time.Time
-	if !r.wake.IsZero() {
-		timer = time.After(min(r.wake.Sub(r.o.cfg.Now()), wakeWithin)) // a timer stands still while the machine sleeps
-	}
-	var stop, cancelled <-chan struct{}
-	if !r.stopping {
-		stop = r.o.stop.Done()
-	}
-	if r.ended == nil {
-		cancelled = r.ctx.Done()
-	}
-	arrived := func() error { return nil }
-	select {
-	case m := <-r.msgs:
-		arrived = func() error { return r.receive(m) }
-	case o := <-r.orders:
-		arrived = func() error { return r.obey(o) }
-	case <-r.nudge:
-	case <-timer:
-	case <-stop:
-	case <-cancelled:
-	case <-r.grace:
-		r.end(ErrStopped)
+	item := r.held
+	if r.held = nil; item == nil {
+		item = r.next(r.patience())
 	}
 	if err := r.tick(); err != nil {
 		return err
 	}
-	if err := arrived(); err != nil {
-		return err
+	if !r.grace.IsZero() && !r.looked.Before(r.grace) {
+		r.end(ErrStopped)
 	}
-	for !r.state.Boulder.Status.Terminal() { // else an order has ended it: what is handed in does not count any more
-		select {
-		case m := <-r.msgs: // one commit serves it all
-			if err := r.receive(m); err != nil {
-				return err
-			}
-		default:
+	for {
+		var err error
+		switch item := item.(type) {
+		case message:
+			err = r.receive(item)
+		case order:
+			err = r.obey(item)
+		}
+		if err != nil || r.state.Boulder.Status.Terminal() { // an order has ended it: what is handed in does not count any more
+			return err
+		}
+		if item = r.next(0); item == nil { // one commit serves it all
+			return nil
+		}
+		if _, isOrder := item.(order); isOrder {
+			r.held = item
 			return nil
 		}
 	}
-	return nil
+}
+
+// next is what arrives within a time; nil: nothing, or the caller's ctx is done.
+func (r *run) next(within time.Duration) any {
+	ctx := r.ctx
+	if r.ended != nil || r.aborted != nil {
+		ctx = context.WithoutCancel(ctx) // that is known
+	}
+	item, _ := r.inbox.Take(ctx, within)
+	if _, ok := item.(woken); ok {
+		r.woken.Store(false)
+	}
+	return item
+}
+
+// patience is how long there is nothing to do for the loop unless something arrives.
+func (r *run) patience() time.Duration {
+	until := r.wake
+	if !r.grace.IsZero() && r.ended == nil && (until.IsZero() || r.grace.Before(until)) {
+		until = r.grace
+	}
+	if until.IsZero() {
+		return Forever
+	}
+	return max(until.Sub(r.o.cfg.Now()), 0)
 }
 
 // notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
 func (r *run) notice() {
 	if !r.stopping && r.o.stop.Err() != nil {
 		r.stopping = true
-		r.grace = time.After(r.o.cfg.StopGrace)
+		r.grace = r.o.cfg.Now().Add(r.o.cfg.StopGrace)
 	}
 	if r.ctx.Err() != nil {
 		r.end(context.Cause(r.ctx))
@@ -139,6 +150,14 @@ func (r *run) end(cause error) {
 	if r.ended == nil {
 		r.ended = cause
 		r.abort(cause)
+	}
+}
+
+// abort ends all work, also what is launched from now on.
+func (r *run) abort(cause error) {
+	r.aborted = cmp.Or(r.aborted, cause)
+	for _, ref := range r.underWay() {
+		r.work[ref](cause)
 	}
 }
 
@@ -215,7 +234,7 @@ func (r *run) commit() error {
 		r.abort(r.broken) // first: a worker that is told must see that the run is over, and end its agent's turn
 	}
 	for _, a := range r.acks {
-		a <- err
+		a.Put(err)
 	}
 	r.acks = nil
 	if err != nil {
@@ -255,7 +274,7 @@ func (r *run) decide() error {
 	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.busy, others, err != nil || r.halting())
 	if !reflect.DeepEqual(mine, shares[r]) {
 		shares[r] = mine
-		r.o.runs.nudge(r)
+		r.o.runs.wake(r)
 	}
 	return err
 }

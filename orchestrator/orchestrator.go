@@ -21,6 +21,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
@@ -61,6 +62,10 @@ type Config struct {
 	Now func() time.Time
 	// NewID makes the id of a boulder. Defaults to a ULID in lower case.
 	NewID func() string
+	// Coroutines is what runs run on. Defaults to goroutines.
+	Coroutines Coroutines
+	// Lacks reports whether the first word of a command is a program that is not there. Defaults to asking the shell.
+	Lacks func(ctx context.Context, project, command string) bool
 }
 
 // Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine, also to run several
@@ -106,6 +111,14 @@ func New(cfg Config) (*Orchestrator, error) {
 	}
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return strings.ToLower(ulid.Make().String()) }
+	}
+	if cfg.Coroutines == nil {
+		cfg.Coroutines = goroutines{}
+	}
+	if cfg.Lacks == nil {
+		cfg.Lacks = func(ctx context.Context, project, line string) bool {
+			return command.Missing(ctx, project, nil, line) != ""
+		}
 	}
 	o := &Orchestrator{cfg: cfg, limits: *cmp.Or(cfg.Limits, new(DefaultLimits()))}
 	o.runs.byID, o.runs.shares = map[string]*run{}, map[*run]schedule.Share{}
@@ -247,7 +260,12 @@ func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.E
 // Stop asks all runs of this Orchestrator to end at the next boundary: no new turn is started, those that run may end,
 // their evidence is stored; planning is cut short. It returns at once, may be called more than once, and cannot be
 // taken back.
-func (o *Orchestrator) Stop() { o.cancel() }
+func (o *Orchestrator) Stop() {
+	o.cancel()
+	o.runs.mu.Lock()
+	defer o.runs.mu.Unlock()
+	o.runs.wake(nil)
+}
 
 // encodedLimits are the limits as the log has them, so that its decisions can be made again.
 func (o *Orchestrator) encodedLimits() json.RawMessage {

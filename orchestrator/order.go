@@ -15,7 +15,7 @@ import (
 // order is a person's order on its way to the loop goroutine.
 type order struct {
 	boulder.Order
-	reply chan<- error
+	reply Inbox
 }
 
 // Order carries out what a person says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
@@ -27,24 +27,17 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 		if r == nil {
 			return err
 		}
-		reply := make(chan error, 1)
-		select {
-		case r.orders <- order{what, reply}:
-		case <-r.done:
-		case <-ctx.Done():
+		reply := o.cfg.Coroutines.NewInbox()
+		if !r.inbox.Put(order{what, reply}) {
+			continue
+		}
+		answer, ok := reply.Take(ctx, Forever)
+		if !ok {
 			return context.Cause(ctx)
 		}
-		select {
-		case err := <-reply:
+		if answer != errNotTaken { //nolint:errorlint // that very one
+			err, _ := answer.(error)
 			return err
-		case <-r.over: // turns that are being stopped may take their time
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		select {
-		case err := <-reply: // it was the last thing that the run did
-			return err
-		default: // the loop ended before: the order is for whoever has the boulder now
 		}
 	}
 }
@@ -314,17 +307,17 @@ func retry(s *boulder.State, t *boulder.SubTask, now time.Time) ([]boulder.Body,
 func (r *run) obey(o order) error {
 	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.work) > 0 {
 		r.suspend() // it was paused, and what is at work shall stop all the same
-		o.reply <- nil
+		o.reply.Put(nil)
 		return nil
 	}
 	if o.Do == boulder.OrderRedo && r.busy(integrateRef) { // the ref of the tip may be moving
-		o.reply <- refusal("a result is being integrated: try again in a moment")
+		o.reply.Put(refusal("a result is being integrated: try again in a moment"))
 		return nil
 	}
 	before, planned := r.state.Boulder.Seq, len(r.state.SubTasks) == 0
 	err := carryOut(r.state, o.Order, r.now, r.busy)
 	if err != nil {
-		o.reply <- err
+		o.reply.Put(err)
 		if r.state.Boulder.Seq != before {
 			return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it
 		}
@@ -357,11 +350,11 @@ func (r *run) obey(o order) error {
 
 // takeAway stops work whose attempt an order ended. What it still hands in is not taken.
 func (r *run) takeAway() {
-	for ref, stop := range r.work {
+	for _, ref := range r.underWay() {
 		open := r.state.Open(ref.SubTaskID)
 		if ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref) {
 			r.leftover[ref] = true
-			stop(errTakenAway)
+			r.work[ref](errTakenAway)
 		}
 	}
 }
@@ -370,9 +363,9 @@ var errTakenAway = errors.New("a person ended it")
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {
-	for ref, stop := range r.work {
+	for _, ref := range r.underWay() {
 		if !r.leftover[ref] {
-			stop(errSuspended)
+			r.work[ref](errSuspended)
 		}
 	}
 }

@@ -7,17 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// run is one boulder being run. All fields belong to the loop goroutine; workers reach it through msgs only, others through
-// orders and nudge.
+// run is one boulder being run. All fields belong to the loop goroutine; others reach it through the inbox only.
 type run struct {
 	o     *Orchestrator
 	req   Request
@@ -25,22 +22,17 @@ type run struct {
 	yield func(boulder.Event, error) bool
 	gone  bool // the consumer stopped ranging
 
-	ctx     context.Context // of the caller
-	workCtx context.Context // of the workers
-	abort   context.CancelCauseFunc
-	workers errgroup.Group
-	msgs    chan message
-	orders  chan order
-	nudge   chan struct{} // other boulders hold or wait for something else now
-	done    chan struct{} // closed when the loop does not listen any more
-	over    chan struct{} // closed when all work has ended, and somebody else may have the boulder
+	ctx   context.Context // of the caller
+	inbox Inbox           // of message, order and woken; closed when somebody else may have the boulder
+	held  any             // of the inbox: an order that was taken, for the next turn of the loop
+	woken atomic.Bool     // the inbox has a woken
 
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
 	shared        sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
 	leftover      map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
 	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
-	acks          []chan<- error                                 // of reports that are applied but not yet stored
+	acks          []Inbox                                        // of reports and orders that are applied but not yet stored
 	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
 	conflictSlot  int                                            // of that attempt: both sides of a conflict are put there
 	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
@@ -49,23 +41,21 @@ type run struct {
 	now           time.Time // of this turn of the loop: the wall clock alone, since times of the state pass while the machine sleeps
 	looked        time.Time // at the clock, in this turn
 	stopping      bool
-	grace         <-chan time.Time // ends the patience with running turns after a stop
-	waitsFor      string           // the parked sub-task for which the run ends
-	decidedToStop bool             // the scheduler did
-	beside        bool             // other boulders have shared the limits
-	ended         error            // why the run ends before the boulder does
-	broken        error            // what the store failed with: the state is ahead of the disk, nothing more is written
+	grace         time.Time // ends the patience with running turns after a stop
+	waitsFor      string    // the parked sub-task for which the run ends
+	decidedToStop bool      // the scheduler did
+	beside        bool      // other boulders have shared the limits
+	ended         error     // why the run ends before the boulder does
+	aborted       error     // why all work is ended
+	broken        error     // what the store failed with: the state is ahead of the disk, nothing more is written
 }
 
 func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {
-	r := &run{
-		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
-		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
+	return &run{
+		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, inbox: o.cfg.Coroutines.NewInbox(),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
 		leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
 	}
-	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
-	return r
 }
 
 // drive runs the request, ends the workers and waits for them, and yields the error that ended the run, if one did. The
@@ -90,8 +80,28 @@ func (r *run) drive() {
 
 func (r *run) endWorkers() {
 	r.abort(errRunOver)
-	close(r.done)
-	_ = r.workers.Wait() // workers hand in their errors as messages
+	for _, ack := range r.acks {
+		ack.Put(errRunOver)
+	}
+	var orders []any
+	if r.held != nil {
+		orders = append(orders, r.held)
+	}
+	for len(r.work) > 0 {
+		switch item := r.next(Forever).(type) {
+		case message:
+			if item.finish != nil {
+				r.release(item.ref)
+			} else {
+				item.ack.Put(errRunOver)
+			}
+		case order:
+			orders = append(orders, item)
+		}
+	}
+	for _, o := range orders { // for [Orchestrator.leave]
+		r.inbox.Put(o)
+	}
 	if len(r.leftover) == 0 || r.broken != nil {
 		return
 	}
@@ -218,7 +228,7 @@ func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
 // program that is still not there: an agent's turn would end at the same gate.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
-		if !t.Parked || command.Missing(r.ctx, r.state.Boulder.Project, nil, t.Program) != "" {
+		if !t.Parked || t.Program != "" && r.o.cfg.Lacks(r.ctx, r.state.Boulder.Project, t.Program) {
 			continue
 		}
 		if unparked, can := schedule.Unpark(r.state, t); can {

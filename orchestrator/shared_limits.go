@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -43,19 +44,25 @@ func (o *Orchestrator) leave(r *run) {
 		}
 	}
 	delete(o.runs.shares, r)
-	o.runs.nudge(r)
-	close(r.over)
+	o.runs.wake(r)
+	for _, rest := range r.inbox.Close() {
+		if left, ok := rest.(order); ok {
+			left.reply.Put(errNotTaken)
+		}
+	}
 }
 
-// nudge makes the others look again. Its caller holds mu.
-func (rs *runs) nudge(except *run) {
+// errNotTaken answers an order that came when the loop had ended: it is for whoever has the boulder now.
+var errNotTaken = errors.New("the run ended before it took the order")
+
+// woken makes a run look again: others hold or wait for something else now, or it is to stop.
+type woken struct{}
+
+// wake makes the others look again. Its caller holds mu.
+func (rs *runs) wake(except *run) {
 	for _, other := range rs.byID {
-		if other == except {
-			continue
-		}
-		select {
-		case other.nudge <- struct{}{}:
-		default: // it is going to look
+		if other != except && other.woken.CompareAndSwap(false, true) { // else it is going to look
+			other.inbox.Put(woken{})
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,7 +28,7 @@ var (
 type message struct {
 	ref    boulder.AttemptRef
 	report boulder.Body // nil: it has ended
-	ack    chan<- error // for a report
+	ack    Inbox        // for a report
 	finish func() error // after the end, on the loop goroutine
 }
 
@@ -73,11 +76,16 @@ func (r *run) launch() {
 // busy reports whether work was launched under the ref that has not handed in its end.
 func (r *run) busy(ref boulder.AttemptRef) bool { return r.work[ref] != nil }
 
-// launchWork runs work on a goroutine of its own, and then finish with its error on the loop goroutine.
+// underWay are the refs of launched work, in an order that does not change.
+func (r *run) underWay() []boulder.AttemptRef {
+	return slices.SortedFunc(maps.Keys(r.work), func(a, b boulder.AttemptRef) int {
+		return cmp.Or(cmp.Compare(a.SubTaskID, b.SubTaskID), cmp.Compare(a.Attempt, b.Attempt))
+	})
+}
+
+// launchWork runs work on a coroutine of its own, and then finish with its error on the loop goroutine.
 func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
-	ctx, cancel := context.WithCancelCause(r.workCtx)
-	r.work[ref] = cancel
-	r.workers.Go(func() error {
+	r.work[ref] = r.o.cfg.Coroutines.Go(context.WithoutCancel(r.ctx), func(ctx context.Context) {
 		err := errors.New("internal error: the worker ended without a result") // also if it ends its goroutine
 		defer func() {
 			if p := recover(); p != nil {
@@ -85,14 +93,13 @@ func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) erro
 					"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
 				err = fmt.Errorf("internal error: %v", p)
 			}
-			select {
-			case r.msgs <- message{ref: ref, finish: func() error { return finish(err) }}:
-			case <-r.done:
-			}
+			r.inbox.Put(message{ref: ref, finish: func() error { return finish(err) }})
 		}()
 		err = work(ctx)
-		return nil
 	})
+	if r.aborted != nil {
+		r.work[ref](r.aborted)
+	}
 }
 
 // untilStop is work that a stop cuts short: nothing is lost, and a resume does it again.
@@ -256,25 +263,28 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 // reporter gives a worker the function with which it reports: it returns when the report is stored.
 func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder.Body) error {
 	return func(b boulder.Body) error {
-		reply := make(chan error, 1)
-		select {
-		case r.msgs <- message{ref: ref, report: b, ack: reply}:
-		case <-r.done:
-			return context.Cause(ctx)
+		reply := r.o.cfg.Coroutines.NewInbox()
+		if !r.inbox.Put(message{ref: ref, report: b, ack: reply}) {
+			return errRunOver // the work has ended, and should not report
 		}
-		select {
-		case err := <-reply:
-			return err
-		case <-r.done:
-			return errors.Join(errRunOver, context.Cause(ctx))
+		answer, _ := reply.Take(context.WithoutCancel(ctx), Forever)
+		err, _ := answer.(error)
+		if errors.Is(err, errRunOver) {
+			err = errors.Join(err, context.Cause(ctx))
 		}
+		return err
 	}
+}
+
+// release forgets work that has ended.
+func (r *run) release(ref boulder.AttemptRef) {
+	r.work[ref](nil)
+	delete(r.work, ref)
 }
 
 func (r *run) receive(m message) error {
 	if m.finish != nil {
-		r.work[m.ref](nil)
-		delete(r.work, m.ref)
+		r.release(m.ref)
 		return m.finish()
 	}
 	refused := r.admissible(m)
@@ -284,7 +294,7 @@ func (r *run) receive(m message) error {
 	if refused == nil {
 		r.acks = append(r.acks, m.ack)
 	} else {
-		m.ack <- refused // nothing changed; that is the worker's trouble, not the loop's
+		m.ack.Put(refused) // nothing changed; that is the worker's trouble, not the loop's
 	}
 	return nil
 }
