@@ -25,6 +25,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/graph"
 	"github.com/bouldermgr/manager/project"
@@ -84,23 +86,22 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 		return err
 	}
 	_, s.port, _ = net.SplitHostPort(l.Addr().String())
-	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	server := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer cancel()
-	work.Go(func() {
+	group.Go(func() error {
 		s.changes.watch(ctx, s.Version)
+		return nil
 	})
-	work.Go(func() {
+	group.Go(func() error {
 		<-ctx.Done()
-		_ = server.Close() // what is at work has ctx
+		return server.Close() // what is at work has ctx
 	})
+	group.Go(func() error { return server.Serve(l) })
 	ready()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
