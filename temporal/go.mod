@@ -2,7 +2,13 @@ module github.com/bouldermgr/manager/temporal
 
 go 1.26.0
 
-require go.temporal.io/sdk v1.50.0
+require (
+	github.com/stretchr/testify v1.10.0
+	go.temporal.io/api v1.63.5
+	go.temporal.io/sdk v1.50.0
+	golang.org/x/sync v0.24.0
+	pgregory.net/rapid v1.3.0
+)
 
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect
@@ -17,10 +23,7 @@ require (
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/robfig/cron v1.2.0 // indirect
 	github.com/stretchr/objx v0.5.2 // indirect
-	github.com/stretchr/testify v1.10.0 // indirect
-	go.temporal.io/api v1.63.5 // indirect
 	golang.org/x/net v0.62.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
