@@ -69,8 +69,8 @@ func (s *Slots) Remote(ctx context.Context, remote, pattern string) (refs map[st
 // RefMove is how a ref changes: from one commit, or none, to another, or none.
 type RefMove struct{ Ref, From, To string }
 
-// Push makes changes of refs in another repository, all or none. Those that are made already are done. If a ref is somewhere
-// else than where it comes from, the error wraps [ErrMoved].
+// Push makes changes of refs in another repository, all or none; git leaves those alone that are made already. If a ref is
+// somewhere else than where it comes from, the error wraps [ErrMoved].
 func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error {
 	args := []string{"push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"}
 	var specs []string
@@ -85,20 +85,14 @@ func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error
 	if exitCode(err) <= 0 {
 		return err
 	}
-	done := true
 	for _, m := range moves {
 		there, lookErr := s.Remote(ctx, remote, m.Ref)
-		switch at := there[m.Ref]; {
-		case lookErr != nil:
+		if lookErr != nil {
 			return errors.Join(err, lookErr)
-		case at != m.To && at != m.From:
-			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
-		default:
-			done = done && at == m.To
 		}
-	}
-	if done {
-		return nil
+		if at := there[m.Ref]; at != m.To && at != m.From {
+			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
+		}
 	}
 	return err
 }

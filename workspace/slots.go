@@ -264,9 +264,12 @@ func markerOf(boulderID string, slot int) string {
 func (s *Slots) Disown(boulderID string, slot int) error {
 	path := markerOf(boulderID, slot)
 	data, err := os.ReadFile(filepath.Join(s.project.git.dir, filepath.FromSlash(path)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	var m marker
-	if err != nil || json.Unmarshal(data, &m) != nil {
-		return nil // there is no slot, or half of one
+	if err != nil || json.Unmarshal(data, &m) != nil { // what is half made is made anew
+		return err
 	}
 	m.Owner = ""
 	if data, err = json.Marshal(m); err == nil {

@@ -28,9 +28,11 @@ func TestGrants(t *testing.T) {
 				asked[b]++
 				s.request(Permit{Boulder: b, ID: strconv.Itoa(asked[b])})
 			case "ask again":
-				p := Permit{Boulder: b, ID: strconv.Itoa(last[b])}
-				if held := slices.Contains(s.Held, p); held && !s.request(p) {
-					t.Fatalf("%v is held, and waits now", p)
+				p := Permit{Boulder: b, ID: strconv.Itoa(rapid.IntRange(last[b], asked[b]).Draw(t, "asked before"))}
+				waits := slices.ContainsFunc(s.Waiting, func(line []Permit) bool { return slices.Contains(line, p) })
+				before := len(slices.Concat(s.Waiting...))
+				if held := slices.Contains(s.Held, p); (held || waits) && (s.request(p) != held || len(slices.Concat(s.Waiting...)) != before) {
+					t.Fatalf("%v, asked for again: %v wait", p, s.Waiting)
 				}
 			case "give back":
 				if len(s.Held) > 0 {

@@ -96,21 +96,17 @@ func run(ctx workflow.Context, s State) error {
 		if long && l.pending == 0 && !l.events.HasPending() {
 			return workflow.NewContinueAsNewError(ctx, workflowType, l.State)
 		}
-		for p, ok := l.next(long); ok; p, ok = l.next(long) {
+		for !long { // else what is under way, and would be lost with the run, comes to an end first
+			p, ok := l.grant()
+			if !ok {
+				break
+			}
 			l.signal(ctx, p)
 		}
 		l.watch(ctx)
 		l.events.Select(ctx)
 	}
 	return ctx.Err()
-}
-
-// next is what to grant now. A history that is long comes to rest first: what is under way would be lost with the run.
-func (l *limiter) next(long bool) (Permit, bool) {
-	if long {
-		return Permit{}, false
-	}
-	return l.grant()
 }
 
 // signal tells a boulder that it holds a permit. If it cannot be told, it is over.
@@ -175,23 +171,24 @@ func (l *limiter) setCap(ctx workflow.Context, n int) {
 }
 
 func (l *limiter) handle(ctx workflow.Context) error {
-	status := func() (Status, error) {
-		s := Status{Model: l.Model, Cap: l.Cap, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
-		for i, more := 0, true; more; i++ { // in turns, as they will be granted
-			more = false
-			for _, line := range l.Waiting {
-				if i < len(line) {
-					s.Waiting, more = append(s.Waiting, line[i]), true
-				}
-			}
-		}
-		return s, nil
-	}
-	err := workflow.SetQueryHandler(ctx, statusQuery, status)
+	err := workflow.SetQueryHandler(ctx, statusQuery, func() (Status, error) { return l.status(), nil })
 	return errors.Join(err, workflow.SetUpdateHandlerWithOptions(ctx, setCapUpdate,
 		func(ctx workflow.Context, n int) (Status, error) {
 			l.setCap(ctx, n)
-			return status()
+			return l.status(), nil
 		},
-		workflow.UpdateHandlerOptions{Validator: func(n int) error { return checkCap(n) }}))
+		workflow.UpdateHandlerOptions{Validator: checkCap}))
+}
+
+func (l *limiter) status() Status {
+	s := Status{Model: l.Model, Cap: l.Cap, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
+	for i, more := 0, true; more; i++ { // in turns, as they will be granted
+		more = false
+		for _, line := range l.Waiting {
+			if i < len(line) {
+				s.Waiting, more = append(s.Waiting, line[i]), true
+			}
+		}
+	}
+	return s
 }

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 )
@@ -23,7 +25,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T, f found) *world {
-	w := &world{TestWorkflowEnvironment: new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment(), t: t}
+	suite := new(testsuite.WorkflowTestSuite)
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t}
 	w.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowType})
 	w.RegisterActivity(rebuild)
 	w.OnActivity(rebuild, mock.Anything, "m").Return(f, nil).After(time.Second).Maybe()

@@ -112,13 +112,11 @@ func (m *Mirror) clone(ctx context.Context, remote string) error {
 
 // check refuses a password in a URL: slots have the URL, and with it the agents.
 func check(remote string) error {
-	u, err := url.Parse(remote)
-	if err != nil || u.User == nil {
-		return nil // git says what is wrong with it; user@host:path is none
-	}
-	if _, has := u.User.Password(); has {
-		return fmt.Errorf("%s has a password in it, which agents would see: leave it to a credential helper of git on each host",
-			u.Redacted())
+	if u, err := url.Parse(remote); err == nil && u.User != nil { // user@host:path is no URL, and has none
+		if _, has := u.User.Password(); has {
+			return fmt.Errorf("%s has a password in it, which agents would see: leave it to a credential helper of git on each host",
+				u.Redacted())
+		}
 	}
 	return nil
 }
