@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ func grantSignal(id string) string { return "granted/" + id }
 // Permits are those of a boulder's workflow. A limiter that is rebuilt asks it for them.
 type Permits struct {
 	boulder, run string
+	requests     int
 	list         []*permit // in the order of requests
 }
 
@@ -52,9 +54,11 @@ func NewPermits(ctx workflow.Context) (*Permits, error) {
 }
 
 // Acquire waits until the model may be used. limit is the cap by the boulder's own configuration, which holds until [SetCap]
-// says another. id is unique among the boulder's permits and requests, such as <sub-task>/<attempt>. release is called once,
-// when whatever used the model has ended, also if ctx is cancelled by then. The error is that of ctx, or of the task queue.
-func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, id string) (release func(), err error) {
+// says another. what tells people what the permit is for, such as <sub-task>/<attempt>. release is called once, when whatever
+// used the model has ended, also if ctx is cancelled by then. The error is that of ctx, or says that no limiter can be reached.
+func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what string) (release func(), err error) {
+	p.requests++
+	id := fmt.Sprintf("%s#%d", what, p.requests) // a late grant of an earlier request is none of this one
 	mine := &permit{request: request{Permit: Permit{Boulder: p.boulder, Run: p.run, ID: id}, Cap: limit}, model: model}
 	p.list = append(p.list, mine)
 	release = func() {
@@ -81,9 +85,9 @@ func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, id stri
 
 // Do runs an activity while it holds a permit, as [Permits.Acquire] says. Retries of the activity use the same permit.
 func (p *Permits) Do(
-	ctx workflow.Context, model string, limit int, id string, result, activity any, args ...any,
+	ctx workflow.Context, model string, limit int, what string, result, activity any, args ...any,
 ) error {
-	release, err := p.Acquire(ctx, model, limit, id)
+	release, err := p.Acquire(ctx, model, limit, what)
 	if err != nil {
 		return err
 	}

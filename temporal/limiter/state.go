@@ -7,7 +7,7 @@ import "slices"
 type Permit struct {
 	Boulder string `json:"boulder"` // its workflow's id
 	Run     string `json:"run"`     // the first run of its workflow: a boulder that is begun again has none of the old permits
-	ID      string `json:"id"`      // unique within the run, such as <sub-task>/<attempt>
+	ID      string `json:"id"`      // what for, and unique within the run: <sub-task>/<attempt>#<n>
 }
 
 // State is what a limiter knows, and takes along when it continues as new. The zero value with a model is a limiter that has to

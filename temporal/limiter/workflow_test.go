@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +21,9 @@ import (
 type world struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T
-	granted []string // <boulder><id>, in order
-	over    []Permit // whose boulder has ended
+	mu      sync.Mutex // signals are sent side by side
+	granted []string   // <boulder><id>, in order
+	over    []Permit   // whose boulder has ended
 }
 
 func newWorld(t *testing.T, f found) *world {
@@ -37,6 +39,8 @@ func newWorld(t *testing.T, f found) *world {
 	w.OnSignalExternalWorkflow(mock.Anything, "gone", "", mock.Anything, mock.Anything).Return(errors.New("not found")).Maybe()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, "", mock.Anything, mock.Anything).Return(
 		func(_, boulder, _, signal string, _ any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.granted = append(w.granted, boulder+strings.TrimPrefix(signal, grantSignal("")))
 			return nil
 		}).Maybe()
@@ -60,6 +64,8 @@ func (w *world) at(after time.Duration, limit int, names ...string) {
 
 func (w *world) expect(after time.Duration, granted string) {
 	w.RegisterDelayedCallback(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if got := strings.Join(w.granted, " "); got != granted {
 			w.t.Errorf("granted after %s: %q; want %q", after, got, granted)
 		}
@@ -80,9 +86,10 @@ func TestBouldersTakeTurns(t *testing.T) {
 	w.at(3*time.Second, 1, "a1") // again: it is told again, and holds one
 	w.at(4*time.Second, 1, "-a1")
 	w.at(5*time.Second, 1, "-a3") // given up while it waits: b has both turns
-	w.at(6*time.Second, 1, "-a2", "-b1")
-	w.expect(7*time.Second, "a1 a1 a2 b1 b2")
-	w.at(8*time.Second, 1, "-b2", "a4")
+	w.at(6*time.Second, 1, "-a2")
+	w.at(7*time.Second, 1, "-b1")
+	w.expect(8*time.Second, "a1 a1 a2 b1 b2")
+	w.at(9*time.Second, 1, "-b2", "a4")
 	w.run(State{Model: "m"})
 	if got := strings.Join(w.granted, " "); got != "a1 a1 a2 b1 b2 a4" {
 		t.Errorf("granted: %q", got)
@@ -95,8 +102,10 @@ func TestSetCap(t *testing.T) {
 	w := newWorld(t, found{})
 	w.at(2*time.Second, 1, "a1", "a2", "a3", "b1")
 	w.expect(3*time.Second, "a1")
-	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 3) }, 3*time.Second)
-	w.expect(4*time.Second, "a1 a2 b1")
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 2) }, 3*time.Second)
+	w.expect(4*time.Second, "a1 a2")
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 3) }, 4*time.Second)
+	w.expect(5*time.Second, "a1 a2 b1")
 	w.at(5*time.Second, 9, "b2")
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow(setCapUpdate, "", &testsuite.TestUpdateCallback{

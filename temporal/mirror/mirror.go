@@ -61,6 +61,9 @@ func Open(ctx context.Context, c Config) (*Mirror, error) {
 	if err := check(c.Remote); err != nil {
 		return nil, err
 	}
+	if c.Dir != "" && !filepath.IsLocal(filepath.FromSlash(c.Dir)) {
+		return nil, fmt.Errorf("the project's directory %q is not in its repository", c.Dir)
+	}
 	if c.Cache == "" {
 		caches, err := os.UserCacheDir()
 		if err != nil {
