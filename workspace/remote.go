@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// networkTimeout ends a git command that talks to another repository and hangs. The first copy of a large one takes long.
-const networkTimeout = time.Hour
+// longTimeout ends a git command that talks to another repository, or packs a large one, and hangs.
+const longTimeout = time.Hour
 
 // network is for commands that talk to other repositories: they may take longer, and find the user's way to log in, but ask
 // nobody for a password.
 func (g git) network(ctx context.Context) git {
-	g.timeout = networkTimeout
+	g.timeout = longTimeout
 	for _, name := range []string{"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS"} {
 		if value, ok := os.LookupEnv(name); ok {
 			g.env = append(g.env, name+"="+value)
@@ -94,5 +94,14 @@ func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error
 			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
 		}
 	}
+	return err
+}
+
+// Collect packs the objects of the project when there are some 2,000 loose ones, as git does by itself after commands that are not ours. What
+// nothing has referred to for two weeks is removed.
+func (s *Slots) Collect(ctx context.Context) error {
+	g := s.project.git
+	g.timeout = longTimeout
+	_, err := g.output(ctx, "-c", "gc.auto=2000", "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
 	return err
 }

@@ -179,5 +179,8 @@ func (m *Mirror) Sweep(ctx context.Context) error {
 			err = m.free(ctx, boulderID)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.locked(ctx, func() error { return m.Slots.Collect(ctx) })
 }
