@@ -182,6 +182,7 @@ func TestServerCap(t *testing.T) {
 		t.Errorf("%d sessions at once, with a cap of %d; turns %s", k.most, limit, turns)
 	}
 	k.status(0, 0)
+	k.replay("cap")
 }
 
 // A limiter that takes the place of a terminated one has its cap, counts the sessions that run, and not one that ended
@@ -218,6 +219,7 @@ func TestServerTerminate(t *testing.T) {
 	if k.most > 2 {
 		t.Errorf("%d sessions at once after that", k.most)
 	}
+	k.replay("terminate")
 }
 
 // A cap is set while sessions run: more begin at once, or none until enough have ended.
@@ -246,6 +248,7 @@ func TestServerSetCap(t *testing.T) {
 		t.Errorf("%d sessions at once, and %d began with a cap of 1", k.most, len(k.began))
 	}
 	k.finish(4, running[4])
+	k.replay("set-cap")
 }
 
 func lookUp(ctx workflow.Context, held []Permit) (gone []Permit, err error) {

@@ -68,7 +68,7 @@ func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) 
 // Dial connects a client, which is closed when the test ends.
 func (s *Server) Dial(tb testing.TB) client.Client {
 	tb.Helper()
-	c, err := client.Dial(client.Options{HostPort: s.Address, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.Dial(client.Options{HostPort: s.Address, Identity: "test", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		tb.Fatal(err)
 	}
