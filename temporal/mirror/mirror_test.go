@@ -212,7 +212,7 @@ func TestZombie(t *testing.T) {
 	first, _, err := heir.Publish(t.Context(), "")
 	must(t, err)
 	_, _, err = zombie.Publish(t.Context(), "")
-	if !errors.Is(err, workspace.ErrMoved) || !strings.Contains(err.Error(), first) {
+	if !errors.Is(err, workspace.ErrMoved) || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), "another worker") {
 		t.Errorf("published after %s: %v", first, err)
 	}
 	got, err := a.Result(t.Context(), "b", boulder.AttemptRef{SubTaskID: "x", Attempt: 1})

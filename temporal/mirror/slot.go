@@ -64,7 +64,12 @@ func (s *Slot) Publish(ctx context.Context, tree string) (commit, published stri
 		return "", "", err
 	}
 	name := ref(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt))
-	return commit, published, s.mirror.Slots.Push(ctx, origin, workspace.RefMove{Ref: name, To: commit})
+	err = s.mirror.Slots.Push(ctx, origin, workspace.RefMove{Ref: name, To: commit})
+	if errors.Is(err, workspace.ErrMoved) {
+		err = fmt.Errorf("attempt %d of %s was given to another worker, which has published before this one: %w",
+			s.claim.Attempt, s.claim.SubTaskID, err)
+	}
+	return commit, published, err
 }
 
 // Close lets others have the slot.
