@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,9 @@ import (
 )
 
 const (
-	// timeout ends a git command that hangs, on a dead network file system for example. A first snapshot of a very large
+	// localTimeout ends a git command that hangs, on a dead network file system for example. A first snapshot of a very large
 	// work tree takes seconds.
-	timeout = 2 * time.Minute
+	localTimeout = 2 * time.Minute
 	// exitFatal is how git exits when it refuses; 1 is a command's own "no".
 	exitFatal = 128
 	// maxStderr is how much of what git says is kept, in bytes.
@@ -39,6 +40,8 @@ type git struct {
 	dir   string
 	index string // instead of the user's; empty: the user's, which is then not written
 	env   []string
+
+	timeout time.Duration // instead of localTimeout
 }
 
 // settings overrule the configuration: no hooks and no daemons are run, nothing is written beside what is asked for.
@@ -81,6 +84,7 @@ func (g git) output(ctx context.Context, args ...string) (string, error) {
 
 // run runs a command. The error wraps an [*exec.ExitError], with what git said, if git ended; or the cause of ctx's end.
 func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
+	timeout := cmp.Or(g.timeout, localTimeout)
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not end within %s", timeout))
 	defer cancel()
 	cmd := exec.CommandContext(limited, "git", append(settings(), args...)...)

@@ -251,8 +251,29 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = statedir.Write(s.slots.project.git.dir,
-			strings.Join([]string{stateDir, "slots", s.claim.BoulderID, strconv.Itoa(s.claim.Slot) + ".json"}, "/"), data)
+		err = statedir.Write(s.slots.project.git.dir, markerOf(s.claim.BoulderID, s.claim.Slot), data)
+	}
+	return err
+}
+
+func markerOf(boulderID string, slot int) string {
+	return strings.Join([]string{stateDir, "slots", boulderID, strconv.Itoa(slot) + ".json"}, "/")
+}
+
+// Disown has the next [Slots.Prepare] of a slot neither keep nor capture the files that are there. What git ignores stays.
+func (s *Slots) Disown(boulderID string, slot int) error {
+	path := markerOf(boulderID, slot)
+	data, err := os.ReadFile(filepath.Join(s.project.git.dir, filepath.FromSlash(path)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var m marker
+	if err != nil || json.Unmarshal(data, &m) != nil { // what is half made is made anew
+		return err
+	}
+	m.Owner = ""
+	if data, err = json.Marshal(m); err == nil {
+		err = statedir.Write(s.project.git.dir, path, data)
 	}
 	return err
 }
@@ -423,13 +444,21 @@ func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (string, error)
 // Capture makes a commit of a snapshot of the slot, on top of From, and the ref that keeps it in the project. An empty tree
 // is the files as they are.
 func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
+	return s.capture(ctx, tree, ":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
+}
+
+// Commit is [Slot.Capture] without the ref: nothing refers to the commit yet.
+func (s *Slot) Commit(ctx context.Context, tree string) (commit, captured string, err error) {
+	return s.capture(ctx, tree, "")
+}
+
+func (s *Slot) capture(ctx context.Context, tree, ref string) (commit, captured string, err error) {
 	if tree == "" {
 		if tree, err = s.Snapshot(ctx); err != nil {
 			return "", "", err
 		}
 	}
-	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt),
-		":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
+	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt), ref)
 	return commit, tree, err
 }
 

@@ -26,6 +26,7 @@ type Server struct {
 	Address string
 
 	args  []string
+	log   io.Writer
 	cmd   *exec.Cmd
 	stdin io.Closer // the server stops when it ends, so none outlives a test binary that is killed
 }
@@ -34,7 +35,7 @@ type Server struct {
 // fails the test: a skipped one would hide that nothing was tested.
 func Start(tb testing.TB, file string) *Server {
 	tb.Helper()
-	s := &Server{args: []string{"-until-eof", "-db-filename", file}}
+	s := &Server{args: []string{"-until-eof", "-db-filename", file}, log: tb.Output()}
 	if err := s.start("0"); err != nil {
 		tb.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) 
 // Dial connects a client, which is closed when the test ends.
 func (s *Server) Dial(tb testing.TB) client.Client {
 	tb.Helper()
-	c, err := client.Dial(client.Options{HostPort: s.Address, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.Dial(client.Options{HostPort: s.Address, Identity: "test", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func (s *Server) start(port string) error {
 		return err
 	}
 	s.cmd = exec.Command(binary, append(s.args, "-port", port)...)
-	s.cmd.Stderr = os.Stderr
+	s.cmd.Stderr = s.log
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 		return err
 	}

@@ -1,0 +1,70 @@
+package limiter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// Status is what a limiter says about itself.
+type Status struct {
+	Model      string   `json:"model"`
+	Cap        int      `json:"cap"`
+	Held       []Permit `json:"held,omitempty"`
+	Waiting    []Permit `json:"waiting,omitempty"` // in the order in which they will be granted
+	Rebuilding bool     `json:"rebuilding,omitempty"`
+	Unasked    []string `json:"unasked,omitempty"` // boulders that may hold permits that are not counted
+}
+
+// List is the status of all limiters, by model. A model that was never used or limited has none. It needs a running worker.
+func List(ctx context.Context, c client.Client) (all []Status, err error) {
+	var ids []string
+	err = list(ctx, c, "WorkflowType = '"+workflowType+"' AND ExecutionStatus = 'Running'", func(id, _ string) { ids = append(ids, id) })
+	for _, id := range ids {
+		answer, err := c.QueryWorkflow(ctx, id, "", statusQuery)
+		var s Status
+		if err == nil {
+			err = answer.Get(&s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask %s: %w", id, err)
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Model, b.Model) })
+	return all, err
+}
+
+// SetCap sets the cap of a model, at once and for all boulders; sessions beyond it go on. 0: none starts. It needs a running
+// worker of the task queue.
+func SetCap(ctx context.Context, c client.Client, queue, model string, n int) (s Status, err error) {
+	if err := checkCap(n); err != nil {
+		return s, err
+	}
+	update, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+			ID: WorkflowID(model), TaskQueue: queue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		}, workflowType, State{Model: model}),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	if err == nil {
+		err = update.Get(ctx, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("limit %s to %d: %w", model, n, err)
+	}
+	return s, nil
+}
+
+func checkCap(n int) error {
+	if n < 0 {
+		return fmt.Errorf("a limit of %d: it must be at least 0", n)
+	}
+	return nil
+}

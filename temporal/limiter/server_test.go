@@ -1,0 +1,284 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/bouldermgr/manager/temporal/internal/devtest"
+)
+
+const (
+	queue = "manager"
+	limit = 3
+)
+
+// sessions are what runs with permits: each goes on until the test ends it.
+type sessions struct {
+	sync.Mutex
+	running map[string]chan struct{} // by boulder/name
+	most    int
+	began   chan string
+}
+
+func (s *sessions) session(ctx context.Context, name string) error {
+	name = activity.GetInfo(ctx).WorkflowExecution.ID + "/" + name
+	end := make(chan struct{})
+	s.Lock()
+	s.running[name] = end
+	s.most = max(s.most, len(s.running))
+	s.Unlock()
+	s.began <- name
+	defer func() {
+		s.Lock()
+		delete(s.running, name)
+		s.Unlock()
+	}()
+	select {
+	case <-end:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sessions) end(name string) {
+	s.Lock()
+	defer s.Unlock()
+	close(s.running[name])
+}
+
+// boulder runs n sessions side by side.
+func (s *sessions) boulder(ctx workflow.Context, model string, n int) error {
+	permits, err := NewPermits(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	all := workflow.NewWaitGroup(ctx)
+	for i := range n {
+		all.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer all.Done()
+			name := fmt.Sprint(i)
+			if e := permits.Do(ctx, model, limit, name, nil, s.session, name); e != nil {
+				err = e
+			}
+		})
+	}
+	all.Wait(ctx)
+	return err
+}
+
+type cluster struct {
+	*sessions
+	t    *testing.T
+	c    client.Client
+	runs map[string]client.WorkflowRun
+}
+
+// newCluster has one server with three workers, all of which run everything.
+func newCluster(t *testing.T) *cluster {
+	server := devtest.Start(t, "")
+	k := &cluster{
+		sessions: &sessions{running: map[string]chan struct{}{}, began: make(chan string, 1000)},
+		t:        t, c: server.Dial(t), runs: map[string]client.WorkflowRun{},
+	}
+	for range 3 {
+		w := worker.New(server.Dial(t), queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
+		Register(w)
+		w.RegisterWorkflowWithOptions(k.boulder, workflow.RegisterOptions{Name: BoulderType})
+		w.RegisterActivity(k.session)
+		w.RegisterWorkflowWithOptions(lookUp, workflow.RegisterOptions{Name: "look-up"})
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+	}
+	return k
+}
+
+func (k *cluster) start(boulder, model string, n int) {
+	k.t.Helper()
+	run, err := k.c.ExecuteWorkflow(k.t.Context(), client.StartWorkflowOptions{ID: boulder, TaskQueue: queue}, BoulderType, model, n)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.runs[boulder] = run
+}
+
+// next waits for the next session to begin.
+func (k *cluster) next() string {
+	k.t.Helper()
+	select {
+	case name := <-k.began:
+		return name
+	case <-time.After(30 * time.Second):
+		k.t.Fatal("no session begins")
+		return ""
+	}
+}
+
+// status waits until the model's limiter holds and has waiting so many.
+func (k *cluster) status(held, waiting int) Status {
+	k.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		all, err := List(k.t.Context(), k.c)
+		if err == nil && len(all) == 1 && len(all[0].Held) == held && len(all[0].Waiting) == waiting && !all[0].Rebuilding {
+			return all[0]
+		}
+		if time.Now().After(deadline) {
+			k.t.Fatalf("limiters: %+v, %v; want %d permits held and %d waited for", all, err, held, waiting)
+		}
+	}
+}
+
+// finish ends sessions as they come until the boulders are over.
+func (k *cluster) finish(n int, running ...string) {
+	k.t.Helper()
+	for n -= len(running); len(running) > 0; running = running[1:] {
+		k.end(running[0])
+		if n > 0 {
+			running = append(running, k.next())
+			n--
+		}
+	}
+	for boulder, run := range k.runs {
+		if err := run.Get(k.t.Context(), nil); err != nil {
+			k.t.Errorf("boulder %s: %v", boulder, err)
+		}
+	}
+}
+
+// Two boulders on three workers keep to one cap, and take turns.
+func TestServerCap(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.start("a", "m", 6)
+	k.status(limit, 3)
+	k.start("b", "m", 6)
+	k.status(limit, 9)
+	running := []string{k.next(), k.next(), k.next()}
+	var turns string
+	for n := 9; len(running) > 0; running = running[1:] {
+		k.end(running[0])
+		if n--; n >= 0 {
+			running = append(running, k.next())
+			turns += running[len(running)-1][:1]
+		}
+	}
+	k.finish(0)
+	if k.most != limit || turns != "abababbbb" {
+		t.Errorf("%d sessions at once, with a cap of %d; turns %s", k.most, limit, turns)
+	}
+	k.status(0, 0)
+	k.replay("cap")
+}
+
+// A limiter that takes the place of a terminated one has its cap, counts the sessions that run, and not one that ended
+// meanwhile; who waited goes on waiting.
+func TestServerTerminate(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.start("a", "m", 4)
+	k.start("b", "m", 2)
+	before := k.status(limit, 3)
+	running := []string{k.next(), k.next(), k.next()}
+	if _, err := SetCap(t.Context(), k.c, queue, "m", 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.c.TerminateWorkflow(t.Context(), WorkflowID("m"), "", "test"); err != nil {
+		t.Fatal(err)
+	}
+	k.end(running[0])
+	k.start("c", "m", 1)
+	after := k.status(2, 4)
+	for _, held := range after.Held {
+		what, _, _ := strings.Cut(held.ID, "#")
+		if name := held.Boulder + "/" + what; !slices.Contains(before.Held, held) || !slices.Contains(running[1:], name) {
+			t.Errorf("%s is held after the limiter was terminated; running are %q", name, running[1:])
+		}
+	}
+	if after.Cap != 2 || len(k.began) > 0 {
+		t.Errorf("the cap is %d, and %d sessions began", after.Cap, len(k.began))
+	}
+	k.Lock()
+	k.most = 0
+	k.Unlock()
+	k.finish(6, running[1:]...)
+	if k.most > 2 {
+		t.Errorf("%d sessions at once after that", k.most)
+	}
+	k.replay("terminate")
+}
+
+// A cap is set while sessions run: more begin at once, or none until enough have ended.
+func TestServerSetCap(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	if s, err := SetCap(t.Context(), k.c, queue, "m", 2); err != nil || s.Cap != 2 { // before the first request
+		t.Fatalf("set: %+v, %v", s, err)
+	}
+	k.start("a", "m", 8)
+	k.status(2, 6)
+	running := []string{k.next(), k.next()}
+	if _, err := SetCap(t.Context(), k.c, queue, "m", 5); err != nil {
+		t.Fatal(err)
+	}
+	running = append(running, k.next(), k.next(), k.next())
+	k.status(5, 3)
+	if _, err := SetCap(t.Context(), k.c, queue, "m", 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range running[:4] {
+		k.end(name)
+	}
+	k.status(1, 3)
+	if k.most != 5 || len(k.began) > 0 {
+		t.Errorf("%d sessions at once, and %d began with a cap of 1", k.most, len(k.began))
+	}
+	k.finish(4, running[4])
+	k.replay("set-cap")
+}
+
+func lookUp(ctx workflow.Context, held []Permit) (gone []Permit, err error) {
+	err = workflow.ExecuteLocalActivity(local(ctx), ended, held).Get(ctx, &gone)
+	return gone, err
+}
+
+// Permits are taken back of a boulder that was terminated, also if it was begun again, and of no other.
+func TestServerEnded(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.start("a", "m", 1)
+	k.start("b", "m", 1)
+	held := k.status(2, 0).Held
+	gone := func(want int) {
+		t.Helper()
+		run, err := k.c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, "look-up", held)
+		var got []Permit
+		if err == nil {
+			err = run.Get(t.Context(), &got)
+		}
+		if err != nil || len(got) != want || want > 0 && got[0].Boulder != "a" {
+			t.Errorf("gone of %v: %v, %v; want %d", held, got, err, want)
+		}
+	}
+	gone(0)
+	if err := k.c.TerminateWorkflow(t.Context(), "a", "", "test"); err != nil {
+		t.Fatal(err)
+	}
+	gone(1)
+	k.start("a", "m", 1)
+	gone(1)
+}

@@ -1,0 +1,68 @@
+package workspace_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// A push makes all its changes or none, once, and from where the refs are known to be.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "1\n")
+	one := strings.TrimSpace(l.git("rev-parse", "HEAD"))
+	l.write("a.txt", "2\n")
+	l.git("commit", "-aqm", "two")
+	l.git("tag", "-am", "annotated", "v2")
+	l.git("config", "push.followTags", "true")
+	l.write(".git/hooks/pre-push", "#!/bin/sh\nexit 1\n")
+	l.git("config", "core.hooksPath", ".git/hooks")
+	two := strings.TrimSpace(l.git("rev-parse", "HEAD"))
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	l.git("init", "-q", "--bare", bare)
+	const x, y = "refs/manager/b/x/1", "refs/manager/b/y/1"
+	type moves = []workspace.RefMove
+	for i, step := range []struct {
+		moves moves
+		moved bool // by somebody else
+		want  map[string]string
+	}{
+		{moves{{x, "", one}}, false, map[string]string{x: one}},
+		{moves{{x, "", one}}, false, map[string]string{x: one}},
+		{moves{{x, "", two}}, true, map[string]string{x: one}},
+		{moves{{y, "", two}, {x, two, one}}, false, map[string]string{x: one, y: two}},
+		{moves{{y, two, one}, {x, two, ""}}, true, map[string]string{x: one, y: two}},
+		{moves{{x, one, two}}, false, map[string]string{x: two, y: two}},
+		{moves{{x, two, ""}, {y, two, ""}}, false, map[string]string{}},
+	} {
+		err := l.slots.Push(t.Context(), bare, step.moves...)
+		if errors.Is(err, workspace.ErrMoved) != step.moved || err != nil && !step.moved {
+			t.Errorf("push %d: %v", i, err)
+		}
+		got, err := l.slots.Remote(t.Context(), bare, "*")
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(step.want) {
+			t.Errorf("after push %d: %v, %v; want %v", i, got, err, step.want)
+		}
+	}
+}
+
+// Loose objects are packed when there are many.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "1\n")
+	if err := l.slots.Collect(t.Context()); err != nil || !strings.HasPrefix(l.git("count-objects"), "3 ") {
+		t.Errorf("of three objects are left %s, %v", l.git("count-objects"), err)
+	}
+	for i := range 3000 {
+		l.write(fmt.Sprintf("many/%d.txt", i), fmt.Sprint(i))
+	}
+	l.git("-c", "gc.auto=0", "add", ".")
+	l.git("-c", "gc.auto=0", "commit", "-qm", "many")
+	if err := l.slots.Collect(t.Context()); err != nil || !strings.HasPrefix(l.git("count-objects"), "0 ") {
+		t.Errorf("of 3,000 objects are left %s, %v", l.git("count-objects"), err)
+	}
+}
