@@ -3,7 +3,6 @@ package managertest
 import (
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -40,7 +39,12 @@ func ParseScript(yaml []byte) (*Script, error) { return scriptmodel.ParseScript(
 // StartModel starts a model, which ends with the test.
 func StartModel(t testing.TB, handler Handler) *Model {
 	t.Helper()
-	return octest.Model(t, handler)
+	model, err := scriptmodel.Start(handler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(model.Close)
+	return model
 }
 
 // OpenCodeEnv is environ for an OpenCode, or a manager, that asks the model at url alone, as scripted/agent, and keeps all its

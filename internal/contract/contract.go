@@ -124,6 +124,8 @@ func (s *Suite) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	_, err = os.Stat(filepath.Join(project, ".git"))
+	s.git = err == nil
 	client := s.cfg.Attached
 	if client == nil {
 		if s.server, err = s.start(ctx, project, "data"); err != nil {
@@ -154,7 +156,7 @@ func (s *Suite) project(ctx context.Context, name string) (dir string, err error
 	git := exec.CommandContext(ctx, "sh", "-c", "git init --quiet && git add --all &&"+
 		" git -c user.name=contract -c user.email=contract@example.com commit --quiet --no-gpg-sign --message Start")
 	git.Dir, git.Env = dir, scriptmodel.OpenCodeEnv(s.cfg.Environ, s.home, s.model.URL())
-	s.git = git.Run() == nil
+	_ = git.Run() // not every machine has it
 	return dir, ctx.Err()
 }
 
