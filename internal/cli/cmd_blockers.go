@@ -56,8 +56,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
 
 	show := &cobra.Command{
-		Use: "show [flags] ID", Short: "Everything about one blocker",
-		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(""),
+		Use: "show [flags] ID", Short: "Everything about one blocker", ValidArgsFunction: a.completion(a.recorded("")),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showBlocker(cmd.Context(), args[0]) },
 	}
 	export := &cobra.Command{
@@ -210,7 +209,6 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
 	cmd.MarkFlagsMutuallyExclusive("hard", "soft")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
@@ -326,17 +324,6 @@ func (a *app) findBlocker(ctx context.Context, id string) (morning.Blocker, erro
 		return morning.Blocker{}, usagef("there is no blocker %q: nothing was recorded yet", id)
 	}
 	return morning.Blocker{}, usagef("there is no blocker %q: see `manager blockers list --all`", id)
-}
-
-// completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
-func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
-	return a.completion(1, func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
-		found, _ := a.Blockers().List(ctx, blockers.Filter{Status: status}) // those that can be read
-		for _, b := range a.Placed(ctx, found) {
-			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
-		}
-		return all
-	})
 }
 
 func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +31,6 @@ boulder, else with ` + "`manager resume`" + `. The number of an option that is s
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
-		Args:              takes(1, math.MaxInt, "an ID and a TEXT (`manager blockers list` has the ids)"),
-		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.noteText(args[1:])
 			if err != nil {
@@ -53,7 +50,6 @@ func (a *app) newBlockersSkipCmd() *cobra.Command {
 		Short: "Give no answer: the sub-task continues without",
 		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
 and to say so.`,
-		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runAnswer(cmd.Context(), args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
 		},

@@ -107,7 +107,6 @@ func (a *app) newValidateCmd() *cobra.Command {
 place. Nothing is run, and no model is asked.
 
 Exit codes: 0 both can be used · 2 something is wrong.`,
-		Args: takes(0, 1, "one plan file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}}
 			path, planErr := a.PlanPath(), error(nil)

@@ -32,8 +32,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 		Example: `  manager land --files --dry-run
   manager land --branch dark-mode 01k3
   manager land --pr`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case files:
@@ -178,8 +176,6 @@ not on the tip is left out. In place it is what changed from its start to the en
 work meanwhile, only the files that it was seen to write are shown, with what others wrote into the same files.`,
 		Example: `  manager diff --stat
   manager diff toggle | git apply -R`,
-		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			how := cmp.Or(text.If(stat, "--stat"), text.If(names, "--name-only"), "-p")
 			return a.runDiff(cmd.Context(), cmp.Or(args...), how)

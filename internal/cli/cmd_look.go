@@ -254,7 +254,6 @@ decision of the watch about that one.`,
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
 	cmd.MarkFlagsMutuallyExclusive("why", "receipt")
-	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(many, subTasksOf(nil))) // fails only for a flag that is not there
 	return cmd
 }
 
@@ -340,13 +339,6 @@ what they gave back. Long texts are cut, and the cut says where all of it is; --
 one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
-		Args: takes(0, 2, "a BOULDER and a SUBTASK"),
-		ValidArgsFunction: a.completion(2, func(ctx context.Context, r project.Reader, args []string) []cobra.Completion {
-			if len(args) == 0 {
-				return boulders(ctx, r, args)
-			}
-			return subTasksOf(nil)(ctx, r, args)
-		}),
 		Example: `  manager logs --since 2h --type gate,judged
   manager logs -f -n 20
   manager logs 2`,

@@ -110,7 +110,6 @@ boulder becomes paused: ` + "`manager resume`" + ` continues it in fresh session
 commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,
-		Args: takes(1, 1, "one FILE, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runImport(cmd.Context(), args[0]) },
 	}
 }
@@ -290,14 +289,12 @@ another judge about the stored evidence of each turn, and shows where verdicts a
   manager replay --limits default=3,global=8
   manager replay --rejudge --model anthropic/claude-haiku-4-5
   ssh host manager -C work export | manager replay --check -`,
-		Args: takes(0, 1, "one BOULDER, FILE, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.of = cmp.Or(args...); cmd.Flags().Changed("to") && opts.to == 0 {
 				return usagef("--to takes the number of an event, from 1")
 			}
 			return a.runReplay(cmd.Context(), opts)
 		},
-		ValidArgsFunction: a.completion(1, boulders),
 	}
 	cmd.Flags().BoolVar(&opts.check, "check", false, "compare each decision with the one that is made now")
 	cmd.Flags().Uint64Var(&opts.to, "to", 0, "only the events up to number `N`, as `manager logs --json` prints it in seq")

@@ -58,7 +58,6 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 
 // subTaskCmd completes a command that gives an order about one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completion(1, subTasksOf(&a.ref))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.steer(cmd.Context(), a.ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
 	}
@@ -76,8 +75,6 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 
 With SUBTASK only that one ends; what depends on it is blocked, the rest continues. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
-		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: cmp.Or(args...)}
 			if o.SubTaskID == "" && a.interactive() {
@@ -124,7 +121,6 @@ func (a *app) newNoteCmd() *cobra.Command {
 that is at work is not disturbed. With - the text is read from stdin. It may have 4,000 characters.`,
 		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
   git diff --stat | manager note --sub-task toggle -`,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			said, err := a.noteText(args)
 			if err != nil {
@@ -146,7 +142,6 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 	}
 	a.boulderFlag(cmd, toSteerDefault)
 	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
-	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(many, subTasksOf(&a.ref)))
 	return cmd
 }
 
@@ -172,8 +167,7 @@ func (a *app) newArchiveCmd() *cobra.Command {
 listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
 		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
-		ValidArgsFunction: a.completion(many, boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "bring them back")
 	return cmd
@@ -240,7 +234,6 @@ const toSteerDefault = "the one that is at work, or the newest unfinished one"
 
 func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
 	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` that is meant (default: "+fallback+")")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 // steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
@@ -297,7 +290,7 @@ type redoOptions struct {
 func (a *app) newRedoCmd() *cobra.Command {
 	var o redoOptions
 	cmd := &cobra.Command{
-		Use:   "redo [flags] SUBTASK …",
+		Use:   "redo [flags] [SUBTASK …]",
 		Short: "Redo completed sub-tasks, and what follows from them",
 		Long: `Has completed sub-tasks done again in fresh sessions, with what the plan file says of them now, and runs the boulder,
 which may be over. Their earlier attempts, verdicts and costs stay visible. What depends on them is done again only if they
@@ -311,7 +304,6 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 		Example: `  manager redo colours --dry-run
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
-		ValidArgsFunction: a.completion(many, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch o.redo.Files = boulder.Files(o.files); {
 			case o.stale == (len(args) > 0):
@@ -323,7 +315,6 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 			}
 			return a.runRedo(cmd.Context(), o, args)
 		},
-		Args: cobra.ArbitraryArgs,
 	}
 	a.boulderFlag(cmd, "the active one")
 	cmd.Flags().StringVar(&o.redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
@@ -342,7 +333,6 @@ func (a *app) newKeepCmd() *cobra.Command {
 		Short: "Take the result of a sub-task as up to date",
 		Long: `Takes the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
 as they are now; one that waits to see whether what it depends on comes out the same is kept in any case.`,
-		Args: takes(1, 1, "one SUBTASK of `manager status`"), ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runKeep(cmd.Context(), args[0]) },
 	}
 	a.boulderFlag(cmd, "the active one")

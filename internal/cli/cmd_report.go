@@ -129,8 +129,6 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
   manager graph feature.yaml
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
-		Args:              takes(0, 1, "one BOULDER or plan file"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := a.readGraph(cmd.Context(), cmp.Or(args...), all)
 			if report == nil {

@@ -61,7 +61,6 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
-	_ = cmd.RegisterFlagCompletionFunc("fork", a.completion(many, boulders)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.isolate, "isolate", false,
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "have the sub-tasks work in the project, whatever plan and configuration say")

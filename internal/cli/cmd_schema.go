@@ -18,7 +18,6 @@ func (a *app) newSchemaCmd() *cobra.Command {
 		Example: `  manager schema config > .manager/config.schema.json
   # the first line of .manager/config.yaml, for YAML language servers:
   # yaml-language-server: $schema=config.schema.json`,
-		Args:      takes(1, 1, "plan, config or events"),
 		ValidArgs: schema.Names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !slices.Contains(schema.Names, args[0]) {

@@ -19,7 +19,6 @@ func (a *app) newTopCmd() *cobra.Command {
 		Long: `Shows all boulders of the project, the sub-tasks of one as a tree, and its log, transcripts, decisions and spending,
 while other processes run them, and where none does. Answer blockers with a, and steer with p, n, r, s and c. Keys are as in
 k9s and lazygit; ? lists them. It starts nothing: a boulder continues with ` + "`manager resume`" + `.`,
-		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runTop(cmd.Context()) },
 	}
 }

@@ -31,7 +31,6 @@ listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `
 reached.`,
 		Example: `  manager ui
   manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
-		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), &o) },
 	}
 	cmd.Flags().IntVar(&o.port, "port", 0, "listen on this `PORT` (default: a free one)")
