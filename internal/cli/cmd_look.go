@@ -385,7 +385,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	if err != nil {
 		return err
 	}
-	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]string{}
+	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]bool{}
 	err = l.read(ctx, there, args)
 	there.Close() // before anything is printed: a pager must not keep a run from starting
 	l.sort()
@@ -431,9 +431,9 @@ type logs struct {
 	subTask     string // empty: all
 	id          string
 	entries     []logEntry
-	transcripts map[int]string // names, by attempt; each has the whole session
-	last        uint64         // number of the last event
-	over        bool           // the last event ended the boulder: none will follow
+	transcripts map[int]bool // attempts that have one, which has the whole session
+	last        uint64       // number of the last event
+	over        bool         // the last event ended the boulder: none will follow
 }
 
 // logEntry is an event, or a line of a transcript.
@@ -504,7 +504,7 @@ func (l *logs) add(e boulder.Event) {
 			entry.step = b.Attempt
 		}
 	case boulder.TurnEnded:
-		if of == l.subTask && l.transcripts[b.Attempt] != "" && !l.app.json && !l.app.verbose {
+		if of == l.subTask && l.transcripts[b.Attempt] && !l.app.json && !l.app.verbose {
 			l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.step == b.Attempt })
 		}
 	}
@@ -527,21 +527,15 @@ type transcriptJSON struct {
 }
 
 // readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
-func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error) {
-	for _, t := range turns {
-		if t.Evidence != nil && t.Evidence.Transcript != "" {
-			l.transcripts[t.Attempt] = t.Evidence.Transcript // a later turn's holds the earlier ones
+func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
+	all, err := view.ReadSaid(project, turns)
+	for _, of := range all {
+		l.transcripts[of.Attempt] = true
+		if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
+			continue
 		}
-	}
-	for attempt, name := range l.transcripts {
-		lines, readErr := view.ReadTranscript(project, name)
-		err = errors.Join(err, readErr)
-		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
-		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
-		for _, line := range lines {
-			if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
-				continue
-			}
+		told, ref := view.NewTranscript(l.o, l.app.verbose, of, turns), boulder.AttemptRef{SubTaskID: l.subTask, Attempt: of.Attempt}
+		for _, line := range of.Lines {
 			object := transcriptJSON{transcriptType, line.Time, l.id, ref, line}
 			l.entries = append(l.entries, logEntry{at: line.Time, object: object, line: told.Tell(line)})
 		}

@@ -159,8 +159,8 @@ func (m *model) log(width int) (lines []string) {
 func (m *model) transcript(width int) (lines []string) {
 	for _, of := range m.seen.said {
 		lines = append(lines, m.paint.Bold(fmt.Sprintf("attempt %d", of.Attempt)))
-		told := view.NewTranscript(page.Out{Paint: m.paint, Columns: width - 8}, false, of.Evidence.Transcript, m.seen.turns, of.Attempt)
-		for _, line := range of.lines {
+		told := view.NewTranscript(page.Out{Paint: m.paint, Columns: width - 8}, false, of, m.seen.turns)
+		for _, line := range of.Lines {
 			if said := told.Tell(line); said != "" {
 				lines = append(lines, m.timed(line.Time, said, width)...)
 			}

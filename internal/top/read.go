@@ -8,7 +8,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/view"
@@ -32,14 +31,8 @@ type reading struct {
 	events  []boulder.Event
 	sub     *boulder.SubTask // that is looked at; nil: there is none
 	turns   []boulder.Turn   // of that
-	said    []transcript     // of its attempts
+	said    []view.Said      // in its attempts
 	err     error            // what could not be read; the rest is there
-}
-
-// transcript is that of an attempt, with the turn whose evidence names it.
-type transcript struct {
-	boulder.Turn
-	lines []executor.Line
 }
 
 // read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
@@ -47,7 +40,11 @@ func (m *model) read(ctx context.Context, at place, had *reading) *reading {
 	r := &reading{asked: at, place: at, version: m.Version(), at: time.Now()}
 	pending, asksErr := m.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	r.asks = view.WithoutMoot(m.Placed(ctx, pending))
-	r.err = errors.Join(m.readState(ctx, r, had), asksErr, r.readTranscripts())
+	stateErr := m.readState(ctx, r, had)
+	r.turns = boulder.Turns(r.events, r.task)
+	var saidErr error
+	r.said, saidErr = view.ReadSaid(r.Boulder.Project, r.turns)
+	r.err = errors.Join(stateErr, asksErr, saidErr)
 	return r
 }
 
@@ -89,20 +86,4 @@ func (m *model) readState(ctx context.Context, r, had *reading) error {
 	recent := r.events[max(0, len(r.events)-200):]
 	r.status = view.NewStatus(r.Snapshot, recent, r.holder, m.LimitsOf(r.holder), there.Beside(ctx, r.boulder), r.at)
 	return errors.Join(err, getErr, eventsErr)
-}
-
-func (r *reading) readTranscripts() (err error) {
-	r.turns = boulder.Turns(r.events, r.task)
-	for i, t := range r.turns {
-		if t.Evidence == nil || t.Evidence.Transcript == "" {
-			continue
-		}
-		if next := i + 1; next < len(r.turns) && r.turns[next].Attempt == t.Attempt && r.turns[next].Evidence != nil {
-			continue // that one's has the whole session
-		}
-		lines, readErr := view.ReadTranscript(r.Boulder.Project, t.Evidence.Transcript)
-		err = errors.Join(err, readErr)
-		r.said = append(r.said, transcript{t, lines})
-	}
-	return err
 }

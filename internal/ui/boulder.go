@@ -218,17 +218,10 @@ type saidLine struct {
 }
 
 func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
-	o := page.HTML(nil)
-	for i, t := range turns {
-		last := i+1 == len(turns) || turns[i+1].Attempt != t.Attempt // its transcript has the whole session
-		if !last || t.Evidence == nil || t.Evidence.Transcript == "" {
-			continue
-		}
-		lines, readErr := view.ReadTranscript(dir, t.Evidence.Transcript)
-		err = errors.Join(err, readErr)
-		told := view.NewTranscript(o, true, t.Evidence.Transcript, turns, t.Attempt)
-		one := said{Attempt: t.Attempt}
-		for _, line := range lines {
+	read, err := view.ReadSaid(dir, turns)
+	for _, of := range read {
+		told, one := view.NewTranscript(page.HTML(nil), true, of, turns), said{Attempt: of.Attempt}
+		for _, line := range of.Lines {
 			head, body, _ := strings.Cut(told.Tell(line), "\n")
 			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
 			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
