@@ -26,8 +26,8 @@ type Desk struct {
 	Close  func()
 }
 
-// Beside are the boulders that the process runs which runs one. What cannot be read has a status of its own.
-func (d *Desk) Beside(ctx context.Context, id string) (all []boulder.Snapshot) {
+// beside are the boulders that the process runs which runs one.
+func (d *Desk) beside(ctx context.Context, id string) (all []boulder.Snapshot) {
 	if d.Holder == nil || !slices.Contains(d.Holder.Running, id) {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (d *Desk) Beside(ctx context.Context, id string) (all []boulder.Snapshot) {
 }
 
 // LimitsOf are the limits that explain why something waits: those of the process that runs it, or else the configured ones.
-func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
+func (p *Project) LimitsOf(h *control.Holder) Limits {
 	if h != nil && h.Limits != nil {
 		return *h.Limits
 	}

@@ -17,7 +17,7 @@ its run. Ctrl-C leaves it, and does not disturb the run.`,
 		Example: `  manager run --detach && manager attach`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			b, err := a.snapshot(ctx, cmp.Or(args...))
+			b, err := a.Snapshot(ctx, cmp.Or(args...))
 			if err != nil {
 				return err
 			}

@@ -67,7 +67,7 @@ func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 	if err := a.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	b, err := a.snapshot(ctx, ref)
+	b, err := a.Snapshot(ctx, ref)
 	if err == nil && how.How == "" {
 		how.How, err = a.askWhere(ctx)
 	}
@@ -90,7 +90,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
 	}
-	b, err := a.snapshot(ctx, id)
+	b, err := a.Snapshot(ctx, id)
 	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
@@ -203,7 +203,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 		return err
 	}
 	var b boulder.Snapshot
-	changes, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) ([]project.Change, error) {
+	changes, err := project.Look(ctx, a.Project, a.ref, func(there *project.Desk, d boulder.Snapshot) ([]project.Change, error) {
 		id := ""
 		if b = d; subTask != "" {
 			t, err := findSubTask(d, subTask)

@@ -21,34 +21,11 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// read reads a boulder, and makes something of it. With an error there is that as well if at least the boulder's head could
-// be read.
-func read[T any](
-	ctx context.Context, a *app, ref string, of func(there *project.Desk, d boulder.Snapshot) (T, error),
-) (made T, err error) {
-	there, err := a.Read(ctx)
-	if err != nil {
-		return made, err
-	}
-	defer there.Close() // before anything is printed: a pager must not keep a run from starting
-	d, err := project.Get(ctx, there, ref)
-	if d.Boulder.ID != "" {
-		var ofErr error
-		made, ofErr = of(there, d)
-		err = cmp.Or(err, ofErr)
-	}
-	return made, err
-}
-
-func (a *app) snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
-	return read(ctx, a, ref, func(_ *project.Desk, d boulder.Snapshot) (boulder.Snapshot, error) { return d, nil })
-}
-
 // look reads a boulder, and shows a report of it.
 func (a *app) look(
 	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (view.Report, error),
 ) error {
-	report, err := read(ctx, a, ref, of)
+	report, err := project.Look(ctx, a.Project, ref, of)
 	if report == nil {
 		return err
 	}
@@ -136,17 +113,16 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	if err != nil || !holder.Runs(d.Boulder) {
 		return false, err
 	}
-	recent, err := recentOf(ctx, there, d)
+	r, err := a.Recent(ctx, there, d)
 	if err != nil {
 		return false, err
 	}
-	raised, _ := a.BlockersOf(ctx, id) // without them no time left is shown
-	p, err := view.ProgressOf(there, d, recent, raised)
+	p, err := view.ProgressOf(there, d, r.Events, r.Records)
 	if err != nil {
 		return false, err
 	}
 	c := a.console()
-	c.Limits = a.LimitsOf(holder)
+	c.Limits = r.Limits
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
 	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
@@ -168,7 +144,8 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
 	err := a.look(ctx, ref, func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-		return a.readStatus(ctx, there, d)
+		r, err := a.Recent(ctx, there, d)
+		return view.NewStatus(r), err
 	})
 	archived := errors.Is(err, project.ErrAllArchived)
 	if archived || ref == "" && errors.Is(err, boulder.ErrNotFound) {
@@ -187,26 +164,6 @@ func (a *app) noteNothing(archived bool) {
 	default:
 		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
 	}
-}
-
-// recentOf are the events that tell what the agents do right now.
-func recentOf(ctx context.Context, r project.Reader, d boulder.Snapshot) ([]boulder.Event, error) {
-	return r.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, 200), 0)
-}
-
-// readStatus reads what status shows besides the boulder.
-func (a *app) readStatus(ctx context.Context, there *project.Desk, d boulder.Snapshot) (_ *view.Status, err error) {
-	b, holder, now := &d.Boulder, there.Holder, time.Now()
-	var recent []boulder.Event
-	if !b.Status.Terminal() {
-		recent, err = recentOf(ctx, there, d)
-	}
-	s := view.NewStatus(d, recent, holder, a.LimitsOf(holder), there.Beside(ctx, b.ID), now)
-	if s.Waiting != (view.WaitingBlockers{}) {
-		records, _ := a.BlockersOf(ctx, b.ID) // without them it is told as the boulder knows it
-		s.Waiting = view.WaitingIn(d, records, now)
-	}
-	return s, err
 }
 
 func (a *app) newShowCmd() *cobra.Command {
@@ -264,8 +221,8 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 			return nil, err
 		}
 		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		holder := there.Holder
-		return view.NewWhy(d, t, boulder.Turns(events, t.ID), events, a.LimitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
+		r, _ := a.Reading(ctx, there, d, events)
+		return view.NewWhy(r, t, boulder.Turns(events, t.ID)), err
 	})
 }
 

@@ -51,7 +51,7 @@ type exportReport struct {
 }
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	x, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (store.Export, error) {
+	x, err := project.Look(ctx, a.Project, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (store.Export, error) {
 		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
 		return store.NewExport(events), err
 	})
@@ -352,7 +352,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 // readLog reads the log of a boulder, or what was exported to a file.
 func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	if of != "-" && !exists(a.file(of)) {
-		return read(ctx, a, of, func(there *project.Desk, d boulder.Snapshot) ([]boulder.Event, error) {
+		return project.Look(ctx, a.Project, of, func(there *project.Desk, d boulder.Snapshot) ([]boulder.Event, error) {
 			return there.Events(ctx, d.Boulder.ID, 0, 0)
 		})
 	}

@@ -41,9 +41,7 @@ func (a *app) runMCP(ctx context.Context) error {
 		a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
 	}
 	build, _ := debug.ReadBuildInfo()
-	tools := mcpserver.New(mcpserver.Config{
-		Project: a.Project, Start: a.startServerApart, Status: a.readStatus, Report: a.makeReport,
-	}, newVersionInfo(build).Version)
+	tools := mcpserver.New(a.Project, a.startServerApart, newVersionInfo(build).Version)
 	return mcptool.Stdio(ctx, tools, a.Stdin, a.Stdout)
 }
 

@@ -359,7 +359,7 @@ func (a *app) runKeep(ctx context.Context, id string) error {
 func (a *app) prepareRedo(ctx context.Context, o *redoOptions, args []string) (*boulder.Snapshot, *project.Redoing, error) {
 	var events []boulder.Event
 	works := false
-	b, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) (_ boulder.Snapshot, err error) {
+	b, err := project.Look(ctx, a.Project, a.ref, func(there *project.Desk, d boulder.Snapshot) (_ boulder.Snapshot, err error) {
 		works = there.Holder.Runs(d.Boulder)
 		events, err = there.Events(ctx, d.Boulder.ID, 0, 0)
 		return d, err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,8 +55,8 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 				}
 				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, content) }), err)
 			}
-			made, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
-				return a.makeReport(ctx, there, d, time.Now())
+			made, err := project.Look(ctx, a.Project, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
+				return a.ReadReport(ctx, there, d)
 			})
 			if made == nil {
 				return err
@@ -88,16 +87,9 @@ func (a *app) freeze(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (string, error) {
+	return project.Look(ctx, a.Project, ref, func(there *project.Desk, d boulder.Snapshot) (string, error) {
 		return site.Freeze(ctx, there, d)
 	})
-}
-
-// makeReport makes the report of a boulder. With an error it lacks something.
-func (a *app) makeReport(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*morning.Report, error) {
-	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-	made, reportErr := a.Report(ctx, d, events, there.Holder.Runs(d.Boulder), now)
-	return made, errors.Join(err, reportErr)
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
@@ -149,7 +141,7 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
-		report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
+		report, err := project.Look(ctx, a.Project, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
 			return view.GraphOf(d, a.LimitsOf(there.Holder), all), nil
 		})
 		path = a.PlanPath()

@@ -218,7 +218,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	detail, err := a.snapshot(ctx, o.fork)
+	detail, err := a.Snapshot(ctx, o.fork)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (m *model) fillLists() {
 	mark := func(of place, line string) string { // what waits for the user
 		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
 	}
-	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[1 : 1+len(m.seen.items)] // without the header
+	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.Now) })[1 : 1+len(m.seen.items)] // without the header
 	ids := make([]string, len(lines))
 	for i, item := range m.seen.items {
 		ids[i], lines[i] = item.BoulderID, mark(place{boulder: item.BoulderID}, lines[i])
@@ -128,14 +128,14 @@ func (m *model) text() []string {
 		return m.printed(width, r.status.Print)
 	case m.tab == onSpending:
 		receipt := view.NewReceipt(r.Snapshot, now)
-		receipt.Running = r.holder.Runs(r.Boulder)
+		receipt.Running = r.Running()
 		return m.printed(width, receipt.Print)
 	case r.sub == nil:
 		return nil
 	case m.tab == onTranscript:
 		return m.transcript(width)
 	default:
-		why := view.NewWhy(r.Snapshot, r.sub, r.turns, r.events, m.LimitsOf(r.holder), r.holder.Runs(r.Boulder), now)
+		why := view.NewWhy(&r.Reading, r.sub, r.turns)
 		return m.printed(width, why.Print)
 	}
 }
@@ -144,7 +144,7 @@ func (m *model) text() []string {
 const logShown = 2000
 
 func (m *model) log(width int) (lines []string) {
-	events := m.seen.events
+	events := m.seen.Events
 	for _, e := range events[max(0, len(events)-logShown):] {
 		told := view.Describe(e)
 		if told.Line == "" || m.deep && told.SubTask != m.want.task {
@@ -181,7 +181,7 @@ func (m *model) timed(at time.Time, said string, width int) []string {
 // head says where this is, what waits for the user, and who runs it.
 func (m *model) head() string {
 	who := "no process runs here"
-	if h := m.seen.holder; h != nil {
+	if h := m.seen.Holder; h != nil {
 		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
 	}
 	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.Dir()))),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -21,14 +20,11 @@ type place struct{ boulder, task string }
 type reading struct {
 	asked place // what was to be read
 	place       // what there is
-	boulder.Snapshot
-	version string // see [project.Project.Version]
-	at      time.Time
+	project.Reading
+	version string           // see [project.Project.Version]
 	items   []view.ListItem  // that are not archived, the newest first
 	asks    []report.Blocker // that an answer still reaches, the most urgent first
-	holder  *control.Holder
-	status  *view.Status // nil: there is no boulder, or it cannot be read
-	events  []boulder.Event
+	status  *view.Status     // nil: there is no boulder, or it cannot be read
 	sub     *boulder.SubTask // that is looked at; nil: there is none
 	turns   []boulder.Turn   // of that
 	said    []view.Said      // in its attempts
@@ -37,24 +33,24 @@ type reading struct {
 
 // read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
 func (m *model) read(ctx context.Context, at place, had *reading) *reading {
-	r := &reading{asked: at, place: at, version: m.Version(), at: time.Now()}
+	r := &reading{asked: at, place: at, version: m.Version(), Reading: project.Reading{Now: time.Now()}}
 	pending, asksErr := m.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	r.asks = view.WithoutMoot(m.Placed(ctx, pending))
 	stateErr := m.readState(ctx, r, had)
-	r.turns = boulder.Turns(r.events, r.task)
+	r.turns = boulder.Turns(r.Events, r.task)
 	var saidErr error
 	r.said, saidErr = view.ReadSaid(r.Boulder.Project, r.turns)
 	r.err = errors.Join(stateErr, asksErr, saidErr)
 	return r
 }
 
-func (m *model) readState(ctx context.Context, r, had *reading) error {
+func (m *model) readState(ctx context.Context, r, before *reading) error {
 	there, err := m.Read(ctx)
 	if err != nil {
 		return err
 	}
 	defer there.Close()
-	r.holder = there.Holder
+	r.Holder = there.Holder
 	all, err := there.Listing(ctx)
 	known := false
 	for i := range all {
@@ -68,22 +64,22 @@ func (m *model) readState(ctx context.Context, r, had *reading) error {
 			return err
 		}
 	}
-	var getErr error
-	if r.Snapshot, getErr = there.Get(ctx, r.boulder); r.Boulder.ID == "" {
+	d, getErr := there.Get(ctx, r.boulder)
+	if d.Boulder.ID == "" {
 		return errors.Join(err, getErr)
 	}
+	var had []boulder.Event // that were read before
+	var last uint64
+	if n := len(before.Events); before.boulder == r.boulder && n > 0 {
+		had, last = before.Events, before.Events[n-1].Seq
+	}
+	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
+	read, readErr := m.Reading(ctx, there, d, slices.Concat(had, more))
+	r.Reading, r.status = *read, view.NewStatus(read)
 	for _, t := range r.SubTasks {
 		if r.sub == nil || t.ID == r.asked.task {
 			r.sub, r.task = t, t.ID
 		}
 	}
-	var last uint64
-	if n := len(had.events); had.boulder == r.boulder && n > 0 {
-		r.events, last = had.events, had.events[n-1].Seq
-	}
-	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
-	r.events = slices.Concat(r.events, more)
-	recent := r.events[max(0, len(r.events)-200):]
-	r.status = view.NewStatus(r.Snapshot, recent, r.holder, m.LimitsOf(r.holder), there.Beside(ctx, r.boulder), r.at)
-	return errors.Join(err, getErr, eventsErr)
+	return errors.Join(err, getErr, eventsErr, readErr)
 }

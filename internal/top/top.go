@@ -113,7 +113,7 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 			m.editor.Type(msg)
 		}
 	case tickMsg:
-		old := time.Since(m.seen.at) >= renewEvery && (m.seen.holder != nil || m.seen.err != nil)
+		old := time.Since(m.seen.Now) >= renewEvery && (m.seen.Holder != nil || m.seen.err != nil)
 		if cmd = m.tick(); old || string(msg) != m.seen.version {
 			cmd = tea.Batch(cmd, m.look())
 		}
@@ -124,7 +124,7 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 		}
 		if msg.items == nil && msg.err != nil { // what was seen stays
 			seen := *m.seen
-			seen.version, seen.at, seen.holder, seen.err = msg.version, msg.at, msg.holder, msg.err
+			seen.version, seen.Now, seen.Holder, seen.err = msg.version, msg.Now, msg.Holder, msg.err
 			msg = &seen
 		}
 		m.seen, m.want = msg, msg.place

@@ -140,7 +140,7 @@ func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boul
 	if err := s.OpenWorkspace(ctx); err != nil {
 		return b, l, err
 	}
-	d, err := s.snapshot(ctx, id)
+	d, err := s.Snapshot(ctx, id)
 	if err == nil {
 		l, err = s.Land(ctx, &d, how)
 	}

@@ -96,7 +96,7 @@ func (s *Site) keepOrder(ctx context.Context, id, task string) (o boulder.Order,
 	if err := s.OpenWorkspace(ctx); err != nil {
 		return o, err
 	}
-	d, err := s.snapshot(ctx, id)
+	d, err := s.Snapshot(ctx, id)
 	if err != nil {
 		return o, err
 	}

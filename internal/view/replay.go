@@ -14,13 +14,15 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 )
 
 // StatusAt is the status as it was at the last of the first events of a log, while a process ran the boulder.
 func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) *Status {
-	recent := events[max(0, len(events)-200):]
 	running := &control.Holder{Running: []string{s.Boulder.ID}}
-	status := NewStatus(s.Snapshot(), recent, running, limits, nil, events[len(events)-1].Time)
+	status := NewStatus(&project.Reading{
+		Snapshot: s.Snapshot(), Events: events, Holder: running, Limits: limits, Now: events[len(events)-1].Time,
+	})
 	status.RunBy, status.AtEvent, status.Resumable = nil, s.Boulder.Seq, false
 	return status
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
@@ -78,7 +77,7 @@ func TestStoppedTurns(t *testing.T) {
 	text := statusText(t, s, holder)
 	says(t, lineOf(t, text, "theme"), resting, "NOT Creating", "NOT 1h")
 	says(t, lineOf(t, text, "icons"), "Drawing", "edit icons")
-	for _, r := range NewStatus(s.State.Snapshot(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
+	for _, r := range NewStatus(readingOf(s, holder)).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
@@ -102,7 +101,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(s.State.Snapshot(), s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
+	w := NewWhy(readingOf(s, holder), s.State.SubTask("theme"), nil)
 	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by a person", "stopped for now: paused by a person\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
