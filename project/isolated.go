@@ -121,8 +121,11 @@ type Landing struct {
 
 // Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
 // and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may be called again.
-// Call [Project.OpenWorkspace] before.
 func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l Landing, err error) {
+	if err := p.enterGround(ctx); err != nil {
+		return l, err
+	}
+	defer p.ground.Unlock()
 	head := &b.Boulder
 	switch line := head.Line; {
 	case !head.Isolated():

@@ -22,7 +22,8 @@ import (
 type Reading struct {
 	boulder.Snapshot
 	Events  []boulder.Event    // of its log, or the newest of them
-	Records []boulder.Blocker  // of its blockers, as far as they can be had
+	Records []boulder.Blocker  // of its blockers
+	Unread  error              // not nil: the blockers are as the boulder knows them, without these records
 	Holder  *control.Holder    // nil: no process holds the state
 	Limits  Limits             // that explain why something waits
 	Beside  []boulder.Snapshot // what the process runs that runs it
@@ -43,24 +44,22 @@ func (r *Reading) Raised() []report.Blocker {
 // Newest is how many events tell what the agents do right now.
 const Newest = 200
 
-// Reading reads what tells how a boulder stands besides what was read of it. With an error its blockers are as the boulder knows
-// them.
-func (p *Project) Reading(ctx context.Context, there *Desk, d boulder.Snapshot, events []boulder.Event) (*Reading, error) {
+// Reading reads what tells how a boulder stands besides what was read of it.
+func (p *Project) Reading(ctx context.Context, there *Desk, d boulder.Snapshot, events []boulder.Event) *Reading {
 	r := &Reading{
 		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Beside: there.beside(ctx, d.Boulder.ID),
 		Now: time.Now(),
 	}
-	var err error
-	if r.Records, err = p.BlockersOf(ctx, d.Boulder.ID); err != nil {
-		err = fmt.Errorf("the blockers are as the boulder knows them, without what is in %s: %w", blockers.FileName, err)
+	if r.Records, r.Unread = p.BlockersOf(ctx, d.Boulder.ID); r.Unread != nil {
+		r.Unread = fmt.Errorf("the blockers are as the boulder knows them, without what is in %s: %w", blockers.FileName, r.Unread)
 	}
-	return r, err
+	return r
 }
 
 // Look reads the boulder that the user means, see [Get], and makes something of it. With an error there is that as well if at least
 // the boulder's head could be read. Nothing is held when it returns: a pager must not keep a run from starting.
 func Look[T any](
-	ctx context.Context, p *Project, ref string, of func(there *Desk, d boulder.Snapshot) (T, error),
+	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Desk, d boulder.Snapshot) (T, error),
 ) (made T, err error) {
 	there, err := p.Read(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func Look[T any](
 	d, err := Get(ctx, there, ref)
 	if d.Boulder.ID != "" {
 		var ofErr error
-		made, ofErr = of(there, d)
+		made, ofErr = of(ctx, there, d)
 		err = cmp.Or(err, ofErr)
 	}
 	return made, err
@@ -78,21 +77,27 @@ func Look[T any](
 
 // Snapshot reads the boulder that the user means, and nothing but its state.
 func (p *Project) Snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
-	return Look(ctx, p, ref, func(_ *Desk, d boulder.Snapshot) (boulder.Snapshot, error) { return d, nil })
+	return Look(ctx, p, ref, func(_ context.Context, _ *Desk, d boulder.Snapshot) (boulder.Snapshot, error) {
+		return d, nil
+	})
 }
 
 // Recent is [Project.Reading] with the newest events, which tell what the agents do right now. With an error some lack.
 func (p *Project) Recent(ctx context.Context, there *Desk, d boulder.Snapshot) (*Reading, error) {
 	events, err := there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, Newest), 0)
-	r, _ := p.Reading(ctx, there, d, events) // how it stands is told without the records, too
-	return r, err
+	return p.Reading(ctx, there, d, events), err
+}
+
+// Whole is [Project.Reading] with all events. With an error something lacks.
+func (p *Project) Whole(ctx context.Context, there *Desk, d boulder.Snapshot) (*Reading, error) {
+	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
+	return p.Reading(ctx, there, d, events), err
 }
 
 // ReadReport makes the report of a boulder. With an error it lacks something.
 func (p *Project) ReadReport(ctx context.Context, there *Desk, d boulder.Snapshot) (*report.Report, error) {
-	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-	r, readErr := p.Reading(ctx, there, d, events)
-	return p.Report(r), errors.Join(err, readErr)
+	r, err := p.Whole(ctx, there, d)
+	return p.Report(r), errors.Join(err, r.Unread)
 }
 
 // Report makes the report of a boulder, without secrets, from its events with the evidence of all turns.

@@ -224,7 +224,7 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	return project.Look(ctx, a.Project, o.boulder, func(_ *project.Desk, d boulder.Snapshot) (_ blockers.Filter, err error) {
+	return project.Look(ctx, a.Project, o.boulder, func(_ context.Context, _ *project.Desk, d boulder.Snapshot) (_ blockers.Filter, err error) {
 		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
 			var t *boulder.SubTask
 			if t, err = findSubTask(d, o.subTask); err == nil {

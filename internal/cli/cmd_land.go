@@ -64,9 +64,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 }
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
-		return err
-	}
 	b, err := a.Snapshot(ctx, ref)
 	if err == nil && how.How == "" {
 		how.How, err = a.askWhere(ctx)
@@ -202,22 +199,18 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	if err := a.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	var b boulder.Snapshot
-	changes, err := project.Look(ctx, a.Project, a.ref, func(there *project.Desk, d boulder.Snapshot) ([]project.Change, error) {
-		id := ""
-		if b = d; subTask != "" {
-			t, err := findSubTask(d, subTask)
-			if err != nil {
-				return nil, err
-			}
+	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
+	id := ""
+	if err == nil && subTask != "" {
+		var t *boulder.SubTask
+		if t, err = findSubTask(b.Snapshot, subTask); err == nil {
 			id = t.ID
 		}
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		return project.Changes(&d, events, id)
-	})
+	}
+	if err != nil {
+		return err
+	}
+	changes, err := project.Changes(&b.Snapshot, b.Events, id)
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,17 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// look reads a boulder, and shows a report of it.
+// look reads a boulder, with read, and shows a report of it.
 func (a *app) look(
-	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (view.Report, error),
+	ctx context.Context, ref string, read func(context.Context, *project.Desk, boulder.Snapshot) (*project.Reading, error),
+	of func(r *project.Reading) (view.Report, error),
 ) error {
-	report, err := project.Look(ctx, a.Project, ref, of)
-	if report == nil {
+	r, err := project.Look(ctx, a.Project, ref, read)
+	if r == nil {
+		return err
+	}
+	report, ofErr := of(r)
+	if err = cmp.Or(err, ofErr); report == nil {
 		return err
 	}
 	return cmp.Or(a.show(report), err)
@@ -74,12 +79,9 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := cmp.Or(args...)
 			if stale {
-				if err := a.OpenWorkspace(cmd.Context()); err != nil {
-					return err
-				}
-				return a.look(cmd.Context(), ref, func(_ *project.Desk, b boulder.Snapshot) (view.Report, error) {
-					stale, err := a.Stale(cmd.Context(), &b, false)
-					return view.NewStale(&b, stale), err
+				return a.look(cmd.Context(), ref, a.Recent, func(r *project.Reading) (view.Report, error) {
+					stale, err := a.Stale(cmd.Context(), &r.Snapshot)
+					return view.NewStale(&r.Snapshot, stale), err
 				})
 			}
 			if follow {
@@ -143,10 +145,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
-	err := a.look(ctx, ref, func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-		r, err := a.Recent(ctx, there, d)
-		return view.NewStatus(r), err
-	})
+	err := a.look(ctx, ref, a.Recent, func(r *project.Reading) (view.Report, error) { return view.NewStatus(r), nil })
 	archived := errors.Is(err, project.ErrAllArchived)
 	if archived || ref == "" && errors.Is(err, boulder.ErrNotFound) {
 		a.noteNothing(archived)
@@ -193,18 +192,17 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-					receipt := view.NewReceipt(d, time.Now()).Bound(d, a.Config().Limits.EvaluationsTotal)
-					receipt.Running = there.Holder.Runs(d.Boulder)
+				return a.look(cmd.Context(), cmp.Or(args...), a.Recent, func(r *project.Reading) (view.Report, error) {
+					receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, a.Config().Limits.EvaluationsTotal)
+					receipt.Running = r.Running()
 					return receipt, nil
 				})
 			}
-			return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-				events, err := there.Events(cmd.Context(), d.Boulder.ID, 0, 0)
-				if there.Holder.Has(d.Boulder.ID) {
-					d.Boulder.Left = nil // it stops them now
+			return a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+				if r.Holder.Has(r.Boulder.ID) {
+					r.Boulder.Left = nil // it stops them now
 				}
-				return view.NewShow(d, boulder.Turns(events, "")), err
+				return view.NewShow(r.Snapshot, boulder.Turns(r.Events, "")), nil
 			})
 		},
 	}
@@ -215,14 +213,12 @@ decision of the watch about that one.`,
 }
 
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	return a.look(ctx, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-		t, err := findSubTask(d, subTask)
+	return a.look(ctx, cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+		t, err := findSubTask(r.Snapshot, subTask)
 		if err != nil {
 			return nil, err
 		}
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		r, _ := a.Reading(ctx, there, d, events)
-		return view.NewWhy(r, t, boulder.Turns(events, t.ID)), err
+		return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
 	})
 }
 

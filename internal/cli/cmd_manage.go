@@ -51,13 +51,12 @@ type exportReport struct {
 }
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	x, err := project.Look(ctx, a.Project, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (store.Export, error) {
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		return store.NewExport(events), err
-	})
-	switch {
-	case err != nil: // half a boulder is not exported
+	r, err := project.Look(ctx, a.Project, cmp.Or(args...), a.Whole)
+	if err != nil { // half a boulder is not exported
 		return err
+	}
+	x := store.NewExport(r.Events)
+	switch {
 	case output == "" && a.json:
 		return a.printJSON(x)
 	case output == "":
@@ -352,9 +351,11 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 // readLog reads the log of a boulder, or what was exported to a file.
 func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	if of != "-" && !exists(a.file(of)) {
-		return project.Look(ctx, a.Project, of, func(there *project.Desk, d boulder.Snapshot) ([]boulder.Event, error) {
-			return there.Events(ctx, d.Boulder.ID, 0, 0)
-		})
+		r, err := project.Look(ctx, a.Project, of, a.Whole)
+		if err != nil {
+			return nil, err
+		}
+		return r.Events, nil
 	}
 	x, err := a.readExport(of)
 	return x.Events, err

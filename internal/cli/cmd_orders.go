@@ -282,9 +282,9 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 }
 
 type redoOptions struct {
-	files                     string
-	redo                      project.Redo
-	stale, checkGates, dryRun bool
+	files         string
+	redo          project.Redo
+	stale, dryRun bool
 }
 
 func (a *app) newRedoCmd() *cobra.Command {
@@ -308,7 +308,7 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 			switch o.redo.Files = boulder.Files(o.files); {
 			case o.stale == (len(args) > 0):
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
-			case o.checkGates && !o.stale:
+			case o.redo.Gates && !o.stale:
 				return usagef("--check-gates goes with --stale")
 			case o.files != "" && o.redo.Files != boulder.FilesKeep && o.redo.Files != boulder.FilesRevert:
 				return usagef("--files takes keep or revert, not %q", o.files)
@@ -321,7 +321,7 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 	cmd.Flags().BoolVar(&o.redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
 	cmd.Flags().StringVar(&o.files, "files", "", "`keep` what they changed, or `revert` it")
 	cmd.Flags().BoolVar(&o.stale, "stale", false, "all that is out of date")
-	cmd.Flags().BoolVar(&o.checkGates, "check-gates", false, "run the gates, to find those that are red now")
+	cmd.Flags().BoolVar(&o.redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
 	cmd.Flags().BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be redone")
 	a.shared(cmd, "yes", "attach", "lock-timeout")
 	return cmd
@@ -340,9 +340,6 @@ as they are now; one that waits to see whether what it depends on comes out the 
 }
 
 func (a *app) runKeep(ctx context.Context, id string) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
-		return err
-	}
 	return a.order(ctx, func(d *project.Desk) (b boulder.Snapshot, order boulder.Order, err error) {
 		if b, err = project.Get(ctx, d, a.ref); err != nil {
 			return b, order, err
@@ -355,48 +352,27 @@ func (a *app) runKeep(ctx context.Context, id string) error {
 	})
 }
 
-// prepareRedo reads a boulder, and what a redo comes to there; nothing is stale: nil.
-func (a *app) prepareRedo(ctx context.Context, o *redoOptions, args []string) (*boulder.Snapshot, *project.Redoing, error) {
-	var events []boulder.Event
-	works := false
-	b, err := project.Look(ctx, a.Project, a.ref, func(there *project.Desk, d boulder.Snapshot) (_ boulder.Snapshot, err error) {
-		works = there.Holder.Runs(d.Boulder)
-		events, err = there.Events(ctx, d.Boulder.ID, 0, 0)
-		return d, err
-	})
+func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
+	whole, err := project.Look(ctx, a.Project, a.ref, a.Whole)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	o.redo.SubTasks = map[string][]boulder.Reason{}
+	b := &whole.Snapshot
 	for _, arg := range args {
-		t, err := findSubTask(b, arg)
+		t, err := findSubTask(*b, arg)
 		if err != nil {
-			return nil, nil, err
+			return err
+		}
+		if o.redo.SubTasks == nil {
+			o.redo.SubTasks = map[string][]boulder.Reason{}
 		}
 		o.redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
 	}
-	if o.stale {
-		if o.checkGates && works && b.Boulder.Isolated() {
-			return nil, nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out",
-				b.Boulder.ID)
-		}
-		if o.redo.SubTasks, err = a.Stale(ctx, &b, o.checkGates); err != nil || len(o.redo.SubTasks) == 0 {
-			return &b, nil, err
-		}
-	}
-	r, err := a.PrepareRedo(ctx, &b, events, o.redo)
-	return &b, &r, err
-}
-
-func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
+	r, err := a.PrepareRedo(ctx, whole, o.redo)
+	switch {
+	case err != nil:
 		return err
-	}
-	b, r, err := a.prepareRedo(ctx, &o, args)
-	if err != nil {
-		return err
-	}
-	if r == nil {
+	case r == nil:
 		return a.show(view.NewStale(b, nil))
 	}
 	if report := view.NewRedo(b, *r, o.dryRun); o.dryRun || a.json {
@@ -414,20 +390,11 @@ func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
 			return err
 		}
 	}
-	id, atWork := b.Boulder.ID, 0
-	err = a.Steer(ctx, func(there *project.Desk) error {
-		if there.Holder.Runs(b.Boulder) {
-			atWork = there.Holder.PID
-		}
-		return a.OrderRedo(ctx, there, b, r.Order)
-	})
-	switch {
-	case err != nil:
+	by, err := a.OrderRedo(ctx, b, r.Order)
+	if err != nil || by != "" {
+		a.note("%s", by)
 		return err
-	case atWork > 0:
-		a.note("Process %d, which runs boulder %s, redoes it.", atWork, id)
-		return nil
 	}
 	a.yes = true
-	return a.runResume(ctx, []string{id})
+	return a.runResume(ctx, []string{b.Boulder.ID})
 }

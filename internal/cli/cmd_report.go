@@ -55,9 +55,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 				}
 				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, content) }), err)
 			}
-			made, err := project.Look(ctx, a.Project, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
-				return a.ReadReport(ctx, there, d)
-			})
+			made, err := project.Look(ctx, a.Project, cmp.Or(args...), a.ReadReport)
 			if made == nil {
 				return err
 			}
@@ -87,9 +85,7 @@ func (a *app) freeze(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return project.Look(ctx, a.Project, ref, func(there *project.Desk, d boulder.Snapshot) (string, error) {
-		return site.Freeze(ctx, there, d)
-	})
+	return project.Look(ctx, a.Project, ref, site.Freeze)
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
@@ -141,9 +137,11 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
-		report, err := project.Look(ctx, a.Project, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
-			return view.GraphOf(d, a.LimitsOf(there.Holder), all), nil
-		})
+		var report *view.Graph
+		r, err := project.Look(ctx, a.Project, ref, a.Recent)
+		if r != nil {
+			report = view.GraphOf(r.Snapshot, r.Limits, all)
+		}
 		path = a.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
 			return report, err

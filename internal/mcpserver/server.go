@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,8 +21,7 @@ import (
 
 type server struct {
 	*project.Project
-	start  func(ctx context.Context) (*project.Desk, error)
-	ground sync.Mutex // one landing at a time
+	start func(ctx context.Context) (*project.Desk, error)
 }
 
 const (

@@ -78,7 +78,7 @@ func named(ref string) error {
 
 // look is [project.Look] for a boulder that is named.
 func (s *server) look(
-	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (any, error),
+	ctx context.Context, ref string, of func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error),
 ) ([]any, error) {
 	if err := named(ref); err != nil {
 		return nil, err
@@ -91,14 +91,14 @@ func (s *server) look(
 }
 
 func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.look(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
 		r, err := s.Recent(ctx, there, d)
 		return view.NewStatus(r), err
 	})
 }
 
 func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.look(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
 		return s.ReadReport(ctx, there, d)
 	})
 }
@@ -124,7 +124,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 	w := &waited{Wait: view.Wait{Type: "wait", For: "news", Blocked: []string{}}, Cursor: in.Cursor, Events: []boulder.Event{}}
 	var err error
 	for last := range project.Tries(waiting, waitLook, long-waitLook) {
-		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(there *project.Desk, d boulder.Snapshot) (any, error) {
+		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
 			return nil, w.take(ctx, there, d)
 		})
 		if last || err != nil && !later(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
@@ -249,7 +249,7 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	var d boulder.Snapshot
 	atWork := false
-	_, err := s.look(ctx, in.Boulder, func(there *project.Desk, read boulder.Snapshot) (any, error) {
+	_, err := s.look(ctx, in.Boulder, func(_ context.Context, there *project.Desk, read boulder.Snapshot) (any, error) {
 		d, atWork = read, there.Holder != nil && slices.Contains(there.Holder.AtWork(), read.Boulder.ID)
 		return nil, nil
 	})
@@ -275,11 +275,6 @@ func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
 	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
-	}
-	s.ground.Lock()
-	defer s.ground.Unlock()
-	if err := s.OpenWorkspace(ctx); err != nil {
-		return nil, err
 	}
 	d, err := s.Snapshot(ctx, in.Boulder)
 	if err != nil {

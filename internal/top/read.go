@@ -74,12 +74,12 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 		had, last = before.Events, before.Events[n-1].Seq
 	}
 	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
-	read, readErr := m.Reading(ctx, there, d, slices.Concat(had, more))
+	read := m.Reading(ctx, there, d, slices.Concat(had, more))
 	r.Reading, r.status = *read, view.NewStatus(read)
 	for _, t := range r.SubTasks {
 		if r.sub == nil || t.ID == r.asked.task {
 			r.sub, r.task = t, t.ID
 		}
 	}
-	return errors.Join(err, getErr, eventsErr, readErr)
+	return errors.Join(err, getErr, eventsErr, read.Unread)
 }

@@ -74,7 +74,10 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	case !slices.Contains(allowed, o.Do):
 		return "", next, fmt.Errorf("there is no order %q here", o.Do)
 	case o.Do == boulder.OrderKeep:
-		o, err = s.keepOrder(ctx, id, o.SubTaskID)
+		var d boulder.Snapshot
+		if d, err = s.Snapshot(ctx, id); err == nil {
+			o, err = s.KeepOrder(ctx, &d, o.SubTaskID)
+		}
 	}
 	switch err = cmp.Or(err, o.Validate()); {
 	case err != nil:
@@ -135,11 +138,6 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 
 // landing lands, or says what would land.
 func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boulder.Boulder, l project.Landing, err error) {
-	s.ground.Lock()
-	defer s.ground.Unlock()
-	if err := s.OpenWorkspace(ctx); err != nil {
-		return b, l, err
-	}
 	d, err := s.Snapshot(ctx, id)
 	if err == nil {
 		l, err = s.Land(ctx, &d, how)

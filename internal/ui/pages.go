@@ -117,8 +117,8 @@ func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snap
 	} else {
 		events, err = s.events(ctx, there, d.Boulder)
 	}
-	r, readErr := s.Reading(ctx, there, d, events)
-	return &reading{r, cut}, errors.Join(err, readErr)
+	r := &reading{s.Reading(ctx, there, d, events), cut}
+	return r, errors.Join(err, r.Unread)
 }
 
 // events are those of a boulder's log. A log only grows: what was read once is not read again.
