@@ -50,7 +50,8 @@ func (p *Project) Reading(ctx context.Context, there *Desk, d boulder.Snapshot, 
 		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Beside: there.beside(ctx, d.Boulder.ID),
 		Now: time.Now(),
 	}
-	if r.Records, r.Unread = p.BlockersOf(ctx, d.Boulder.ID); r.Unread != nil {
+	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: d.Boulder.ID}}
+	if r.Records, r.Unread = p.Blockers().List(ctx, of); r.Unread != nil {
 		r.Unread = fmt.Errorf("the blockers are as the boulder knows them, without what is in %s: %w", blockers.FileName, r.Unread)
 	}
 	return r

@@ -150,8 +150,8 @@ func (a *app) subTasks(ofArgument bool) offers {
 // recorded offers blockers, with a status only those that have it.
 func (a *app) recorded(status boulder.BlockerStatus) offers {
 	return func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
-		found, _ := a.Blockers().List(ctx, blockers.Filter{Status: status}) // those that can be read
-		for _, b := range a.Placed(ctx, found) {
+		found, _ := a.ListBlockers(ctx, blockers.Filter{Status: status})
+		for _, b := range found {
 			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 		}
 		return all

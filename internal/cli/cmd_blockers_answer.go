@@ -122,9 +122,9 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	v := a.on(a.Stderr)
 	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
-		var records []boulder.Blocker
-		records, err = a.Blockers().List(ctx, f)
-		open := view.WithoutMoot(a.Placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
+		var open []morning.Blocker
+		open, err = a.ListBlockers(ctx, f)
+		open = slices.DeleteFunc(view.WithoutMoot(open), func(b morning.Blocker) bool { return seen[b.ID] })
 		if len(open) == 0 {
 			break
 		}
@@ -142,8 +142,8 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, listErr := a.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
-	left := view.WaitingOf(a.Placed(ctx, all))
+	all, listErr := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	left := view.WaitingOf(all)
 	v.Say("")
 	switch {
 	case listErr != nil:

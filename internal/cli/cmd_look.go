@@ -71,8 +71,7 @@ func (a *app) newStatusCmd() *cobra.Command {
 		Aliases:    []string{"ps"},
 		SuggestFor: []string{"st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
-what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
-beginning or end of one.
+what its agent does, and what it cost. It also works while another process runs it.
 
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
@@ -172,8 +171,7 @@ func (a *app) newShowCmd() *cobra.Command {
 		Short:      "Show plan, attempts, sessions and verdicts of a boulder",
 		SuggestFor: []string{"why", "describe"},
 		Long: `Shows everything that is known about a boulder (default: the active one): the plan, and of each sub-task the
-attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a beginning or
-end of one.
+attempts with their sessions, each turn's verdict with the evidence, and the gates.
 
 With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
 in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
@@ -523,7 +521,7 @@ func (l *logs) print() (err error) {
 		case l.app.json:
 			err = l.app.printJSON(e.object)
 		case e.line != "":
-			_, err = fmt.Fprintf(l.o, "%s %s\n", l.o.Dim(view.Stamp(e.at)), e.line)
+			_, err = fmt.Fprintf(l.o, "%s %s\n", l.o.Dim(text.Stamp(e.at)), e.line)
 		}
 	}
 	l.entries = nil

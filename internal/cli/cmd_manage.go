@@ -336,7 +336,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 		return fmt.Errorf("boulder %s cannot be checked: its log does not have the limits that it was run with, because an older "+
 			"manager wrote it", s.Boulder.ID)
 	}
-	if err := a.show(view.NewReplayed(s.Boulder.ID, check)); err != nil {
+	if err := a.show(&view.Replayed{Type: "replay", BoulderID: s.Boulder.ID, Check: check}); err != nil {
 		return err
 	}
 	if check.Unchecked > 0 {

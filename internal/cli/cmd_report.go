@@ -35,8 +35,7 @@ func (a *app) newReportCmd() *cobra.Command {
 		Short: "Show what was done, how it was verified, and what needs you",
 		Long: `Reports on a boulder (default: the active one) for whoever comes back to it: what to do next, as commands to type;
 the questions that wait for an answer, and the choices that agents made; what was not done, and why; what was done, with
-the gates and the judge's evidence; and what it took. It works while another process runs the boulder. BOULDER is an
-id, or a beginning or end of one.
+the gates and the judge's evidence; and what it took. It works while another process runs the boulder.
 
 With --html, everything that ` + "`manager ui`" + ` shows of the boulder becomes one file that loads nothing and needs no script:
 the report, the graph as a picture, what the time and the money went into, and the decisions about each sub-task.
@@ -111,8 +110,8 @@ func (a *app) newGraphCmd() *cobra.Command {
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
 		Short: "Show the dependency graph",
 		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was
-run), with how far each sub-task is, also while another process runs it. BOULDER is an id, or a beginning or end of
-one; an argument that ends in .yaml, .yml or .json is a plan file.`,
+run), with how far each sub-task is, also while another process runs it. An argument that ends in .yaml, .yml or .json
+is a plan file.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg

@@ -187,9 +187,9 @@ func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) 
 		}
 		f.BoulderID = d.Boulder.ID
 	}
-	records, err := s.Blockers().List(ctx, f)
+	all, err := s.ListBlockers(ctx, f)
 	found := []any{}
-	for _, b := range s.Placed(ctx, records) {
+	for _, b := range all {
 		if in.All || b.Standing != blockers.Moot && b.Standing != blockers.Over {
 			found = append(found, b)
 		}

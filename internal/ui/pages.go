@@ -165,8 +165,7 @@ func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *r
 
 func (s *Site) needs(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
-	pending, err := s.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	placed := s.Placed(ctx, pending)
+	placed, err := s.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	there, listErr := s.Read(ctx)
 	if listErr != nil {
 		return nil, listErr

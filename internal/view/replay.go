@@ -27,16 +27,11 @@ func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) 
 	return status
 }
 
-// Replayed is what `manager replay --check --json` prints: one object.
+// Replayed says whether the decisions of a log come out again: what `manager replay --check --json` prints, one object.
 type Replayed struct {
 	Type      string `json:"type"` // replay
 	BoulderID string `json:"boulder_id"`
 	*orchestrator.Check
-}
-
-// NewReplayed reports whether the decisions of a boulder's log come out again.
-func NewReplayed(boulderID string, c *orchestrator.Check) *Replayed {
-	return &Replayed{"replay", boulderID, c}
 }
 
 // Print shows the check to people.

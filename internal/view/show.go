@@ -69,7 +69,7 @@ func (s *Show) Print(o page.Out) {
 	}
 	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
-	o.Fields(1, "created", Stamp(b.CreatedAt), "updated", Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
+	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
 		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
@@ -82,7 +82,7 @@ func (s *Show) Print(o page.Out) {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
 	for _, n := range b.Notes {
-		o.Field(1, text.JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
+		o.Field(1, text.JoinedBy(" for ", text.Stamp(n.At)+" note", n.SubTaskID), n.Text)
 	}
 	if r := s.Revision; r != nil {
 		o.Fields(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, text.If(r.Edited, ", edited"),
@@ -143,7 +143,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
 	o.Field(2, "why", a.Reason)
 	for _, t := range a.History {
-		how := text.If(!t.SentAt.IsZero(), "  sent "+Stamp(t.SentAt))
+		how := text.If(!t.SentAt.IsZero(), "  sent "+text.Stamp(t.SentAt))
 		if !t.EndedAt.IsZero() && how != "" {
 			how = "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
 		}

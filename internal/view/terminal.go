@@ -100,7 +100,7 @@ var ErrInterrupted = errors.New("interrupted")
 func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
 	there, gone := context.WithCancel(ctx)
 	defer gone()
-	a := &answer{prompt: prompt, width: page.SizeOf(in).Width}
+	a := &Editor{prompt: prompt, width: page.SizeOf(in).Width}
 	_, err := tea.NewProgram(a, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
 		tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM")))).Run()
 	switch {
@@ -111,7 +111,7 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 	case a.err != nil:
 		return "", a.err
 	}
-	return a.text(), nil
+	return a.Text(), nil
 }
 
 // silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
@@ -140,7 +140,8 @@ func (k keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-type answer struct {
+// Editor is a text that the user types.
+type Editor struct {
 	prompt        string
 	before, after string // the cursor
 	width         int    // of the terminal
@@ -148,13 +149,14 @@ type answer struct {
 	err           error // that ended it
 }
 
-func (a *answer) text() string {
+// Text is what was typed so far.
+func (a *Editor) Text() string {
 	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n"))
 }
 
-func (a *answer) Init() tea.Cmd { return nil }
+func (a *Editor) Init() tea.Cmd { return nil }
 
-func (a *answer) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (a *Editor) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		a.width = m.Width
@@ -193,7 +195,7 @@ var strokes = []struct {
 	{text.Regexp(`.*$`), "home ctrl+a", "ctrl+u", text.Regexp(`^.*`), "end ctrl+e", "ctrl+k"},
 }
 
-func (a *answer) edit(key string) {
+func (a *Editor) edit(key string) {
 	for _, s := range strokes {
 		is := func(keys string) bool { return slices.Contains(strings.Fields(keys), key) }
 		before, after := s.before().FindString(a.before), s.after().FindString(a.after)
@@ -213,7 +215,7 @@ func (a *answer) edit(key string) {
 // answerLines is how many lines of an answer are seen at once.
 const answerLines = 12
 
-func (a *answer) View() tea.View {
+func (a *Editor) View() tea.View {
 	lines := func(s string) []string {
 		return strings.Split(ansi.HardwrapWc(a.prompt+s, max(1, a.width-1), true), "\n")
 	}
@@ -248,13 +250,8 @@ func Program(ctx context.Context, m tea.Model, in *os.File, out io.Writer, termT
 	return err
 }
 
-// Editor is a text that the user types in a [Program], with the keys of [ReadAnswer].
-type Editor struct{ answer }
-
-// NewEditor begins a text in a line of some columns.
-func NewEditor(prompt string, width int) *Editor {
-	return &Editor{answer{prompt: prompt, width: width}}
-}
+// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
+func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
 
 // Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
 func (e *Editor) Type(msg tea.Msg) (done bool) {
@@ -262,9 +259,6 @@ func (e *Editor) Type(msg tea.Msg) (done bool) {
 	done, e.over = e.over, false
 	return done
 }
-
-// Text is what was typed so far.
-func (e *Editor) Text() string { return e.text() }
 
 // AnswerHint says how to answer a blocker; later is how not to.
 func AnswerHint(b *boulder.Blocker, later string) string {

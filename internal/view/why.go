@@ -164,7 +164,7 @@ func (w *Why) Print(o page.Out) {
 		case stepAttempt:
 			waited := text.Elapsed(time.Duration(s.WaitedMS) * time.Millisecond)
 			o.Say()
-			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", Stamp(s.Time), ModelName(s.Model),
+			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(s.Model),
 				text.Prefixed("agent ", s.Agent), text.Prefixed("session ", s.SessionID),
 				text.If(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
 			continue
