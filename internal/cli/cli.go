@@ -233,6 +233,14 @@ func (a *app) file(name string) string {
 	return filepath.Join(a.dir, name)
 }
 
+// source is the file that an argument names, or with - stdin.
+func (a *app) source(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	return os.Open(a.file(name))
+}
+
 func terminal(stream any) bool {
 	f, ok := fileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))

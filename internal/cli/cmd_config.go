@@ -48,7 +48,6 @@ type configReport struct {
 	origins bool
 }
 
-// Print implements view.Report.
 func (r *configReport) Print(o page.Out) {
 	for _, e := range r.Values {
 		o.Say(e.Key, ": ", o.Plain(e.Value), text.If(r.origins, "  "+o.Dim("# "+e.Origin)))
@@ -147,7 +146,6 @@ type validReport struct {
 	Problems []yamlfile.Problem `json:"problems"` // with file, line and column
 }
 
-// Print implements view.Report.
 func (r *validReport) Print(o page.Out) {
 	o.Say("The configuration can be used.")
 	if r.Plan != "" {

@@ -191,9 +191,7 @@ decision of the watch about that one.`,
 				return err
 			case receipt:
 				return a.look(cmd.Context(), cmp.Or(args...), a.Recent, func(r *project.Reading) (view.Report, error) {
-					receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, a.Config().Limits.EvaluationsTotal)
-					receipt.Running = r.Running()
-					return receipt, nil
+					return view.NewReceipt(r), nil
 				})
 			}
 			return a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
@@ -339,7 +337,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]bool{}
 	err = l.read(ctx, there, args)
 	there.Close() // before anything is printed: a pager must not keep a run from starting
-	l.sort()
+	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
 	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.at.Before(l.since) || e.line == "" && !a.json })
 	if l.most > 0 {
 		l.entries = l.entries[max(0, len(l.entries)-l.most):]
@@ -508,13 +506,8 @@ func (l *logs) rest(ctx context.Context) error {
 	return errors.Join(err, l.print())
 }
 
-func (l *logs) sort() {
-	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
-}
-
-// print prints what was collected, in the order in which it happened, and forgets it.
+// print prints what was collected, and forgets it.
 func (l *logs) print() (err error) {
-	l.sort()
 	for _, e := range l.entries {
 		switch {
 		case err != nil:

@@ -159,15 +159,11 @@ func (a *app) runImport(ctx context.Context, name string) error {
 
 // readExport reads what was exported to a file, or with - what stdin has. What is no export is the user's mistake.
 func (a *app) readExport(name string) (x store.Export, err error) {
-	source := a.Stdin
-	if name != "-" {
-		f, err := os.Open(a.file(name))
-		if err != nil {
-			return x, &project.UsageError{Err: err}
-		}
-		defer f.Close()
-		source = f
+	source, err := a.source(name)
+	if err != nil {
+		return x, &project.UsageError{Err: err}
 	}
+	defer source.Close()
 	if x, err = store.ReadExport(source); errors.Is(err, store.ErrBadExport) {
 		return x, usagef("%s: %w", name, err)
 	}

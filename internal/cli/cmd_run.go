@@ -266,7 +266,11 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		if err := complete(nil); err != nil {
 			return err
 		}
-		return a.submit(ctx, *req)
+		id, pid, err := a.HandOver(ctx, *req, a.startServer)
+		if err != nil {
+			return err
+		}
+		return a.detached(id, pid)
 	}
 	st, err := a.Hold(ctx, false)
 	if err != nil {
@@ -308,7 +312,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	err = end.follow(ctx, st.Run(ctx, req), shown)
 	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
-			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
+			view.NewReceipt(&project.Reading{Snapshot: detail, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
 		}
 	}
 	if !a.interactive() {

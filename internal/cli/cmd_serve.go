@@ -139,15 +139,6 @@ const (
 	serverLog = "serve.log"
 )
 
-// submit hands what is to be run to the server of the project, and starts one if nobody holds the state.
-func (a *app) submit(ctx context.Context, req project.Request) error {
-	id, pid, err := a.HandOver(ctx, req, a.startServer)
-	if err != nil {
-		return err
-	}
-	return a.detached(id, pid)
-}
-
 func (a *app) detached(id string, pid int) error {
 	if a.json {
 		return a.printJSON(view.Detached{Type: "detached", BoulderID: id, PID: pid})

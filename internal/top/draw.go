@@ -127,9 +127,7 @@ func (m *model) text() []string {
 	case m.tab == onStatus:
 		return m.printed(width, r.status.Print)
 	case m.tab == onSpending:
-		receipt := view.NewReceipt(r.Snapshot, now)
-		receipt.Running = r.Running()
-		return m.printed(width, receipt.Print)
+		return m.printed(width, view.NewReceipt(&r.Reading).Print)
 	case r.sub == nil:
 		return nil
 	case m.tab == onTranscript:

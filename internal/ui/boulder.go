@@ -54,8 +54,7 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	} else {
 		p.add("time", "What the time went into", s.html("chart", chart(r, link)))
 	}
-	receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, r.Limits.EvaluationsTotal)
-	p.add("spending", "Spending", s.html("spending", map[string]any{"R": receipt, "Meters": metersOf(r)}))
+	p.add("spending", "Spending", s.html("spending", map[string]any{"R": view.NewReceipt(r.Reading), "Meters": metersOf(r)}))
 	if !p.Frozen {
 		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
 		p.add("feed", "Newest events", s.html("feed", feed(r)))
@@ -73,7 +72,7 @@ func metersOf(r *reading) (all []meter) {
 	if b.Budget == nil {
 		return nil
 	}
-	used := view.NewReceipt(r.Snapshot, r.Now).Usage
+	used := view.NewReceipt(r.Reading).Usage
 	add := func(name string, used, limit float64, show func(float64) string) {
 		if limit > 0 {
 			all = append(all, meter{name, show(used), show(limit), used / limit})

@@ -12,7 +12,9 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -86,8 +88,7 @@ func TestStoppedTurns(t *testing.T) {
 	if strings.Count(frame, resting) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
-	receipt := NewReceipt(s.State.Snapshot(), s.Now)
-	receipt.Running = true
+	receipt := NewReceipt(readingOf(s, holder))
 	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
 		if out := shown(t, 80, receipt.Print); strings.Count(out, want) != 1 {
 			t.Errorf("the receipt does not say %q once:\n%s", want, out)
@@ -204,8 +205,8 @@ func TestReceiptFits(t *testing.T) {
 		{false, boulder.Running, "attempt 1, interrupted"},
 	} {
 		for _, width := range []int{80, 120} {
-			r := NewReceipt(s.State.Snapshot(), s.Now)
-			r.Running, r.Status = test.running, test.status
+			r := NewReceipt(readingOf(s, nil))
+			r.running, r.Status = test.running, test.status
 			says(t, shown(t, width, r.Print), test.says, "NOT executing", "500 model calls")
 		}
 	}
@@ -252,11 +253,11 @@ func TestReceiptBound(t *testing.T) {
 			{ID: "a2", Line: "a", Status: boulder.SubTaskInProgress},
 		},
 	}
-	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
 		t.Errorf("%d judged turns of at most %d, $%v", r.JudgedTurns, r.MostJudgedTurns, r.MostCost)
 	}
 	d.Boulder.Status, d.Boulder.Usage.Unpriced = boulder.Partial, 1
-	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.MostJudgedTurns != 5 || r.MostCost != 0 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.MostJudgedTurns != 5 || r.MostCost != 0 {
 		t.Errorf("when it is over: at most %d, $%v", r.MostJudgedTurns, r.MostCost)
 	}
 }
