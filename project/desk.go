@@ -43,7 +43,7 @@ func (d *Desk) beside(ctx context.Context, id string) (all []boulder.Snapshot) {
 }
 
 // LimitsOf are the limits that explain why something waits: those of the process that runs it, or else the configured ones.
-func (p *Project) LimitsOf(h *control.Holder) Limits {
+func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
 	if h != nil && h.Limits != nil {
 		return *h.Limits
 	}

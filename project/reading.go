@@ -21,17 +21,14 @@ import (
 // Reading is a boulder as it was read, once, with what tells how it stands.
 type Reading struct {
 	boulder.Snapshot
-	Events  []boulder.Event    // of its log, or the newest of them
-	Records []boulder.Blocker  // of its blockers
-	Unread  error              // not nil: the blockers are as the boulder knows them, without these records
-	Holder  *control.Holder    // nil: no process holds the state
-	Limits  Limits             // that explain why something waits
-	Beside  []boulder.Snapshot // what the process runs that runs it
+	Events  []boulder.Event     // of its log, or the newest of them
+	Records []boulder.Blocker   // of its blockers
+	Unread  error               // not nil: the blockers are as the boulder knows them, without these records
+	Holder  *control.Holder     // nil: no process holds the state
+	Limits  orchestrator.Limits // that explain why something waits
+	Beside  []boulder.Snapshot  // what the process runs that runs it
 	Now     time.Time
 }
-
-// Limits are those of [orchestrator.Config].
-type Limits = orchestrator.Limits
 
 // Running reports whether a process is at it.
 func (r *Reading) Running() bool { return r.Holder.Runs(r.Boulder) }

@@ -247,17 +247,16 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 
 // resume has a boulder go on where it is at work, or else in a server.
 func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
-	var d boulder.Snapshot
-	atWork := false
-	_, err := s.look(ctx, in.Boulder, func(_ context.Context, there *project.Desk, read boulder.Snapshot) (any, error) {
-		d, atWork = read, there.Holder != nil && slices.Contains(there.Holder.AtWork(), read.Boulder.ID)
-		return nil, nil
-	})
-	req := project.Request{Resume: d.Boulder.ID}
-	switch {
-	case err != nil:
+	if err := named(in.Boulder); err != nil {
 		return nil, err
-	case d.Boulder.Status.Terminal(), atWork:
+	}
+	r, err := project.Look(ctx, s.Project, in.Boulder, s.Recent)
+	if err != nil {
+		return nil, err
+	}
+	d, req := r.Snapshot, project.Request{Resume: r.Boulder.ID}
+	switch {
+	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.AtWork(), d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
 	case waits(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was being asked
 		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+

@@ -230,16 +230,10 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 // Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
 func (s *Site) Freeze(ctx context.Context, there *project.Desk, d boulder.Snapshot) (string, error) {
 	r, err := s.readRest(ctx, there, d, false)
-	return s.freeze(ctx, r, err)
-}
-
-func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error) {
-	b := r.Boulder
-	p := s.page(text.Clip(b.Task, 80), "")
+	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)
 	p.add("report", "", printed(s.Report(r.Reading).Print))
-	link := func(id string) string { return "#t-" + id }
-	s.addBoulder(ctx, p, r, link)
+	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
 	turns := map[string][]boulder.Turn{}
 	for _, t := range boulder.Turns(r.Events, "") {
 		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)
@@ -251,12 +245,11 @@ func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error
 }
 
 func (s *Site) download(w http.ResponseWriter, r *http.Request) {
-	read, err := s.read(r.Context(), r.PathValue("id"), false)
-	if read == nil {
+	content, err := project.Look(r.Context(), s.Project, r.PathValue("id"), s.Freeze)
+	if content == "" { // else what it lacks is said in it
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
-	content, _ := s.freeze(r.Context(), read, err) // what it lacks is said in it
-	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", read.Boulder.ID+".html"))
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", r.PathValue("id")+".html"))
 	s.write(w, r, http.StatusOK, content)
 }

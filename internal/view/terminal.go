@@ -98,15 +98,12 @@ var ErrInterrupted = errors.New("interrupted")
 // has, and a line that ends with a backslash continues in the next one. Ctrl-C is [ErrInterrupted]; Ctrl-D, or a terminal
 // that is gone, is [io.EOF]. The terminal is in raw mode only meanwhile.
 func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
-	there, gone := context.WithCancel(ctx)
-	defer gone()
-	a := &Editor{prompt: prompt, width: page.SizeOf(in).Width}
-	_, err := tea.NewProgram(a, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
-		tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM")))).Run()
+	a := NewEditor(prompt, page.SizeOf(in).Width)
+	err := Program(ctx, a, in, out, os.Getenv("TERM"), false)
 	switch {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case err != nil: // a terminal that is gone
+		return "", err
+	case err != nil || !a.over: // a terminal that is gone
 		return "", io.EOF
 	case a.err != nil:
 		return "", a.err
