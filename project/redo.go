@@ -153,7 +153,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 
 // PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
 // changed. Nothing is out of date: nil. of has all events.
-func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (*Redoing, error) {
+func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *Redoing, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return nil, err
 	}
@@ -163,18 +163,11 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (*Red
 		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", b.Boulder.ID)
 	}
 	if what.SubTasks == nil {
-		var err error
 		if what.SubTasks, err = p.stale(ctx, b, what.Gates); err != nil || len(what.SubTasks) == 0 {
 			return nil, err
 		}
 	}
-	r, err := p.prepareRedo(ctx, b, of.Events, what)
-	return &r, err
-}
-
-func (p *Project) prepareRedo(
-	ctx context.Context, b *boulder.Snapshot, events []boulder.Event, what Redo,
-) (r Redoing, err error) {
+	r = &Redoing{}
 	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
 		return r, err
 	}
@@ -203,7 +196,7 @@ func (p *Project) prepareRedo(
 		}
 	}
 	patches := map[string]string{}
-	for _, e := range events {
+	for _, e := range of.Events {
 		if b, ended := e.Body.(boulder.TurnEnded); ended {
 			patches[b.SubTaskID] = b.Evidence.Diff.Patch
 		}

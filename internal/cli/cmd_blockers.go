@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,15 +225,14 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	return project.Look(ctx, a.Project, o.boulder, func(_ context.Context, _ *project.Desk, d boulder.Snapshot) (_ blockers.Filter, err error) {
-		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
-			var t *boulder.SubTask
-			if t, err = findSubTask(d, o.subTask); err == nil {
-				f.SubTaskID = t.ID
-			}
+	d, err := a.Snapshot(ctx, o.boulder)
+	if f.BoulderID = d.Boulder.ID; d.Boulder.ID != "" && o.subTask != "" {
+		t, findErr := findSubTask(d, o.subTask)
+		if err = cmp.Or(err, findErr); t != nil {
+			f.SubTaskID = t.ID
 		}
-		return f, err
-	})
+	}
+	return f, err
 }
 
 func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {

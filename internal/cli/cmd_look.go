@@ -181,7 +181,13 @@ decision of the watch about that one.`,
 			case view.IsSession(why):
 				return a.runWhySession(cmd.Context(), why)
 			case cmd.Flags().Changed("why"):
-				err := a.runWhy(cmd.Context(), args, why)
+				err := a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+					t, err := findSubTask(r.Snapshot, why)
+					if err != nil {
+						return nil, err
+					}
+					return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
+				})
 				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
 					return err
 				}
@@ -206,16 +212,6 @@ decision of the watch about that one.`,
 	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
 	cmd.MarkFlagsMutuallyExclusive("why", "receipt")
 	return cmd
-}
-
-func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	return a.look(ctx, cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
-		t, err := findSubTask(r.Snapshot, subTask)
-		if err != nil {
-			return nil, err
-		}
-		return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
-	})
 }
 
 func (a *app) newListCmd() *cobra.Command {

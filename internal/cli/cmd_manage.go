@@ -206,12 +206,11 @@ func (a *app) newVersionCmd() *cobra.Command {
 }
 
 func (a *app) runVersion() error {
-	build, _ := debug.ReadBuildInfo()
-	return a.show(newVersionInfo(build))
+	return a.show(newVersionInfo(debug.ReadBuildInfo()))
 }
 
 // newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
-func newVersionInfo(build *debug.BuildInfo) *versionInfo {
+func newVersionInfo(build *debug.BuildInfo, _ bool) *versionInfo {
 	v := &versionInfo{
 		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		OpenCode: opencode.TestedVersion,

@@ -48,7 +48,11 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if o.format == formatHTML {
-				content, err := a.freeze(ctx, cmp.Or(args...))
+				site, err := ui.NewSite(a.Project, "", a.logger())
+				if err != nil {
+					return err
+				}
+				content, err := project.Look(ctx, a.Project, cmp.Or(args...), site.Freeze)
 				if content == "" {
 					return err
 				}
@@ -76,15 +80,6 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		return o.check(a, given)
 	}
 	return cmd
-}
-
-// freeze gives the pages of a boulder as one file. With an error it lacks something; empty: nothing could be read.
-func (a *app) freeze(ctx context.Context, ref string) (string, error) {
-	site, err := ui.NewSite(a.Project, "", a.logger())
-	if err != nil {
-		return "", err
-	}
-	return project.Look(ctx, a.Project, ref, site.Freeze)
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.

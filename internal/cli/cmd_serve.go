@@ -369,8 +369,7 @@ func (a *app) runMCP(ctx context.Context) error {
 	if terminal(a.Stdin) {
 		a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
 	}
-	build, _ := debug.ReadBuildInfo()
-	tools := mcpserver.New(a.Project, a.startServerApart, newVersionInfo(build).Version)
+	tools := mcpserver.New(a.Project, a.startServerApart, newVersionInfo(debug.ReadBuildInfo()).Version)
 	return mcptool.Stdio(ctx, tools, a.Stdin, a.Stdout)
 }
 
