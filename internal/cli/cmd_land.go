@@ -132,11 +132,7 @@ func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) e
 		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: how.DryRun})
 	}
 	for _, f := range landed.Files {
-		sign := "write "
-		if f.Deleted {
-			sign = "delete"
-		}
-		fmt.Fprintf(a.Stdout, "%s %s\n", sign, f.Path)
+		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), f.Path)
 	}
 	did := map[string]string{
 		boulder.LandedFiles:  "in your files",

@@ -42,14 +42,6 @@ func (a *app) newExportCmd() *cobra.Command {
 	return cmd
 }
 
-type exportReport struct {
-	Type      string `json:"type"` // export
-	BoulderID string `json:"boulder_id"`
-	File      string `json:"file"`
-	SubTasks  int    `json:"sub_tasks"`
-	Events    int    `json:"events"`
-}
-
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
 	r, err := project.Look(ctx, a.Project, cmp.Or(args...), a.Whole)
 	if err != nil { // half a boulder is not exported
@@ -71,7 +63,13 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 		return err
 	}
 	if a.json {
-		return a.printJSON(exportReport{"export", id, file, len(s.SubTasks), len(x.Events)})
+		return a.printJSON(struct {
+			Type      string `json:"type"` // export
+			BoulderID string `json:"boulder_id"`
+			File      string `json:"file"`
+			SubTasks  int    `json:"sub_tasks"`
+			Events    int    `json:"events"`
+		}{"export", id, file, len(s.SubTasks), len(x.Events)})
 	}
 	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", id,
 		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)

@@ -42,11 +42,6 @@ reached.`,
 	return cmd
 }
 
-type uiReport struct {
-	Type  string   `json:"type"`  // ui
-	Links []string `json:"links"` // each lets one browser in; the first is used up with the others
-}
-
 func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 	site, err := ui.NewSite(a.Project, o.public, a.logger())
 	if err != nil {
@@ -55,7 +50,10 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 	show := func() error {
 		links := site.Links()
 		if a.json {
-			return a.printJSON(uiReport{"ui", links})
+			return a.printJSON(struct {
+				Type  string   `json:"type"`  // ui
+				Links []string `json:"links"` // each lets one browser in; the first is used up with the others
+			}{"ui", links})
 		}
 		for _, link := range links {
 			fmt.Fprintln(a.Stdout, link)
