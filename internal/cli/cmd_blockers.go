@@ -71,7 +71,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
-		o.choose(a, cmd)
+		o.choose(cmd)
 		cmd.Flags().StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
 		_ = cmd.RegisterFlagCompletionFunc("status",
 			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
@@ -202,7 +202,7 @@ type blockerOptions struct {
 	status, boulder, subTask, session, output string
 }
 
-func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
+func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
 	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")

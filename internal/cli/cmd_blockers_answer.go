@@ -108,7 +108,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 			})
 		},
 	}
-	o.choose(a, cmd)
+	o.choose(cmd)
 	return cmd
 }
 

@@ -196,17 +196,14 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 		return err
 	}
 	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
-	id := ""
+	of := &boulder.SubTask{} // without an id: all
 	if err == nil && subTask != "" {
-		var t *boulder.SubTask
-		if t, err = findSubTask(b.Snapshot, subTask); err == nil {
-			id = t.ID
-		}
+		of, err = findSubTask(b.Snapshot, subTask)
 	}
 	if err != nil {
 		return err
 	}
-	changes, err := project.Changes(&b.Snapshot, b.Events, id)
+	changes, err := project.Changes(&b.Snapshot, b.Events, of.ID)
 	if err != nil {
 		return err
 	}

@@ -147,37 +147,39 @@ type Editor struct {
 }
 
 // Text is what was typed so far.
-func (a *Editor) Text() string {
-	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n"))
+func (e *Editor) Text() string {
+	return strings.TrimSpace(strings.ReplaceAll(e.before+e.after, "\\\n", "\n"))
 }
 
-func (a *Editor) Init() tea.Cmd { return nil }
+// Init implements [tea.Model].
+func (e *Editor) Init() tea.Cmd { return nil }
 
-func (a *Editor) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+// Update implements [tea.Model].
+func (e *Editor) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
-		a.width = m.Width
+		e.width = m.Width
 	case tea.PasteMsg:
-		a.before += text.Safe(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))
+		e.before += text.Safe(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))
 	case tea.KeyPressMsg:
-		typed := a.before + a.after
+		typed := e.before + e.after
 		switch key := m.String(); {
 		case key == "ctrl+c":
-			a.err = ErrInterrupted
+			e.err = ErrInterrupted
 		case key == "ctrl+d" && typed == "":
-			a.err = io.EOF
+			e.err = io.EOF
 		case key == "enter" && strings.HasSuffix(typed, `\`):
-			a.before, a.after = typed+"\n", ""
-			return a, nil
+			e.before, e.after = typed+"\n", ""
+			return e, nil
 		case key != "enter":
-			a.edit(key)
-			a.before += m.Text
-			return a, nil
+			e.edit(key)
+			e.before += m.Text
+			return e, nil
 		}
-		a.over = true
-		return a, tea.Quit
+		e.over = true
+		return e, tea.Quit
 	}
-	return a, nil
+	return e, nil
 }
 
 // strokes are the keys that move over a piece of the text or delete it: a character, a word, a line.
@@ -192,19 +194,19 @@ var strokes = []struct {
 	{text.Regexp(`.*$`), "home ctrl+a", "ctrl+u", text.Regexp(`^.*`), "end ctrl+e", "ctrl+k"},
 }
 
-func (a *Editor) edit(key string) {
+func (e *Editor) edit(key string) {
 	for _, s := range strokes {
 		is := func(keys string) bool { return slices.Contains(strings.Fields(keys), key) }
-		before, after := s.before().FindString(a.before), s.after().FindString(a.after)
+		before, after := s.before().FindString(e.before), s.after().FindString(e.after)
 		switch {
 		case is(s.left):
-			a.before, a.after = strings.TrimSuffix(a.before, before), before+a.after
+			e.before, e.after = strings.TrimSuffix(e.before, before), before+e.after
 		case is(s.rubOut):
-			a.before = strings.TrimSuffix(a.before, before)
+			e.before = strings.TrimSuffix(e.before, before)
 		case is(s.right):
-			a.before, a.after = a.before+after, strings.TrimPrefix(a.after, after)
+			e.before, e.after = e.before+after, strings.TrimPrefix(e.after, after)
 		case is(s.erase):
-			a.after = strings.TrimPrefix(a.after, after)
+			e.after = strings.TrimPrefix(e.after, after)
 		}
 	}
 }
@@ -212,14 +214,15 @@ func (a *Editor) edit(key string) {
 // answerLines is how many lines of an answer are seen at once.
 const answerLines = 12
 
-func (a *Editor) View() tea.View {
+// View implements [tea.Model].
+func (e *Editor) View() tea.View {
 	lines := func(s string) []string {
-		return strings.Split(ansi.HardwrapWc(a.prompt+s, max(1, a.width-1), true), "\n")
+		return strings.Split(ansi.HardwrapWc(e.prompt+s, max(1, e.width-1), true), "\n")
 	}
-	before, all := lines(a.before), lines(a.before+a.after)
+	before, all := lines(e.before), lines(e.before+e.after)
 	first := max(0, len(before)-answerLines)
 	v := tea.NewView(strings.Join(all[first:min(len(all), first+answerLines)], "\n"))
-	if a.over { // bubbletea takes the last line away when it ends
+	if e.over { // bubbletea takes the last line away when it ends
 		v.Content += "\n"
 		return v
 	}
