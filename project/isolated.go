@@ -114,6 +114,7 @@ type Land struct {
 // Landing is what came of a [Land].
 type Landing struct {
 	boulder.Landed
+	Of     boulder.Snapshot   // the boulder, as it was before
 	Files  []workspace.Change // of [boulder.LandedFiles]
 	Remote string             // to which [boulder.LandedPR] pushes
 	NoPR   error              // why no pull request was made there
@@ -121,13 +122,16 @@ type Landing struct {
 
 // Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
 // and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may be called again.
-func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l Landing, err error) {
+func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return l, err
 	}
 	defer p.ground.Unlock()
-	head := &b.Boulder
+	l.Of, err = p.Snapshot(ctx, ref) // now that nobody else lands it
+	b, head := &l.Of, &l.Of.Boulder
 	switch line := head.Line; {
+	case err != nil:
+		return l, err
 	case !head.Isolated():
 		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Line.InPlace))
 	case !head.Status.Terminal():

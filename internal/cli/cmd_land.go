@@ -64,14 +64,16 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 }
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
-	b, err := a.Snapshot(ctx, ref)
-	if err == nil && how.How == "" {
-		how.How, err = a.askWhere(ctx)
+	if how.How == "" {
+		_, err := a.Snapshot(ctx, ref) // before anything is asked
+		if err == nil {
+			how.How, err = a.askWhere(ctx)
+		}
+		if err != nil || how.How == "" {
+			return err
+		}
 	}
-	if err != nil || how.How == "" {
-		return err
-	}
-	return a.land(ctx, &b, how)
+	return a.land(ctx, ref, how)
 }
 
 // askWhere asks the user where results are to land; empty: nowhere now.
@@ -109,7 +111,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
-	if err := a.land(ctx, &b, how); err != nil && runErr == nil {
+	if err := a.land(ctx, id, how); err != nil && runErr == nil {
 		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
 	} else if err != nil {
 		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
@@ -117,9 +119,12 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	return runErr
 }
 
-func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) error {
-	landed, err := a.Land(ctx, b, how)
+func (a *app) land(ctx context.Context, ref string, how project.Land) error {
+	landed, err := a.Land(ctx, ref, how)
+	b := &landed.Of
 	switch {
+	case b.Boulder.ID == "":
+		return err
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
 		return fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", b.Boulder.ID, err)
 	case err != nil:

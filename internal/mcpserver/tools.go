@@ -275,13 +275,9 @@ func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
 	}
-	d, err := s.Snapshot(ctx, in.Boulder)
+	l, err := s.Land(ctx, in.Boulder, how)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
 	}
-	l, err := s.Land(ctx, &d, how)
-	if err != nil {
-		return nil, fmt.Errorf("land boulder %s: %w", d.Boulder.ID, err)
-	}
-	return []any{view.Land{Type: "land", BoulderID: d.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
+	return []any{view.Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
 }

@@ -137,18 +137,10 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 }
 
-// landing lands, or says what would land.
-func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boulder.Boulder, l project.Landing, err error) {
-	d, err := s.Snapshot(ctx, id)
-	if err == nil {
-		l, err = s.Land(ctx, &d, how)
-	}
-	return d.Boulder, l, err
-}
-
 // land is the page that shows what would land.
 func (s *Site) land(r *http.Request) (*Page, error) {
-	b, l, err := s.landing(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	b := l.Of.Boulder
 	if b.ID == "" {
 		return nil, err
 	}
@@ -170,7 +162,7 @@ func (s *Site) landNow(r *http.Request) (said, next string, err error) {
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return "", next, errors.New("from here, results land in your files or as a branch: see `manager land --help`")
 	}
-	_, l, err := s.landing(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
+	l, err := s.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
 	if err != nil {
 		return "", cmp.Or(next, "/"), err
 	}
