@@ -29,9 +29,11 @@ func (p *Project) Blockers() *blockers.Desk {
 	return d
 }
 
-// BlockersOf are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
-func (p *Project) BlockersOf(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
-	return p.Blockers().List(ctx, blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}})
+// ListBlockers are those that fit a filter, with who has use for an answer, see [Project.Placed]. With an error there are those that
+// can be read.
+func (p *Project) ListBlockers(ctx context.Context, f blockers.Filter) ([]report.Blocker, error) {
+	records, err := p.Blockers().List(ctx, f)
+	return p.Placed(ctx, records), err
 }
 
 // Placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be

@@ -61,6 +61,16 @@ func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	return err
 }
 
+// enterGround looks at the project's git as it is now, for who has it alone until p.ground is unlocked.
+func (p *Project) enterGround(ctx context.Context) error {
+	p.ground.Lock()
+	err := p.OpenWorkspace(ctx)
+	if err != nil {
+		p.ground.Unlock()
+	}
+	return err
+}
+
 func (p *Project) blockersFile() string { return cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile) }
 
 // OpenLedger decides which model plans and judges: the ledger model that the user named, else that of the sub-tasks. It is

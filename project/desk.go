@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -15,6 +17,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/workspace"
 )
 
 // Desk is where the state is read and orders are handed in: the process that holds the database, or, if none does, the
@@ -26,8 +29,8 @@ type Desk struct {
 	Close  func()
 }
 
-// Beside are the boulders that the process runs which runs one. What cannot be read has a status of its own.
-func (d *Desk) Beside(ctx context.Context, id string) (all []boulder.Snapshot) {
+// beside are the boulders that the process runs which runs one.
+func (d *Desk) beside(ctx context.Context, id string) (all []boulder.Snapshot) {
 	if d.Holder == nil || !slices.Contains(d.Holder.Running, id) {
 		return nil
 	}
@@ -271,4 +274,68 @@ func Message(err error) string {
 		return why
 	}
 	return said
+}
+
+// HandOver has the process that holds the state do what is asked for, or if none does, the server that start begins. It returns
+// when the first of it is on disk.
+func (p *Project) HandOver(
+	ctx context.Context, req Request, start func(context.Context) (*Desk, error),
+) (id string, pid int, err error) {
+	ledger, err := modelOf(p.opts.LedgerModel)
+	if err != nil {
+		return "", 0, err
+	}
+	req.LedgerModel = ledger.String()
+	if req.Base == "" && req.Resume == "" { // that of the server may be an older one
+		work, err := workspace.Open(ctx, p.dir, p.blockersFile())
+		if err == nil {
+			req.Base, err = work.Head(ctx)
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+	there, err := p.Dial(ctx)
+	switch {
+	case errors.Is(err, control.ErrNotServed):
+		if there, err = start(ctx); err != nil {
+			return "", 0, fmt.Errorf("start a server: %w", err)
+		}
+	case err != nil:
+		return "", 0, err
+	case there.Holder.Serves && p.opts.Attach != "":
+		return "", 0, usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
+			"leave --attach out, or stop it", there.Holder.PID)
+	}
+	id, err = there.Submit(ctx, req)
+	switch {
+	case errors.Is(err, control.ErrNoSubmitter):
+		err = fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
+	case err != nil && req.Resume != "" && req.Plan == nil: // a server takes up by itself what a crashed process was at
+		if now, dialErr := p.Dial(ctx); dialErr == nil && slices.Contains(now.Holder.AtWork(), req.Resume) {
+			id, err = req.Resume, nil
+		}
+	}
+	return id, there.Holder.PID, err
+}
+
+// LockOwner says which process has locked a file, as far as the kernel tells: it is asked where a process does not
+// answer for itself. It is empty if that cannot be found out.
+func LockOwner(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	inode := fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino)
+	locks, _ := os.ReadFile("/proc/locks") // Linux has it
+	for line := range strings.Lines(string(locks)) {
+		// 1: FLOCK  ADVISORY  WRITE 4711 08:01:393273 0 EOF
+		f := strings.Fields(line)
+		if len(f) < 6 || !slices.Contains(f, "FLOCK") || !strings.HasSuffix(f[5], inode) || f[4] == "0" {
+			continue
+		}
+		command, err := os.ReadFile("/proc/" + f[4] + "/cmdline")
+		return ": process " + f[4] + text.If(err == nil, fmt.Sprintf(", `%s`", text.Clip(strings.ReplaceAll(string(command), "\x00", " "), 200)))
+	}
+	return ""
 }

@@ -114,6 +114,7 @@ type Land struct {
 // Landing is what came of a [Land].
 type Landing struct {
 	boulder.Landed
+	Of     boulder.Snapshot   // the boulder, as it was before
 	Files  []workspace.Change // of [boulder.LandedFiles]
 	Remote string             // to which [boulder.LandedPR] pushes
 	NoPR   error              // why no pull request was made there
@@ -121,10 +122,16 @@ type Landing struct {
 
 // Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
 // and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may be called again.
-// Call [Project.OpenWorkspace] before.
-func (p *Project) Land(ctx context.Context, b *boulder.Snapshot, how Land) (l Landing, err error) {
-	head := &b.Boulder
+func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, err error) {
+	if err := p.enterGround(ctx); err != nil {
+		return l, err
+	}
+	defer p.ground.Unlock()
+	l.Of, err = p.Snapshot(ctx, ref) // now that nobody else lands it
+	b, head := &l.Of, &l.Of.Boulder
 	switch line := head.Line; {
+	case err != nil:
+		return l, err
 	case !head.Isolated():
 		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Line.InPlace))
 	case !head.Status.Terminal():
@@ -308,4 +315,56 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 		at := old.Boulder.Line.LandedAt
 		return err == nil && !at.IsZero() && time.Since(at) > keepDropped
 	})
+}
+
+// Change is what one sub-task changed.
+type Change struct {
+	SubTask  *boulder.SubTask
+	From, To string   // commits, or snapshots where it worked in place
+	Files    []string // no others are shown; nil: all
+	OnTip    bool     // it is a part of the results of an isolated boulder
+}
+
+// Changes tells whose change is whose: what is on the line of an isolated boulder, in that order, or what each sub-task left in
+// place. With the id of a sub-task only its own, and also what it has in its slot so far; that there is none is an error then.
+func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Change, err error) {
+	byID := map[string]*boulder.SubTask{}
+	for _, t := range b.SubTasks {
+		byID[t.ID] = t
+		c := Change{SubTask: t, From: t.Snapshot, To: t.Tree}
+		if t.Shared {
+			c.Files = append([]string{}, t.Files...)
+		}
+		if b.Boulder.Isolated() {
+			c = Change{SubTask: t, From: t.Work + "^", To: t.Work} // From has moved on if it had a conflict
+		}
+		wanted := only == t.ID && t.Integrated == "" || only == "" && !b.Boulder.Isolated()
+		if wanted && c.From != "" && c.To != "" {
+			all = append(all, c)
+		}
+	}
+	tip := b.Boulder.Line.Base
+	for _, e := range events {
+		switch i := e.Body.(type) {
+		case boulder.Redone:
+			tip = i.Tip
+		case boulder.Integrated:
+			if t := byID[i.SubTaskID]; t != nil && t.Integrated == i.Commit && (only == "" || only == t.ID) {
+				all = append(all, Change{SubTask: t, From: tip, To: i.Commit, OnTip: true})
+			}
+			tip = i.Commit
+		}
+	}
+	if t := byID[only]; t != nil && len(all) == 0 {
+		return nil, fmt.Errorf("sub-task %q has no change to show: no snapshot was taken after a turn of it", t.ID)
+	}
+	return all, nil
+}
+
+// Patch is what git prints of a change, uncut; how is -p, --stat or --name-only. Call [Project.OpenWorkspace] before.
+func (p *Project) Patch(ctx context.Context, c Change, how string) (string, error) {
+	if c.Files != nil && len(c.Files) == 0 {
+		return "", nil
+	}
+	return p.work.Patch(ctx, c.From, c.To, how, slices.Clone(c.Files))
 }

@@ -41,6 +41,15 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	return p.cleanPlan(path, plan)
 }
 
+// ParsePlan reads a plan that does not come from a file, as [Project.ReadPlan] does; name stands for it in messages.
+func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
+	plan, err := taskledger.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return p.cleanPlan(name, plan)
+}
+
 func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
 	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
 		return nil, err

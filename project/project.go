@@ -81,6 +81,7 @@ type Project struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
+	ground       sync.Mutex // held by one at a time who works on the user's files, see [Project.enterGround]
 	mu           sync.Mutex
 	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start
 

@@ -17,15 +17,25 @@ import (
 
 // Redo is what the user wants done again.
 type Redo struct {
-	SubTasks     map[string][]boulder.Reason // by id
+	SubTasks     map[string][]boulder.Reason // by id; nil: all that is out of date
+	Gates        bool                        // of that: also what has a gate that is red now
 	Note         string                      // for each of them
 	NoDependents bool                        // what depends on them stands, whatever they come to
 	Files        boulder.Files               // empty: their changes are taken back where that can be done
 }
 
-// Stale says which completed sub-tasks are out of date, and why. With gates, their gates are run: on the tip of an isolated
-// boulder whose results have not landed, else on the user's files. Call [Project.OpenWorkspace] before.
-func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
+// Stale says which completed sub-tasks are out of date, and why.
+func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot) (map[string][]boulder.Reason, error) {
+	if err := p.enterGround(ctx); err != nil {
+		return nil, err
+	}
+	defer p.ground.Unlock()
+	return p.stale(ctx, b, false)
+}
+
+// stale is [Project.Stale]. With gates, their gates are run: on the tip of an isolated boulder whose results have not landed, else on
+// the user's files.
+func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
 	s, err := boulder.Restore(*b)
 	if err != nil {
 		return nil, err
@@ -142,10 +152,22 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 }
 
 // PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
-// changed. Call [Project.OpenWorkspace] before.
-func (p *Project) PrepareRedo(
-	ctx context.Context, b *boulder.Snapshot, events []boulder.Event, what Redo,
-) (r Redoing, err error) {
+// changed. Nothing is out of date: nil. of has all events.
+func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *Redoing, err error) {
+	if err := p.enterGround(ctx); err != nil {
+		return nil, err
+	}
+	defer p.ground.Unlock()
+	b := &of.Snapshot
+	if what.Gates && of.Running() && b.Boulder.Isolated() {
+		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", b.Boulder.ID)
+	}
+	if what.SubTasks == nil {
+		if what.SubTasks, err = p.stale(ctx, b, what.Gates); err != nil || len(what.SubTasks) == 0 {
+			return nil, err
+		}
+	}
+	r = &Redoing{}
 	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
 		return r, err
 	}
@@ -174,7 +196,7 @@ func (p *Project) PrepareRedo(
 		}
 	}
 	patches := map[string]string{}
-	for _, e := range events {
+	for _, e := range of.Events {
 		if b, ended := e.Body.(boulder.TurnEnded); ended {
 			patches[b.SubTaskID] = b.Evidence.Diff.Patch
 		}
@@ -261,19 +283,33 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 	return paths, "", nil
 }
 
-// OrderRedo gives the order. The ref of the tip of an isolated boulder is where the log says that it is before that.
-func (p *Project) OrderRedo(ctx context.Context, there *Desk, b *boulder.Snapshot, o boulder.Order) error {
-	if l := b.Boulder.Line; l.Before != "" {
-		if err := p.slots.MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
-			return err
-		}
+// OrderRedo gives the order, and says which process redoes it; empty: none runs the boulder. The ref of the tip of an isolated boulder
+// is where the log says that it is before that.
+func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.Order) (by string, err error) {
+	if err := p.enterGround(ctx); err != nil {
+		return "", err
 	}
-	return there.Orders.Order(ctx, b.Boulder.ID, o)
+	defer p.ground.Unlock()
+	err = p.Steer(ctx, func(there *Desk) error {
+		if by = ""; there.Holder.Runs(b.Boulder) {
+			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
+		}
+		if l := b.Boulder.Line; l.Before != "" {
+			if err := p.slots.MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
+				return err
+			}
+		}
+		return there.Orders.Order(ctx, b.Boulder.ID, o)
+	})
+	return by, err
 }
 
-// KeepOrder takes the result of a sub-task as up to date, with the plan file and the commit as they are now. Call
-// [Project.OpenWorkspace] before.
+// KeepOrder takes the result of a sub-task as up to date, with the plan file and the commit as they are now.
 func (p *Project) KeepOrder(ctx context.Context, b *boulder.Snapshot, id string) (boulder.Order, error) {
+	if err := p.enterGround(ctx); err != nil {
+		return boulder.Order{}, err
+	}
+	defer p.ground.Unlock()
 	kept := &boulder.Kept{SubTaskID: id}
 	now, err := p.planNow(b)
 	if err != nil {

@@ -172,8 +172,6 @@ func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State,
 // Reader is what the looking commands read from: the database, or the process that holds it.
 type Reader = control.Source
 
-var _ Reader = nothing{}
-
 // Read opens the project's state for reading: the process that holds it, or else the database. A project in which nothing
 // was run reads as empty. Nothing is created, and no order is carried out.
 //
@@ -181,7 +179,7 @@ var _ Reader = nothing{}
 func (p *Project) Read(ctx context.Context) (*Desk, error) {
 	there, err := p.enter(ctx, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Desk{Reader: nothing{}, Orders: nothing{}, Close: func() {}}, nil
+		return &Desk{Reader: nothing{}, Close: func() {}}, nil
 	}
 	return there, err
 }
@@ -248,8 +246,6 @@ func (nothing) Get(context.Context, string) (boulder.Snapshot, error) {
 func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
 	return nil, ErrNothing
 }
-
-func (nothing) Order(context.Context, string, boulder.Order) error { return ErrNothing }
 
 var (
 	// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -11,7 +12,9 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
@@ -28,19 +31,46 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// takeAsUsed has the commands below one take what their line of use says, unless they say more themselves: one BOULDER, or
-// nothing.
+// takeAsUsed has the commands below one take what their line of use names, unless they say more themselves: what is in brackets
+// may be left out, and what is in quotes or before … is any number of words. The shell completes that, and flags of such names.
 func (a *app) takeAsUsed(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.takeAsUsed(c)
-		_, names, _ := strings.Cut(strings.Replace(c.Use, " [flags]", "", 1), " ")
-		switch {
-		case c.Args != nil:
-		case names == "":
-			c.Args, c.ValidArgsFunction = takes(0, 0, "no arguments"), cobra.NoFileCompletions
-		case names == "[BOULDER]":
-			c.Args, c.ValidArgsFunction = takes(0, 1, "one BOULDER"), a.completion(1, boulders)
+		_, use, _ := strings.Cut(strings.Replace(c.Use, " [flags]", "", 1), " ")
+		way, _, _ := strings.Cut(use, "|")
+		names := strings.FieldsFunc(way, func(r rune) bool { return strings.ContainsRune("[] …", r) })
+		what, least, most := strings.TrimPrefix(use, "["), len(names), len(names)
+		if what != use {
+			what, least = strings.TrimSuffix(what, "]"), 0
 		}
+		switch {
+		case use == "":
+			what = "no arguments"
+		case strings.ContainsAny(use, `"…`):
+			least, most = strings.Count(use, "ID"), math.MaxInt
+		case most == 1:
+			what = "one " + what + map[string]string{"SUBTASK": " of `manager status`", "ID": " of `manager blockers list`"}[what]
+		}
+		if c.Args == nil {
+			c.Args = takes(least, most, what)
+		}
+		if strings.Contains(use, "…") {
+			names = slices.Repeat(names, 100)
+		}
+		found := map[string]offers{
+			"BOULDER": boulders, "SUBTASK": a.subTasks(slices.Contains(names, "BOULDER")), "ID": a.recorded(boulder.BlockerPending),
+		}
+		files := strings.ContainsAny(use, "F.") && found[names[0]] == nil // FILE, or PLAN.yaml
+		if c.ValidArgsFunction == nil && c.ValidArgs == nil && !files {
+			c.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				return a.completion(found[cmp.Or(names[min(len(args), len(names)):]...)])(cmd, args, typed)
+			}
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); found[name] != nil {
+				_ = c.RegisterFlagCompletionFunc(f.Name, a.completion(found[name])) // fails only for a flag that is not there
+			}
+		})
 	}
 }
 
@@ -80,13 +110,11 @@ func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
 // offers finds in the state of the project what can be written next.
 type offers func(ctx context.Context, r project.Reader, args []string) []cobra.Completion
 
-const many = 1000 // arguments, or of a flag, which may stand behind any of them
-
-// completion offers to the shell what is found, up to so many arguments.
-func (a *app) completion(most int, find offers) cobra.CompletionFunc {
+// completion offers to the shell what is found.
+func (a *app) completion(find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var all []cobra.Completion
-		if _ = a.open(); a.Project != nil && len(args) < most {
+		if _ = a.open(); a.Project != nil && find != nil {
 			if there, err := a.Read(cmd.Context()); err == nil {
 				defer there.Close()
 				all = find(cmd.Context(), there, args)
@@ -104,16 +132,27 @@ func boulders(ctx context.Context, r project.Reader, _ []string) (all []cobra.Co
 	return all
 }
 
-// subTasksOf offers the sub-tasks of a boulder: of the one that a flag names, or without one the arguments.
-func subTasksOf(flag *string) offers {
+// subTasks offers those of a boulder: of the first argument, or of -b.
+func (a *app) subTasks(ofArgument bool) offers {
 	return func(ctx context.Context, r project.Reader, args []string) (all []cobra.Completion) {
-		ref := cmp.Or(args...)
-		if flag != nil {
-			ref = *flag
+		ref := a.ref
+		if ofArgument {
+			ref = cmp.Or(args...)
 		}
 		d, _ := project.Get(ctx, r, ref)
 		for _, t := range d.SubTasks {
 			all = append(all, cobra.CompletionWithDesc(t.ID, text.Clip(t.Subject, 50)))
+		}
+		return all
+	}
+}
+
+// recorded offers blockers, with a status only those that have it.
+func (a *app) recorded(status boulder.BlockerStatus) offers {
+	return func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
+		found, _ := a.ListBlockers(ctx, blockers.Filter{Status: status})
+		for _, b := range found {
+			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 		}
 		return all
 	}

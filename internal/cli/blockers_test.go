@@ -114,7 +114,7 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 		{[]string{"answer", "B3", "Yes."}, exitUsage, "--allow"},
 		{[]string{"answer", "B9", "x"}, exitUsage, "there is no blocker"},
 		{[]string{"answer", "1", "x"}, exitUsage, "did you mean B1?"},
-		{[]string{"answer"}, exitUsage, "takes an ID and a TEXT"},
+		{[]string{"answer"}, exitUsage, `takes ID ["TEXT" | -], not ""`},
 		{[]string{"skip", "B1", "B2"}, exitUsage, "takes one ID of `manager blockers list`, not \"B1 B2\""},
 		{[]string{"answer", "b1", "Use", "the release key"}, exitOK, `"handover":"handed_over"`},
 		{[]string{"answer", "B1", "another"}, exitError, "B1 is answered already"},

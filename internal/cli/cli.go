@@ -118,8 +118,8 @@ func (a *app) root() *cobra.Command {
 sub-tasks, shows that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on
 evidence that it gathered itself, and keeps every step in a database, so that a crash costs nothing.
 
-A boulder is one task and everything needed to finish it. Commands that take a SUBTASK take its id or its
-number: 2 is the one shown as [2/3].`,
+A boulder is one task and everything needed to finish it. BOULDER is its id, or a beginning or end of it that no
+other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		Example: `  manager plan "TASK"     print the plan and write .manager/plan.yaml
   manager run             execute .manager/plan.yaml
   manager run "TASK"      plan, ask, execute
@@ -231,6 +231,14 @@ func (a *app) file(name string) string {
 		return name
 	}
 	return filepath.Join(a.dir, name)
+}
+
+// source is the file that an argument names, or with - stdin.
+func (a *app) source(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	return os.Open(a.file(name))
 }
 
 func terminal(stream any) bool {

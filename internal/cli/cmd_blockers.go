@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
 
 	show := &cobra.Command{
-		Use: "show [flags] ID", Short: "Everything about one blocker",
-		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(""),
+		Use: "show [flags] ID", Short: "Everything about one blocker", ValidArgsFunction: a.completion(a.recorded("")),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showBlocker(cmd.Context(), args[0]) },
 	}
 	export := &cobra.Command{
@@ -71,7 +71,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
-		o.choose(a, cmd)
+		o.choose(cmd)
 		cmd.Flags().StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
 		_ = cmd.RegisterFlagCompletionFunc("status",
 			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
@@ -202,7 +202,7 @@ type blockerOptions struct {
 	status, boulder, subTask, session, output string
 }
 
-func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
+func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
 	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
@@ -210,7 +210,6 @@ func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
 	cmd.MarkFlagsMutuallyExclusive("hard", "soft")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
@@ -226,15 +225,14 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	return read(ctx, a, o.boulder, func(_ *project.Desk, d boulder.Snapshot) (_ blockers.Filter, err error) {
-		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
-			var t *boulder.SubTask
-			if t, err = findSubTask(d, o.subTask); err == nil {
-				f.SubTaskID = t.ID
-			}
+	d, err := a.Snapshot(ctx, o.boulder)
+	if f.BoulderID = d.Boulder.ID; d.Boulder.ID != "" && o.subTask != "" {
+		t, findErr := findSubTask(d, o.subTask)
+		if err = cmp.Or(err, findErr); t != nil {
+			f.SubTaskID = t.ID
 		}
-		return f, err
-	})
+	}
+	return f, err
 }
 
 func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
@@ -326,17 +324,6 @@ func (a *app) findBlocker(ctx context.Context, id string) (morning.Blocker, erro
 		return morning.Blocker{}, usagef("there is no blocker %q: nothing was recorded yet", id)
 	}
 	return morning.Blocker{}, usagef("there is no blocker %q: see `manager blockers list --all`", id)
-}
-
-// completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
-func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
-	return a.completion(1, func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
-		found, _ := a.Blockers().List(ctx, blockers.Filter{Status: status}) // those that can be read
-		for _, b := range a.Placed(ctx, found) {
-			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
-		}
-		return all
-	})
 }
 
 func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {

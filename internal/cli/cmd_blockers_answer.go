@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +31,6 @@ boulder, else with ` + "`manager resume`" + `. The number of an option that is s
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
-		Args:              takes(1, math.MaxInt, "an ID and a TEXT (`manager blockers list` has the ids)"),
-		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.noteText(args[1:])
 			if err != nil {
@@ -53,7 +50,6 @@ func (a *app) newBlockersSkipCmd() *cobra.Command {
 		Short: "Give no answer: the sub-task continues without",
 		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
 and to say so.`,
-		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runAnswer(cmd.Context(), args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
 		},
@@ -112,7 +108,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 			})
 		},
 	}
-	o.choose(a, cmd)
+	o.choose(cmd)
 	return cmd
 }
 
@@ -126,9 +122,9 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	v := a.on(a.Stderr)
 	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
-		var records []boulder.Blocker
-		records, err = a.Blockers().List(ctx, f)
-		open := view.WithoutMoot(a.Placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
+		var open []morning.Blocker
+		open, err = a.ListBlockers(ctx, f)
+		open = slices.DeleteFunc(view.WithoutMoot(open), func(b morning.Blocker) bool { return seen[b.ID] })
 		if len(open) == 0 {
 			break
 		}
@@ -146,8 +142,8 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, listErr := a.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
-	left := view.WaitingOf(a.Placed(ctx, all))
+	all, listErr := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	left := view.WaitingOf(all)
 	v.Say("")
 	switch {
 	case listErr != nil:

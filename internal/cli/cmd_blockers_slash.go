@@ -345,12 +345,11 @@ func slashWords(typed string) ([]string, error) {
 // clarifyByAgent tells an agent to ask the user what waits, one thing after another. What it quotes was written by other
 // agents: every line of it is indented, so that none is taken for one of ours.
 func (a *app) clarifyByAgent(ctx context.Context) error {
-	records, err := a.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	waiting, err := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {
 		return err
 	}
-	waiting := view.WithoutMoot(a.Placed(ctx, records))
-	if len(waiting) == 0 {
+	if waiting = view.WithoutMoot(waiting); len(waiting) == 0 {
 		a.on(a.Stdout).Say("Nothing waits for an answer.")
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,6 @@ type configReport struct {
 	origins bool
 }
 
-// Print implements view.Report.
 func (r *configReport) Print(o page.Out) {
 	for _, e := range r.Values {
 		o.Say(e.Key, ": ", o.Plain(e.Value), text.If(r.origins, "  "+o.Dim("# "+e.Origin)))
@@ -107,7 +107,6 @@ func (a *app) newValidateCmd() *cobra.Command {
 place. Nothing is run, and no model is asked.
 
 Exit codes: 0 both can be used · 2 something is wrong.`,
-		Args: takes(0, 1, "one plan file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}}
 			path, planErr := a.PlanPath(), error(nil)
@@ -147,10 +146,32 @@ type validReport struct {
 	Problems []yamlfile.Problem `json:"problems"` // with file, line and column
 }
 
-// Print implements view.Report.
 func (r *validReport) Print(o page.Out) {
 	o.Say("The configuration can be used.")
 	if r.Plan != "" {
 		o.Say(o.Plain(r.Plan), " can be used: ", text.Plural(r.SubTasks, "sub-task"), ".")
+	}
+}
+
+func (a *app) newSchemaCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema [flags] " + strings.Join(schema.Names, "|"),
+		Short: "Print the JSON Schema of plan files, of the configuration, or of events",
+		Long: `Prints what a plan file or a configuration may hold, or what an event of ` + "`--json`" + ` looks like, as JSON Schema (draft 2020-12).
+` + "`manager plan`" + ` writes the schema of plans beside .manager/plan.yaml, and names it there for editors.`,
+		Example: `  manager schema config > .manager/config.schema.json
+  # the first line of .manager/config.yaml, for YAML language servers:
+  # yaml-language-server: $schema=config.schema.json`,
+		ValidArgs: schema.Names,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !slices.Contains(schema.Names, args[0]) {
+				return usagef("there is no schema %q: use plan, config or events", args[0])
+			}
+			text, err := schema.Text(args[0])
+			if err == nil {
+				_, err = a.Stdout.Write(text)
+			}
+			return err
+		},
 	}
 }

@@ -418,8 +418,7 @@ func (a *app) runContract(ctx context.Context) error {
 		return err
 	}
 	defer suite.Close()
-	build, _ := debug.ReadBuildInfo()
-	report.OpenCode, report.Manager = suite.Caps().Version, newVersionInfo(build)
+	report.OpenCode, report.Manager = suite.Caps().Version, newVersionInfo(debug.ReadBuildInfo())
 	out := a.on(a.Stdout)
 	if !a.json {
 		out.Say(fmt.Sprintf("OpenCode %s (%s) on %s", report.OpenCode, report.Server, report.Manager.Platform))

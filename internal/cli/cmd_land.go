@@ -32,8 +32,6 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 		Example: `  manager land --files --dry-run
   manager land --branch dark-mode 01k3
   manager land --pr`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case files:
@@ -66,17 +64,16 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody mov
 }
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
-		return err
+	if how.How == "" {
+		_, err := a.Snapshot(ctx, ref) // before anything is asked
+		if err == nil {
+			how.How, err = a.askWhere(ctx)
+		}
+		if err != nil || how.How == "" {
+			return err
+		}
 	}
-	b, err := a.snapshot(ctx, ref)
-	if err == nil && how.How == "" {
-		how.How, err = a.askWhere(ctx)
-	}
-	if err != nil || how.How == "" {
-		return err
-	}
-	return a.land(ctx, &b, how)
+	return a.land(ctx, ref, how)
 }
 
 // askWhere asks the user where results are to land; empty: nowhere now.
@@ -92,7 +89,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
 	}
-	b, err := a.snapshot(ctx, id)
+	b, err := a.Snapshot(ctx, id)
 	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
@@ -114,7 +111,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
-	if err := a.land(ctx, &b, how); err != nil && runErr == nil {
+	if err := a.land(ctx, id, how); err != nil && runErr == nil {
 		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
 	} else if err != nil {
 		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
@@ -122,9 +119,12 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	return runErr
 }
 
-func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) error {
-	landed, err := a.Land(ctx, b, how)
+func (a *app) land(ctx context.Context, ref string, how project.Land) error {
+	landed, err := a.Land(ctx, ref, how)
+	b := &landed.Of
 	switch {
+	case b.Boulder.ID == "":
+		return err
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
 		return fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", b.Boulder.ID, err)
 	case err != nil:
@@ -137,11 +137,7 @@ func (a *app) land(ctx context.Context, b *boulder.Snapshot, how project.Land) e
 		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: how.DryRun})
 	}
 	for _, f := range landed.Files {
-		sign := "write "
-		if f.Deleted {
-			sign = "delete"
-		}
-		fmt.Fprintf(a.Stdout, "%s %s\n", sign, f.Path)
+		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), f.Path)
 	}
 	did := map[string]string{
 		boulder.LandedFiles:  "in your files",
@@ -178,8 +174,6 @@ not on the tip is left out. In place it is what changed from its start to the en
 work meanwhile, only the files that it was seen to write are shown, with what others wrote into the same files.`,
 		Example: `  manager diff --stat
   manager diff toggle | git apply -R`,
-		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			how := cmp.Or(text.If(stat, "--stat"), text.If(names, "--name-only"), "-p")
 			return a.runDiff(cmd.Context(), cmp.Or(args...), how)
@@ -206,22 +200,15 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	if err := a.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	var b boulder.Snapshot
-	changes, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) ([]project.Change, error) {
-		id := ""
-		if b = d; subTask != "" {
-			t, err := findSubTask(d, subTask)
-			if err != nil {
-				return nil, err
-			}
-			id = t.ID
-		}
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		return project.Changes(&d, events, id)
-	})
+	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
+	of := &boulder.SubTask{} // without an id: all
+	if err == nil && subTask != "" {
+		of, err = findSubTask(b.Snapshot, subTask)
+	}
+	if err != nil {
+		return err
+	}
+	changes, err := project.Changes(&b.Snapshot, b.Events, of.ID)
 	if err != nil {
 		return err
 	}

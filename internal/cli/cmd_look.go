@@ -21,35 +21,17 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// read reads a boulder, and makes something of it. With an error there is that as well if at least the boulder's head could
-// be read.
-func read[T any](
-	ctx context.Context, a *app, ref string, of func(there *project.Desk, d boulder.Snapshot) (T, error),
-) (made T, err error) {
-	there, err := a.Read(ctx)
-	if err != nil {
-		return made, err
-	}
-	defer there.Close() // before anything is printed: a pager must not keep a run from starting
-	d, err := project.Get(ctx, there, ref)
-	if d.Boulder.ID != "" {
-		var ofErr error
-		made, ofErr = of(there, d)
-		err = cmp.Or(err, ofErr)
-	}
-	return made, err
-}
-
-func (a *app) snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
-	return read(ctx, a, ref, func(_ *project.Desk, d boulder.Snapshot) (boulder.Snapshot, error) { return d, nil })
-}
-
-// look reads a boulder, and shows a report of it.
+// look reads a boulder, with read, and shows a report of it.
 func (a *app) look(
-	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (view.Report, error),
+	ctx context.Context, ref string, read func(context.Context, *project.Desk, boulder.Snapshot) (*project.Reading, error),
+	of func(r *project.Reading) (view.Report, error),
 ) error {
-	report, err := read(ctx, a, ref, of)
-	if report == nil {
+	r, err := project.Look(ctx, a.Project, ref, read)
+	if r == nil {
+		return err
+	}
+	report, ofErr := of(r)
+	if err = cmp.Or(err, ofErr); report == nil {
 		return err
 	}
 	return cmp.Or(a.show(report), err)
@@ -89,20 +71,16 @@ func (a *app) newStatusCmd() *cobra.Command {
 		Aliases:    []string{"ps"},
 		SuggestFor: []string{"st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
-what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
-beginning or end of one.
+what its agent does, and what it cost. It also works while another process runs it.
 
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := cmp.Or(args...)
 			if stale {
-				if err := a.OpenWorkspace(cmd.Context()); err != nil {
-					return err
-				}
-				return a.look(cmd.Context(), ref, func(_ *project.Desk, b boulder.Snapshot) (view.Report, error) {
-					stale, err := a.Stale(cmd.Context(), &b, false)
-					return view.NewStale(&b, stale), err
+				return a.look(cmd.Context(), ref, a.Recent, func(r *project.Reading) (view.Report, error) {
+					stale, err := a.Stale(cmd.Context(), &r.Snapshot)
+					return view.NewStale(&r.Snapshot, stale), err
 				})
 			}
 			if follow {
@@ -136,17 +114,16 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	if err != nil || !holder.Runs(d.Boulder) {
 		return false, err
 	}
-	recent, err := recentOf(ctx, there, d)
+	r, err := a.Recent(ctx, there, d)
 	if err != nil {
 		return false, err
 	}
-	raised, _ := a.BlockersOf(ctx, id) // without them no time left is shown
-	p, err := view.ProgressOf(there, d, recent, raised)
+	p, err := view.ProgressOf(there, d, r.Events, r.Records)
 	if err != nil {
 		return false, err
 	}
 	c := a.console()
-	c.Limits = a.LimitsOf(holder)
+	c.Limits = r.Limits
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
 	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
@@ -167,9 +144,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
-	err := a.look(ctx, ref, func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-		return a.readStatus(ctx, there, d)
-	})
+	err := a.look(ctx, ref, a.Recent, func(r *project.Reading) (view.Report, error) { return view.NewStatus(r), nil })
 	archived := errors.Is(err, project.ErrAllArchived)
 	if archived || ref == "" && errors.Is(err, boulder.ErrNotFound) {
 		a.noteNothing(archived)
@@ -189,26 +164,6 @@ func (a *app) noteNothing(archived bool) {
 	}
 }
 
-// recentOf are the events that tell what the agents do right now.
-func recentOf(ctx context.Context, r project.Reader, d boulder.Snapshot) ([]boulder.Event, error) {
-	return r.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, 200), 0)
-}
-
-// readStatus reads what status shows besides the boulder.
-func (a *app) readStatus(ctx context.Context, there *project.Desk, d boulder.Snapshot) (_ *view.Status, err error) {
-	b, holder, now := &d.Boulder, there.Holder, time.Now()
-	var recent []boulder.Event
-	if !b.Status.Terminal() {
-		recent, err = recentOf(ctx, there, d)
-	}
-	s := view.NewStatus(d, recent, holder, a.LimitsOf(holder), there.Beside(ctx, b.ID), now)
-	if s.Waiting != (view.WaitingBlockers{}) {
-		records, _ := a.BlockersOf(ctx, b.ID) // without them it is told as the boulder knows it
-		s.Waiting = view.WaitingIn(d, records, now)
-	}
-	return s, err
-}
-
 func (a *app) newShowCmd() *cobra.Command {
 	why, receipt := "", false
 	cmd := &cobra.Command{
@@ -216,8 +171,7 @@ func (a *app) newShowCmd() *cobra.Command {
 		Short:      "Show plan, attempts, sessions and verdicts of a boulder",
 		SuggestFor: []string{"why", "describe"},
 		Long: `Shows everything that is known about a boulder (default: the active one): the plan, and of each sub-task the
-attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a beginning or
-end of one.
+attempts with their sessions, each turn's verdict with the evidence, and the gates.
 
 With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
 in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
@@ -227,7 +181,13 @@ decision of the watch about that one.`,
 			case view.IsSession(why):
 				return a.runWhySession(cmd.Context(), why)
 			case cmd.Flags().Changed("why"):
-				err := a.runWhy(cmd.Context(), args, why)
+				err := a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+					t, err := findSubTask(r.Snapshot, why)
+					if err != nil {
+						return nil, err
+					}
+					return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
+				})
 				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
 					return err
 				}
@@ -236,38 +196,22 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-					receipt := view.NewReceipt(d, time.Now()).Bound(d, a.Config().Limits.EvaluationsTotal)
-					receipt.Running = there.Holder.Runs(d.Boulder)
-					return receipt, nil
+				return a.look(cmd.Context(), cmp.Or(args...), a.Recent, func(r *project.Reading) (view.Report, error) {
+					return view.NewReceipt(r), nil
 				})
 			}
-			return a.look(cmd.Context(), cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-				events, err := there.Events(cmd.Context(), d.Boulder.ID, 0, 0)
-				if there.Holder.Has(d.Boulder.ID) {
-					d.Boulder.Left = nil // it stops them now
+			return a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+				if r.Holder.Has(r.Boulder.ID) {
+					r.Boulder.Left = nil // it stops them now
 				}
-				return view.NewShow(d, boulder.Turns(events, "")), err
+				return view.NewShow(r.Snapshot, boulder.Turns(r.Events, "")), nil
 			})
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
 	cmd.MarkFlagsMutuallyExclusive("why", "receipt")
-	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(many, subTasksOf(nil))) // fails only for a flag that is not there
 	return cmd
-}
-
-func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	return a.look(ctx, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (view.Report, error) {
-		t, err := findSubTask(d, subTask)
-		if err != nil {
-			return nil, err
-		}
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		holder := there.Holder
-		return view.NewWhy(d, t, boulder.Turns(events, t.ID), events, a.LimitsOf(holder), holder.Runs(d.Boulder), time.Now()), err
-	})
 }
 
 func (a *app) newListCmd() *cobra.Command {
@@ -340,13 +284,6 @@ what they gave back. Long texts are cut, and the cut says where all of it is; --
 one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
-		Args: takes(0, 2, "a BOULDER and a SUBTASK"),
-		ValidArgsFunction: a.completion(2, func(ctx context.Context, r project.Reader, args []string) []cobra.Completion {
-			if len(args) == 0 {
-				return boulders(ctx, r, args)
-			}
-			return subTasksOf(nil)(ctx, r, args)
-		}),
 		Example: `  manager logs --since 2h --type gate,judged
   manager logs -f -n 20
   manager logs 2`,
@@ -393,10 +330,10 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	if err != nil {
 		return err
 	}
-	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]string{}
+	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]bool{}
 	err = l.read(ctx, there, args)
 	there.Close() // before anything is printed: a pager must not keep a run from starting
-	l.sort()
+	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
 	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.at.Before(l.since) || e.line == "" && !a.json })
 	if l.most > 0 {
 		l.entries = l.entries[max(0, len(l.entries)-l.most):]
@@ -439,9 +376,9 @@ type logs struct {
 	subTask     string // empty: all
 	id          string
 	entries     []logEntry
-	transcripts map[int]string // names, by attempt; each has the whole session
-	last        uint64         // number of the last event
-	over        bool           // the last event ended the boulder: none will follow
+	transcripts map[int]bool // attempts that have one, which has the whole session
+	last        uint64       // number of the last event
+	over        bool         // the last event ended the boulder: none will follow
 }
 
 // logEntry is an event, or a line of a transcript.
@@ -512,7 +449,7 @@ func (l *logs) add(e boulder.Event) {
 			entry.step = b.Attempt
 		}
 	case boulder.TurnEnded:
-		if of == l.subTask && l.transcripts[b.Attempt] != "" && !l.app.json && !l.app.verbose {
+		if of == l.subTask && l.transcripts[b.Attempt] && !l.app.json && !l.app.verbose {
 			l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.step == b.Attempt })
 		}
 	}
@@ -535,21 +472,15 @@ type transcriptJSON struct {
 }
 
 // readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
-func (l *logs) readTranscripts(turns []boulder.Turn, project string) (err error) {
-	for _, t := range turns {
-		if t.Evidence != nil && t.Evidence.Transcript != "" {
-			l.transcripts[t.Attempt] = t.Evidence.Transcript // a later turn's holds the earlier ones
+func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
+	all, err := view.ReadSaid(project, turns)
+	for _, of := range all {
+		l.transcripts[of.Attempt] = true
+		if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
+			continue
 		}
-	}
-	for attempt, name := range l.transcripts {
-		lines, readErr := view.ReadTranscript(project, name)
-		err = errors.Join(err, readErr)
-		told := view.NewTranscript(l.o, l.app.verbose, name, turns, attempt)
-		ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
-		for _, line := range lines {
-			if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
-				continue
-			}
+		told, ref := view.NewTranscript(l.o, l.app.verbose, of, turns), boulder.AttemptRef{SubTaskID: l.subTask, Attempt: of.Attempt}
+		for _, line := range of.Lines {
 			object := transcriptJSON{transcriptType, line.Time, l.id, ref, line}
 			l.entries = append(l.entries, logEntry{at: line.Time, object: object, line: told.Tell(line)})
 		}
@@ -571,22 +502,46 @@ func (l *logs) rest(ctx context.Context) error {
 	return errors.Join(err, l.print())
 }
 
-func (l *logs) sort() {
-	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
-}
-
-// print prints what was collected, in the order in which it happened, and forgets it.
+// print prints what was collected, and forgets it.
 func (l *logs) print() (err error) {
-	l.sort()
 	for _, e := range l.entries {
 		switch {
 		case err != nil:
 		case l.app.json:
 			err = l.app.printJSON(e.object)
 		case e.line != "":
-			_, err = fmt.Fprintf(l.o, "%s %s\n", l.o.Dim(view.Stamp(e.at)), e.line)
+			_, err = fmt.Fprintf(l.o, "%s %s\n", l.o.Dim(text.Stamp(e.at)), e.line)
 		}
 	}
 	l.entries = nil
 	return err
+}
+
+func (a *app) newAttachCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach [flags] [BOULDER]",
+		Short: "Show a boulder that runs in the background, and end as its run does",
+		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it, and ends with the exit code of
+its run. Ctrl-C leaves it, and does not disturb the run.`,
+		Example: `  manager run --detach && manager attach`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			b, err := a.Snapshot(ctx, cmp.Or(args...))
+			if err != nil {
+				return err
+			}
+			followed, err := a.followStatus(ctx, b.Boulder.ID)
+			if err != nil {
+				return err
+			}
+			if !followed {
+				a.note("No process runs it.")
+				if err := a.runStatus(ctx, b.Boulder.ID); err != nil {
+					return err
+				}
+			}
+			_, err = a.lookOnce(ctx, &view.Wait{For: waitDone, BoulderID: b.Boulder.ID}, "")
+			return err
+		},
+	}
 }

@@ -42,22 +42,13 @@ func (a *app) newExportCmd() *cobra.Command {
 	return cmd
 }
 
-type exportReport struct {
-	Type      string `json:"type"` // export
-	BoulderID string `json:"boulder_id"`
-	File      string `json:"file"`
-	SubTasks  int    `json:"sub_tasks"`
-	Events    int    `json:"events"`
-}
-
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	x, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (store.Export, error) {
-		events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-		return store.NewExport(events), err
-	})
-	switch {
-	case err != nil: // half a boulder is not exported
+	r, err := project.Look(ctx, a.Project, cmp.Or(args...), a.Whole)
+	if err != nil { // half a boulder is not exported
 		return err
+	}
+	x := store.NewExport(r.Events)
+	switch {
 	case output == "" && a.json:
 		return a.printJSON(x)
 	case output == "":
@@ -72,7 +63,13 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 		return err
 	}
 	if a.json {
-		return a.printJSON(exportReport{"export", id, file, len(s.SubTasks), len(x.Events)})
+		return a.printJSON(struct {
+			Type      string `json:"type"` // export
+			BoulderID string `json:"boulder_id"`
+			File      string `json:"file"`
+			SubTasks  int    `json:"sub_tasks"`
+			Events    int    `json:"events"`
+		}{"export", id, file, len(s.SubTasks), len(x.Events)})
 	}
 	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", id,
 		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
@@ -110,7 +107,6 @@ boulder becomes paused: ` + "`manager resume`" + ` continues it in fresh session
 commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,
-		Args: takes(1, 1, "one FILE, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runImport(cmd.Context(), args[0]) },
 	}
 }
@@ -161,15 +157,11 @@ func (a *app) runImport(ctx context.Context, name string) error {
 
 // readExport reads what was exported to a file, or with - what stdin has. What is no export is the user's mistake.
 func (a *app) readExport(name string) (x store.Export, err error) {
-	source := a.Stdin
-	if name != "-" {
-		f, err := os.Open(a.file(name))
-		if err != nil {
-			return x, &project.UsageError{Err: err}
-		}
-		defer f.Close()
-		source = f
+	source, err := a.source(name)
+	if err != nil {
+		return x, &project.UsageError{Err: err}
 	}
+	defer source.Close()
 	if x, err = store.ReadExport(source); errors.Is(err, store.ErrBadExport) {
 		return x, usagef("%s: %w", name, err)
 	}
@@ -212,12 +204,11 @@ func (a *app) newVersionCmd() *cobra.Command {
 }
 
 func (a *app) runVersion() error {
-	build, _ := debug.ReadBuildInfo()
-	return a.show(newVersionInfo(build))
+	return a.show(newVersionInfo(debug.ReadBuildInfo()))
 }
 
 // newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
-func newVersionInfo(build *debug.BuildInfo) *versionInfo {
+func newVersionInfo(build *debug.BuildInfo, _ bool) *versionInfo {
 	v := &versionInfo{
 		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		OpenCode: opencode.TestedVersion,
@@ -290,14 +281,12 @@ another judge about the stored evidence of each turn, and shows where verdicts a
   manager replay --limits default=3,global=8
   manager replay --rejudge --model anthropic/claude-haiku-4-5
   ssh host manager -C work export | manager replay --check -`,
-		Args: takes(0, 1, "one BOULDER, FILE, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.of = cmp.Or(args...); cmd.Flags().Changed("to") && opts.to == 0 {
 				return usagef("--to takes the number of an event, from 1")
 			}
 			return a.runReplay(cmd.Context(), opts)
 		},
-		ValidArgsFunction: a.completion(1, boulders),
 	}
 	cmd.Flags().BoolVar(&opts.check, "check", false, "compare each decision with the one that is made now")
 	cmd.Flags().Uint64Var(&opts.to, "to", 0, "only the events up to number `N`, as `manager logs --json` prints it in seq")
@@ -340,7 +329,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 		return fmt.Errorf("boulder %s cannot be checked: its log does not have the limits that it was run with, because an older "+
 			"manager wrote it", s.Boulder.ID)
 	}
-	if err := a.show(view.NewReplayed(s.Boulder.ID, check)); err != nil {
+	if err := a.show(&view.Replayed{Type: "replay", BoulderID: s.Boulder.ID, Check: check}); err != nil {
 		return err
 	}
 	if check.Unchecked > 0 {
@@ -355,9 +344,11 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 // readLog reads the log of a boulder, or what was exported to a file.
 func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	if of != "-" && !exists(a.file(of)) {
-		return read(ctx, a, of, func(there *project.Desk, d boulder.Snapshot) ([]boulder.Event, error) {
-			return there.Events(ctx, d.Boulder.ID, 0, 0)
-		})
+		r, err := project.Look(ctx, a.Project, of, a.Whole)
+		if err != nil {
+			return nil, err
+		}
+		return r.Events, nil
 	}
 	x, err := a.readExport(of)
 	return x.Events, err

@@ -58,7 +58,6 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 
 // subTaskCmd completes a command that gives an order about one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completion(1, subTasksOf(&a.ref))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.steer(cmd.Context(), a.ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
 	}
@@ -76,8 +75,6 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 
 With SUBTASK only that one ends; what depends on it is blocked, the rest continues. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
-		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
-		ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: cmp.Or(args...)}
 			if o.SubTaskID == "" && a.interactive() {
@@ -124,7 +121,6 @@ func (a *app) newNoteCmd() *cobra.Command {
 that is at work is not disturbed. With - the text is read from stdin. It may have 4,000 characters.`,
 		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
   git diff --stat | manager note --sub-task toggle -`,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			said, err := a.noteText(args)
 			if err != nil {
@@ -146,7 +142,6 @@ that is at work is not disturbed. With - the text is read from stdin. It may hav
 	}
 	a.boulderFlag(cmd, toSteerDefault)
 	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
-	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(many, subTasksOf(&a.ref)))
 	return cmd
 }
 
@@ -172,8 +167,7 @@ func (a *app) newArchiveCmd() *cobra.Command {
 listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
 		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
-		ValidArgsFunction: a.completion(many, boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "bring them back")
 	return cmd
@@ -240,7 +234,6 @@ const toSteerDefault = "the one that is at work, or the newest unfinished one"
 
 func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
 	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` that is meant (default: "+fallback+")")
-	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completion(many, boulders)) // fails only for a flag that is not there
 }
 
 // steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
@@ -289,15 +282,15 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 }
 
 type redoOptions struct {
-	files                     string
-	redo                      project.Redo
-	stale, checkGates, dryRun bool
+	files         string
+	redo          project.Redo
+	stale, dryRun bool
 }
 
 func (a *app) newRedoCmd() *cobra.Command {
 	var o redoOptions
 	cmd := &cobra.Command{
-		Use:   "redo [flags] SUBTASK …",
+		Use:   "redo [flags] [SUBTASK …]",
 		Short: "Redo completed sub-tasks, and what follows from them",
 		Long: `Has completed sub-tasks done again in fresh sessions, with what the plan file says of them now, and runs the boulder,
 which may be over. Their earlier attempts, verdicts and costs stay visible. What depends on them is done again only if they
@@ -311,26 +304,24 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 		Example: `  manager redo colours --dry-run
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
-		ValidArgsFunction: a.completion(many, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch o.redo.Files = boulder.Files(o.files); {
 			case o.stale == (len(args) > 0):
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
-			case o.checkGates && !o.stale:
+			case o.redo.Gates && !o.stale:
 				return usagef("--check-gates goes with --stale")
 			case o.files != "" && o.redo.Files != boulder.FilesKeep && o.redo.Files != boulder.FilesRevert:
 				return usagef("--files takes keep or revert, not %q", o.files)
 			}
 			return a.runRedo(cmd.Context(), o, args)
 		},
-		Args: cobra.ArbitraryArgs,
 	}
 	a.boulderFlag(cmd, "the active one")
 	cmd.Flags().StringVar(&o.redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
 	cmd.Flags().BoolVar(&o.redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
 	cmd.Flags().StringVar(&o.files, "files", "", "`keep` what they changed, or `revert` it")
 	cmd.Flags().BoolVar(&o.stale, "stale", false, "all that is out of date")
-	cmd.Flags().BoolVar(&o.checkGates, "check-gates", false, "run the gates, to find those that are red now")
+	cmd.Flags().BoolVar(&o.redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
 	cmd.Flags().BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be redone")
 	a.shared(cmd, "yes", "attach", "lock-timeout")
 	return cmd
@@ -342,7 +333,6 @@ func (a *app) newKeepCmd() *cobra.Command {
 		Short: "Take the result of a sub-task as up to date",
 		Long: `Takes the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
 as they are now; one that waits to see whether what it depends on comes out the same is kept in any case.`,
-		Args: takes(1, 1, "one SUBTASK of `manager status`"), ValidArgsFunction: a.completion(1, subTasksOf(&a.ref)),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runKeep(cmd.Context(), args[0]) },
 	}
 	a.boulderFlag(cmd, "the active one")
@@ -350,9 +340,6 @@ as they are now; one that waits to see whether what it depends on comes out the 
 }
 
 func (a *app) runKeep(ctx context.Context, id string) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
-		return err
-	}
 	return a.order(ctx, func(d *project.Desk) (b boulder.Snapshot, order boulder.Order, err error) {
 		if b, err = project.Get(ctx, d, a.ref); err != nil {
 			return b, order, err
@@ -365,48 +352,27 @@ func (a *app) runKeep(ctx context.Context, id string) error {
 	})
 }
 
-// prepareRedo reads a boulder, and what a redo comes to there; nothing is stale: nil.
-func (a *app) prepareRedo(ctx context.Context, o *redoOptions, args []string) (*boulder.Snapshot, *project.Redoing, error) {
-	var events []boulder.Event
-	works := false
-	b, err := read(ctx, a, a.ref, func(there *project.Desk, d boulder.Snapshot) (_ boulder.Snapshot, err error) {
-		works = there.Holder.Runs(d.Boulder)
-		events, err = there.Events(ctx, d.Boulder.ID, 0, 0)
-		return d, err
-	})
+func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
+	whole, err := project.Look(ctx, a.Project, a.ref, a.Whole)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	o.redo.SubTasks = map[string][]boulder.Reason{}
+	b := &whole.Snapshot
 	for _, arg := range args {
-		t, err := findSubTask(b, arg)
+		t, err := findSubTask(*b, arg)
 		if err != nil {
-			return nil, nil, err
+			return err
+		}
+		if o.redo.SubTasks == nil {
+			o.redo.SubTasks = map[string][]boulder.Reason{}
 		}
 		o.redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
 	}
-	if o.stale {
-		if o.checkGates && works && b.Boulder.Isolated() {
-			return nil, nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out",
-				b.Boulder.ID)
-		}
-		if o.redo.SubTasks, err = a.Stale(ctx, &b, o.checkGates); err != nil || len(o.redo.SubTasks) == 0 {
-			return &b, nil, err
-		}
-	}
-	r, err := a.PrepareRedo(ctx, &b, events, o.redo)
-	return &b, &r, err
-}
-
-func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
+	r, err := a.PrepareRedo(ctx, whole, o.redo)
+	switch {
+	case err != nil:
 		return err
-	}
-	b, r, err := a.prepareRedo(ctx, &o, args)
-	if err != nil {
-		return err
-	}
-	if r == nil {
+	case r == nil:
 		return a.show(view.NewStale(b, nil))
 	}
 	if report := view.NewRedo(b, *r, o.dryRun); o.dryRun || a.json {
@@ -424,20 +390,11 @@ func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
 			return err
 		}
 	}
-	id, atWork := b.Boulder.ID, 0
-	err = a.Steer(ctx, func(there *project.Desk) error {
-		if there.Holder.Runs(b.Boulder) {
-			atWork = there.Holder.PID
-		}
-		return a.OrderRedo(ctx, there, b, r.Order)
-	})
-	switch {
-	case err != nil:
+	by, err := a.OrderRedo(ctx, b, r.Order)
+	if err != nil || by != "" {
+		a.note("%s", by)
 		return err
-	case atWork > 0:
-		a.note("Process %d, which runs boulder %s, redoes it.", atWork, id)
-		return nil
 	}
 	a.yes = true
-	return a.runResume(ctx, []string{id})
+	return a.runResume(ctx, []string{b.Boulder.ID})
 }

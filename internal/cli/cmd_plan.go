@@ -95,15 +95,11 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	case f.from != "" && len(args) > 0:
 		return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
 	case f.from != "":
-		source := a.Stdin
-		if f.from != "-" {
-			file, err := os.Open(a.file(f.from))
-			if err != nil {
-				return "", usagef("cannot read the task: %v", err)
-			}
-			defer file.Close()
-			source = file
+		source, err := a.source(f.from)
+		if err != nil {
+			return "", usagef("cannot read the task: %v", err)
 		}
+		defer source.Close()
 		data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
 		switch {
 		case err != nil:

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +35,7 @@ func (a *app) newReportCmd() *cobra.Command {
 		Short: "Show what was done, how it was verified, and what needs you",
 		Long: `Reports on a boulder (default: the active one) for whoever comes back to it: what to do next, as commands to type;
 the questions that wait for an answer, and the choices that agents made; what was not done, and why; what was done, with
-the gates and the judge's evidence; and what it took. It works while another process runs the boulder. BOULDER is an
-id, or a beginning or end of one.
+the gates and the judge's evidence; and what it took. It works while another process runs the boulder.
 
 With --html, everything that ` + "`manager ui`" + ` shows of the boulder becomes one file that loads nothing and needs no script:
 the report, the graph as a picture, what the time and the money went into, and the decisions about each sub-task.
@@ -50,15 +48,17 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if o.format == formatHTML {
-				content, err := a.freeze(ctx, cmp.Or(args...))
+				site, err := ui.NewSite(a.Project, "", a.logger())
+				if err != nil {
+					return err
+				}
+				content, err := project.Look(ctx, a.Project, cmp.Or(args...), site.Freeze)
 				if content == "" {
 					return err
 				}
 				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, content) }), err)
 			}
-			made, err := read(ctx, a, cmp.Or(args...), func(there *project.Desk, d boulder.Snapshot) (*morning.Report, error) {
-				return a.makeReport(ctx, there, d, time.Now())
-			})
+			made, err := project.Look(ctx, a.Project, cmp.Or(args...), a.ReadReport)
 			if made == nil {
 				return err
 			}
@@ -80,24 +80,6 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		return o.check(a, given)
 	}
 	return cmd
-}
-
-// freeze gives the pages of a boulder as one file. With an error it lacks something; empty: nothing could be read.
-func (a *app) freeze(ctx context.Context, ref string) (string, error) {
-	site, err := ui.NewSite(a.Project, "", a.logger())
-	if err != nil {
-		return "", err
-	}
-	return read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (string, error) {
-		return site.Freeze(ctx, there, d)
-	})
-}
-
-// makeReport makes the report of a boulder. With an error it lacks something.
-func (a *app) makeReport(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*morning.Report, error) {
-	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
-	made, reportErr := a.Report(ctx, d, events, there.Holder.Runs(d.Boulder), now)
-	return made, errors.Join(err, reportErr)
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
@@ -123,14 +105,12 @@ func (a *app) newGraphCmd() *cobra.Command {
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
 		Short: "Show the dependency graph",
 		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was
-run), with how far each sub-task is, also while another process runs it. BOULDER is an id, or a beginning or end of
-one; an argument that ends in .yaml, .yml or .json is a plan file.`,
+run), with how far each sub-task is, also while another process runs it. An argument that ends in .yaml, .yml or .json
+is a plan file.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
-		Args:              takes(0, 1, "one BOULDER or plan file"),
-		ValidArgsFunction: a.completion(1, boulders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := a.readGraph(cmd.Context(), cmp.Or(args...), all)
 			if report == nil {
@@ -151,9 +131,11 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
-		report, err := read(ctx, a, ref, func(there *project.Desk, d boulder.Snapshot) (*view.Graph, error) {
-			return view.GraphOf(d, a.LimitsOf(there.Holder), all), nil
-		})
+		var report *view.Graph
+		r, err := project.Look(ctx, a.Project, ref, a.Recent)
+		if r != nil {
+			report = view.GraphOf(r.Snapshot, r.Limits, all)
+		}
 		path = a.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
 			return report, err

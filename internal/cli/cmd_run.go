@@ -61,7 +61,6 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
-	_ = cmd.RegisterFlagCompletionFunc("fork", a.completion(many, boulders)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.isolate, "isolate", false,
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "have the sub-tasks work in the project, whatever plan and configuration say")
@@ -219,7 +218,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	detail, err := a.snapshot(ctx, o.fork)
+	detail, err := a.Snapshot(ctx, o.fork)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +266,11 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		if err := complete(nil); err != nil {
 			return err
 		}
-		return a.submit(ctx, *req)
+		id, pid, err := a.HandOver(ctx, *req, a.startServer)
+		if err != nil {
+			return err
+		}
+		return a.detached(id, pid)
 	}
 	st, err := a.Hold(ctx, false)
 	if err != nil {
@@ -309,7 +312,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	err = end.follow(ctx, st.Run(ctx, req), shown)
 	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
-			view.NewReceipt(detail, time.Now()).Bound(detail, a.Config().Limits.EvaluationsTotal).Print(a.on(a.Stderr))
+			view.NewReceipt(&project.Reading{Snapshot: detail, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
 		}
 	}
 	if !a.interactive() {

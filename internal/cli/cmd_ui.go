@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/top"
 	"github.com/bouldermgr/manager/internal/ui"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 type uiOptions struct {
@@ -31,17 +35,11 @@ listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `
 reached.`,
 		Example: `  manager ui
   manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
-		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), &o) },
 	}
 	cmd.Flags().IntVar(&o.port, "port", 0, "listen on this `PORT` (default: a free one)")
 	cmd.Flags().StringVar(&o.public, "public-url", "", "`URL` at which a tunnel reaches the pages, as https://host")
 	return cmd
-}
-
-type uiReport struct {
-	Type  string   `json:"type"`  // ui
-	Links []string `json:"links"` // each lets one browser in; the first is used up with the others
 }
 
 func (a *app) runUI(ctx context.Context, o *uiOptions) error {
@@ -52,7 +50,10 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 	show := func() error {
 		links := site.Links()
 		if a.json {
-			return a.printJSON(uiReport{"ui", links})
+			return a.printJSON(struct {
+				Type  string   `json:"type"`  // ui
+				Links []string `json:"links"` // each lets one browser in; the first is used up with the others
+			}{"ui", links})
 		}
 		for _, link := range links {
 			fmt.Fprintln(a.Stdout, link)
@@ -77,4 +78,29 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 		return nil // that is how to leave it
 	}
 	return err
+}
+
+func (a *app) newTopCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:        "top [flags]",
+		Short:      "Show the project live on the terminal, and answer there",
+		SuggestFor: []string{"tui", "htop", "dashboard"},
+		Long: `Shows all boulders of the project, the sub-tasks of one as a tree, and its log, transcripts, decisions and spending,
+while other processes run them, and where none does. Answer blockers with a, and steer with p, n, r, s and c. Keys are as in
+k9s and lazygit; ? lists them. It starts nothing: a boulder continues with ` + "`manager resume`" + `.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runTop(cmd.Context()) },
+	}
+}
+
+func (a *app) runTop(ctx context.Context) error {
+	c, stderr := a.console(), a.Stderr
+	if c.Verbose = false; !a.interactive() || !terminal(a.Stdout) || !c.Drawable() {
+		return usagef("top draws on a terminal, and there is none: see `manager list` and `manager status`")
+	}
+	var later strings.Builder // what is said meanwhile would tear the picture
+	a.Stderr = &later
+	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
+	in, _ := fileOf(a.Stdin)
+	m := top.New(ctx, a.Project, c.Stdout.Paint, parseAnswer)
+	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
 }

@@ -96,8 +96,6 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 
 SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and
 counts at once if a watch runs.`,
-			Args:              takes(0, 1, "one SESSION"),
-			ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return a.runWatchOrder(cmd.Context(), watch.Request{Order: order, Session: strings.Join(args, "")})
 			},

@@ -196,7 +196,7 @@ func TestVersion(t *testing.T) {
 	build := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
 	}}
-	v := newVersionInfo(build)
+	v := newVersionInfo(build, true)
 	v.Go, v.Platform, v.OpenCode = "go1.26", "linux/amd64", "1.18.33"
 	want := "manager v1.2.3 (go1.26, linux/amd64, commit 0123456789 with changes)\ntested with OpenCode 1.18.33\n"
 	var shown strings.Builder
@@ -204,7 +204,7 @@ func TestVersion(t *testing.T) {
 	if diff := cmp.Diff(want, shown.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if v := newVersionInfo(nil); v.Version != "(devel)" {
+	if v := newVersionInfo(nil, false); v.Version != "(devel)" {
 		t.Errorf("without build information the version is %q", v.Version)
 	}
 }

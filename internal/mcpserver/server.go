@@ -11,30 +11,17 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
-// Config of a server. All of it is needed.
-type Config struct {
-	Project *project.Project
-	// Start begins a server of the project, which outlives this process. It is called where none is there.
-	Start func(ctx context.Context) (*project.Desk, error)
-	// Status and Report make what `manager status` and `manager report` print. With an error they lack something.
-	Status func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (*view.Status, error)
-	Report func(ctx context.Context, there *project.Desk, d boulder.Snapshot, now time.Time) (*report.Report, error)
-}
-
 type server struct {
-	Config
-	ground sync.Mutex // one landing at a time
+	*project.Project
+	start func(ctx context.Context) (*project.Desk, error)
 }
 
 const (
@@ -50,9 +37,10 @@ const instructions = `manager runs tasks that are too big for one agent session:
 	`isolated results (unlanded). Where the reason says that the user has to agree to a plan, or a permission is asked for, only ` +
 	`the user can do that, in a terminal: tell them, and do not look for a way around it.`
 
-// New makes a server of tools. version is that of manager.
-func New(cfg Config, version string) *mcp.Server {
-	s := &server{Config: cfg}
+// New makes a server of tools. start begins a server of the project, which outlives this process; it is called where none is there.
+// version is that of manager.
+func New(p *project.Project, start func(ctx context.Context) (*project.Desk, error), version string) *mcp.Server {
+	s := &server{Project: p, start: start}
 	to := mcp.NewServer(&mcp.Implementation{Name: "manager", Version: version}, &mcp.ServerOptions{
 		Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
 	})

@@ -19,8 +19,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/mcpserver"
-	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -39,15 +37,7 @@ func newWorld(t *testing.T, config string) *world {
 		w.write("config.yaml", config)
 	}
 	p := w.open()
-	server := mcpserver.New(mcpserver.Config{
-		Project: p, Start: w.serve,
-		Status: func(_ context.Context, there *project.Desk, d boulder.Snapshot) (*view.Status, error) {
-			return view.NewStatus(d, nil, there.Holder, p.Config().Limits, nil, time.Now()), nil
-		},
-		Report: func(ctx context.Context, _ *project.Desk, d boulder.Snapshot, now time.Time) (*report.Report, error) {
-			return p.Report(ctx, d, nil, false, now)
-		},
-	}, "test")
+	server := mcpserver.New(p, w.serve, "test")
 	toServer, toClient := mcp.NewInMemoryTransports()
 	session, err := server.Connect(t.Context(), toServer, nil)
 	if err != nil {

@@ -30,9 +30,9 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
 		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
 	case in.Plan != "":
-		plan, err := s.Project.ParsePlan("(given)", []byte(in.Plan))
+		plan, err := s.ParsePlan("(given)", []byte(in.Plan))
 		if err == nil {
-			err = s.Project.Criteria(nil).Check(plan)
+			err = s.Criteria(nil).Check(plan)
 		}
 		if err == nil && len(plan.IntegrationGates)+len(plan.Generated) > 0 {
 			err = errors.New("integration_gates and generated are commands for the whole project: leave them out, and the user can" +
@@ -41,14 +41,14 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Project.Config().AllowModelGates, s.needsUser(plan)
+		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Config().AllowModelGates, s.needsUser(plan)
 	}
 	return s.handOver(ctx, req)
 }
 
 // needsUser reports whether a plan has commands that run only if the user agrees to them.
 func (s *server) needsUser(plan *boulder.Plan) bool {
-	return !s.Project.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
+	return !s.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
 		return len(t.Gates)+len(t.NoWorse) > 0
 	})
 }
@@ -57,58 +57,49 @@ func (s *server) needsUser(plan *boulder.Plan) bool {
 func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, err error) {
 	if req.Resume == "" {
 		req.Diverted = true
-		if req.Model, err = s.Project.Model(); err != nil {
+		if req.Model, err = s.Model(); err != nil {
 			return nil, err
 		}
 	}
-	id, pid, err := s.Project.HandOver(ctx, req, s.Start)
+	id, pid, err := s.HandOver(ctx, req, s.start)
 	if err != nil {
 		return nil, err
 	}
 	return []any{view.Detached{Type: "detached", BoulderID: id, PID: pid}}, nil
 }
 
-// read reads a boulder, and makes something of it. With an error there is that as well if anything could be read.
-func (s *server) read(
-	ctx context.Context, ref string, of func(there *project.Desk, d boulder.Snapshot) (any, error),
-) ([]any, error) {
-	there, err := s.Project.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer there.Close()
-	d, err := get(ctx, there, ref)
-	if d.Boulder.ID == "" {
-		return nil, err
-	}
-	made, ofErr := of(there, d)
-	return []any{made}, cmp.Or(err, ofErr)
-}
-
-// get reads a boulder that is named: what a command would mean without a name may be the user's own.
-func get(ctx context.Context, there *project.Desk, ref string) (boulder.Snapshot, error) {
+// named refuses no name: what a command would mean without one may be the user's own boulder.
+func named(ref string) error {
 	if ref == "" {
-		return boulder.Snapshot{}, errors.New("say which boulder is meant, with the boulder_id that run or plan returned")
+		return errors.New("say which boulder is meant, with the boulder_id that run or plan returned")
 	}
-	return project.Get(ctx, there, ref)
+	return nil
 }
 
-// snapshot reads a boulder.
-func (s *server) snapshot(ctx context.Context, ref string) (d boulder.Snapshot, holder *control.Holder, err error) {
-	_, err = s.read(ctx, ref, func(there *project.Desk, read boulder.Snapshot) (any, error) {
-		d, holder = read, there.Holder
-		return nil, nil
-	})
-	return d, holder, err
+// look is [project.Look] for a boulder that is named.
+func (s *server) look(
+	ctx context.Context, ref string, of func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error),
+) ([]any, error) {
+	if err := named(ref); err != nil {
+		return nil, err
+	}
+	made, err := project.Look(ctx, s.Project, ref, of)
+	if made == nil {
+		return nil, err
+	}
+	return []any{made}, err
 }
 
 func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.read(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) { return s.Status(ctx, there, d) })
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
+		r, err := s.Recent(ctx, there, d)
+		return view.NewStatus(r), err
+	})
 }
 
 func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.read(ctx, in.Boulder, func(there *project.Desk, d boulder.Snapshot) (any, error) {
-		return s.Report(ctx, there, d, time.Now())
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
+		return s.ReadReport(ctx, there, d)
 	})
 }
 
@@ -133,7 +124,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 	w := &waited{Wait: view.Wait{Type: "wait", For: "news", Blocked: []string{}}, Cursor: in.Cursor, Events: []boulder.Event{}}
 	var err error
 	for last := range project.Tries(waiting, waitLook, long-waitLook) {
-		_, err = s.read(ctx, cmp.Or(w.BoulderID, in.Boulder), func(there *project.Desk, d boulder.Snapshot) (any, error) {
+		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
 			return nil, w.take(ctx, there, d)
 		})
 		if last || err != nil && !later(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
@@ -190,15 +181,15 @@ func news(e boulder.Event) bool {
 func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) {
 	var f blockers.Filter
 	if in.Boulder != "" {
-		d, _, err := s.snapshot(ctx, in.Boulder)
+		d, err := s.Snapshot(ctx, in.Boulder)
 		if err != nil {
 			return nil, err
 		}
 		f.BoulderID = d.Boulder.ID
 	}
-	records, err := s.Project.Blockers().List(ctx, f)
+	all, err := s.ListBlockers(ctx, f)
 	found := []any{}
-	for _, b := range s.Project.Placed(ctx, records) {
+	for _, b := range all {
 		if in.All || b.Standing != blockers.Moot && b.Standing != blockers.Over {
 			found = append(found, b)
 		}
@@ -207,7 +198,7 @@ func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) 
 }
 
 func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
-	b, err := s.Project.Blockers().Get(ctx, in.Blocker)
+	b, err := s.Blockers().Get(ctx, in.Blocker)
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
 	switch {
 	case err != nil:
@@ -220,8 +211,8 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 	case in.Skip:
 		how.Status = boulder.BlockerSkipped
 	}
-	item := s.Project.Placed(ctx, []boulder.Blocker{b})[0]
-	answered, err := s.Project.Settle(ctx, &item, how)
+	item := s.Placed(ctx, []boulder.Blocker{b})[0]
+	answered, err := s.Settle(ctx, &item, how)
 	if answered == nil {
 		return nil, err
 	}
@@ -229,7 +220,7 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 }
 
 func (s *server) note(ctx context.Context, in noteInput) ([]any, error) {
-	text := s.Project.Clean("The note", strings.TrimSpace(in.Text))[0]
+	text := s.Clean("The note", strings.TrimSpace(in.Text))[0]
 	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: in.SubTask, Text: text})
 }
 
@@ -238,11 +229,11 @@ func (s *server) pause(ctx context.Context, in pauseInput) ([]any, error) {
 }
 
 func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any, error) {
-	if err := o.Validate(); err != nil {
+	if err := cmp.Or(named(ref), o.Validate()); err != nil {
 		return nil, err
 	}
-	done, err := s.Project.Order(ctx, func(there *project.Desk) (boulder.Snapshot, boulder.Order, error) {
-		d, err := get(ctx, there, ref)
+	done, err := s.Order(ctx, func(there *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+		d, err := project.Get(ctx, there, ref)
 		if err == nil && d.Boulder.Status.Terminal() {
 			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
 		}
@@ -256,39 +247,37 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 
 // resume has a boulder go on where it is at work, or else in a server.
 func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
-	d, holder, err := s.snapshot(ctx, in.Boulder)
-	req := project.Request{Resume: d.Boulder.ID}
-	switch {
-	case err != nil:
+	if err := named(in.Boulder); err != nil {
 		return nil, err
-	case d.Boulder.Status.Terminal(), holder != nil && slices.Contains(holder.AtWork(), d.Boulder.ID):
+	}
+	r, err := project.Look(ctx, s.Project, in.Boulder, s.Recent)
+	if err != nil {
+		return nil, err
+	}
+	d, req := r.Snapshot, project.Request{Resume: r.Boulder.ID}
+	switch {
+	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.AtWork(), d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
 	case waits(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was being asked
 		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
 			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
 	case waits(d):
-		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Project.Config().AllowModelGates, d.Boulder.Model
+		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Config().AllowModelGates, d.Boulder.Model
 	}
 	return s.handOver(ctx, req)
 }
 
 func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
+	if err := named(in.Boulder); err != nil {
+		return nil, err
+	}
 	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
 	}
-	s.ground.Lock()
-	defer s.ground.Unlock()
-	if err := s.Project.OpenWorkspace(ctx); err != nil {
-		return nil, err
-	}
-	d, _, err := s.snapshot(ctx, in.Boulder)
+	l, err := s.Land(ctx, in.Boulder, how)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
 	}
-	l, err := s.Project.Land(ctx, &d, how)
-	if err != nil {
-		return nil, fmt.Errorf("land boulder %s: %w", d.Boulder.ID, err)
-	}
-	return []any{view.Land{Type: "land", BoulderID: d.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
+	return []any{view.Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
 }

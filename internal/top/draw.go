@@ -67,7 +67,7 @@ func (m *model) fillLists() {
 	mark := func(of place, line string) string { // what waits for the user
 		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
 	}
-	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.at) })[1 : 1+len(m.seen.items)] // without the header
+	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.Now) })[1 : 1+len(m.seen.items)] // without the header
 	ids := make([]string, len(lines))
 	for i, item := range m.seen.items {
 		ids[i], lines[i] = item.BoulderID, mark(place{boulder: item.BoulderID}, lines[i])
@@ -127,15 +127,13 @@ func (m *model) text() []string {
 	case m.tab == onStatus:
 		return m.printed(width, r.status.Print)
 	case m.tab == onSpending:
-		receipt := view.NewReceipt(r.Snapshot, now)
-		receipt.Running = r.holder.Runs(r.Boulder)
-		return m.printed(width, receipt.Print)
+		return m.printed(width, view.NewReceipt(&r.Reading).Print)
 	case r.sub == nil:
 		return nil
 	case m.tab == onTranscript:
 		return m.transcript(width)
 	default:
-		why := view.NewWhy(r.Snapshot, r.sub, r.turns, r.events, m.LimitsOf(r.holder), r.holder.Runs(r.Boulder), now)
+		why := view.NewWhy(&r.Reading, r.sub, r.turns)
 		return m.printed(width, why.Print)
 	}
 }
@@ -144,7 +142,7 @@ func (m *model) text() []string {
 const logShown = 2000
 
 func (m *model) log(width int) (lines []string) {
-	events := m.seen.events
+	events := m.seen.Events
 	for _, e := range events[max(0, len(events)-logShown):] {
 		told := view.Describe(e)
 		if told.Line == "" || m.deep && told.SubTask != m.want.task {
@@ -159,8 +157,8 @@ func (m *model) log(width int) (lines []string) {
 func (m *model) transcript(width int) (lines []string) {
 	for _, of := range m.seen.said {
 		lines = append(lines, m.paint.Bold(fmt.Sprintf("attempt %d", of.Attempt)))
-		told := view.NewTranscript(page.Out{Paint: m.paint, Columns: width - 8}, false, of.Evidence.Transcript, m.seen.turns, of.Attempt)
-		for _, line := range of.lines {
+		told := view.NewTranscript(page.Out{Paint: m.paint, Columns: width - 8}, false, of, m.seen.turns)
+		for _, line := range of.Lines {
 			if said := told.Tell(line); said != "" {
 				lines = append(lines, m.timed(line.Time, said, width)...)
 			}
@@ -181,7 +179,7 @@ func (m *model) timed(at time.Time, said string, width int) []string {
 // head says where this is, what waits for the user, and who runs it.
 func (m *model) head() string {
 	who := "no process runs here"
-	if h := m.seen.holder; h != nil {
+	if h := m.seen.Holder; h != nil {
 		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
 	}
 	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.Dir()))),

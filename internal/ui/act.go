@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -74,7 +75,10 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	case !slices.Contains(allowed, o.Do):
 		return "", next, fmt.Errorf("there is no order %q here", o.Do)
 	case o.Do == boulder.OrderKeep:
-		o, err = s.keepOrder(ctx, id, o.SubTaskID)
+		var d boulder.Snapshot
+		if d, err = s.Snapshot(ctx, id); err == nil {
+			o, err = s.KeepOrder(ctx, &d, o.SubTaskID)
+		}
 	}
 	switch err = cmp.Or(err, o.Validate()); {
 	case err != nil:
@@ -133,23 +137,10 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 }
 
-// landing lands, or says what would land.
-func (s *Site) landing(ctx context.Context, id string, how project.Land) (b boulder.Boulder, l project.Landing, err error) {
-	s.ground.Lock()
-	defer s.ground.Unlock()
-	if err := s.OpenWorkspace(ctx); err != nil {
-		return b, l, err
-	}
-	d, err := s.snapshot(ctx, id)
-	if err == nil {
-		l, err = s.Land(ctx, &d, how)
-	}
-	return d.Boulder, l, err
-}
-
 // land is the page that shows what would land.
 func (s *Site) land(r *http.Request) (*Page, error) {
-	b, l, err := s.landing(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	b := l.Of.Boulder
 	if b.ID == "" {
 		return nil, err
 	}
@@ -171,9 +162,67 @@ func (s *Site) landNow(r *http.Request) (said, next string, err error) {
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return "", next, errors.New("from here, results land in your files or as a branch: see `manager land --help`")
 	}
-	_, l, err := s.landing(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
+	l, err := s.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
 	if err != nil {
 		return "", cmp.Or(next, "/"), err
 	}
 	return "Results: " + report.Landed(l.Landed) + ".", next, nil
+}
+
+// prepareRedo finds out what a redo comes to, of the sub-task that a form names or else of all that is out of date; nil: nothing
+// is.
+func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Redo, redo *boulder.Redoing, err error) {
+	read, err := s.read(r.Context(), r.PathValue("id"), false)
+	if err != nil {
+		return b, what, nil, err
+	}
+	what = project.Redo{
+		Note: strings.TrimSpace(r.FormValue("text")), NoDependents: r.FormValue("alone") != "", Files: boulder.Files(r.FormValue("files")),
+	}
+	if task := r.FormValue("task"); task != "" {
+		what.SubTasks = map[string][]boulder.Reason{task: {boulder.ReasonAsked}}
+	}
+	redo, err = s.PrepareRedo(r.Context(), read.Reading, what)
+	return read.Snapshot, what, redo, err
+}
+
+// redo is the page that shows what would be redone.
+func (s *Site) redo(r *http.Request) (*Page, error) {
+	b, what, redo, err := s.prepareRedo(r)
+	if b.Boulder.ID == "" {
+		return nil, err
+	}
+	data := map[string]any{"B": b.Boulder, "Task": r.FormValue("task"), "Redo": what}
+	if err != nil {
+		data["Err"] = project.Message(err)
+	} else if redo != nil {
+		var shown strings.Builder // a table
+		view.NewRedo(&b, *redo, true).Print(page.Out{Writer: &shown, Columns: page.Widest})
+		data["Shown"] = shown.String()
+	}
+	p := s.page("Redo", "")
+	p.Still = true
+	p.add("crumbs", "", s.html("crumbs", b.Boulder))
+	p.add("redo", "", s.html("redo", data))
+	return p, nil
+}
+
+// redoNow gives the order. What runs nowhere continues where a server is there for it.
+func (s *Site) redoNow(r *http.Request) (said, next string, err error) {
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	b, _, redo, err := s.prepareRedo(r)
+	ctx, id := r.Context(), r.PathValue("id")
+	switch next = boulderPath(id); {
+	case err != nil:
+		return "", next, err
+	case redo == nil:
+		return "", next, errors.New("nothing is out of date")
+	}
+	said, err = s.OrderRedo(ctx, &b, redo.Order)
+	if err == nil && said == "" {
+		if said, err = s.resume(ctx, id); err != nil {
+			said = "It is redone when the boulder continues:"
+		}
+	}
+	return said, next, err
 }

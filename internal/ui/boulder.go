@@ -33,14 +33,12 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 
 // addBoulder adds what a page and a file tell of a boulder.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
-	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-200):]
-	status := view.NewStatus(r.Snapshot, recent, r.Holder, r.Limits, r.Beside, r.Now)
-	status.Waiting = view.WaitingOf(r.Raised)
-	data := map[string]any{"B": b, "S": status, "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks()}
+	b, raised := r.Boulder, r.Raised()
+	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks()}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
 		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
-		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
+		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
 	drawn := view.GraphOf(r.Snapshot, r.Limits, false).Part(link)
 	waits := len(r.SubTasks) == 0 && r.Revision != nil
@@ -51,15 +49,14 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	if !p.Frozen && !waits {
 		p.add("tasks", "Sub-tasks", s.html("tasks", data))
 	}
-	if r.Cut { // the stream brings it
+	if r.cut { // the stream brings it
 		p.add("time", "What the time went into", `<p><a href="?all=1">Draw it</a></p>`)
 	} else {
 		p.add("time", "What the time went into", s.html("chart", chart(r, link)))
 	}
-	receipt := view.NewReceipt(r.Snapshot, r.Now).Bound(r.Snapshot, r.Limits.EvaluationsTotal)
-	p.add("spending", "Spending", s.html("spending", map[string]any{"R": receipt, "Meters": metersOf(r)}))
+	p.add("spending", "Spending", s.html("spending", map[string]any{"R": view.NewReceipt(r.Reading), "Meters": metersOf(r)}))
 	if !p.Frozen {
-		s.asks(p, r.Raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
 		p.add("feed", "Newest events", s.html("feed", feed(r)))
 	}
 }
@@ -75,7 +72,7 @@ func metersOf(r *reading) (all []meter) {
 	if b.Budget == nil {
 		return nil
 	}
-	used := view.NewReceipt(r.Snapshot, r.Now).Usage
+	used := view.NewReceipt(r.Reading).Usage
 	add := func(name string, used, limit float64, show func(float64) string) {
 		if limit > 0 {
 			all = append(all, meter{name, show(used), show(limit), used / limit})
@@ -120,10 +117,9 @@ func (s *Site) report(r *http.Request) (*Page, error) {
 	b := read.Boulder
 	p := s.page("Report: "+text.Clip(b.Task, 70), "")
 	p.Event = b.Seq
-	made, reportErr := s.Report(r.Context(), read.Snapshot, read.Events, read.Running, read.Now)
 	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("report", "", printed(made.Print))
-	return s.unread(p, errors.Join(err, reportErr)), nil
+	p.add("report", "", printed(s.Report(read.Reading).Print))
+	return s.unread(p, err), nil
 }
 
 func (s *Site) task(r *http.Request) (*Page, error) {
@@ -146,7 +142,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
 		"Done": t.Status == boulder.SubTaskCompleted,
 	}))
-	s.asks(p, read.Raised, read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
+	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
 	s.addWhy(p, read, t, turns)
 	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
 	p.add("briefs", "Prompts", s.html("prompts", turns))
@@ -156,7 +152,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 }
 
 func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
-	why := view.NewWhy(r.Snapshot, t, turns, r.Events, r.Limits, r.Running, r.Now)
+	why := view.NewWhy(r.Reading, t, turns)
 	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
 	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(why.Print))
 }
@@ -218,17 +214,10 @@ type saidLine struct {
 }
 
 func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
-	o := page.HTML(nil)
-	for i, t := range turns {
-		last := i+1 == len(turns) || turns[i+1].Attempt != t.Attempt // its transcript has the whole session
-		if !last || t.Evidence == nil || t.Evidence.Transcript == "" {
-			continue
-		}
-		lines, readErr := view.ReadTranscript(dir, t.Evidence.Transcript)
-		err = errors.Join(err, readErr)
-		told := view.NewTranscript(o, true, t.Evidence.Transcript, turns, t.Attempt)
-		one := said{Attempt: t.Attempt}
-		for _, line := range lines {
+	read, err := view.ReadSaid(dir, turns)
+	for _, of := range read {
+		told, one := view.NewTranscript(page.HTML(nil), true, of, turns), said{Attempt: of.Attempt}
+		for _, line := range of.Lines {
 			head, body, _ := strings.Cut(told.Tell(line), "\n")
 			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
 			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
@@ -241,20 +230,10 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 // Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
 func (s *Site) Freeze(ctx context.Context, there *project.Desk, d boulder.Snapshot) (string, error) {
 	r, err := s.readRest(ctx, there, d, false)
-	return s.freeze(ctx, r, err)
-}
-
-func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error) {
-	b := r.Boulder
-	p := s.page(text.Clip(b.Task, 80), "")
+	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)
-	made, reportErr := s.Report(ctx, r.Snapshot, r.Events, r.Running, r.Now)
-	if err == nil {
-		err = reportErr
-	}
-	p.add("report", "", printed(made.Print))
-	link := func(id string) string { return "#t-" + id }
-	s.addBoulder(ctx, p, r, link)
+	p.add("report", "", printed(s.Report(r.Reading).Print))
+	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
 	turns := map[string][]boulder.Turn{}
 	for _, t := range boulder.Turns(r.Events, "") {
 		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)
@@ -266,12 +245,11 @@ func (s *Site) freeze(ctx context.Context, r *reading, err error) (string, error
 }
 
 func (s *Site) download(w http.ResponseWriter, r *http.Request) {
-	read, err := s.read(r.Context(), r.PathValue("id"), false)
-	if read == nil {
+	content, err := project.Look(r.Context(), s.Project, r.PathValue("id"), s.Freeze)
+	if content == "" { // else what it lacks is said in it
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
-	content, _ := s.freeze(r.Context(), read, err) // what it lacks is said in it
-	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", read.Boulder.ID+".html"))
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", r.PathValue("id")+".html"))
 	s.write(w, r, http.StatusOK, content)
 }

@@ -73,7 +73,7 @@ func lanes(r *reading) (all []*lane, from, to time.Time) {
 			l.take(e, told.Line, queued, whole)
 		}
 	}
-	if r.Running {
+	if r.Running() {
 		to = r.Now
 	}
 	for _, l := range all {

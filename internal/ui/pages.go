@@ -16,10 +16,8 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -89,26 +87,8 @@ func printed(by func(o page.Out)) template.HTML {
 
 // reading is a boulder as it was read, once.
 type reading struct {
-	boulder.Snapshot
-	Events  []boulder.Event // all of its log
-	Cut     bool            // not all: the newest only
-	Holder  *control.Holder
-	Running bool
-	Limits  schedule.Limits
-	Beside  []boulder.Snapshot // what the same process runs
-	Raised  []report.Blocker
-	Now     time.Time
-	Frozen  bool
-}
-
-// snapshot reads a boulder, and nothing but its state.
-func (s *Site) snapshot(ctx context.Context, id string) (boulder.Snapshot, error) {
-	there, err := s.Read(ctx)
-	if err != nil {
-		return boulder.Snapshot{}, err
-	}
-	defer there.Close()
-	return there.Get(ctx, id)
+	*project.Reading
+	cut bool // not all of its log: the newest only
 }
 
 // read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a long log that
@@ -127,25 +107,18 @@ func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error
 }
 
 func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot, quick bool) (*reading, error) {
-	r := &reading{
-		Snapshot: d, Holder: there.Holder, Running: there.Holder.Runs(d.Boulder), Limits: s.LimitsOf(there.Holder),
-		Beside: there.Beside(ctx, d.Boulder.ID), Now: time.Now(),
-	}
+	var events []boulder.Event
 	var err error
 	s.mu.Lock()
-	r.Cut = quick && d.Boulder.Seq > longLog && s.logs[d.Boulder.ID] == nil
+	cut := quick && d.Boulder.Seq > longLog && s.logs[d.Boulder.ID] == nil
 	s.mu.Unlock()
-	if r.Cut {
-		r.Events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
+	if cut {
+		events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
 	} else {
-		r.Events, err = s.events(ctx, there, d.Boulder)
+		events, err = s.events(ctx, there, d.Boulder)
 	}
-	if err != nil {
-		return r, err
-	}
-	records, err := s.BlockersOf(ctx, d.Boulder.ID) // without them the boulder's own are shown
-	r.Raised = report.Blockers(d.Boulder, d.SubTasks, records, r.Now)
-	return r, err
+	r := &reading{s.Reading(ctx, there, d, events), cut}
+	return r, errors.Join(err, r.Unread)
 }
 
 // events are those of a boulder's log. A log only grows: what was read once is not read again.
@@ -192,8 +165,7 @@ func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *r
 
 func (s *Site) needs(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
-	pending, err := s.Blockers().List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	placed := s.Placed(ctx, pending)
+	placed, err := s.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	there, listErr := s.Read(ctx)
 	if listErr != nil {
 		return nil, listErr

@@ -75,7 +75,7 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 		}
 		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
 	}
-	d, err := s.snapshot(ctx, id)
+	d, err := s.Snapshot(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err

@@ -47,7 +47,6 @@ type Site struct {
 	style     string
 	port      string // that is listened on
 	changes   *changes
-	ground    sync.Mutex // held while a landing is at work in the project
 
 	mu       sync.Mutex
 	logs     map[string][]boulder.Event

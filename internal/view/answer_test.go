@@ -20,7 +20,7 @@ func TestAnswerCursor(t *testing.T) {
 		{strings.Repeat("a\n", 20) + "b", "\nc", strings.Repeat("a\n", 11) + "b", 1, 11},
 		{"a", strings.Repeat("\nb", 20), "B1> a" + strings.Repeat("\nb", 11), 5, 0},
 	} {
-		a := &answer{prompt: "B1> ", width: 8, before: test.before, after: test.after}
+		a := &Editor{prompt: "B1> ", width: 8, before: test.before, after: test.after}
 		v := a.View()
 		if v.Content != test.content || v.Cursor == nil || v.Cursor.Position != (tea.Position{X: test.x, Y: test.y}) {
 			t.Errorf("%q and %q: got %q, %+v", test.before, test.after, v.Content, v.Cursor)

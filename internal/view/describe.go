@@ -313,9 +313,6 @@ func ModelName(model string) string { return cmp.Or(model, "OpenCode's default m
 // Clock is a time of the day, here.
 func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
-// Stamp is a time with its date, here.
-func Stamp(t time.Time) string { return text.Stamp(t) }
-
 func conflictText(c boulder.Conflict) string {
 	why := "conflicts in " + strings.Join(c.Files, ", ")
 	if len(c.Files) == 0 {

@@ -41,15 +41,15 @@ type Transcript struct {
 	sent    map[string][]string // what the manager's prompts are called, by their text, as far as they have not been met
 }
 
-// NewTranscript tells a transcript to people on a stream; turns are those of its sub-task.
-func NewTranscript(o page.Out, verbose bool, path string, turns []boulder.Turn, attempt int) *Transcript {
-	v := &Transcript{o: o, verbose: verbose, path: path, sent: map[string][]string{}}
+// NewTranscript tells what was said to people on a stream; turns are those of its sub-task.
+func NewTranscript(o page.Out, verbose bool, of Said, turns []boulder.Turn) *Transcript {
+	v := &Transcript{o: o, verbose: verbose, path: of.Path, sent: map[string][]string{}}
 	sent := func(prompt, format string, args ...any) {
 		prompt = strings.TrimSpace(strings.ToValidUTF8(prompt, "\uFFFD"))
 		v.sent[prompt] = append(v.sent[prompt], fmt.Sprintf(format, args...))
 	}
 	for _, t := range turns {
-		if t.Attempt != attempt {
+		if t.Attempt != of.Attempt {
 			continue
 		}
 		sent(t.Prompt, "%s of turn %d", t.Kind, t.Number)
@@ -162,6 +162,28 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 		long = long || lines[i] != line
 	}
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
+}
+
+// Said is what was said in the session of an attempt.
+type Said struct {
+	Attempt int
+	Path    string // of the transcript, relative to the project
+	Lines   []executor.Line
+}
+
+// ReadSaid reads the transcripts that turns of one sub-task name, one for each attempt: the newest has the whole session. With an
+// error there is what could be read.
+func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
+	for _, t := range slices.Backward(turns) {
+		read := slices.ContainsFunc(all, func(s Said) bool { return s.Attempt == t.Attempt })
+		if read || t.Evidence == nil || t.Evidence.Transcript == "" {
+			continue
+		}
+		lines, readErr := ReadTranscript(project, t.Evidence.Transcript)
+		all, err = append(all, Said{t.Attempt, t.Evidence.Transcript, lines}), errors.Join(err, readErr)
+	}
+	slices.Reverse(all)
+	return all, err
 }
 
 // parseTranscript reads the lines that can be read.

@@ -14,27 +14,24 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 )
 
 // StatusAt is the status as it was at the last of the first events of a log, while a process ran the boulder.
 func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) *Status {
-	recent := events[max(0, len(events)-200):]
 	running := &control.Holder{Running: []string{s.Boulder.ID}}
-	status := NewStatus(s.Snapshot(), recent, running, limits, nil, events[len(events)-1].Time)
+	status := NewStatus(&project.Reading{
+		Snapshot: s.Snapshot(), Events: events, Holder: running, Limits: limits, Now: events[len(events)-1].Time,
+	})
 	status.RunBy, status.AtEvent, status.Resumable = nil, s.Boulder.Seq, false
 	return status
 }
 
-// Replayed is what `manager replay --check --json` prints: one object.
+// Replayed says whether the decisions of a log come out again: what `manager replay --check --json` prints, one object.
 type Replayed struct {
 	Type      string `json:"type"` // replay
 	BoulderID string `json:"boulder_id"`
 	*orchestrator.Check
-}
-
-// NewReplayed reports whether the decisions of a boulder's log come out again.
-func NewReplayed(boulderID string, c *orchestrator.Check) *Replayed {
-	return &Replayed{"replay", boulderID, c}
 }
 
 // Print shows the check to people.

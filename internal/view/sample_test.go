@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/project"
 )
 
 // console is a console that writes into buffers.
@@ -56,10 +57,14 @@ func holder() *control.Holder {
 	return &control.Holder{PID: 42, Command: "manager run", Since: sample.Began, BoulderID: sample.ID}
 }
 
+func readingOf(s *sample.Boulder, holder *control.Holder) *project.Reading {
+	return &project.Reading{Snapshot: s.State.Snapshot(), Events: s.Events, Holder: holder, Limits: schedule.DefaultLimits(), Now: s.Now}
+}
+
 // statusText is what status shows on a terminal of 80 columns.
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
 	t.Helper()
-	status := NewStatus(s.State.Snapshot(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
+	status := NewStatus(readingOf(s, holder))
 	if status.Total != s.State.Boulder.Tally.Planned {
 		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Boulder.Tally.Planned)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 )
 
 // Show is what `manager show --json` prints: one object with the stored records.
@@ -69,7 +70,7 @@ func (s *Show) Print(o page.Out) {
 	}
 	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
-	o.Fields(1, "created", Stamp(b.CreatedAt), "updated", Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
+	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
 		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
@@ -82,7 +83,7 @@ func (s *Show) Print(o page.Out) {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
 	for _, n := range b.Notes {
-		o.Field(1, text.JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
+		o.Field(1, text.JoinedBy(" for ", text.Stamp(n.At)+" note", n.SubTaskID), n.Text)
 	}
 	if r := s.Revision; r != nil {
 		o.Fields(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, text.If(r.Edited, ", edited"),
@@ -143,7 +144,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
 	o.Field(2, "why", a.Reason)
 	for _, t := range a.History {
-		how := text.If(!t.SentAt.IsZero(), "  sent "+Stamp(t.SentAt))
+		how := text.If(!t.SentAt.IsZero(), "  sent "+text.Stamp(t.SentAt))
 		if !t.EndedAt.IsZero() && how != "" {
 			how = "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
 		}
@@ -248,11 +249,11 @@ type Receipt struct {
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
 
 	JudgedTurns int `json:"judged_turns"`
-	// The worst case, see [Receipt.Bound]. The cost is at what a judged turn has cost so far; 0: that is not known.
+	// The worst case, see [Receipt.bound]. The cost is at what a judged turn has cost so far; 0: that is not known.
 	MostJudgedTurns int     `json:"most_judged_turns,omitempty"`
 	MostCost        float64 `json:"most_cost,omitempty"`
 
-	Running bool `json:"-"` // a process is at it
+	running bool // a process is at it
 }
 
 // spending is what something used, with the turns that are at work or were cut off.
@@ -279,12 +280,12 @@ type attemptReceipt struct {
 	stopped bool // by a pause
 }
 
-// NewReceipt adds up what is stored. now is for a run that is at work.
-func NewReceipt(d boulder.Snapshot, now time.Time) *Receipt {
-	b := d.Boulder
+// NewReceipt adds up what is stored, and says what it can come to.
+func NewReceipt(of *project.Reading) *Receipt {
+	d, b := of.Snapshot, of.Boulder
 	r := &Receipt{
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
-		spending: spending{b.Usage, b.WorkedBy(now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{},
+		spending: spending{b.Usage, b.WorkedBy(of.Now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{}, running: of.Running(),
 	}
 	for _, t := range d.SubTasks {
 		r.JudgedTurns += t.Judged
@@ -306,14 +307,14 @@ func NewReceipt(d boulder.Snapshot, now time.Time) *Receipt {
 		}
 		r.SubTasks = append(r.SubTasks, s)
 	}
+	if b.Loop == nil && r.JudgedTurns > 0 {
+		r.bound(d, of.Limits.EvaluationsTotal)
+	}
 	return r
 }
 
-// Bound says what the run comes to at worst, if a sub-task and all that replaces it get so many judged turns.
-func (r *Receipt) Bound(d boulder.Snapshot, total int) *Receipt {
-	if d.Boulder.Loop != nil || r.JudgedTurns == 0 {
-		return r
-	}
+// bound says what the run comes to at worst, if a sub-task and all that replaces it get so many judged turns.
+func (r *Receipt) bound(d boulder.Snapshot, total int) {
 	open := map[string]bool{} // lines, by their first
 	for _, t := range d.SubTasks {
 		if !t.Status.Terminal() && !d.Boulder.Status.Terminal() {
@@ -328,7 +329,6 @@ func (r *Receipt) Bound(d boulder.Snapshot, total int) *Receipt {
 	if left := r.MostJudgedTurns - r.JudgedTurns; r.Usage.Unpriced == 0 {
 		r.MostCost = r.Usage.Cost + float64(left)*(r.Usage.Cost-r.Planning.Cost)/float64(r.JudgedTurns)
 	}
-	return r
 }
 
 // Print writes what was spent, by sub-task and attempt.
@@ -355,7 +355,7 @@ func (r *Receipt) Print(o page.Out) {
 			switch {
 			case a.Status.Terminal():
 				how = string(a.Status)
-			case r.Running && !a.stopped:
+			case r.running && !a.stopped:
 				how = "at work"
 			case r.Status == boulder.Paused:
 				how = "paused"

@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -49,30 +49,26 @@ type Status struct {
 	now time.Time
 }
 
-// NewStatus reports how a boulder stands, beside those that the same process runs.
-func NewStatus(
-	d boulder.Snapshot, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []boulder.Snapshot,
-	now time.Time,
-) *Status {
-	b := d.Boulder
+// NewStatus reports how a boulder stands.
+func NewStatus(r *project.Reading) *Status {
+	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
-		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, now: now,
+		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
 	}
-	if holder.Has(b.ID) {
+	if r.Holder.Has(b.ID) {
 		s.Left = nil // it stops them now
 	}
-	if holder.Runs(b) {
-		s.RunBy = holder
+	if r.Running() {
+		s.RunBy = r.Holder
 	} else {
 		recent = nil // what an agent did when its run ended is not what it does
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
-	s.Waiting = WaitingIn(d, nil, now)
-	p, _ := ProgressOf(nil, d, recent, nil) // contradictory records are shown as well: that is when people look
-	s.SubTasks = p.rows(limits, beside, now, s.RunBy != nil)
+	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well: that is when people look
+	s.SubTasks = p.rows(r.Limits, r.Beside, r.Now, s.RunBy != nil)
 	return s
 }
 

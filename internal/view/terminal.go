@@ -14,8 +14,10 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -96,20 +98,17 @@ var ErrInterrupted = errors.New("interrupted")
 // has, and a line that ends with a backslash continues in the next one. Ctrl-C is [ErrInterrupted]; Ctrl-D, or a terminal
 // that is gone, is [io.EOF]. The terminal is in raw mode only meanwhile.
 func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
-	there, gone := context.WithCancel(ctx)
-	defer gone()
-	a := &answer{prompt: prompt, width: page.SizeOf(in).Width}
-	_, err := tea.NewProgram(a, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
-		tea.WithoutSignalHandler(), tea.WithEnvironment(silentTerminal(os.Getenv("TERM")))).Run()
+	a := NewEditor(prompt, page.SizeOf(in).Width)
+	err := Program(ctx, a, in, out, os.Getenv("TERM"), false)
 	switch {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case err != nil: // a terminal that is gone
+		return "", err
+	case err != nil || !a.over: // a terminal that is gone
 		return "", io.EOF
 	case a.err != nil:
 		return "", a.err
 	}
-	return a.text(), nil
+	return a.Text(), nil
 }
 
 // silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
@@ -138,7 +137,8 @@ func (k keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-type answer struct {
+// Editor is a text that the user types.
+type Editor struct {
 	prompt        string
 	before, after string // the cursor
 	width         int    // of the terminal
@@ -146,37 +146,40 @@ type answer struct {
 	err           error // that ended it
 }
 
-func (a *answer) text() string {
-	return strings.TrimSpace(strings.ReplaceAll(a.before+a.after, "\\\n", "\n"))
+// Text is what was typed so far.
+func (e *Editor) Text() string {
+	return strings.TrimSpace(strings.ReplaceAll(e.before+e.after, "\\\n", "\n"))
 }
 
-func (a *answer) Init() tea.Cmd { return nil }
+// Init implements [tea.Model].
+func (e *Editor) Init() tea.Cmd { return nil }
 
-func (a *answer) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+// Update implements [tea.Model].
+func (e *Editor) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
-		a.width = m.Width
+		e.width = m.Width
 	case tea.PasteMsg:
-		a.before += text.Safe(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))
+		e.before += text.Safe(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))
 	case tea.KeyPressMsg:
-		typed := a.before + a.after
+		typed := e.before + e.after
 		switch key := m.String(); {
 		case key == "ctrl+c":
-			a.err = ErrInterrupted
+			e.err = ErrInterrupted
 		case key == "ctrl+d" && typed == "":
-			a.err = io.EOF
+			e.err = io.EOF
 		case key == "enter" && strings.HasSuffix(typed, `\`):
-			a.before, a.after = typed+"\n", ""
-			return a, nil
+			e.before, e.after = typed+"\n", ""
+			return e, nil
 		case key != "enter":
-			a.edit(key)
-			a.before += m.Text
-			return a, nil
+			e.edit(key)
+			e.before += m.Text
+			return e, nil
 		}
-		a.over = true
-		return a, tea.Quit
+		e.over = true
+		return e, tea.Quit
 	}
-	return a, nil
+	return e, nil
 }
 
 // strokes are the keys that move over a piece of the text or delete it: a character, a word, a line.
@@ -191,19 +194,19 @@ var strokes = []struct {
 	{text.Regexp(`.*$`), "home ctrl+a", "ctrl+u", text.Regexp(`^.*`), "end ctrl+e", "ctrl+k"},
 }
 
-func (a *answer) edit(key string) {
+func (e *Editor) edit(key string) {
 	for _, s := range strokes {
 		is := func(keys string) bool { return slices.Contains(strings.Fields(keys), key) }
-		before, after := s.before().FindString(a.before), s.after().FindString(a.after)
+		before, after := s.before().FindString(e.before), s.after().FindString(e.after)
 		switch {
 		case is(s.left):
-			a.before, a.after = strings.TrimSuffix(a.before, before), before+a.after
+			e.before, e.after = strings.TrimSuffix(e.before, before), before+e.after
 		case is(s.rubOut):
-			a.before = strings.TrimSuffix(a.before, before)
+			e.before = strings.TrimSuffix(e.before, before)
 		case is(s.right):
-			a.before, a.after = a.before+after, strings.TrimPrefix(a.after, after)
+			e.before, e.after = e.before+after, strings.TrimPrefix(e.after, after)
 		case is(s.erase):
-			a.after = strings.TrimPrefix(a.after, after)
+			e.after = strings.TrimPrefix(e.after, after)
 		}
 	}
 }
@@ -211,17 +214,67 @@ func (a *answer) edit(key string) {
 // answerLines is how many lines of an answer are seen at once.
 const answerLines = 12
 
-func (a *answer) View() tea.View {
+// View implements [tea.Model].
+func (e *Editor) View() tea.View {
 	lines := func(s string) []string {
-		return strings.Split(ansi.HardwrapWc(a.prompt+s, max(1, a.width-1), true), "\n")
+		return strings.Split(ansi.HardwrapWc(e.prompt+s, max(1, e.width-1), true), "\n")
 	}
-	before, all := lines(a.before), lines(a.before+a.after)
+	before, all := lines(e.before), lines(e.before+e.after)
 	first := max(0, len(before)-answerLines)
 	v := tea.NewView(strings.Join(all[first:min(len(all), first+answerLines)], "\n"))
-	if a.over { // bubbletea takes the last line away when it ends
+	if e.over { // bubbletea takes the last line away when it ends
 		v.Content += "\n"
 		return v
 	}
 	v.Cursor = tea.NewCursor(ansi.StringWidthWc(before[len(before)-1]), len(before)-1-first)
 	return v
+}
+
+// Program runs a program that has the whole terminal, until it quits, the terminal is gone, or ctx ends, whose cause is the
+// error then. The terminal is afterwards as it was.
+func Program(ctx context.Context, m tea.Model, in *os.File, out io.Writer, termType string, color bool) error {
+	there, gone := context.WithCancel(ctx)
+	defer gone()
+	profile := colorprofile.ASCII
+	if color {
+		profile = colorprofile.ANSI
+	}
+	_, err := tea.NewProgram(m, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),
+		tea.WithoutSignalHandler(), tea.WithColorProfile(profile), tea.WithEnvironment(silentTerminal(termType))).Run()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case there.Err() != nil:
+		return nil
+	}
+	return err
+}
+
+// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
+func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
+
+// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
+func (e *Editor) Type(msg tea.Msg) (done bool) {
+	_, _ = e.Update(msg)
+	done, e.over = e.over, false
+	return done
+}
+
+// AnswerHint says how to answer a blocker; later is how not to.
+func AnswerHint(b *boulder.Blocker, later string) string {
+	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
+		text.If(len(b.Options) > 0, "a number: that option · ") + later
+}
+
+// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
+func (s *Status) Line(p page.Paint, i, width int, branch string) string {
+	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
+	for _, r := range s.SubTasks {
+		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
+	}
+	r := s.SubTasks[i]
+	if r.live {
+		r.name = text.JoinedBy(" · ", r.name, r.now)
+	}
+	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }

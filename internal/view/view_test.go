@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/project"
 )
 
 func TestPlanView(t *testing.T) {
@@ -180,7 +181,9 @@ func TestStatusView(t *testing.T) {
 			s := test.sample
 			limits := schedule.DefaultLimits()
 			limits.Global = 1
-			status := NewStatus(s.State.Snapshot(), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
+			r := readingOf(s, test.holder)
+			r.Limits, r.Now = limits, s.Now.Add(time.Minute)
+			status := NewStatus(r)
 			compare(t, name+".txt", shown(t, 100, status.Print)+"== 80 columns\n"+shown(t, 80, status.Print))
 			data, err := json.MarshalIndent(status, "", "  ")
 			if err != nil {
@@ -200,7 +203,7 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	if _, err := boulder.Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
-	report := NewStatus(d, nil, nil, schedule.DefaultLimits(), nil, s.Now)
+	report := NewStatus(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits(), Now: s.Now})
 	if len(report.SubTasks) != 6 {
 		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -78,7 +79,7 @@ func TestStoppedTurns(t *testing.T) {
 	text := statusText(t, s, holder)
 	says(t, lineOf(t, text, "theme"), resting, "NOT Creating", "NOT 1h")
 	says(t, lineOf(t, text, "icons"), "Drawing", "edit icons")
-	for _, r := range NewStatus(s.State.Snapshot(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
+	for _, r := range NewStatus(readingOf(s, holder)).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
@@ -87,8 +88,7 @@ func TestStoppedTurns(t *testing.T) {
 	if strings.Count(frame, resting) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
-	receipt := NewReceipt(s.State.Snapshot(), s.Now)
-	receipt.Running = true
+	receipt := NewReceipt(readingOf(s, holder))
 	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
 		if out := shown(t, 80, receipt.Print); strings.Count(out, want) != 1 {
 			t.Errorf("the receipt does not say %q once:\n%s", want, out)
@@ -102,7 +102,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(s.State.Snapshot(), s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
+	w := NewWhy(readingOf(s, holder), s.State.SubTask("theme"), nil)
 	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by a person", "stopped for now: paused by a person\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
@@ -205,8 +205,8 @@ func TestReceiptFits(t *testing.T) {
 		{false, boulder.Running, "attempt 1, interrupted"},
 	} {
 		for _, width := range []int{80, 120} {
-			r := NewReceipt(s.State.Snapshot(), s.Now)
-			r.Running, r.Status = test.running, test.status
+			r := NewReceipt(readingOf(s, nil))
+			r.running, r.Status = test.running, test.status
 			says(t, shown(t, width, r.Print), test.says, "NOT executing", "500 model calls")
 		}
 	}
@@ -253,11 +253,11 @@ func TestReceiptBound(t *testing.T) {
 			{ID: "a2", Line: "a", Status: boulder.SubTaskInProgress},
 		},
 	}
-	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
 		t.Errorf("%d judged turns of at most %d, $%v", r.JudgedTurns, r.MostJudgedTurns, r.MostCost)
 	}
 	d.Boulder.Status, d.Boulder.Usage.Unpriced = boulder.Partial, 1
-	if r := NewReceipt(d, time.Time{}).Bound(d, 15); r.MostJudgedTurns != 5 || r.MostCost != 0 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.MostJudgedTurns != 5 || r.MostCost != 0 {
 		t.Errorf("when it is over: at most %d, $%v", r.MostJudgedTurns, r.MostCost)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 )
 
 // Why is what `manager show --why SUBTASK --json` prints: one object, folded from its events.
@@ -31,11 +31,9 @@ type Why struct {
 }
 
 // NewWhy makes the chain of decisions about a sub-task, from its turns and the boulder's events, as far as they can be
-// read, and says what it does or waits for now. running: a process is at the boulder.
-func NewWhy(
-	d boulder.Snapshot, t *boulder.SubTask, turns []boulder.Turn, events []boulder.Event, limits schedule.Limits, running bool,
-	now time.Time,
-) *Why {
+// read, and says what it does or waits for now.
+func NewWhy(of *project.Reading, t *boulder.SubTask, turns []boulder.Turn) *Why {
+	d, running := of.Snapshot, of.Running()
 	w := &Why{
 		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: *t,
 		GatesFrom: map[string]string{}, Chain: []Step{}, detail: d, turns: turns,
@@ -45,14 +43,14 @@ func NewWhy(
 			w.GatesFrom[gate] = from
 		}
 	}
-	for _, e := range events {
+	for _, e := range of.Events {
 		w.take(e)
 	}
 	if t.Status.Terminal() || d.Boulder.Status.Terminal() {
 		return w
 	}
-	p, _ := ProgressOf(nil, d, events, nil)
-	rows := p.rows(limits, nil, now, running)
+	p, _ := ProgressOf(nil, d, of.Events, nil)
+	rows := p.rows(of.Limits, nil, of.Now, running)
 	r := rows[slices.IndexFunc(rows, func(r row) bool { return r.ID == t.ID })]
 	switch w.Now = r.now; {
 	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
@@ -166,7 +164,7 @@ func (w *Why) Print(o page.Out) {
 		case stepAttempt:
 			waited := text.Elapsed(time.Duration(s.WaitedMS) * time.Millisecond)
 			o.Say()
-			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", Stamp(s.Time), ModelName(s.Model),
+			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(s.Model),
 				text.Prefixed("agent ", s.Agent), text.Prefixed("session ", s.SessionID),
 				text.If(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
 			continue

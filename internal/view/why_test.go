@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden/sample"
-	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // whyOf is the chain of a sub-task in which everything goes wrong.
@@ -22,7 +21,7 @@ func whyOf(t *testing.T, turns bool) *Why {
 			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
 		}
 	}
-	return NewWhy(s.State.Snapshot(), s.State.SubTask("toggle"), all, s.Events, schedule.DefaultLimits(), false, s.Now)
+	return NewWhy(readingOf(s, nil), s.State.SubTask("toggle"), all)
 }
 
 // The chain has every event of the sub-task that it is made of, in order.
