@@ -531,6 +531,9 @@ its run. Ctrl-C leaves it, and does not disturb the run.`,
 				return err
 			}
 			followed, err := a.followStatus(ctx, b.Boulder.ID)
+			if ctx.Err() != nil {
+				a.note("The run continues. Show it again with: manager attach %s", b.Boulder.ID)
+			}
 			if err != nil {
 				return err
 			}
