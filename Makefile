@@ -56,8 +56,9 @@ simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh se
 KILLS ?= 60
 
 .PHONY: torture
-torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), and at each kind of git command
+torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), and at each kind of git command; 20 sessions watched at once
 	$(GO) test ./internal/cli -run 'TestKill(9|AtGit)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -timeout 2h -v
+	$(GO) test ./internal/watch -run ManySessions -count=1 -sessions=20 -v
 
 .PHONY: check
 check: ## formatting, vet, lint, tidy
