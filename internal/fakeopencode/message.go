@@ -62,8 +62,8 @@ type content struct {
 }
 
 type toolState struct {
-	Status   string         `json:"status"` // streaming, running, completed, error
-	Input    any            `json:"input"`  // a string while it is streaming, else an object
+	Status   string         `json:"status"` // running, completed, error
+	Input    map[string]any `json:"input"`
 	Content  []toolText     `json:"content,omitzero"`
 	Metadata map[string]any `json:"metadata,omitzero"`
 	Error    *turnError     `json:"error,omitempty"`
@@ -77,7 +77,7 @@ type toolText struct {
 // running are the tool calls that have no end yet.
 func (m *message) running() []*content {
 	return slices.DeleteFunc(slices.Clone(m.Content), func(c *content) bool {
-		return c.Type != "tool" || c.State.Status != "streaming" && c.State.Status != "running"
+		return c.Type != "tool" || c.State.Status != "running"
 	})
 }
 

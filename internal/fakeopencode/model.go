@@ -3,7 +3,6 @@ package fakeopencode
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -51,35 +50,20 @@ func (c *sessionCall) RoundTrip(r *http.Request) (resp *http.Response, err error
 	return c.answer, err
 }
 
-// stream asks the model and passes on the answer, piece by piece.
-func (e endpoint) stream(
+// ask asks the model. Its answer comes whole.
+func (e endpoint) ask(
 	ctx context.Context, sessionID string, messages []openai.ChatCompletionMessage, tools []openai.Tool,
-	take func(openai.ChatCompletionStreamResponse),
-) *turnError {
+) (openai.ChatCompletionResponse, *turnError) {
 	call := &sessionCall{sessionID: sessionID}
 	config := openai.DefaultConfig(e.provider.Options.APIKey)
 	config.BaseURL, config.HTTPClient = strings.TrimSuffix(e.provider.Options.BaseURL, "/"), &http.Client{Transport: call}
-	answer, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, openai.ChatCompletionRequest{
-		Model: e.ref.ID, Messages: messages, Tools: tools, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
+	answer, err := openai.NewClientWithConfig(config).CreateChatCompletion(ctx, openai.ChatCompletionRequest{
+		Model: e.ref.ID, Messages: messages, Tools: tools,
 	})
 	if err != nil {
-		return call.failure(err)
+		return answer, call.failure(err)
 	}
-	defer func() { _ = answer.Close() }()
-	finished := false
-	for {
-		piece, err := answer.Recv()
-		switch {
-		case errors.Is(err, io.EOF) && finished:
-			return nil
-		case err != nil:
-			return &turnError{Type: "provider.transport", Message: err.Error()}
-		}
-		for _, choice := range piece.Choices {
-			finished = finished || choice.FinishReason != ""
-		}
-		take(piece)
-	}
+	return answer, nil
 }
 
 // failure says what became of a call that was not answered, or refused.
@@ -88,7 +72,7 @@ func (c *sessionCall) failure(err error) *turnError {
 	if refusal, ok := errors.AsType[*openai.APIError](err); ok {
 		e.Message = refusal.Message
 	}
-	if c.answer == nil {
+	if c.answer == nil || c.answer.StatusCode == http.StatusOK {
 		return e
 	}
 	e.Status, e.after = c.answer.StatusCode, retryafter.Of(c.answer.Header, time.Now())

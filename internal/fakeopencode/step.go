@@ -18,10 +18,7 @@ type step struct {
 	x       *session
 	agent   *agent
 	message *message
-	text    *content         // that is being written
-	texts   int              // that were begun
-	calls   map[int]*content // by their number in the answer
-	finish  string
+	finish  openai.FinishReason
 }
 
 // step reports whether the model wants to go on after it.
@@ -35,8 +32,9 @@ func (x *session) step(ctx context.Context, a *agent, e endpoint) (more bool, er
 		started["snapshot"] = begin
 	}
 	x.emit("session.step.started", t.about(started))
-	if err = t.ask(ctx, e); err == nil {
-		err = t.runTools(ctx)
+	wanted, err := t.ask(ctx, e)
+	if err == nil {
+		err = t.runTools(ctx, wanted)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -46,29 +44,22 @@ func (x *session) step(ctx context.Context, a *agent, e endpoint) (more bool, er
 		return false, err
 	}
 	t.end()
-	return len(t.calls) > 0, nil
+	return len(wanted) > 0, nil
 }
 
-// ask calls the model, again and again if that may help.
-func (t *step) ask(ctx context.Context, e endpoint) error {
+// ask calls the model, again and again if that may help, and gives the tools that it wants to be called.
+func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, err error) {
 	x, s := t.x, t.x.server
 	messages, tools := x.conversation(t.agent), x.offered(t.agent)
 	for attempt := 1; ; attempt++ {
-		t.text, t.texts, t.calls, t.message.Content = nil, 0, map[int]*content{}, []*content{}
+		var answer openai.ChatCompletionResponse
 		var failure *turnError
-		s.unlocked(func() {
-			failure = e.stream(ctx, x.Info.ID, messages, tools, func(piece openai.ChatCompletionStreamResponse) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				t.take(piece, e.model)
-			})
-		})
+		s.unlocked(func() { answer, failure = e.ask(ctx, x.Info.ID, messages, tools) })
 		switch {
 		case failure == nil:
-			t.endText()
-			return nil
+			return t.take(answer, e.model), nil
 		case ctx.Err() != nil || !slices.Contains(passing, failure.Type) || attempt > maxRetries:
-			return failure
+			return nil, failure
 		}
 		wait := max(failure.after, s.behaviour.Retry<<(attempt-1))
 		x.emit("session.retry.scheduled", t.about(fields{
@@ -83,56 +74,19 @@ func (t *step) ask(ctx context.Context, e endpoint) error {
 	}
 }
 
-// take adds a piece of the answer to the message.
-func (t *step) take(piece openai.ChatCompletionStreamResponse, m model) {
-	if u := piece.Usage; u != nil {
-		cost := (float64(u.PromptTokens)*m.Cost.Input + float64(u.CompletionTokens)*m.Cost.Output) / 1e6
-		t.message.Cost, t.message.Tokens = &cost, &tokens{Input: u.PromptTokens, Output: u.CompletionTokens}
+// take puts the answer's text into the message, and gives the tools that are to be called.
+func (t *step) take(answer openai.ChatCompletionResponse, m model) []openai.ToolCall {
+	u, choice := answer.Usage, answer.Choices[0]
+	cost := (float64(u.PromptTokens)*m.Cost.Input + float64(u.CompletionTokens)*m.Cost.Output) / 1e6
+	t.message.Cost, t.message.Tokens = &cost, &tokens{Input: u.PromptTokens, Output: u.CompletionTokens}
+	t.finish = choice.FinishReason
+	if text := choice.Message.Content; text != "" {
+		t.message.Content = append(t.message.Content, &content{Type: "text", Text: text})
+		t.x.emit("session.text.started", t.about(fields{"ordinal": 0}))
+		t.x.live("session.text.delta", t.about(fields{"ordinal": 0, "delta": text}))
+		t.x.emit("session.text.ended", t.about(fields{"ordinal": 0, "text": text}))
 	}
-	for _, choice := range piece.Choices {
-		t.finish = cmp.Or(string(choice.FinishReason), t.finish)
-		if text := choice.Delta.Content; text != "" {
-			t.addText(text)
-		}
-		for _, call := range choice.Delta.ToolCalls {
-			t.addCall(call)
-		}
-	}
-}
-
-func (t *step) addText(text string) {
-	if t.text == nil {
-		t.text, t.texts = &content{Type: "text"}, t.texts+1
-		t.message.Content = append(t.message.Content, t.text)
-		t.x.emit("session.text.started", t.about(fields{"ordinal": t.texts - 1}))
-	}
-	t.text.Text += text
-	t.x.live("session.text.delta", t.about(fields{"ordinal": t.texts - 1, "delta": text}))
-}
-
-func (t *step) endText() {
-	if t.text != nil {
-		t.x.emit("session.text.ended", t.about(fields{"ordinal": t.texts - 1, "text": t.text.Text}))
-		t.text = nil
-	}
-}
-
-func (t *step) addCall(piece openai.ToolCall) {
-	c := t.calls[*piece.Index]
-	if c == nil {
-		t.endText()
-		c = &content{
-			Type: "tool", ID: piece.ID, Name: piece.Function.Name, State: &toolState{Status: "streaming", Input: ""},
-			Time: &times{Created: now()},
-		}
-		t.calls[*piece.Index] = c
-		t.message.Content = append(t.message.Content, c)
-		t.x.emit("session.tool.input.started", t.about(fields{"id": c.ID, "name": c.Name}))
-	}
-	if arguments := piece.Function.Arguments; arguments != "" {
-		c.State.Input = c.State.Input.(string) + arguments
-		t.x.live("session.tool.input.delta", t.about(fields{"id": c.ID, "delta": arguments}))
-	}
+	return choice.Message.ToolCalls
 }
 
 // about adds the message to the data of an event.
@@ -142,20 +96,24 @@ func (t *step) about(data fields) fields {
 }
 
 // runTools runs the calls side by side. The error is errDeclined if the user declined one without a word.
-func (t *step) runTools(ctx context.Context) error {
+func (t *step) runTools(ctx context.Context, wanted []openai.ToolCall) error {
 	var group sync.WaitGroup
 	var calls []*toolCall
-	for _, c := range t.message.running() {
-		text := c.State.Input.(string)
+	for _, w := range wanted {
+		text, input := w.Function.Arguments, map[string]any{}
+		err := json.Unmarshal([]byte(text), &input)
+		c := &content{
+			Type: "tool", ID: w.ID, Name: w.Function.Name, Time: &times{Created: now(), Ran: now()},
+			State: &toolState{Status: "running", Input: input, Metadata: map[string]any{}},
+		}
+		t.message.Content = append(t.message.Content, c)
+		t.x.emit("session.tool.input.started", t.about(fields{"id": c.ID, "name": c.Name}))
+		t.x.live("session.tool.input.delta", t.about(fields{"id": c.ID, "delta": text}))
 		t.x.emit("session.tool.input.ended", t.about(fields{"id": c.ID, "text": text}))
-		input := map[string]any{}
-		if err := json.Unmarshal([]byte(text), &input); err != nil {
-			c.State.Input = input
+		if err != nil {
 			t.x.failTool(t.message, c, failed("Invalid tool input: %v", err))
 			continue
 		}
-		c.State = &toolState{Status: "running", Input: input, Metadata: map[string]any{}}
-		c.Time.Ran = now()
 		t.x.emit("session.tool.called", t.about(fields{"id": c.ID, "input": input, "executed": false}))
 		calls = append(calls, &toolCall{ctx: ctx, step: t, content: c, input: input})
 	}
@@ -170,9 +128,6 @@ func (t *step) runTools(ctx context.Context) error {
 }
 
 func (x *session) failTool(m *message, c *content, failure *turnError) {
-	if text, streaming := c.State.Input.(string); streaming {
-		c.State.Input = fields{"raw": text}
-	}
 	c.State = &toolState{Status: "error", Input: c.State.Input, Error: failure, Metadata: c.State.Metadata}
 	c.Time.Completed = now()
 	x.emit("session.tool.failed", fields{
@@ -185,7 +140,6 @@ func (t *step) fail(err error) {
 	if !ok {
 		failure = &turnError{Type: "aborted", Message: "Step interrupted"}
 	}
-	t.endText()
 	for _, c := range t.message.running() {
 		t.x.failTool(t.message, c, &turnError{Type: "aborted", Message: "Tool execution aborted"})
 	}
@@ -194,7 +148,7 @@ func (t *step) fail(err error) {
 }
 
 // finishes are the ends of an answer in OpenCode's words. All others are unknown.
-var finishes = map[string]string{
+var finishes = map[openai.FinishReason]string{
 	"tool_calls": "tool-calls", "content_filter": "content-filter", "stop": "stop", "length": "length",
 }
 
