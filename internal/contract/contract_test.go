@@ -76,8 +76,7 @@ func TestOpenCode2(t *testing.T) {
 	for name, b := range map[string]fakeopencode.Behaviour{
 		"surprising": {},
 		"tame": {
-			RepeatRuns: true, KeepRejectText: true, FullCatalogue: true, LastPage: true,
-			EventLocations: true, NoWebPage: true,
+			KeepRejectText: true, FullCatalogue: true, LastPage: true, EventLocations: true,
 		},
 	} {
 		t.Run("stand-in "+name, func(t *testing.T) {

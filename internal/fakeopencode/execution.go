@@ -19,9 +19,8 @@ type execution struct {
 // errDeclined ends a turn: the user rejected a request, or a question, without a word.
 var errDeclined = errors.New("declined")
 
-// wake has an idle session do what is in its inbox, or, with again, answer once more what it has. Without either it is
-// an execution in which nothing happens.
-func (x *session) wake(again bool) *execution {
+// wake has an idle session do what is in its inbox. Where that is nothing it is an execution in which nothing happens.
+func (x *session) wake() *execution {
 	if x.run != nil {
 		return x.run // it looks into the inbox before it ends
 	}
@@ -29,7 +28,7 @@ func (x *session) wake(again bool) *execution {
 	run.ctx, run.cancel = context.WithCancelCause(x.server.ctx)
 	x.run = run
 	x.emit("session.execution.started", fields{})
-	x.server.work.Go(func() { x.execute(run, again) })
+	x.server.work.Go(func() { x.execute(run) })
 	return run
 }
 
@@ -44,7 +43,7 @@ func (x *session) stop(cause error) (running bool) {
 	return x.run != nil
 }
 
-func (x *session) execute(run *execution, again bool) {
+func (x *session) execute(run *execution) {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
 	defer close(run.done)
@@ -55,12 +54,13 @@ func (x *session) execute(run *execution, again bool) {
 		}
 	}
 	var worked bool
-	worked, run.err = x.turns(run.ctx, again)
+	worked, run.err = x.turns(run.ctx)
 	x.end(run, worked)
 }
 
 // turns calls the model until it wants no more tools and the inbox is empty. It reports whether anything was to be done.
-func (x *session) turns(ctx context.Context, more bool) (worked bool, err error) {
+func (x *session) turns(ctx context.Context) (worked bool, err error) {
+	more := false
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return worked, err
@@ -105,17 +105,13 @@ func (x *session) end(run *execution, worked bool) {
 	}
 	x.emit("session.execution."+outcome, about)
 	if errors.Is(run.err, errDeclined) && len(x.Inbox) > 0 {
-		x.wake(false) // after an interrupt by the user it stays parked
+		x.wake() // after an interrupt by the user it stays parked
 	}
 }
 
 func (x *session) agent() (*agent, error) {
-	l, err := x.server.at(x.Info.Location.Directory)
-	if err != nil {
-		return nil, &turnError{Type: "unknown", Message: err.Error()}
-	}
 	name := cmp.Or(x.Info.Agent, "build")
-	if a := l.config.Agent[name]; a != nil {
+	if a := x.location().config.Agent[name]; a != nil {
 		return a, nil
 	}
 	return nil, &turnError{Type: "unknown", Message: "Agent not found: " + name}

@@ -70,11 +70,7 @@ func (s *Server) Handler() http.Handler {
 			mux.HandleFunc(one.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(one, w, r) })
 		}
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if s.behaviour.NoWebPage {
-			http.NotFound(w, r)
-			return
-		}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, "<!doctype html><title>OpenCode</title>")
 	})
@@ -117,11 +113,7 @@ func (s *Server) answer(one route, r *http.Request) (any, error) {
 		}
 		return nil, notFound("Session", "sessionID", id)
 	case func(*location, *http.Request) (any, error):
-		l, err := s.at(cmp.Or(r.URL.Query().Get("location[directory]"), s.cfg.Dir))
-		if err != nil {
-			return nil, err
-		}
-		return handle(l, r)
+		return handle(s.at(cmp.Or(r.URL.Query().Get("location[directory]"), s.cfg.Dir)), r)
 	}
 	return one.handle.(func(*Server, *http.Request) (any, error))(s, r)
 }

@@ -95,12 +95,10 @@ type Behaviour struct {
 	Older   bool          // it knows the API of before 2.0.4 only, of which /api/health is here
 	Retry   time.Duration // before a call of the model is tried again; it doubles. Defaults to 2 s.
 
-	RepeatRuns     bool // a message id whose turn was interrupted or failed runs again, as in 1.18
 	KeepRejectText bool // the text of a rejection reaches the model, whichever tool it is about
 	FullCatalogue  bool // lists are complete from the first answer on
 	LastPage       bool // the last page of a list has no cursor
 	EventLocations bool // events of an execution name the directory as well
-	NoWebPage      bool // unknown paths are 404
 	IgnoreRules    bool // permissions at the creation of a session are ignored
 }
 

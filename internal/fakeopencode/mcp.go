@@ -53,9 +53,6 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 // same in both cases.
 func (l *location) addMCP(r *http.Request) (any, error) {
 	config := read[struct{ Config mcpConfig }](r).Config
-	if config.Type == "" {
-		return nil, badRequest("config: expected an object")
-	}
 	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: config, status: fields{"status": "pending"}}
 	l.mcp[m.name].disconnect()
 	l.mcp[m.name] = m

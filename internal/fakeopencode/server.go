@@ -107,17 +107,14 @@ type locationRef struct {
 }
 
 // at boots a directory, if that was not done yet.
-func (s *Server) at(dir string) (*location, error) {
-	if l := s.locations[dir]; l != nil {
-		return l, nil
+func (s *Server) at(dir string) *location {
+	if s.locations[dir] == nil {
+		s.locations[dir] = &location{
+			server: s, ref: locationRef{dir}, config: readConfig(dir, s.cfg.Environ),
+			mcp: map[string]*mcpServer{}, listed: map[string]bool{},
+		}
 	}
-	c, err := readConfig(dir, s.cfg.Environ)
-	if err != nil {
-		return nil, err
-	}
-	l := &location{server: s, ref: locationRef{dir}, config: c, mcp: map[string]*mcpServer{}, listed: map[string]bool{}}
-	s.locations[dir] = l
-	return l, nil
+	return s.locations[dir]
 }
 
 // rules are what decides for an agent, the last that fits: those of the session come last.

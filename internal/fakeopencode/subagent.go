@@ -14,16 +14,13 @@ func (t *toolCall) subagent() (result, error) {
 	if err := t.ask("subagent", name); err != nil {
 		return result{}, err
 	}
-	child, err := s.newSession(sessionInfo{
+	child := s.newSession(sessionInfo{
 		ParentID: parent.Info.ID, Title: description, Agent: name, Model: parent.Info.Model, Location: parent.Info.Location,
 	})
-	if err != nil {
-		return result{}, err
-	}
 	child.enqueue(&message{Type: "user", payload: payload{
 		Text: "You are a subagent spawned by another session.\n" + t.string("prompt"),
 	}})
-	run, id := child.wake(false), child.Info.ID
+	run, id := child.wake(), child.Info.ID
 	t.progress(map[string]any{"sessionID": id, "status": "running"})
 	if background, _ := t.input["background"].(bool); background {
 		s.work.Go(func() {
@@ -87,5 +84,5 @@ func (x *session) tellOfChild(child *session, run *execution, description string
 		Description: description,
 		Metadata:    map[string]any{"source": "subagent", "childID": child.Info.ID, "agent": child.Info.Agent, "state": state},
 	}})
-	x.wake(false)
+	x.wake()
 }
