@@ -36,7 +36,7 @@ var stops = []struct {
 	}), say("I have chosen text.")},
 }
 
-var sessions = flag.Int("sessions", 12, "`number` of sessions in TestManySessions: two that are let go, and each way to stop")
+var sessions = flag.Int("sessions", 12, "`number` of sessions in TestManySessions (two that are let go, and each way to stop), twice those of separate")
 
 // many has sessions with three tasks each, whose agents stop after each task in the ways above. The first two say the same for
 // ever. At least 80 % of the stops with work left are followed by a continuation, and so many sessions come to their end,

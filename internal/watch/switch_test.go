@@ -15,9 +15,9 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// separate has ten sessions at once with switches of their own (seed 003, SC-007). Where it is on, an agent has the tool,
-// and its asks are refused and recorded; where it is off, neither, and what is asked waits for the user. Then each switch is
-// thrown the other way. What would break it: anything that is kept for the directory in the place of the session.
+// separate has sessions at once with switches of their own (seed 003, SC-007, of ten: `make torture`). Where it is on, an agent
+// has the tool, and its asks are refused and recorded; where it is off, neither, and what is asked waits for the user. Then each
+// switch is thrown the other way. What would break it: anything that is kept for the directory in the place of the session.
 func separate(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
@@ -66,7 +66,7 @@ func separate(t *testing.T, w *world) {
 			}
 		}
 	}
-	for i := range 10 {
+	for i := range *sessions / 2 {
 		talks = append(talks, w.talk(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				mu.Lock()
@@ -91,9 +91,9 @@ func separate(t *testing.T, w *world) {
 	}
 }
 
-func TestSwitchesOfTenSessions(t *testing.T) { separate(t, newWorld(t)) }
+func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 
-func TestOpenCode2SwitchesOfTenSessions(t *testing.T) { separate(t, secondWorld(t)) }
+func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
 // typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the command
 // printed, and says there what came of it. It is no task for the agent, which is not asked afterwards whether it is done.
