@@ -206,6 +206,9 @@ const (
 	// patience is how long to wait for killed processes to be gone, and recheck the pause between looks at them.
 	patience = 5 * time.Second
 	recheck  = 2 * time.Millisecond
+	// certain is how many looks in a row find nothing after a kill: a process that is just being executed has no environment to be
+	// read, for microseconds of its own time, which a busy machine draws out.
+	certain = 10
 	// others stands for the mark of a process that is another user's: it is nobody's to end. No real mark looks like it.
 	others = "-"
 )
@@ -229,6 +232,7 @@ func End(mark string) (ended int, err error) {
 	killed := map[identity]bool{}
 	pause := time.NewTicker(recheck)
 	defer pause.Stop()
+	calm := 0
 	for deadline := time.Now().Add(patience); ; <-pause.C {
 		all, err := processes(name)
 		if err != nil {
@@ -246,10 +250,12 @@ func End(mark string) (ended int, err error) {
 				left = append(left, p)
 			}
 		}
-		if len(left) == 0 {
+		if calm++; len(left) > 0 {
+			calm = 0
+		} else if len(killed) == 0 || calm == certain {
 			return len(killed), nil
 		}
-		if time.Now().After(deadline) {
+		if len(left) > 0 && time.Now().After(deadline) {
 			return len(killed), fmt.Errorf("processes of a manager could not be ended within %v, process %d first: end it by hand",
 				patience, left[0].pid)
 		}
