@@ -67,15 +67,16 @@ func (f *Fault) Err() error {
 	if f == nil {
 		return nil
 	}
-	return &carried{f}
+	return &Carried{f}
 }
 
-type carried struct{ *Fault }
+// Carried is the error that a [Fault] was.
+type Carried struct{ *Fault }
 
-func (c *carried) Error() string { return c.Message }
+func (c *Carried) Error() string { return c.Message }
 
 // Unwrap gives what the error was, besides its words.
-func (c *carried) Unwrap() (causes []error) {
+func (c *Carried) Unwrap() (causes []error) {
 	for _, s := range sentinels {
 		for _, name := range c.Is {
 			if name == s.name {
