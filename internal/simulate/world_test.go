@@ -301,18 +301,6 @@ func (w *world) nap(ctx context.Context, lane int, d time.Duration) error {
 	}
 }
 
-// Lanes that are not those of attempts.
-const (
-	laneFate = 400_001 + 2*iota
-	lanePerson
-	lanePlanner
-	laneApproval
-	laneReplan
-	laneBetween
-	laneAnswer
-	laneIntegrate
-)
-
 // lane is that of an attempt's work, and of its judgement. The caller holds mu.
 func (w *world) lane(ref boulder.AttemptRef, judging int) int {
 	return (w.lanes[ref.SubTaskID]*100+ref.Attempt%100)*2 + judging

@@ -1,3 +1,10 @@
+// Package simulate is a deterministic simulation of whole boulders: the real orchestrator on the real store, in a world
+// that is fully determined by a seed. Time is that of a testing/synctest bubble, so that back-offs, cool-downs and
+// hours of work cost nothing. Processes crash before and after any commit, are killed, stopped, cancelled, and steered
+// by a person; the sessions go on working meanwhile; the next process takes the boulder up, until it is over.
+//
+// It is for tests only. docs/simulation.md says what is drawn, what is checked, and how to replay a failure. [Script] is the same
+// worlds without crashes, for tests of another engine.
 package simulate
 
 import (
@@ -164,3 +171,15 @@ func drawBudget(d dice, n int) *boulder.Budget {
 	}
 	return b
 }
+
+// Lanes that are not those of attempts.
+const (
+	laneFate = 400_001 + 2*iota
+	lanePerson
+	lanePlanner
+	laneApproval
+	laneReplan
+	laneBetween
+	laneAnswer
+	laneIntegrate
+)

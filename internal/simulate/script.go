@@ -1,0 +1,335 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// Script is a world in which no process crashes: what the ports of an orchestrator answer there, and what the user says. It
+// rests on the seed only, and no two things happen at the same instant, so that two engines on which it is played have the same
+// log.
+type Script struct {
+	Now   func() time.Time                                 // of the engine
+	Sleep func(ctx context.Context, d time.Duration) error // of the engine; it ends early with ctx, and returns its cause
+
+	sc    scenario
+	epoch time.Time
+
+	mu       sync.Mutex
+	met      map[string]int
+	lanes    map[string]int
+	sessions map[boulder.AttemptRef]*played
+	asked    []boulder.Blocker // that have no answer
+	replans  int
+}
+
+// played is a session.
+type played struct{ gone, cut bool }
+
+// NewScript draws the world of a seed. The engine's clock and its time to begin with come with it.
+func NewScript(seed uint64, epoch time.Time) *Script {
+	s := &Script{
+		sc: newScenario(seed), epoch: epoch, met: map[string]int{}, lanes: map[string]int{}, sessions: map[boulder.AttemptRef]*played{},
+	}
+	for i, t := range s.sc.plan.SubTasks {
+		s.lanes[t.ID] = i
+	}
+	return s
+}
+
+// Limits are those of the run.
+func (s *Script) Limits() orchestrator.Limits { return s.sc.limits }
+
+// Request begins the boulder.
+func (s *Script) Request() orchestrator.Request {
+	req := orchestrator.Request{
+		Task: s.sc.plan.Task, GatesApproved: true,
+		Settings: boulder.Settings{Constraints: s.sc.plan.Constraints, Budget: s.sc.budget, LedgerModel: ledger},
+	}
+	if !s.sc.planned {
+		req.Plan = new(s.sc.plan.Clone())
+	}
+	return req
+}
+
+// Said is what the user says at a time after the beginning; without an order it is time to look whether the run has ended, and
+// to resume it as [Script.Resume] says.
+type Said struct {
+	After time.Duration
+	Order *boulder.Order
+}
+
+// looks is how often the user looks, once an hour. Then the boulder is cancelled.
+const looks = 300
+
+// User is all that the user says, in order of time.
+func (s *Script) User() (all []Said) {
+	d := throw(s.sc.seed, "user")
+	at := func(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) + lanePerson }
+	if d.is(s.sc.orders) {
+		for i := range d.from(1, 6) {
+			all = append(all, Said{at(d.span(time.Second, 3*time.Hour)) + 2*time.Duration(i), new(s.order(d))})
+		}
+	}
+	for i := range looks {
+		hour := at(time.Duration(i+1) * time.Hour)
+		all = append(all, Said{hour + 20, &boulder.Order{Do: boulder.OrderResume}}, Said{After: hour + 30})
+	}
+	all = append(all, Said{at((looks + 1) * time.Hour), &boulder.Order{Do: boulder.OrderCancel}})
+	slices.SortStableFunc(all, func(a, b Said) int { return cmp.Compare(a.After, b.After) })
+	return all
+}
+
+func (s *Script) order(d dice) boulder.Order {
+	id := s.sc.plan.SubTasks[d.IntN(len(s.sc.plan.SubTasks))].ID
+	switch d.IntN(8) {
+	case 0, 1:
+		return boulder.Order{Do: boulder.OrderPause, Now: d.is(0.5)}
+	case 2:
+		return boulder.Order{Do: boulder.OrderSkip, SubTaskID: id}
+	case 3, 4:
+		return boulder.Order{Do: boulder.OrderRetry, SubTaskID: id}
+	case 5:
+		return boulder.Order{Do: boulder.OrderCancel, SubTaskID: id}
+	}
+	return boulder.Order{Do: boulder.OrderNote, Text: fmt.Sprint("note ", d.IntN(100)), SubTaskID: pick(d, "", id)}
+}
+
+// Answers are orders with the answers to what was asked since.
+func (s *Script) Answers() (orders []boulder.Order) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.asked {
+		orders = append(orders, boulder.Order{
+			Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: "the answer to " + b.ID,
+		})
+	}
+	s.asked = nil
+	return orders
+}
+
+// Resume is with what the user resumes a run that ended with an error.
+func (s *Script) Resume(ended error) orchestrator.Request {
+	var req orchestrator.Request
+	if used, short := errors.AsType[*orchestrator.BudgetError](ended); short && used.SubTaskID != "" {
+		req.SubTaskBudgets = map[string]boulder.Budget{used.SubTaskID: {Attempts: 100}}
+	} else if short {
+		req.Budget = &boulder.Budget{}
+	}
+	return req
+}
+
+func (s *Script) nap(ctx context.Context, lane int, d time.Duration) error {
+	const grid = time.Millisecond
+	gone := s.Now().Sub(s.epoch)
+	return s.Sleep(ctx, (gone+d).Truncate(grid)+grid+time.Duration(lane)-gone)
+}
+
+func (s *Script) lane(ref boulder.AttemptRef, judging int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.lanes[ref.SubTaskID]*100+ref.Attempt%100)*2 + judging
+}
+
+// meets is the fault that comes now, if it is one that the caller meets.
+func (s *Script) meets(what string, at place, faults []fault, mine func(fault) bool) (f fault, met bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := what + fmt.Sprint(at)
+	if n := s.met[key]; n < len(faults) && mine(faults[n]) {
+		s.met[key]++
+		return faults[n], true
+	}
+	return f, false
+}
+
+// Run implements orchestrator.Runner.
+func (s *Script) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	ref, at := job.Attempt.AttemptRef, placeOf(job.SubTask, job.Turn)
+	lane, d := s.lane(ref, 0), throw(s.sc.seed, "delays", at, ref.Attempt, job.Attempt.Troubles)
+	e, err := s.turn(ctx, job, at, lane, d, report)
+	if err != nil && ctx.Err() != nil {
+		_ = s.nap(context.WithoutCancel(ctx), lane, d.span(10*time.Millisecond, 5*time.Second)) // the agent's turn is ended
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p := s.sessions[ref]; p != nil {
+			p.cut = true
+		}
+		return boulder.Evidence{}, context.Cause(ctx)
+	}
+	return e, err
+}
+
+func (s *Script) turn(
+	ctx context.Context, job boulder.Job, at place, lane int, d dice, report func(boulder.Body) error,
+) (none boulder.Evidence, err error) {
+	ref, turn, short := job.Attempt.AttemptRef, &job.Turn, d.span(time.Millisecond, time.Second)
+	if err := s.nap(ctx, lane, short); err != nil {
+		return none, err
+	}
+	if f, met := s.meets("turn", at, s.sc.turnFaults(at), func(f fault) bool { return f.early }); met {
+		return none, f.err
+	}
+	session, err := s.open(ctx, job, lane, short, report)
+	if err != nil {
+		return none, err
+	}
+	sent := boulder.TurnSent{AttemptRef: ref, Turn: turn.Number, Kind: turn.Kind, ToldUpTo: turn.ToldUpTo}
+	sent.MessageID = fmt.Sprintf("msg of %v", at)
+	if sent.Resume = turn.MessageID != "" && turn.ResumeID == "" && session.cut; sent.Resume {
+		sent.MessageID += " again"
+	}
+	session.cut = false
+	if turn.MessageID == "" || sent.Resume {
+		if err := report(sent); err != nil {
+			return none, err
+		}
+	}
+	w := s.sc.workOf(job.SubTask, at)
+	if err := s.nap(ctx, lane, w.takes/2); err != nil {
+		return none, err
+	}
+	half := boulder.Usage{Input: w.evidence.Usage.Input / 2, Calls: w.evidence.Usage.Calls / 2}
+	if err := report(boulder.SubTaskProgress{AttemptRef: ref, Activity: "edit main.go", Usage: half}); err != nil {
+		return none, err
+	}
+	if err := s.nap(ctx, lane, w.takes/2); err != nil {
+		return none, err
+	}
+	if f, met := s.meets("turn", at, s.sc.turnFaults(at), func(f fault) bool { return !f.early }); met {
+		session.cut, session.gone = f.cut, f.err == nil
+		return none, cmp.Or(f.err, fmt.Errorf("the session of %v: %w", ref, boulder.ErrSessionLost))
+	}
+	if err := s.nap(ctx, lane, d.span(time.Millisecond, 10*time.Second)); err != nil {
+		return none, err
+	}
+	w.evidence.Duration = w.takes
+	return w.evidence, w.broken
+}
+
+// open finds the session of an attempt, or makes it.
+func (s *Script) open(
+	ctx context.Context, job boulder.Job, lane int, takes time.Duration, report func(boulder.Body) error,
+) (*played, error) {
+	ref := job.Attempt.AttemptRef
+	s.mu.Lock()
+	session := s.sessions[ref]
+	if session == nil {
+		session = &played{gone: job.Attempt.SessionID != ""}
+		s.sessions[ref] = session
+	}
+	s.mu.Unlock()
+	switch {
+	case session.gone:
+		return nil, fmt.Errorf("the session of %v: %w", ref, boulder.ErrSessionLost)
+	case job.Attempt.SessionID != "":
+		return session, nil
+	}
+	if err := s.nap(ctx, lane, takes); err != nil {
+		return nil, err
+	}
+	return session, report(boulder.SubTaskStart{
+		AttemptRef: ref, Description: job.SubTask.Subject, Model: job.Attempt.Model, SessionID: fmt.Sprintf("ses of %v", ref),
+		Snapshot: "snapshot",
+	})
+}
+
+// answers is a nap of who was asked. Who is told to stop answers at a moment of its own, too.
+func (s *Script) answers(ctx context.Context, lane int, d time.Duration) error {
+	err := s.nap(ctx, lane, d)
+	if err != nil {
+		_ = s.nap(context.WithoutCancel(ctx), lane, time.Millisecond)
+	}
+	return err
+}
+
+func whatever(fault) bool { return true }
+
+// Judge implements orchestrator.Judge.
+func (s *Script) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder.Verdict, u boulder.Usage, err error) {
+	at := placeOf(req.SubTask, req.Turn)
+	d := throw(s.sc.seed, "judge delays", at)
+	if err := s.answers(ctx, s.lane(req.Attempt.AttemptRef, 1), d.span(time.Second, time.Minute)); err != nil {
+		return v, u, err
+	}
+	u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+	if f, met := s.meets("judge", at, s.sc.judgeFaults(at), whatever); met {
+		return v, u, f.err
+	}
+	v, err = s.sc.verdict(req)
+	return v, u, err
+}
+
+// Plan implements orchestrator.Planner.
+func (s *Script) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	d := throw(s.sc.seed, "plan")
+	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
+	if err := s.answers(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
+		return nil, boulder.Usage{}, err
+	}
+	if f, met := s.meets("plan", place{}, s.sc.judgeFaults(place{}), whatever); met {
+		return nil, u, f.err
+	}
+	plan := s.sc.plan.Clone()
+	plan.Task, plan.Constraints = req.Task, req.Constraints
+	plan.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel, Model: ledger}
+	return &plan, u, nil
+}
+
+// Replan implements orchestrator.Planner.
+func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	at := place{subTask: req.Failed.ID, tries: req.Failed.Tries, turn: len(req.Earlier)}
+	d := throw(s.sc.seed, "replan", at)
+	u := boulder.Usage{Input: 700, Output: 200, Calls: 1, Cost: 0.5}
+	if err := s.answers(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
+		return boulder.Replacement{}, boulder.Usage{}, err
+	}
+	if f, met := s.meets("replan", at, s.sc.judgeFaults(at), whatever); met {
+		return boulder.Replacement{}, u, f.err
+	}
+	if d.is(0.2) {
+		return boulder.Replacement{}, u, fmt.Errorf("it is the same again: %w", boulder.ErrNoNewPlan)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replans++
+	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
+	for i := range d.from(1, 3) {
+		t := drawSpec(d, fmt.Sprintf("r%dx%d", s.replans, i+1), s.sc.class)
+		if i > 0 && d.is(0.4) {
+			t.DependsOn = append(t.DependsOn, r.SubTasks[i-1].ID)
+		}
+		if n := len(req.Kept); n > 0 && d.is(0.4) {
+			t.DependsOn = append(t.DependsOn, req.Kept[d.IntN(n)].ID) // which may be over by then
+		}
+		if d.is(0.5) {
+			r.Replaces[t.ID] = req.Replaced[d.IntN(len(req.Replaced))].ID
+		}
+		s.lanes[t.ID] = 100 + s.replans*10 + i
+		r.SubTasks = append(r.SubTasks, t)
+	}
+	return r, u, nil
+}
+
+// RaiseBlocker is that of orchestrator.Config.
+func (s *Script) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
+	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
+	b.ID, b.Status = fmt.Sprintf("B of %v, %d", ref, turn), boulder.BlockerPending
+	err := s.answers(ctx, s.lane(ref, 1), throw(s.sc.seed, "raised", ref, turn).span(time.Millisecond, time.Second))
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !slices.ContainsFunc(s.asked, func(other boulder.Blocker) bool { return other.ID == b.ID }) {
+			s.asked = append(s.asked, b)
+		}
+	}
+	return b, err
+}

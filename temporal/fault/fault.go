@@ -1,0 +1,98 @@
+// Package fault carries errors of the core through payloads: its words, and what errors.Is and errors.As find in it.
+package fault
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// Fault is an error on its way. Nil is no error.
+type Fault struct {
+	Message string   `json:"message"`
+	Is      []string `json:"is,omitempty"` // names of sentinels
+
+	Trouble  *Trouble      `json:"trouble,omitempty"`    // it is a [boulder.TroubleError]
+	Budget   *string       `json:"budget,omitempty"`     // it is an [orchestrator.BudgetError]: whose
+	BadSetUp *boulder.Gate `json:"bad_set_up,omitempty"` // it is a [boulder.SetUpError]
+}
+
+// Trouble is what a [boulder.TroubleError] says.
+type Trouble struct {
+	Kind       boulder.TroubleKind `json:"kind"`
+	Model      string              `json:"model,omitempty"`
+	RetryAfter time.Duration       `json:"retry_after,omitempty"`
+}
+
+// sentinels that the core and its users look for, the more particular ones first.
+var sentinels = []struct {
+	name string
+	err  error
+}{
+	{"trouble", boulder.ErrTrouble}, {"session_lost", boulder.ErrSessionLost}, {"no_credit", boulder.ErrNoCredit},
+	{"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
+	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"not_found", boulder.ErrNotFound},
+	{"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit}, {"waiting", orchestrator.ErrWaiting},
+	{"declined", orchestrator.ErrDeclined}, {"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled},
+	{"no_fork", orchestrator.ErrNoFork},
+}
+
+// Of is the fault of an error; nil for nil.
+func Of(err error) *Fault {
+	if err == nil {
+		return nil
+	}
+	f := &Fault{Message: err.Error()}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			f.Is = append(f.Is, s.name)
+		}
+	}
+	if t, ok := errors.AsType[*boulder.TroubleError](err); ok {
+		f.Trouble = &Trouble{t.Kind, t.Model, t.RetryAfter}
+	}
+	if b, ok := errors.AsType[*orchestrator.BudgetError](err); ok {
+		f.Budget = &b.SubTaskID
+	}
+	if s, ok := errors.AsType[*boulder.SetUpError](err); ok {
+		f.BadSetUp = &s.Gate
+	}
+	return f
+}
+
+// Err is the error again; nil for nil.
+func (f *Fault) Err() error {
+	if f == nil {
+		return nil
+	}
+	return &Carried{f}
+}
+
+// Carried is the error that a [Fault] was.
+type Carried struct{ *Fault }
+
+func (c *Carried) Error() string { return c.Message }
+
+// Unwrap gives what the error was, besides its words.
+func (c *Carried) Unwrap() (causes []error) {
+	for _, s := range sentinels {
+		for _, name := range c.Is {
+			if name == s.name {
+				causes = append(causes, s.err)
+			}
+		}
+	}
+	words := errors.New(c.Message)
+	if t := c.Trouble; t != nil {
+		causes = append(causes, &boulder.TroubleError{Kind: t.Kind, Model: t.Model, RetryAfter: t.RetryAfter, Err: words})
+	}
+	if c.Budget != nil {
+		causes = append(causes, &orchestrator.BudgetError{SubTaskID: *c.Budget, Reason: c.Message})
+	}
+	if c.BadSetUp != nil {
+		causes = append(causes, &boulder.SetUpError{Gate: *c.BadSetUp})
+	}
+	return causes
+}

@@ -1,0 +1,250 @@
+package flow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/simulate"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/temporal/fault"
+)
+
+// worlds are as many as take about ten seconds.
+const worlds = 600
+
+// TestSameDecisions plays the same worlds on the loop of one machine and in a workflow, and compares the logs, event by event.
+// What would break it: a decision that rests on the order in which goroutines run or maps are read, on the real time, or on what
+// gets lost in a payload.
+func TestSameDecisions(t *testing.T) {
+	t.Parallel()
+	events, kinds := 0, map[string]int{}
+	for seed := uint64(1); seed <= worlds; seed++ {
+		local, flow := onMachine(t, seed), inWorkflow(t, seed)
+		for i := range max(len(local), len(flow)) {
+			if i >= len(local) || i >= len(flow) || !bytes.Equal(comparable(t, local[i]), comparable(t, flow[i])) {
+				t.Fatalf("seed %d: event %d differs, of %d and %d:\n%s\n%s", seed, i+1, len(local), len(flow), at(t, local, i), at(t, flow, i))
+			}
+			kinds[boulder.TypeOf(local[i].Body)]++
+		}
+		if check, err := orchestrator.CheckDecisions(flow); err != nil || check.Difference != nil {
+			t.Fatalf("seed %d: %v, %+v", seed, err, check)
+		}
+		events += len(local)
+	}
+	t.Logf("%d events: %v", events, kinds)
+	for _, kind := range []string{
+		"attempt-starting", "judged", "continuation", "retry", "replan", "trouble", "cooldown", "parked", "blocker-settled", "budget",
+		"budget-set", "taken-up", "note", "session-left", "reopened", "task-complete",
+	} {
+		if kinds[kind] == 0 {
+			t.Errorf("no world has a %s", kind)
+		}
+	}
+}
+
+func at(t *testing.T, events []boulder.Event, i int) string {
+	t.Helper()
+	if i >= len(events) {
+		return "none"
+	}
+	return string(comparable(t, events[i]))
+}
+
+// fine is what is below a millisecond of a time, and the used seconds of a budget.
+var fine = regexp.MustCompile(`("\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}|"dimension":"time","used":)[\d.]+`)
+
+// comparable is an event without that: the clock of a workflow is some nanoseconds ahead, see coroutines.now.
+func comparable(t *testing.T, e boulder.Event) []byte {
+	t.Helper()
+	data, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fine.ReplaceAll(data, []byte("$1"))
+}
+
+// memory is a store.
+type memory struct{ flow }
+
+// onMachine plays a world on goroutines.
+func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := simulate.NewScript(seed, time.Now())
+		s.Now = time.Now
+		s.Sleep = func(ctx context.Context, d time.Duration) error {
+			select {
+			case <-time.After(d):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		m, limits := &memory{flow{in: Input{BoulderID: "b1"}}}, s.Limits()
+		o, err := orchestrator.New(orchestrator.Config{
+			Project: "/project", Planner: s, Judge: s, Runner: s, Store: m, Limits: &limits, RaiseBlocker: s.RaiseBlocker,
+			NewID: func() string { return "b1" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		over, ended, requests := false, error(nil), make(chan orchestrator.Request, 1)
+		requests <- s.Request()
+		go func() { // the user
+			defer close(requests)
+			begun := time.Now()
+			for _, said := range s.User() {
+				time.Sleep(said.After - time.Since(begun))
+				synctest.Wait()
+				switch {
+				case over:
+					return
+				case said.Order != nil:
+					_ = o.Order(t.Context(), "b1", *said.Order)
+					continue
+				}
+				for _, answer := range s.Answers() {
+					_ = o.Order(t.Context(), "b1", answer)
+				}
+				if ended != nil && !m.status().Terminal() {
+					req := s.Resume(ended)
+					req.Resume, ended = "b1", nil
+					requests <- req
+				}
+			}
+		}()
+		for req := range requests {
+			for _, err := range o.Run(t.Context(), req) {
+				ended = err
+			}
+			over = m.status().Terminal()
+		}
+		events = m.log
+	})
+	return events
+}
+
+// inWorkflow plays a world in a workflow whose ports are that of the world, behind the payloads that activities have.
+func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	begun := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	env.SetStartTime(begun)
+	env.SetTestTimeout(time.Minute)
+	s := simulate.NewScript(seed, begun)
+	env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in Input) (boulder.Status, error) {
+		root, _ := workflow.NewDisconnectedContext(ctx)
+		f := &flow{in: in, coroutines: &coroutines{root: root}, calls: map[int]*call{}}
+		s.Now = func() time.Time { return workflow.Now(root) }
+		s.Sleep = func(ctx context.Context, d time.Duration) error {
+			own := own(ctx)
+			if ctx.Done() == nil {
+				own = uncancelled(ctx)
+			}
+			_ = workflow.Sleep(own, d)
+			return context.Cause(ctx)
+		}
+		status, err := f.boulder(ctx, ported{s})
+		events = f.log
+		return status, err
+	}, workflow.RegisterOptions{Name: Workflow})
+	update := func(name string, what any) {
+		env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { t.Error(err) }, OnComplete: func(any, error) {},
+		}, what)
+	}
+	for _, said := range s.User() {
+		env.RegisterDelayedCallback(func() {
+			if env.IsWorkflowCompleted() {
+				return
+			}
+			if said.Order != nil {
+				update(UpdateOrder, *said.Order)
+				return
+			}
+			for _, answer := range s.Answers() {
+				update(UpdateOrder, answer)
+			}
+			var p Page
+			v, err := env.QueryWorkflow(QueryLog, uint64(0))
+			if err == nil {
+				err = v.Get(&p)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			if p.Ended != nil {
+				update(UpdateResume, s.Resume(p.Ended.Err()))
+			}
+		}, said.After)
+	}
+	env.ExecuteWorkflow(Workflow, Input{BoulderID: "b1", Project: "/project", Request: s.Request(), Limits: s.Limits()})
+	if err := env.GetWorkflowError(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	return events
+}
+
+// ported answers as the script does, with everything in between as JSON.
+type ported struct{ script *simulate.Script }
+
+func copied[T any](what T) (again T) {
+	data, err := json.Marshal(what)
+	if err == nil {
+		err = json.Unmarshal(data, &again)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return again
+}
+
+func answer[T any](ctx context.Context, value T, usage boulder.Usage, err error) (T, boulder.Usage, error) {
+	if ctx.Err() != nil {
+		return value, usage, err // as activities that were cancelled
+	}
+	r := copied(Result[T]{value, usage, fault.Of(err)})
+	return r.Value, r.Usage, r.Fault.Err()
+}
+
+func (p ported) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	v, u, err := p.script.Plan(ctx, copied(req))
+	return answer(ctx, v, u, err)
+}
+
+func (p ported) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	v, u, err := p.script.Replan(ctx, copied(req))
+	return answer(ctx, v, u, err)
+}
+
+func (p ported) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	v, u, err := p.script.Judge(ctx, copied(req))
+	return answer(ctx, v, u, err)
+}
+
+func (p ported) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	v, err := p.script.Run(ctx, copied(job), func(b boulder.Body) error {
+		return copied(fault.Of(report(copied(boulder.Event{Body: b}).Body))).Err()
+	})
+	v, _, err = answer(ctx, v, boulder.Usage{}, err)
+	return v, err
+}
+
+func (p ported) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
+	v, err := p.script.RaiseBlocker(ctx, copied(b), turn)
+	v, _, err = answer(ctx, v, boulder.Usage{}, err)
+	return v, err
+}

@@ -1,0 +1,160 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/temporal/fault"
+)
+
+var (
+	_ orchestrator.Planner        = (*flow)(nil)
+	_ orchestrator.Judge          = (*flow)(nil)
+	_ orchestrator.Runner         = (*flow)(nil)
+	_ orchestrator.Verifier       = (*flow)(nil)
+	_ orchestrator.Integrator     = (*flow)(nil)
+	_ orchestrator.Trier          = (*flow)(nil)
+	_ orchestrator.SessionStopper = (*flow)(nil)
+	_ orchestrator.Store          = (*flow)(nil)
+)
+
+// Call is what an activity is asked to do.
+type Call[T any] struct {
+	Number    int // of this call: what another one reports is not taken
+	BoulderID string
+	What      T
+}
+
+// Result is what an activity comes to. An error of the activity itself is one of the machinery: the core knows of none.
+type Result[T any] struct {
+	Value T
+	Usage boulder.Usage
+	Fault *fault.Fault
+}
+
+// Raise is a blocker to record.
+type Raise struct {
+	Blocker boulder.Blocker
+	Turn    int
+}
+
+// Report is what an activity tells before it has ended.
+type Report struct {
+	Call  int
+	Event boulder.Event // its body counts
+}
+
+// call is one that has not ended.
+type call struct {
+	told  []*told
+	alone func() bool
+}
+
+type told struct {
+	body boulder.Body
+	done bool
+	err  error
+}
+
+// longest is how long an activity may take: the core has bounds of its own, which come first.
+const longest = 7 * 24 * time.Hour
+
+// do has an activity done. It is tried once: what follows from a lost worker is decided by the core, which gives the same
+// attempt to another one as it does after a crash.
+func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call, report func(boulder.Body) error) (r Result[Out], err error) {
+	f.number++
+	number := f.number
+	f.calls[number] = c
+	defer delete(f.calls, number)
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), workflow.ActivityOptions{
+		StartToCloseTimeout: longest, HeartbeatTimeout: f.in.Heartbeat, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}), name, Call[In]{number, f.in.BoulderID, what})
+	patient := uncancelled(ctx) // a slot is free when the work has ended, not before
+	for {
+		f.wait(patient, orchestrator.Forever, func() bool { return len(c.told) > 0 || future.IsReady() })
+		if len(c.told) == 0 {
+			break
+		}
+		next := c.told[0]
+		c.told = c.told[1:]
+		next.err = report(next.body)
+		next.done = true
+	}
+	err = future.Get(patient, &r)
+	switch {
+	case ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil:
+		return r, lost(err)
+	}
+	return r, r.Fault.Err()
+}
+
+// lost is what the core is told when an activity has no result.
+func lost(err error) error {
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		return fmt.Errorf("%w: the worker was lost: %w", boulder.ErrTrouble, timeout)
+	}
+	if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
+		return fmt.Errorf("%w: the worker stopped", boulder.ErrTrouble)
+	}
+	return err
+}
+
+func nothingReported(b boulder.Body) error {
+	return fmt.Errorf("%w: nobody listens to %s", boulder.ErrRefused, boulder.TypeOf(b))
+}
+
+func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	r, err := do[*boulder.Plan](ctx, f, ActivityPlan, req, &call{}, nothingReported)
+	return r.Value, r.Usage, err
+}
+
+func (f *flow) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	r, err := do[boulder.Replacement](ctx, f, ActivityReplan, req, &call{}, nothingReported)
+	return r.Value, r.Usage, err
+}
+
+func (f *flow) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	r, err := do[boulder.Verdict](ctx, f, ActivityJudge, req, &call{}, nothingReported)
+	return r.Value, r.Usage, err
+}
+
+func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	r, err := do[boulder.Evidence](ctx, f, ActivityRun, job, &call{alone: job.Alone}, report)
+	return r.Value, err
+}
+
+func (f *flow) Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error {
+	_, err := do[struct{}](ctx, f, ActivityVerify, what, &call{}, report)
+	return err
+}
+
+func (f *flow) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
+	_, err := do[struct{}](ctx, f, ActivityIntegrate, what, &call{}, report)
+	return err
+}
+
+func (f *flow) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
+	_, err := do[struct{}](ctx, f, ActivityTry, what, &call{}, report)
+	return err
+}
+
+func (f *flow) StopSession(ctx context.Context, left boulder.LeftSession) error {
+	_, err := do[struct{}](ctx, f, ActivityStop, left, &call{}, nothingReported)
+	return err
+}
+
+// RaiseBlocker is that of [orchestrator.Config].
+func (f *flow) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
+	r, err := do[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, &call{}, nothingReported)
+	return r.Value, err
+}

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"encoding/json"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// largest is the most that evidence may take in a history, which has room for 50 MB. The whole of it is in the transcript that it
+// names, where the turn ran.
+const largest = 60_000
+
+// fit cuts evidence until it is small enough, visibly, and first what a judge misses least.
+func fit(e boulder.Evidence) boulder.Evidence {
+	for keep := 16; size(e) > largest && keep > 0; keep /= 2 {
+		e.ToolCalls = append([]boulder.ToolCall(nil), e.ToolCalls[max(0, len(e.ToolCalls)-keep):]...)
+		e.Diagnostics = e.Diagnostics[:min(len(e.Diagnostics), keep)]
+		e.Diff.Patch = text.Excerpt(e.Diff.Patch, keep*700, text.Start)
+		e.Todos = e.Todos[:min(len(e.Todos), keep*4)]
+		e.Gates = append([]boulder.Gate(nil), e.Gates...)
+		e.FinalMessage = text.Excerpt(e.FinalMessage, keep*500, text.Ends)
+		for i := range e.Gates {
+			e.Gates[i].Output = text.Excerpt(e.Gates[i].Output, keep*100, text.End)
+			e.Gates[i].Failing = e.Gates[i].Failing[:min(len(e.Gates[i].Failing), keep*10)]
+		}
+		if n := keep * 25; len(e.Diff.Files) > n { // those of the session first
+			own, others, _ := e.Diff.Split(nil)
+			e.Diff.Files = append(own, others...)
+			e.Diff.Files = e.Diff.Files[:min(len(e.Diff.Files), n)]
+		}
+	}
+	return e
+}
+
+func size(e boulder.Evidence) int {
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return len(data)
+}

@@ -1,0 +1,193 @@
+// Package worker does the work of boulders that run on Temporal: its activities are the parts of package project.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/temporal/fault"
+	"github.com/bouldermgr/manager/temporal/flow"
+	"github.com/bouldermgr/manager/temporal/guard"
+)
+
+// Parts do the work. A Runner that is an [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
+// [orchestrator.SessionStopper] is used as that, and all workers of a queue have to be alike in it.
+type Parts struct {
+	Planner      orchestrator.Planner
+	Judge        orchestrator.Judge
+	Runner       orchestrator.Runner
+	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
+}
+
+// New makes a worker that takes work from a queue when it is started, at most slots pieces at the same time. [sdk.Worker.Stop]
+// ends what is at work: the boulder gives it to another worker.
+func New(c client.Client, queue string, slots int, p Parts) sdk.Worker {
+	w := sdk.New(c, queue, sdk.Options{MaxConcurrentActivityExecutionSize: slots, DisableRegistrationAliasing: true})
+	w.RegisterWorkflowWithOptions(flow.Boulder, workflow.RegisterOptions{Name: flow.Workflow})
+	none := struct{}{}
+	register(w, c, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ reporter) (*boulder.Plan, boulder.Usage, error) {
+		return p.Planner.Plan(ctx, req)
+	})
+	register(w, c, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ reporter) (boulder.Replacement, boulder.Usage, error) {
+		return p.Planner.Replan(ctx, req)
+	})
+	register(w, c, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ reporter) (boulder.Verdict, boulder.Usage, error) {
+		return p.Judge.Judge(ctx, req)
+	})
+	register(w, c, flow.ActivityRun, func(ctx context.Context, job boulder.Job, report reporter) (boulder.Evidence, boulder.Usage, error) {
+		e, err := p.Runner.Run(ctx, job, report)
+		return fit(e), boulder.Usage{}, err
+	})
+	register(w, c, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ reporter) (boulder.Blocker, boulder.Usage, error) {
+		b, err := p.RaiseBlocker(ctx, r.Blocker, r.Turn)
+		return b, boulder.Usage{}, err
+	})
+	if v, can := p.Runner.(orchestrator.Verifier); can {
+		register(w, c, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, report reporter) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, v.Verify(ctx, what, report)
+		})
+	}
+	if i, can := p.Runner.(orchestrator.Integrator); can {
+		register(w, c, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, report reporter) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, i.Integrate(ctx, what, report)
+		})
+	}
+	if t, can := p.Runner.(orchestrator.Trier); can {
+		register(w, c, flow.ActivityTry, func(ctx context.Context, what boulder.Trial, report reporter) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, t.Try(ctx, what, report)
+		})
+	}
+	if s, can := p.Runner.(orchestrator.SessionStopper); can {
+		register(w, c, flow.ActivityStop, func(ctx context.Context, left boulder.LeftSession, _ reporter) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, s.StopSession(ctx, left)
+		})
+	}
+	return w
+}
+
+type reporter = func(boulder.Body) error
+
+// register makes an activity of a part: under guard, with the errors of the core in its result.
+func register[In, Out any](
+	w sdk.Worker, c client.Client, name string, do func(context.Context, In, reporter) (Out, boulder.Usage, error),
+) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, call flow.Call[In]) (r flow.Result[Out], err error) {
+		info := activity.GetInfo(ctx)
+		guarded, stop := guard.Watch(ctx, info.HeartbeatTimeout, func(ctx context.Context) error {
+			return c.RecordActivityHeartbeat(ctx, info.TaskToken)
+		})
+		defer stop()
+		t := &teller{ctx: guarded, client: c, workflow: info.WorkflowExecution, call: call.Number, boulderID: call.BoulderID}
+		r.Value, r.Usage, err = do(guarded, call.What, t.tell)
+		switch cause := context.Cause(guarded); {
+		case errors.Is(cause, guard.ErrFenced), errors.Is(cause, guard.ErrTaken):
+			return flow.Result[Out]{}, cause // nobody takes it
+		case ctx.Err() != nil && err != nil:
+			err = fmt.Errorf("%w: the worker was stopped", boulder.ErrTrouble)
+		}
+		t.flush()
+		r.Fault = fault.Of(err)
+		return r, nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// teller hands reports of one piece of work to its boulder.
+type teller struct {
+	ctx       context.Context
+	client    client.Client
+	workflow  workflow.Execution
+	call      int
+	boulderID string
+
+	mu      sync.Mutex
+	told    time.Time                // when progress was told last
+	pending *boulder.SubTaskProgress // that was not, the newest
+}
+
+const (
+	// progressEvery is how often progress is told: a boulder's history has room for 10,000 signals.
+	progressEvery = 30 * time.Second
+	// askAgain is how soon a server is asked again that could not be reached.
+	askAgain = 500 * time.Millisecond
+)
+
+// tell returns when the report is in the boulder's log. While the server is away it goes on trying, as long as the work may go on.
+func (t *teller) tell(b boulder.Body) error {
+	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {
+		t.mu.Lock()
+		t.pending = &p
+		due := time.Since(t.told) >= progressEvery
+		t.mu.Unlock()
+		if due {
+			t.flush()
+		}
+		return context.Cause(t.ctx)
+	}
+	for id := uuid.NewString(); ; { // the same update, however often it is sent
+		err := t.update(id, t.report(b))
+		_, over := errors.AsType[*serviceerror.NotFound](err)
+		switch {
+		case over:
+			return fmt.Errorf("%w: the boulder is over", boulder.ErrRefused)
+		case err == nil || !unreachable(err):
+			return err
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-t.ctx.Done():
+			return context.Cause(t.ctx)
+		}
+	}
+}
+
+func (t *teller) report(b boulder.Body) flow.Report {
+	return flow.Report{Call: t.call, Event: boulder.Event{BoulderID: t.boulderID, Body: b}}
+}
+
+// answerTime bounds the wait for the answer to an update, which comes when a worker has taken the boulder up.
+const answerTime = time.Minute
+
+func (t *teller) update(id string, r flow.Report) error {
+	ctx, cancel := context.WithTimeout(t.ctx, answerTime)
+	defer cancel()
+	handle, err := t.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		UpdateID: id, WorkflowID: t.workflow.ID, RunID: t.workflow.RunID, UpdateName: flow.UpdateReport, Args: []any{r},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	var refused *fault.Fault
+	if err == nil {
+		err = handle.Get(ctx, &refused)
+	}
+	return errors.Join(err, refused.Err())
+}
+
+// unreachable reports whether the machinery failed, and not the boulder.
+func unreachable(err error) bool {
+	_, refused := errors.AsType[*fault.Carried](err)
+	return !refused
+}
+
+// flush tells the newest progress that was not told, if there is one. One that does not arrive is no loss: there is a next one.
+func (t *teller) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pending == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), askAgain)
+	defer cancel()
+	_ = t.client.SignalWorkflow(ctx, t.workflow.ID, t.workflow.RunID, flow.SignalProgress, t.report(*t.pending))
+	t.told, t.pending = time.Now(), nil
+}

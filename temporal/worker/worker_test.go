@@ -1,0 +1,317 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	sdk "go.temporal.io/sdk/worker"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/temporal/fault"
+	"github.com/bouldermgr/manager/temporal/flow"
+	"github.com/bouldermgr/manager/temporal/internal/devtest"
+)
+
+// asWorker has the test binary be a worker, to be killed and frozen: the server's address, the queue and the directory of agents.
+const asWorker = "MANAGER_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if of := strings.Fields(os.Getenv(asWorker)); len(of) == 3 {
+		c, err := client.Dial(client.Options{HostPort: of[0], Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+		if err == nil {
+			fmt.Println("READY")
+			a := agents{dir: of[2]}
+			err = New(c, of[1], 10, Parts{Judge: a, Runner: a}).Run(nil)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// agents work until the file of their sub-task is there. What they do is noted in a file of the attempt, which all workers see.
+type agents struct{ dir string }
+
+func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	ref := job.Attempt.AttemptRef
+	if job.Attempt.SessionID == "" {
+		if err := report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "ses"}); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
+	if job.Turn.MessageID == "" {
+		if err := report(boulder.TurnSent{AttemptRef: ref, Turn: job.Turn.Number, Kind: job.Turn.Kind, MessageID: "msg"}); err != nil {
+			return boulder.Evidence{}, err
+		}
+		a.note("sent", ref)
+	}
+	a.note("at work", ref)
+	for {
+		if _, err := os.Stat(filepath.Join(a.dir, ref.SubTaskID)); err == nil {
+			return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			a.note("ended", ref)
+			return boulder.Evidence{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (a agents) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	return boulder.Verdict{Completed: true, Summary: "done", IsProgress: true}, boulder.Usage{Calls: 1}, nil
+}
+
+func (a agents) note(what string, ref boulder.AttemptRef) {
+	f, err := os.OpenFile(filepath.Join(a.dir, "notes"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%s %s#%d\n", what, ref.SubTaskID, ref.Attempt)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (a agents) notes() []string {
+	data, _ := os.ReadFile(filepath.Join(a.dir, "notes"))
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+// rig is a server with one boulder.
+type rig struct {
+	*testing.T
+	agents
+	server *devtest.Server
+	client client.Client
+	run    client.WorkflowRun
+}
+
+const queue, project, id = "q", "/project", "b1"
+
+func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
+	t.Helper()
+	t.Parallel()
+	r := &rig{T: t, agents: agents{t.TempDir()}, server: devtest.Start(t, "")}
+	r.client = r.server.Dial(t)
+	plan := boulder.Plan{Version: 1, Task: "the task"}
+	for _, id := range ids {
+		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: id, Subject: "Do " + id, Description: "Do it", SuccessCriteria: []string{"done"}})
+	}
+	limits := orchestrator.DefaultLimits()
+	limits.Backoff = 100 * time.Millisecond
+	var err error
+	r.run, err = r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, flow.Workflow, flow.Input{
+		BoulderID: id, Project: project, Limits: limits, Heartbeat: heartbeat, Request: orchestrator.Request{Plan: &plan, GatesApproved: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// process starts a worker in a process of its own.
+func (r *rig) process() *os.Process {
+	r.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", asWorker, r.server.Address, queue, r.dir))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "READY\n" {
+		r.Fatalf("the worker says %q: %v", line, err)
+	}
+	return cmd.Process
+}
+
+// here starts a worker in this process.
+func (r *rig) here() sdk.Worker {
+	r.Helper()
+	w := New(r.client, queue, 10, Parts{Judge: r.agents, Runner: r.agents})
+	if err := w.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(w.Stop)
+	return w
+}
+
+// until waits for a note.
+func (r *rig) until(note string, times int) {
+	r.Helper()
+	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {
+		n := 0
+		for _, other := range r.notes() {
+			if other == note {
+				n++
+			}
+		}
+		if n >= times {
+			return
+		}
+	}
+	r.Fatalf("no %q, %d times; %q; %s", note, times, r.notes(), r.log())
+}
+
+func (r *rig) finish(subTasks ...string) {
+	r.Helper()
+	for _, id := range subTasks {
+		if err := os.WriteFile(filepath.Join(r.dir, id), nil, 0o600); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// completed waits for the end, and gives the types of the events, with their attempts.
+func (r *rig) completed() []string {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	var status boulder.Status
+	if err := r.run.Get(ctx, &status); err != nil || status != boulder.Completed {
+		r.Fatalf("%s: %v; %s", status, err, r.log())
+	}
+	return r.log()
+}
+
+func (r *rig) log() (all []string) {
+	var p flow.Page
+	v, err := r.client.QueryWorkflow(context.Background(), id, "", flow.QueryLog, 0)
+	if err == nil {
+		err = v.Get(&p)
+	}
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, e := range p.Events {
+		line := boulder.TypeOf(e.Body)
+		if of, ok := e.Body.(interface{ Ref() boulder.AttemptRef }); ok {
+			line = fmt.Sprintf("%s %s#%d", line, of.Ref().SubTaskID, of.Ref().Attempt)
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+func (r *rig) order(o boulder.Order) error {
+	r.Helper()
+	handle, err := r.client.UpdateWorkflow(r.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: flow.UpdateOrder, Args: []any{o}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	var f *fault.Fault
+	if err == nil {
+		err = handle.Get(r.Context(), &f)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return f.Err()
+}
+
+// TestOrders: orders reach a boulder at work, and what it refuses comes back as such. Work that is ended ends on the worker.
+func TestOrders(t *testing.T) {
+	r := newRig(t, 5*time.Second, "a", "b")
+	r.here()
+	r.until("at work a#1", 1)
+	if err := r.order(boulder.Order{Do: boulder.OrderSkip, SubTaskID: "nosuch"}); !errors.Is(err, boulder.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if err := r.order(boulder.Order{Do: boulder.OrderPause, Now: true}); err != nil {
+		t.Error(err)
+	}
+	r.until("ended a#1", 1)
+	if err := r.order(boulder.Order{Do: boulder.OrderResume}); err != nil {
+		t.Error(err)
+	}
+	r.until("at work a#1", 2)
+	if err := r.order(boulder.Order{Do: boulder.OrderSkip, SubTaskID: "b"}); err != nil {
+		t.Error(err)
+	}
+	r.finish("a")
+	if log := r.completed(); !slices.Contains(log, "subtask-done b#1") || slices.Contains(log, "retry a#1") {
+		t.Errorf("%q", log)
+	}
+}
+
+// TestWorkerKilled: kill -9 of the worker, which runs the boulder as well, costs no attempt and no second prompt: another worker
+// gets the same attempt, as after a crash on one machine.
+func TestWorkerKilled(t *testing.T) {
+	r := newRig(t, 3*time.Second, "a", "b")
+	first := r.process()
+	r.until("at work a#1", 1)
+	r.until("at work b#1", 1)
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.process()
+	r.until("at work a#1", 2)
+	r.until("at work b#1", 2)
+	r.finish("a", "b")
+	log := r.completed()
+	if !slices.Contains(log, "trouble a#1") || slices.Contains(log, "retry a#1") || len(slices.DeleteFunc(r.notes(), func(n string) bool { return n != "sent a#1" })) != 1 {
+		t.Errorf("%q, %q", log, r.notes())
+	}
+}
+
+// TestWorkerFrozen: what a frozen worker had is given to another one. When it thaws its work ends, and what it has to say is not
+// taken.
+func TestWorkerFrozen(t *testing.T) {
+	r := newRig(t, 3*time.Second, "a")
+	first := r.process()
+	r.until("at work a#1", 1)
+	if err := first.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r.process()
+	r.until("at work a#1", 2)
+	if err := first.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	r.until("ended a#1", 1)
+	r.finish("a")
+	if log := r.completed(); slices.Contains(log, "retry a#1") {
+		t.Errorf("%q", log)
+	}
+}
+
+// TestServerFrozen: a server that does not answer for 8 s costs nothing: the work goes on, and its end is told when it is back.
+func TestServerFrozen(t *testing.T) {
+	r := newRig(t, 30*time.Second, "a")
+	r.here()
+	r.until("at work a#1", 1)
+	if err := r.server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(8 * time.Second) // that is what is tested
+	if err := r.server.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	r.finish("a")
+	log := r.completed()
+	if slices.Contains(log, "trouble a#1") || slices.Contains(r.notes(), "ended a#1") {
+		t.Errorf("%q, %q", log, r.notes())
+	}
+}
