@@ -48,6 +48,11 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 				}
 			}
 			known = running
+			for _, id := range running { // answers that came while the question was on its way
+				if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
+					s.p.log.Warn("an answer was not handed over", "error", err)
+				}
+			}
 		}
 		s.server.Notify()
 		select {

@@ -65,6 +65,9 @@ func (s *site) manager(code int, says string, args ...string) {
 	}
 }
 
+// copied reports whether the gateway has something of a boulder.
+func (s *site) copied() bool { return s.command("show").Run() == nil }
+
 // background starts a command that runs until the test, or end, interrupts it.
 func (s *site) background(says string, args ...string) (end func()) {
 	s.Helper()
@@ -126,6 +129,9 @@ func TestDemo(t *testing.T) {
 	s.manager(1, "no worker answers", task...)
 	s.background("Working for", "worker")
 	s.background("Working for", "worker")
+	for begun := time.Now(); !s.copied() && time.Since(begun) < time.Minute; {
+		<-time.After(100 * time.Millisecond)
+	}
 	s.manager(4, "", "wait", "--timeout", "2m")
 	s.manager(0, "farewell", "status")
 	s.manager(0, "B1", "blockers", "list")
