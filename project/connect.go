@@ -141,9 +141,19 @@ func (p *Project) OtherJudge(ctx context.Context) (orchestrator.Judge, error) {
 }
 
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
-	env, err := p.environ()
+	c, err := p.Parts()
 	if err != nil {
 		return nil, err
+	}
+	c.Store = db
+	return orchestrator.New(c)
+}
+
+// Parts are what boulders of the project are run with, without a store. Call [Project.Connect] before.
+func (p *Project) Parts() (c orchestrator.Config, err error) {
+	env, err := p.environ()
+	if err != nil {
+		return c, err
 	}
 	p.diverter = p.newDiverter()
 	p.runner, err = executor.New(executor.Config{
@@ -152,14 +162,11 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return orchestrator.New(orchestrator.Config{
-		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner, Store: db,
+	return orchestrator.Config{
+		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner,
 		Limits: &p.cfg.Limits, Diversion: p.diverter.briefed, RaiseBlocker: p.diverter.RaiseFor,
 		Logger: p.log,
-	})
+	}, err
 }
 
 // Budget is that of a run: what is asked for, and for the rest the configuration.

@@ -178,6 +178,9 @@ func (p *Project) PlanPath() string { return filepath.Join(p.dir, store.DirName,
 // Config is the configuration in force.
 func (p *Project) Config() *config.Config { return p.cfg }
 
+// Logger gets diagnostics.
+func (p *Project) Logger() *slog.Logger { return p.log }
+
 func (p *Project) stateDir() string { return filepath.Join(p.dir, store.DirName) }
 
 func (p *Project) getenv(name string) string { return Getenv(p.opts.Environ, name) }

@@ -131,13 +131,19 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 }
 
 func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
-	p := s.p
-	req.LedgerModel = p.ledger
-	if req.Resume != "" {
-		if !s.server.Runs(req.Resume) {
-			p.Deliver(ctx, s.DB, req.Resume)
-		}
-		return s.run.Run(ctx, req)
+	if req.Resume != "" && !s.server.Runs(req.Resume) {
+		s.p.Deliver(ctx, s.DB, req.Resume)
+	}
+	if err := s.p.Complete(ctx, &req); err != nil {
+		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, err) }
+	}
+	return s.run.Run(ctx, req)
+}
+
+// Complete fills in what a request leaves out.
+func (p *Project) Complete(ctx context.Context, req *Request) error {
+	if req.LedgerModel = p.ledger; req.Resume != "" {
+		return nil
 	}
 	req.Task, req.Constraints = p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
 	if req.Plan == nil && req.Fork == nil {
@@ -147,10 +153,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.Budget(req.Budget)
-	if err := p.isolate(ctx, &req); err != nil {
-		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, err) }
-	}
-	return s.run.Run(ctx, req)
+	return p.isolate(ctx, req)
 }
 
 // Import stores what [Reader.Export] gave as a boulder of this project. from is the project that it comes from. Errors wrap

@@ -47,6 +47,8 @@ type Env struct {
 	Signals <-chan os.Signal
 	// Executable is the path of the program, to start it in the background.
 	Executable string
+	// Extend gives further commands, with a function that connects the project for them. Defaults to none.
+	Extend func(connect func(context.Context) (*project.Project, error)) []*cobra.Command
 }
 
 // Getenv returns a variable of the environment; the last one of a name counts.
@@ -183,6 +185,9 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	group("Unattended", a.newTopCmd(), a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
 		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newValidateCmd(), a.newVersionCmd())
+	if a.Extend != nil {
+		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.Project, a.connect(ctx) })...)
+	}
 	a.takeAsUsed(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.InitDefaultHelpCmd()

@@ -34,74 +34,90 @@ type Parts struct {
 // New makes a worker that takes work from a queue when it is started, at most slots pieces at the same time. [sdk.Worker.Stop]
 // ends what is at work: the boulder gives it to another worker.
 func New(c client.Client, queue string, slots int, p Parts) sdk.Worker {
-	w := sdk.New(c, queue, sdk.Options{MaxConcurrentActivityExecutionSize: slots, DisableRegistrationAliasing: true})
+	w := sdk.New(c, queue, sdk.Options{
+		MaxConcurrentActivityExecutionSize: slots, WorkerStopTimeout: stopTime, DisableRegistrationAliasing: true,
+	})
 	w.RegisterWorkflowWithOptions(flow.Boulder, workflow.RegisterOptions{Name: flow.Workflow})
 	none := struct{}{}
-	register(w, c, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ reporter) (*boulder.Plan, boulder.Usage, error) {
+	register(w, c, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ *teller) (*boulder.Plan, boulder.Usage, error) {
 		return p.Planner.Plan(ctx, req)
 	})
-	register(w, c, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ reporter) (boulder.Replacement, boulder.Usage, error) {
+	register(w, c, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ *teller) (boulder.Replacement, boulder.Usage, error) {
 		return p.Planner.Replan(ctx, req)
 	})
-	register(w, c, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ reporter) (boulder.Verdict, boulder.Usage, error) {
+	register(w, c, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ *teller) (boulder.Verdict, boulder.Usage, error) {
 		return p.Judge.Judge(ctx, req)
 	})
-	register(w, c, flow.ActivityRun, func(ctx context.Context, job boulder.Job, report reporter) (boulder.Evidence, boulder.Usage, error) {
-		e, err := p.Runner.Run(ctx, job, report)
+	register(w, c, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *teller) (boulder.Evidence, boulder.Usage, error) {
+		job.Alone = t.alone
+		e, err := p.Runner.Run(ctx, job, t.tell)
 		return fit(e), boulder.Usage{}, err
 	})
-	register(w, c, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ reporter) (boulder.Blocker, boulder.Usage, error) {
+	register(w, c, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ *teller) (boulder.Blocker, boulder.Usage, error) {
 		b, err := p.RaiseBlocker(ctx, r.Blocker, r.Turn)
 		return b, boulder.Usage{}, err
 	})
 	if v, can := p.Runner.(orchestrator.Verifier); can {
-		register(w, c, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, report reporter) (struct{}, boulder.Usage, error) {
-			return none, boulder.Usage{}, v.Verify(ctx, what, report)
+		register(w, c, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, t *teller) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, v.Verify(ctx, what, t.tell)
 		})
 	}
 	if i, can := p.Runner.(orchestrator.Integrator); can {
-		register(w, c, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, report reporter) (struct{}, boulder.Usage, error) {
-			return none, boulder.Usage{}, i.Integrate(ctx, what, report)
+		register(w, c, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, t *teller) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, i.Integrate(ctx, what, t.tell)
 		})
 	}
-	if t, can := p.Runner.(orchestrator.Trier); can {
-		register(w, c, flow.ActivityTry, func(ctx context.Context, what boulder.Trial, report reporter) (struct{}, boulder.Usage, error) {
-			return none, boulder.Usage{}, t.Try(ctx, what, report)
+	if trier, can := p.Runner.(orchestrator.Trier); can {
+		register(w, c, flow.ActivityTry, func(ctx context.Context, what boulder.Trial, t *teller) (struct{}, boulder.Usage, error) {
+			return none, boulder.Usage{}, trier.Try(ctx, what, t.tell)
 		})
 	}
 	if s, can := p.Runner.(orchestrator.SessionStopper); can {
-		register(w, c, flow.ActivityStop, func(ctx context.Context, left boulder.LeftSession, _ reporter) (struct{}, boulder.Usage, error) {
+		register(w, c, flow.ActivityStop, func(ctx context.Context, left boulder.LeftSession, _ *teller) (struct{}, boulder.Usage, error) {
 			return none, boulder.Usage{}, s.StopSession(ctx, left)
 		})
 	}
 	return w
 }
 
-type reporter = func(boulder.Body) error
-
 // register makes an activity of a part: under guard, with the errors of the core in its result.
 func register[In, Out any](
-	w sdk.Worker, c client.Client, name string, do func(context.Context, In, reporter) (Out, boulder.Usage, error),
+	w sdk.Worker, c client.Client, name string, do func(context.Context, In, *teller) (Out, boulder.Usage, error),
 ) {
 	w.RegisterActivityWithOptions(func(ctx context.Context, call flow.Call[In]) (r flow.Result[Out], err error) {
 		info := activity.GetInfo(ctx)
+		ctx, leave := context.WithCancelCause(ctx)
+		defer leave(nil)
+		go func() {
+			select {
+			case <-activity.GetWorkerStopChannel(ctx):
+				leave(errStopped)
+			case <-ctx.Done():
+			}
+		}()
 		guarded, stop := guard.Watch(ctx, info.HeartbeatTimeout, func(ctx context.Context) error {
 			return c.RecordActivityHeartbeat(ctx, info.TaskToken)
 		})
 		defer stop()
 		t := &teller{ctx: guarded, client: c, workflow: info.WorkflowExecution, call: call.Number, boulderID: call.BoulderID}
-		r.Value, r.Usage, err = do(guarded, call.What, t.tell)
+		r.Value, r.Usage, err = do(guarded, call.What, t)
 		switch cause := context.Cause(guarded); {
 		case errors.Is(cause, guard.ErrFenced), errors.Is(cause, guard.ErrTaken):
 			return flow.Result[Out]{}, cause // nobody takes it
 		case ctx.Err() != nil && err != nil:
-			err = fmt.Errorf("%w: the worker was stopped", boulder.ErrTrouble)
+			err = errStopped
 		}
 		t.flush()
 		r.Fault = fault.Of(err)
 		return r, nil
 	}, activity.RegisterOptions{Name: name})
 }
+
+// stopTime is how long a worker that stops waits for its work to end.
+const stopTime = 15 * time.Second
+
+// errStopped ends the work of a worker that stops: another one gets it.
+var errStopped = fmt.Errorf("%w: the worker was stopped", boulder.ErrTrouble)
 
 // teller hands reports of one piece of work to its boulder.
 type teller struct {
@@ -154,6 +170,15 @@ func (t *teller) tell(b boulder.Body) error {
 
 func (t *teller) report(b boulder.Body) flow.Report {
 	return flow.Report{Call: t.call, Event: boulder.Event{BoulderID: t.boulderID, Body: b}}
+}
+
+// alone is that of [boulder.Job]: the boulder knows. Without its answer others may have been at work.
+func (t *teller) alone() bool {
+	ctx, cancel := context.WithTimeout(t.ctx, answerTime)
+	defer cancel()
+	v, err := t.client.QueryWorkflow(ctx, t.workflow.ID, t.workflow.RunID, flow.QueryAlone, t.call)
+	alone := false
+	return err == nil && v.Get(&alone) == nil && alone
 }
 
 // answerTime bounds the wait for the answer to an update, which comes when a worker has taken the boulder up.

@@ -185,7 +185,7 @@ func (r *rig) finish(subTasks ...string) {
 	}
 }
 
-// completed waits for the end, and gives the types of the events, with their attempts.
+// completed waits for the end, has it replayed, and gives the types of the events, with their attempts.
 func (r *rig) completed() []string {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -194,6 +194,7 @@ func (r *rig) completed() []string {
 	if err := r.run.Get(ctx, &status); err != nil || status != boulder.Completed {
 		r.Fatalf("%s: %v; %s", status, err, r.log())
 	}
+	r.replayed()
 	return r.log()
 }
 

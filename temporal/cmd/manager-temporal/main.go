@@ -1,0 +1,146 @@
+// Command manager-temporal is manager with two more commands, by which boulders run on Temporal: worker and gateway.
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/cli"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/temporal/flow"
+	"github.com/bouldermgr/manager/temporal/gateway"
+	"github.com/bouldermgr/manager/temporal/worker"
+)
+
+func main() {
+	program, _ := os.Executable() // without it nothing can be started in the background, and that says so
+	os.Exit(cli.Main(cli.Env{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Environ: os.Environ(), Signals: cli.Signals(), Executable: program, Extend: commands,
+	}))
+}
+
+type connect = func(context.Context) (*project.Project, error)
+
+func commands(open connect) []*cobra.Command {
+	return []*cobra.Command{workerCmd(open), gatewayCmd(open)}
+}
+
+// server is how a command reaches the Temporal server.
+type server struct{ address, namespace, queue string }
+
+func (s *server) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.address, "temporal-address", "", "`HOST:PORT` of the Temporal server (else $TEMPORAL_ADDRESS, localhost:7233)")
+	f.StringVar(&s.namespace, "temporal-namespace", "", "`NAMESPACE` there (else $TEMPORAL_NAMESPACE, default)")
+	f.StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory)")
+}
+
+// dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
+func (s *server) dial(p *project.Project) (client.Client, error) {
+	o, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.HostPort, o.Namespace = cmp.Or(s.address, o.HostPort), cmp.Or(s.namespace, o.Namespace)
+	o.Logger = log.NewStructuredLogger(p.Logger())
+	s.queue = cmp.Or(s.queue, gateway.Queue(p.Dir()))
+	return client.Dial(o)
+}
+
+func workerCmd(open connect) *cobra.Command {
+	var s server
+	slots := 4
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Do the work of boulders that run on Temporal",
+		Long: `Takes work of this project from a Temporal server: sessions, judging, planning, and the boulders themselves. Any number of
+workers may run, in one directory: all see the same files. Ctrl-C hands what is at work to another worker.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			p, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := store.EnsureDir(p.Dir()); err != nil {
+				return err
+			}
+			parts, err := p.Parts()
+			if err != nil {
+				return err
+			}
+			c, err := s.dial(p)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			w := worker.New(c, s.queue, slots, worker.Parts{
+				Planner: parts.Planner, Judge: parts.Judge, Runner: parts.Runner, RaiseBlocker: parts.RaiseBlocker,
+			})
+			if err := w.Start(); err != nil {
+				return err
+			}
+			cmd.PrintErrf("Working for %s (task queue %s).\n", p.Dir(), s.queue)
+			<-ctx.Done()
+			w.Stop()
+			return context.Cause(ctx)
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().IntVar(&slots, "slots", slots, "at most `N` pieces of work at the same time")
+	return cmd
+}
+
+func gatewayCmd(open connect) *cobra.Command {
+	var s server
+	heartbeat := 30 * time.Second
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Hand the boulders of this project to Temporal",
+		Long: `Holds the project's state as 'manager serve' does, runs what is handed over ('manager run --detach') on a Temporal server, and
+copies the logs from there. All commands that look or steer work as with a server of this machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			p, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			c, err := s.dial(p)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			parts, err := p.Parts()
+			if err != nil {
+				return err
+			}
+			st, err := p.Hold(ctx, true)
+			if err != nil {
+				return err
+			}
+			defer st.Release()
+			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", p.Dir(), s.queue)
+			return st.ServeElsewhere(ctx, &gateway.Gateway{
+				Client: c, Queue: s.queue, DB: st.DB, Complete: p.Complete,
+				Input: flow.Input{
+					Project: p.Dir(), Limits: *parts.Limits, Heartbeat: heartbeat, Diverted: p.Config().Blockers.Enabled,
+					Diversion: parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),
+				},
+			})
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().DurationVar(&heartbeat, "heartbeat", heartbeat, "give work to another worker after `TIME` without a sign of life")
+	return cmd
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/temporal/internal/devtest"
+)
+
+// asManager has the test binary be the program.
+const asManager = "MANAGER_TEST_AS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// site is a project with the demo's model, the real OpenCode, and a Temporal server.
+type site struct {
+	*testing.T
+	dir string
+	env []string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	const demo = "../../../internal/cli/demo"
+	script, err := os.ReadFile(demo + "/script.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, dir: octest.Repo(t, map[string]string{"LICENSE": "none\n"})}
+	if err := os.CopyFS(s.dir, os.DirFS(demo+"/project")); err != nil {
+		t.Fatal(err)
+	}
+	octest.Git(t, s.dir, "add", "--all")
+	octest.Git(t, s.dir, "commit", "--quiet", "--message", "The project")
+	s.env = append(octest.Env(t, octest.Script(t, string(script)).URL()), asManager+"=1", "MANAGER_OPENCODE="+octest.Binary(t),
+		"TEMPORAL_ADDRESS="+devtest.Start(t, "").Address)
+	return s
+}
+
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// manager runs a command to its end, and checks its exit code and that it says something.
+func (s *site) manager(code int, says string, args ...string) {
+	s.Helper()
+	cmd := s.command(args...)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
+		s.Fatalf("%q ends with %d, and says:\n%s\nwant %d and %q", args, got, out, code, says)
+	}
+}
+
+// copied reports whether the gateway has something of a boulder.
+func (s *site) copied() bool { return s.command("show").Run() == nil }
+
+// background starts a command that runs until the test, or end, interrupts it.
+func (s *site) background(says string, args ...string) (end func()) {
+	s.Helper()
+	cmd := s.command(args...)
+	var out bytes.Buffer
+	ready := make(chan struct{})
+	cmd.Stderr = writer(func(p []byte) {
+		before := strings.Contains(out.String(), says)
+		out.Write(p)
+		if !before && strings.Contains(out.String(), says) {
+			close(ready)
+		}
+	})
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	end = func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		<-ended
+	}
+	s.Cleanup(func() {
+		end()
+		if s.Failed() {
+			s.Logf("%q says:\n%s", args, out.String())
+		}
+	})
+	select {
+	case <-ready:
+	case <-ended:
+		s.Fatalf("%q ended: %s", args, out.String())
+	case <-time.After(time.Minute):
+		s.Fatalf("%q says %s", args, out.String())
+	}
+	return end
+}
+
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+// demoTask is that of the demo's script.
+const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
+	" and a command that uses both."
+
+// TestDemo is `manager demo` on Temporal, with two workers: a plan, isolated sub-tasks side by side, a conflict, a question and its
+// answer, orders, and landing. Afterwards, without server and workers, everything is there to look at.
+func TestDemo(t *testing.T) {
+	s := newSite(t)
+	endGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
+	task := []string{"run", "--detach", "--yes", "--isolate", "--blockers", demoTask}
+	s.manager(1, "no worker answers", task...)
+	s.background("Working for", "worker")
+	s.background("Working for", "worker")
+	for begun := time.Now(); !s.copied() && time.Since(begun) < time.Minute; {
+		<-time.After(100 * time.Millisecond)
+	}
+	s.manager(4, "", "wait", "--timeout", "2m")
+	s.manager(0, "farewell", "status")
+	s.manager(0, "B1", "blockers", "list")
+	s.manager(0, "", "blockers", "answer", "B1", "With Goodbye: it is a formal program.")
+	s.manager(0, "", "resume")
+	s.manager(0, "completed", "wait", "--timeout", "2m")
+	s.manager(0, "task-complete", "logs", "--json")
+	s.manager(0, "", "report")
+	s.manager(0, "", "land", "--files")
+	endGateway()
+	s.manager(0, "completed", "status")
+	landed := exec.Command("sh", "greeter.sh", "Ada")
+	landed.Dir = s.dir
+	out, err := landed.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Ada") {
+		t.Errorf("%s, %v", out, err)
+	}
+}

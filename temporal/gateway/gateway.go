@@ -1,0 +1,256 @@
+// Package gateway hands the boulders of a project to Temporal, and keeps a copy of their logs in the project's database: what
+// looks at boulders reads that, with or without a worker.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/temporal/fault"
+	"github.com/bouldermgr/manager/temporal/flow"
+)
+
+var _ project.Elsewhere = (*Gateway)(nil)
+
+// Gateway is that of one project. The fields are set before its first use.
+type Gateway struct {
+	Client   client.Client
+	Queue    string // of the project's workers
+	DB       *store.DB
+	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
+	Input    flow.Input                                    // without id and request
+
+	mu      sync.Mutex
+	copies  map[string]*boulder.State // of boulders that may go on
+	running []string
+}
+
+// Queue is where the workers of a project take work from, if none is named: they have it in the same directory.
+func Queue(dir string) string { return "manager:" + dir }
+
+// answerTime bounds the wait for a worker to answer.
+const answerTime = 10 * time.Second
+
+// Submit implements control.Submitter. A boulder for which there is no worker yet waits for one; the error says so.
+func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, error) {
+	if req.Fork != nil {
+		return "", fmt.Errorf("%w: a fork is run on one machine: stop the gateway", boulder.ErrRefused)
+	}
+	if err := g.Complete(ctx, &req); err != nil {
+		return "", err
+	}
+	if req.Resume != "" {
+		if err := g.update(ctx, req.Resume, flow.UpdateResume, req); err != nil {
+			return "", err
+		}
+		return req.Resume, g.copy(ctx, req.Resume)
+	}
+	in := g.Input
+	in.BoulderID, in.Request = strings.ToLower(ulid.Make().String()), req
+	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
+	if err != nil {
+		return "", fmt.Errorf("hand the boulder to Temporal: %w", err)
+	}
+	patient, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err = g.begun(patient, run); errors.Is(err, errNobody) {
+		err = fmt.Errorf("boulder %s waits at the Temporal server: %w", in.BoulderID, err)
+	}
+	return in.BoulderID, err
+}
+
+// begun waits until the copy of a new boulder begins, or the workflow says why there will be none.
+func (g *Gateway) begun(ctx context.Context, run client.WorkflowRun) error {
+	refused := make(chan error, 1)
+	go func() {
+		err := run.Get(ctx, nil)
+		if _, ended := errors.AsType[*temporal.WorkflowExecutionError](err); !ended {
+			return // it goes on, or the server is away
+		}
+		var f *fault.Fault
+		if said, ok := errors.AsType[*temporal.ApplicationError](err); ok && said.HasDetails() && said.Details(&f) == nil {
+			err = f.Err()
+		}
+		refused <- err
+	}()
+	why := errNobody
+	for {
+		if err := g.copy(ctx, run.GetID()); err != nil && ctx.Err() == nil {
+			why = err
+		}
+		if _, missing := g.DB.Get(ctx, run.GetID()); missing == nil {
+			return nil
+		}
+		select {
+		case said := <-refused:
+			return said
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return why
+		}
+	}
+}
+
+// Order implements control.Steerer. A boulder that is over is here alone.
+func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) error {
+	s, err := g.DB.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	if s.Boulder.Status.Terminal() {
+		if what.Do == boulder.OrderRedo {
+			return fmt.Errorf("%w: boulder %s is over at the Temporal server: run its sub-tasks anew", boulder.ErrRefused, id)
+		}
+		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
+	}
+	if err := g.update(ctx, id, flow.UpdateOrder, what); err != nil {
+		return err
+	}
+	return g.copy(ctx, id)
+}
+
+func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	handle, err := g.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: name, Args: []any{what}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	var refused *fault.Fault
+	if err == nil {
+		err = handle.Get(ctx, &refused)
+	}
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+		return fmt.Errorf("%w: boulder %s does not run at the Temporal server; what was begun on this machine goes on here without the"+
+			" gateway", boulder.ErrRefused, id)
+	}
+	return errors.Join(g.explain(ctx, err), refused.Err())
+}
+
+var errNobody = errors.New("no worker answers: start `manager-temporal worker` in the project")
+
+// explain says what an error of the machinery comes from, mostly.
+func (g *Gateway) explain(ctx context.Context, err error) error {
+	_, failed := errors.AsType[*serviceerror.QueryFailed](err)
+	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
+	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // by the deadline, which the server saw first
+	_, noWorker := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	if _, unavailable := errors.AsType[*serviceerror.Unavailable](err); unavailable {
+		return fmt.Errorf("the Temporal server cannot be reached: %w", err)
+	}
+	if err != nil && (failed || late || cancelled || noWorker || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+		return errNobody
+	}
+	return err
+}
+
+// Copy implements project.Elsewhere.
+func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
+	open, err := g.open(ctx)
+	if err != nil {
+		return nil, g.explain(ctx, err)
+	}
+	g.mu.Lock()
+	ids := slices.Concat(open, slices.Sorted(maps.Keys(g.copies)))
+	g.mu.Unlock()
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if err := g.copy(ctx, id); err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
+			delete(g.copies, id)
+		}
+		g.mu.Unlock()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.running), nil
+}
+
+// open are the boulders whose workflows are not closed.
+func (g *Gateway) open(ctx context.Context) (ids []string, err error) {
+	req := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND TaskQueue = '%s' AND ExecutionStatus = 'Running'", flow.Workflow, strings.ReplaceAll(g.Queue, "'", `\'`)),
+	}
+	for {
+		page, err := g.Client.ListWorkflow(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range page.GetExecutions() {
+			ids = append(ids, w.GetExecution().GetWorkflowId())
+		}
+		if req.NextPageToken = page.GetNextPageToken(); len(req.NextPageToken) == 0 {
+			return ids, nil
+		}
+	}
+}
+
+// copy brings the copy of one boulder up to date.
+func (g *Gateway) copy(ctx context.Context, id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.copies[id]
+	if s == nil {
+		var err error
+		if s, err = g.DB.Load(ctx, id); errors.Is(err, boulder.ErrNotFound) {
+			s = boulder.NewState()
+		} else if err != nil {
+			return err
+		}
+	}
+	for more := true; more; {
+		page, err := g.page(ctx, id, s.Boulder.Seq)
+		if err != nil {
+			return g.explain(ctx, err)
+		}
+		for _, e := range page.Events {
+			if err := s.Replay(e); err != nil {
+				return fmt.Errorf("copy event %d of boulder %s: %w", e.Seq, id, err)
+			}
+		}
+		if len(page.Events) > 0 {
+			if err := g.DB.Commit(ctx, s, page.Events); err != nil {
+				delete(g.copies, id) // it is ahead of the disk
+				return err
+			}
+		}
+		more = page.More
+		g.running = slices.DeleteFunc(g.running, func(other string) bool { return other == id })
+		if page.Ended == nil && !s.Boulder.Status.Terminal() && s.Boulder.ID != "" {
+			g.running = append(g.running, id)
+		}
+	}
+	if g.copies == nil {
+		g.copies = map[string]*boulder.State{}
+	}
+	g.copies[id] = s
+	return nil
+}
+
+func (g *Gateway) page(ctx context.Context, id string, after uint64) (p flow.Page, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime/2)
+	defer cancel()
+	v, err := g.Client.QueryWorkflow(ctx, id, "", flow.QueryLog, after)
+	if err == nil {
+		err = v.Get(&p)
+	}
+	return p, err
+}
