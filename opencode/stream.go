@@ -45,10 +45,7 @@ func (h *hub) run() {
 			wait = minReconnect
 		}
 		h.client.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
-		select {
-		case <-h.ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		}
+		_ = pause(h.ctx, wait/2+rand.N(wait/2)) // what has ended ends the next read
 		wait = min(2*wait, maxReconnect)
 	}
 }

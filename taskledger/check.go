@@ -74,7 +74,7 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 	switch {
 	case len(s.ID) > maxID:
 		c.report(in+"id", "choose a shorter one", "the id %q is longer than %d characters", text.Cut(s.ID, 30), maxID)
-	case s.ID == "" || strings.ContainsFunc(s.ID, func(r rune) bool { return !idRune(r) }):
+	case !validID().MatchString(s.ID):
 		c.report(in+"id", "use letters (a-z, A-Z), digits, - and _", "%q cannot be an id", s.ID)
 	}
 	if blank(s.Description) {
@@ -112,9 +112,7 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 	}
 }
 
-func idRune(r rune) bool {
-	return r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-}
+var validID = text.Regexp(`^[\w-]+$`)
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
