@@ -4,6 +4,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -54,7 +55,12 @@ func (s *server) dial(p *project.Project) (client.Client, error) {
 	o.HostPort, o.Namespace = cmp.Or(s.address, o.HostPort), cmp.Or(s.namespace, o.Namespace)
 	o.Logger = log.NewStructuredLogger(p.Logger())
 	s.queue = cmp.Or(s.queue, gateway.Queue(p.Dir()))
-	return client.Dial(o)
+	c, err := client.Dial(o)
+	if err != nil {
+		return nil, fmt.Errorf("no Temporal server at %s: start it, or name another with --temporal-address: %w",
+			cmp.Or(o.HostPort, client.DefaultHostPort), err)
+	}
+	return c, nil
 }
 
 func workerCmd(open connect) *cobra.Command {
