@@ -33,6 +33,14 @@ type Reading struct {
 // Running reports whether a process is at it.
 func (r *Reading) Running() bool { return r.Holder.Runs(r.Boulder) }
 
+// Worked is the wall clock of the run. One that a crash has ended worked until its newest event.
+func (r *Reading) Worked() time.Duration {
+	if r.Running() {
+		return r.Boulder.WorkedBy(r.Now)
+	}
+	return r.Boulder.WorkedBy(r.Boulder.UpdatedAt)
+}
+
 // Raised are its blockers, and who has use for an answer to them.
 func (r *Reading) Raised() []report.Blocker {
 	return report.Blockers(r.Boulder, r.SubTasks, r.Records, r.Now)

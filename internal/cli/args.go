@@ -60,7 +60,7 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 		found := map[string]offers{
 			"BOULDER": boulders, "SUBTASK": a.subTasks(slices.Contains(names, "BOULDER")), "ID": a.recorded(boulder.BlockerPending),
 		}
-		files := strings.ContainsAny(use, "F.") && found[names[0]] == nil // FILE, or PLAN.yaml
+		files := found[cmp.Or(names...)] == nil && (strings.Contains(use, "FILE") || strings.Contains(use, "PLAN"))
 		if c.ValidArgsFunction == nil && c.ValidArgs == nil && !files {
 			c.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return a.completion(found[cmp.Or(names[min(len(args), len(names)):]...)])(cmd, args, typed)

@@ -96,7 +96,7 @@ func stars(t *rapid.T, line string) int {
 		found := rest[at[0]:at[1]]
 		plain, rest = plain+rest[:at[0]], rest[at[1]:]
 		if found[0] == '\\' {
-			plain += map[bool]string{true: "a", false: " "}[found == `\_`] // within a word or not
+			plain += map[bool]string{true: "0", false: " "}[found == `\_`] // within a word, which it cannot make a tag, or not
 			continue
 		}
 		runs := ticks.FindAllStringIndex(rest, -1)

@@ -81,7 +81,7 @@ func metersOf(r *reading) (all []meter) {
 	number := func(n float64) string { return text.Count(int64(n)) }
 	add("tokens", float64(used.Tokens()), float64(b.Budget.Tokens), number)
 	add("cost", used.Cost, b.Budget.Cost, func(n float64) string { return fmt.Sprintf("$%.2f", n) })
-	add("time", float64(b.WorkedBy(r.Now)), float64(b.Budget.Time), func(n float64) string { return text.Elapsed(time.Duration(n)) })
+	add("time", float64(r.Worked()), float64(b.Budget.Time), func(n float64) string { return text.Elapsed(time.Duration(n)) })
 	add("attempts", float64(b.Attempts), float64(b.Budget.Attempts), number)
 	add("calls", float64(used.Calls), float64(b.Budget.Calls), number)
 	return all

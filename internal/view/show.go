@@ -285,7 +285,7 @@ func NewReceipt(of *project.Reading) *Receipt {
 	d, b := of.Snapshot, of.Boulder
 	r := &Receipt{
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
-		spending: spending{b.Usage, b.WorkedBy(of.Now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{}, running: of.Running(),
+		spending: spending{b.Usage, of.Worked().Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{}, running: of.Running(),
 	}
 	for _, t := range d.SubTasks {
 		r.JudgedTurns += t.Judged

@@ -262,6 +262,21 @@ func TestReceiptBound(t *testing.T) {
 	}
 }
 
+// TestReceiptOfACrash: the clock of a run stands still while no process is at it, whenever somebody looks.
+func TestReceiptOfACrash(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	b := boulder.Boulder{ID: "b1", Status: boulder.Running, Worked: time.Minute, ClockAt: at, UpdatedAt: at.Add(time.Second)}
+	r := &project.Reading{Snapshot: boulder.Snapshot{Boulder: b}, Now: at.Add(10 * time.Hour)}
+	if got := NewReceipt(r).WorkedMS; got != 61_000 {
+		t.Errorf("after a crash: %d ms", got)
+	}
+	r.Holder = &control.Holder{BoulderID: "b1"}
+	if got := NewReceipt(r).WorkedMS; got != 36_060_000 {
+		t.Errorf("at work: %d ms", got)
+	}
+}
+
 // TestExpected: what completed boulders cost says what a plan may cost; those without prices and unfinished ones say nothing.
 func TestExpected(t *testing.T) {
 	plan := &boulder.Plan{SubTasks: make([]boulder.Spec, 3)}

@@ -175,9 +175,9 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 		workflow.SetUpdateHandler(ctx, UpdateOrder, func(ctx workflow.Context, what boulder.Order) (*fault.Fault, error) {
 			return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, what)), nil
 		}),
-		workflow.SetUpdateHandler(ctx, UpdateResume, func(_ workflow.Context, req orchestrator.Request) (*fault.Fault, error) {
-			if f.ended == nil || f.resume != nil {
-				return fault.Of(fmt.Errorf("%w: boulder %s is at work", boulder.ErrRefused, f.in.BoulderID)), nil
+		workflow.SetUpdateHandler(ctx, UpdateResume, func(ctx workflow.Context, req orchestrator.Request) (*fault.Fault, error) {
+			if f.ended == nil || f.resume != nil { // it goes on with the settings that it was begun with
+				return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, boulder.Order{Do: boulder.OrderResume})), nil
 			}
 			req.Resume = f.in.BoulderID
 			f.resume = &req

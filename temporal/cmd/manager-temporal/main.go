@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/cli"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/temporal/flow"
@@ -46,6 +47,23 @@ func (s *server) flags(cmd *cobra.Command) {
 	f.StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory)")
 }
 
+// connect opens the project and reaches the server. The client is closed by the caller.
+func (s *server) connect(ctx context.Context, open connect) (*project.Project, orchestrator.Config, client.Client, error) {
+	p, err := open(ctx)
+	if err != nil {
+		return nil, orchestrator.Config{}, nil, err
+	}
+	c, err := s.dial(p)
+	if err != nil {
+		return nil, orchestrator.Config{}, nil, err
+	}
+	parts, err := p.Parts()
+	if err != nil {
+		c.Close()
+	}
+	return p, parts, c, err
+}
+
 // dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
 func (s *server) dial(p *project.Project) (client.Client, error) {
 	o, err := envconfig.LoadDefaultClientOptions()
@@ -74,22 +92,14 @@ workers may run, in one directory: all see the same files. Ctrl-C hands what is 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			p, err := open(ctx)
-			if err != nil {
-				return err
-			}
-			if _, err := store.EnsureDir(p.Dir()); err != nil {
-				return err
-			}
-			parts, err := p.Parts()
-			if err != nil {
-				return err
-			}
-			c, err := s.dial(p)
+			p, parts, c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
+			if _, err := store.EnsureDir(p.Dir()); err != nil {
+				return err
+			}
 			w := worker.New(c, s.queue, slots, worker.Parts{
 				Planner: parts.Planner, Judge: parts.Judge, Runner: parts.Runner, RaiseBlocker: parts.RaiseBlocker,
 			})
@@ -118,19 +128,11 @@ copies the logs from there. All commands that look or steer work as with a serve
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			p, err := open(ctx)
-			if err != nil {
-				return err
-			}
-			c, err := s.dial(p)
+			p, parts, c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			parts, err := p.Parts()
-			if err != nil {
-				return err
-			}
 			st, err := p.Hold(ctx, true)
 			if err != nil {
 				return err

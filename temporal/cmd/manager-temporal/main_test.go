@@ -150,3 +150,26 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 }
+
+// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused.
+func TestOrdersOfTheUser(t *testing.T) {
+	s := newSite(t)
+	s.background("Handing boulders", "gateway")
+	s.background("Working for", "worker")
+	s.manager(0, "", "run", "--detach", "--yes", "--isolate", "--blockers", demoTask)
+	s.manager(0, "", "pause")
+	s.manager(4, "", "wait", "--timeout", "2m")
+	s.manager(0, "paused", "status")
+	s.manager(0, "", "note", "Be brief: planted note")
+	s.manager(0, "", "resume")
+	s.manager(4, "B1", "wait", "--timeout", "2m")
+	s.manager(0, "planted note", "logs")
+	s.manager(0, "Write the greeting", "show")
+	s.manager(2, "nosuch", "retry", "nosuch")
+	s.manager(0, "", "skip", "farewell")
+	s.manager(0, "skipped", "status")
+	s.manager(0, "", "cancel", "command")
+	s.manager(0, "cancelled", "status")
+	s.manager(0, "", "cancel")
+	s.manager(130, "cancelled", "wait", "--timeout", "2m")
+}
