@@ -60,23 +60,30 @@ func (c *coroutines) Go(ctx context.Context, work func(context.Context)) context
 // NewInbox implements orchestrator.Coroutines.
 func (c *coroutines) NewInbox() orchestrator.Inbox { return &inbox{c: c} }
 
-// wait blocks until ready, or for a time.
-func (c *coroutines) wait(ctx workflow.Context, within time.Duration, ready func() bool) {
+// block calls what blocks.
+func (c *coroutines) block(what func()) {
 	if c.gone {
 		runtime.Goexit()
 	}
-	var err error
 	returned := false
 	defer func() { c.gone = c.gone || !returned }()
-	if within == orchestrator.Forever {
-		err = workflow.Await(ctx, ready)
-	} else {
-		_, err = workflow.AwaitWithTimeout(ctx, within, ready)
-	}
+	what()
 	returned = true
-	if err != nil {
-		panic(err) // a disconnected context is not cancelled
-	}
+}
+
+// wait blocks until ready, or for a time.
+func (c *coroutines) wait(ctx workflow.Context, within time.Duration, ready func() bool) {
+	c.block(func() {
+		var err error
+		if within == orchestrator.Forever {
+			err = workflow.Await(ctx, ready)
+		} else {
+			_, err = workflow.AwaitWithTimeout(ctx, within, ready)
+		}
+		if err != nil {
+			panic(err) // a disconnected context is not cancelled
+		}
+	})
 }
 
 type inbox struct {

@@ -17,11 +17,12 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/temporal/fault"
+	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
 // Names by which Temporal knows the parts of a boulder. They are in histories, and never change.
 const (
-	Workflow = "boulder"
+	Workflow = limiter.BoulderType
 
 	ActivityPlan      = "plan"
 	ActivityReplan    = "replan"
@@ -67,7 +68,11 @@ const pageSize = 200
 // Boulder runs a boulder to its end, and gives its status then. While it is paused it waits for an [UpdateResume].
 func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
 	root, _ := workflow.NewDisconnectedContext(ctx) // what ends with ctx does so in no order
-	f := &flow{in: in, coroutines: &coroutines{root: root}, calls: map[int]*call{}}
+	permits, err := limiter.NewPermits(ctx)
+	if err != nil {
+		return "", err
+	}
+	f := &flow{in: in, coroutines: &coroutines{root: root}, permits: permits, calls: map[int]*call{}}
 	return f.boulder(ctx, f)
 }
 
@@ -103,7 +108,9 @@ func (f *flow) boulder(ctx workflow.Context, p ports) (boulder.Status, error) {
 // flow is one boulder.
 type flow struct {
 	*coroutines
-	in     Input
+	in      Input
+	permits *limiter.Permits
+
 	state  *boulder.State // the newest that was committed; it belongs to the run that goes on
 	log    []boulder.Event
 	resume *orchestrator.Request // what is to be run next

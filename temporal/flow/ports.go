@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,35 @@ type Report struct {
 type call struct {
 	told  []*told
 	alone func() bool
+}
+
+// permit waits until a model may be used, which the limits of all boulders together allow then. release is called once.
+func (f *flow) permit(ctx context.Context, model, what string) (release func(), err error) {
+	var free func()
+	f.block(func() {
+		free, err = f.permits.Acquire(own(ctx), cmp.Or(model, "default"), f.in.Limits.Model(model), what)
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%w: wait for a permit of model %s: %w", boulder.ErrTrouble, model, err)
+	}
+	return func() {
+		if !f.gone {
+			f.block(free)
+		}
+	}, nil
+}
+
+// ask has the ledgers' model do something.
+func ask[Out, In any](ctx context.Context, f *flow, name string, what In) (r Result[Out], err error) {
+	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, name)
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	return do[Out](ctx, f, name, what, &call{}, nothingReported)
 }
 
 type told struct {
@@ -114,21 +144,27 @@ func nothingReported(b boulder.Body) error {
 }
 
 func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	r, err := do[*boulder.Plan](ctx, f, ActivityPlan, req, &call{}, nothingReported)
+	r, err := ask[*boulder.Plan](ctx, f, ActivityPlan, req)
 	return r.Value, r.Usage, err
 }
 
 func (f *flow) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	r, err := do[boulder.Replacement](ctx, f, ActivityReplan, req, &call{}, nothingReported)
+	r, err := ask[boulder.Replacement](ctx, f, ActivityReplan, req)
 	return r.Value, r.Usage, err
 }
 
 func (f *flow) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	r, err := do[boulder.Verdict](ctx, f, ActivityJudge, req, &call{}, nothingReported)
+	r, err := ask[boulder.Verdict](ctx, f, ActivityJudge, req)
 	return r.Value, r.Usage, err
 }
 
 func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	a := job.Attempt
+	release, err := f.permit(ctx, a.Model, fmt.Sprintf("%s/%d", a.SubTaskID, a.AttemptRef.Attempt))
+	if err != nil {
+		return boulder.Evidence{}, err
+	}
+	defer release()
 	r, err := do[boulder.Evidence](ctx, f, ActivityRun, job, &call{alone: job.Alone}, report)
 	return r.Value, err
 }

@@ -40,14 +40,14 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 }
 
 // SetCap sets the cap of a model, at once and for all boulders; sessions beyond it go on. 0: none starts. It needs a running
-// worker of the task queue.
-func SetCap(ctx context.Context, c client.Client, queue, model string, n int) (s Status, err error) {
+// worker.
+func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
 	if err := checkCap(n); err != nil {
 		return s, err
 	}
 	update, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-			ID: WorkflowID(model), TaskQueue: queue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			ID: WorkflowID(model), TaskQueue: Queue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, workflowType, State{Model: model}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n}, WaitForStage: client.WorkflowUpdateStageCompleted,

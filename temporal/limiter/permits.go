@@ -69,7 +69,7 @@ func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what st
 	}
 	granted := workflow.GetSignalChannel(ctx, grantSignal(id))
 	for !mine.held {
-		err := workflow.ExecuteLocalActivity(local(ctx), send, model, workflow.GetInfo(ctx).TaskQueueName, mine.request).Get(ctx, nil)
+		err := workflow.ExecuteLocalActivity(local(ctx), send, model, mine.request).Get(ctx, nil)
 		if err == nil {
 			var got Permit
 			granted.ReceiveWithTimeout(ctx, askAgain, &got)
@@ -81,18 +81,6 @@ func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what st
 		}
 	}
 	return release, nil
-}
-
-// Do runs an activity while it holds a permit, as [Permits.Acquire] says. Retries of the activity use the same permit.
-func (p *Permits) Do(
-	ctx workflow.Context, model string, limit int, what string, result, activity any, args ...any,
-) error {
-	release, err := p.Acquire(ctx, model, limit, what)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return workflow.ExecuteActivity(ctx, activity, args...).Get(ctx, result)
 }
 
 // local is for a message to a limiter, which is tried for as long as a server may be down.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	queue = "manager"
+	queue = "boulders"
 	limit = 3
 )
 
@@ -70,7 +70,12 @@ func (s *sessions) boulder(ctx workflow.Context, model string, n int) error {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer all.Done()
 			name := fmt.Sprint(i)
-			if e := permits.Do(ctx, model, limit, name, nil, s.session, name); e != nil {
+			release, e := permits.Acquire(ctx, model, limit, name)
+			if e == nil {
+				e = workflow.ExecuteActivity(ctx, s.session, name).Get(ctx, nil)
+				release()
+			}
+			if e != nil {
 				err = e
 			}
 		})
@@ -94,8 +99,13 @@ func newCluster(t *testing.T) *cluster {
 		t:        t, c: server.Dial(t), runs: map[string]client.WorkflowRun{},
 	}
 	for range 3 {
+		limits := worker.New(server.Dial(t), Queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
+		Register(limits)
+		if err := limits.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(limits.Stop)
 		w := worker.New(server.Dial(t), queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
-		Register(w)
 		w.RegisterWorkflowWithOptions(k.boulder, workflow.RegisterOptions{Name: BoulderType})
 		w.RegisterActivity(k.session)
 		w.RegisterWorkflowWithOptions(lookUp, workflow.RegisterOptions{Name: "look-up"})
@@ -194,7 +204,7 @@ func TestServerTerminate(t *testing.T) {
 	k.start("b", "m", 2)
 	before := k.status(limit, 3)
 	running := []string{k.next(), k.next(), k.next()}
-	if _, err := SetCap(t.Context(), k.c, queue, "m", 2); err != nil {
+	if _, err := SetCap(t.Context(), k.c, "m", 2); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.c.TerminateWorkflow(t.Context(), WorkflowID("m"), "", "test"); err != nil {
@@ -226,18 +236,18 @@ func TestServerTerminate(t *testing.T) {
 func TestServerSetCap(t *testing.T) {
 	t.Parallel()
 	k := newCluster(t)
-	if s, err := SetCap(t.Context(), k.c, queue, "m", 2); err != nil || s.Cap != 2 { // before the first request
+	if s, err := SetCap(t.Context(), k.c, "m", 2); err != nil || s.Cap != 2 { // before the first request
 		t.Fatalf("set: %+v, %v", s, err)
 	}
 	k.start("a", "m", 8)
 	k.status(2, 6)
 	running := []string{k.next(), k.next()}
-	if _, err := SetCap(t.Context(), k.c, queue, "m", 5); err != nil {
+	if _, err := SetCap(t.Context(), k.c, "m", 5); err != nil {
 		t.Fatal(err)
 	}
 	running = append(running, k.next(), k.next(), k.next())
 	k.status(5, 3)
-	if _, err := SetCap(t.Context(), k.c, queue, "m", 1); err != nil {
+	if _, err := SetCap(t.Context(), k.c, "m", 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range running[:4] {

@@ -7,8 +7,7 @@
 // terminated ones do, are taken back within [SweepEvery].
 //
 // The limiter itself may be terminated. The next request starts another one, which asks the running boulders what they hold
-// and want before it grants anything. So only workflows hold permits: a killed worker takes no knowledge along. Activities
-// that use a model, those of the ledgers too, are run by [Permits.Do].
+// and want before it grants anything. So only workflows hold permits: a killed worker takes no knowledge along.
 //
 // More than the cap can run: for as long as a frozen worker's session outlives its permit (see the worker's fence); if the
 // limiter is terminated within moments of a grant that has not arrived, or of the start of a boulder that the server does not
@@ -43,7 +42,10 @@ const (
 // WorkflowID is that of a model's limiter.
 func WorkflowID(model string) string { return "limiter/" + model }
 
-// Register registers what workers of the workflows' task queue have to run.
+// Queue is the task queue of all limiters: every worker takes work from it, whichever project it is of.
+const Queue = "manager:limits"
+
+// Register registers what workers of [Queue] have to run.
 func Register(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowType})
 	r.RegisterActivity(rebuild)

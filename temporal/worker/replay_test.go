@@ -24,7 +24,9 @@ var record = flag.Bool("record", false, "keep the histories of boulders in testd
 func replay(h *history.History) error {
 	r := sdk.NewWorkflowReplayer()
 	r.RegisterWorkflowWithOptions(flow.Boulder, workflow.RegisterOptions{Name: flow.Workflow})
-	return r.ReplayWorkflowHistory(nil, h)
+	return r.ReplayWorkflowHistoryWithOptions(nil, h, sdk.ReplayWorkflowHistoryOptions{
+		OriginalExecution: workflow.Execution{ID: id, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
+	})
 }
 
 // replayed has the boulder's decisions made again from its history.

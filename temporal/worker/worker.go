@@ -20,6 +20,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/fault"
 	"github.com/bouldermgr/manager/temporal/flow"
 	"github.com/bouldermgr/manager/temporal/guard"
+	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
 // Parts do the work. A Runner that is an [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
@@ -31,9 +32,35 @@ type Parts struct {
 	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
 }
 
-// New makes a worker that takes work from a queue when it is started, at most slots pieces at the same time. [sdk.Worker.Stop]
-// ends what is at work: the boulder gives it to another worker.
-func New(c client.Client, queue string, slots int, p Parts) sdk.Worker {
+// Worker takes work when it is started.
+type Worker []sdk.Worker
+
+// Start returns when it works.
+func (w Worker) Start() error {
+	for i, one := range w {
+		if err := one.Start(); err != nil {
+			w[:i].Stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends what is at work: the boulder gives it to another worker.
+func (w Worker) Stop() {
+	for _, one := range w {
+		one.Stop()
+	}
+}
+
+// New makes a worker of a queue, which does at most slots pieces of work at the same time, and that of [limiter.Queue].
+func New(c client.Client, queue string, slots int, p Parts) Worker {
+	limits := sdk.New(c, limiter.Queue, sdk.Options{DisableRegistrationAliasing: true})
+	limiter.Register(limits)
+	return Worker{limits, boulders(c, queue, slots, p)}
+}
+
+func boulders(c client.Client, queue string, slots int, p Parts) sdk.Worker {
 	w := sdk.New(c, queue, sdk.Options{
 		MaxConcurrentActivityExecutionSize: slots, WorkerStopTimeout: stopTime, DisableRegistrationAliasing: true,
 	})

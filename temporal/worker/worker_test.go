@@ -17,7 +17,6 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	sdk "go.temporal.io/sdk/worker"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -33,9 +32,11 @@ func TestMain(m *testing.M) {
 	if of := strings.Fields(os.Getenv(asWorker)); len(of) == 3 {
 		c, err := client.Dial(client.Options{HostPort: of[0], Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 		if err == nil {
-			fmt.Println("READY")
 			a := agents{dir: of[2]}
-			err = New(c, of[1], 10, Parts{Judge: a, Runner: a}).Run(nil)
+			if err = New(c, of[1], 10, Parts{Judge: a, Runner: a}).Start(); err == nil {
+				fmt.Println("READY")
+				select {}
+			}
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -149,7 +150,7 @@ func (r *rig) process() *os.Process {
 }
 
 // here starts a worker in this process.
-func (r *rig) here() sdk.Worker {
+func (r *rig) here() Worker {
 	r.Helper()
 	w := New(r.client, queue, 10, Parts{Judge: r.agents, Runner: r.agents})
 	if err := w.Start(); err != nil {
