@@ -44,8 +44,8 @@ type Gateway struct {
 // Queue is where the workers of a project take work from, if none is named: they have it in the same directory.
 func Queue(dir string) string { return "manager:" + dir }
 
-// answerTime bounds the wait for a worker to answer.
-const answerTime = 10 * time.Second
+// AnswerTime is how long to wait for the answer of a worker.
+const AnswerTime = 10 * time.Second
 
 // Submit implements control.Submitter. A boulder for which there is no worker yet waits for one; the error says so.
 func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, error) {
@@ -67,7 +67,7 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("hand the boulder to Temporal: %w", err)
 	}
-	patient, cancel := context.WithTimeout(ctx, answerTime)
+	patient, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	if err = g.begun(patient, run); errors.Is(err, errNobody) {
 		err = fmt.Errorf("boulder %s waits at the Temporal server: %w", in.BoulderID, err)
@@ -126,7 +126,7 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 }
 
 func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	handle, err := g.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: name, Args: []any{what}, WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -139,13 +139,13 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 		return fmt.Errorf("%w: boulder %s does not run at the Temporal server; what was begun on this machine goes on here without the"+
 			" gateway", boulder.ErrRefused, id)
 	}
-	return errors.Join(g.explain(ctx, err), refused.Err())
+	return errors.Join(Explain(ctx, err), refused.Err())
 }
 
 var errNobody = errors.New("no worker answers: start `manager-temporal worker` in the project")
 
-// explain says what an error of the machinery comes from, mostly.
-func (g *Gateway) explain(ctx context.Context, err error) error {
+// Explain says what an error of the server comes from, mostly.
+func Explain(ctx context.Context, err error) error {
 	_, failed := errors.AsType[*serviceerror.QueryFailed](err)
 	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
 	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // by the deadline, which the server saw first
@@ -163,7 +163,7 @@ func (g *Gateway) explain(ctx context.Context, err error) error {
 func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	open, err := g.open(ctx)
 	if err != nil {
-		return nil, g.explain(ctx, err)
+		return nil, Explain(ctx, err)
 	}
 	g.mu.Lock()
 	ids := slices.Concat(open, slices.Sorted(maps.Keys(g.copies)))
@@ -219,7 +219,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 	for more := true; more; {
 		page, err := g.page(ctx, id, s.Boulder.Seq)
 		if err != nil {
-			return g.explain(ctx, err)
+			return Explain(ctx, err)
 		}
 		for _, e := range page.Events {
 			if err := s.Replay(e); err != nil {
@@ -246,7 +246,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 }
 
 func (g *Gateway) page(ctx context.Context, id string, after uint64) (p flow.Page, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime/2)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime/2)
 	defer cancel()
 	v, err := g.Client.QueryWorkflow(ctx, id, "", flow.QueryLog, after)
 	if err == nil {

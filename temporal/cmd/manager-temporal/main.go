@@ -1,11 +1,17 @@
-// Command manager-temporal is manager with two more commands, by which boulders run on Temporal: worker and gateway.
+// Command manager-temporal is manager with three more commands, by which boulders run on Temporal: worker, gateway and limits.
 package main
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,11 +21,13 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/cli"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/temporal/flow"
 	"github.com/bouldermgr/manager/temporal/gateway"
+	"github.com/bouldermgr/manager/temporal/limiter"
 	"github.com/bouldermgr/manager/temporal/worker"
 )
 
@@ -34,7 +42,7 @@ func main() {
 type connect = func(context.Context) (*project.Project, error)
 
 func commands(open connect) []*cobra.Command {
-	return []*cobra.Command{workerCmd(open), gatewayCmd(open)}
+	return []*cobra.Command{workerCmd(open), gatewayCmd(open), limitsCmd()}
 }
 
 // server is how a command reaches the Temporal server.
@@ -44,7 +52,10 @@ func (s *server) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.address, "temporal-address", "", "`HOST:PORT` of the Temporal server (else $TEMPORAL_ADDRESS, localhost:7233)")
 	f.StringVar(&s.namespace, "temporal-namespace", "", "`NAMESPACE` there (else $TEMPORAL_NAMESPACE, default)")
-	f.StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory)")
+}
+
+func (s *server) queueFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory)")
 }
 
 // connect opens the project and reaches the server. The client is closed by the caller.
@@ -53,10 +64,11 @@ func (s *server) connect(ctx context.Context, open connect) (*project.Project, o
 	if err != nil {
 		return nil, orchestrator.Config{}, nil, err
 	}
-	c, err := s.dial(p)
+	c, err := s.dial(p.Logger())
 	if err != nil {
 		return nil, orchestrator.Config{}, nil, err
 	}
+	s.queue = cmp.Or(s.queue, gateway.Queue(p.Dir()))
 	parts, err := p.Parts()
 	if err != nil {
 		c.Close()
@@ -65,14 +77,13 @@ func (s *server) connect(ctx context.Context, open connect) (*project.Project, o
 }
 
 // dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
-func (s *server) dial(p *project.Project) (client.Client, error) {
+func (s *server) dial(l *slog.Logger) (client.Client, error) {
 	o, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return nil, err
 	}
 	o.HostPort, o.Namespace = cmp.Or(s.address, o.HostPort), cmp.Or(s.namespace, o.Namespace)
-	o.Logger = log.NewStructuredLogger(p.Logger())
-	s.queue = cmp.Or(s.queue, gateway.Queue(p.Dir()))
+	o.Logger = log.NewStructuredLogger(l)
 	c, err := client.Dial(o)
 	if err != nil {
 		return nil, fmt.Errorf("no Temporal server at %s: start it, or name another with --temporal-address: %w",
@@ -113,6 +124,7 @@ workers may run, in one directory: all see the same files. Ctrl-C hands what is 
 		},
 	}
 	s.flags(cmd)
+	s.queueFlag(cmd)
 	cmd.Flags().IntVar(&slots, "slots", slots, "at most `N` pieces of work at the same time")
 	return cmd
 }
@@ -149,6 +161,89 @@ copies the logs from there. All commands that look or steer work as with a serve
 		},
 	}
 	s.flags(cmd)
+	s.queueFlag(cmd)
 	cmd.Flags().DurationVar(&heartbeat, "heartbeat", heartbeat, "give work to another worker after `TIME` without a sign of life")
 	return cmd
+}
+
+func limitsCmd() *cobra.Command {
+	var s server
+	cmd := &cobra.Command{
+		Use:   "limits [MODEL=N …]",
+		Short: "Show and set the limits of models over all boulders",
+		Long: `Shows which models are in use, by how many sessions and calls of the ledgers at once, and who waits. MODEL=N sets a limit at
+once, for all projects of the namespace; what is in use beyond it goes on. Until then that of the configuration holds, as the
+latest boulder has it. It needs a running worker.`,
+		Example: "  manager-temporal limits anthropic/claude-sonnet-4-5=5",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set := map[string]int{}
+			for _, arg := range args {
+				model, limit, _ := strings.Cut(arg, "=")
+				n, err := strconv.Atoi(limit)
+				if err != nil || n < 0 || model == "" {
+					return &project.UsageError{Err: fmt.Errorf("%q is not MODEL=N, with N from 0", arg)}
+				}
+				set[model] = n
+			}
+			c, err := s.dial(slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), gateway.AnswerTime)
+			defer cancel()
+			for model, n := range set {
+				if _, err := limiter.SetCap(ctx, c, model, n); err != nil {
+					return gateway.Explain(ctx, err)
+				}
+			}
+			all, err := limiter.List(ctx, c)
+			if err != nil {
+				return gateway.Explain(ctx, err)
+			}
+			inJSON, _ := cmd.Flags().GetBool("json")
+			return printLimits(cmd.OutOrStdout(), all, inJSON)
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func printLimits(w io.Writer, all []limiter.Status, inJSON bool) error {
+	if inJSON {
+		lines := json.NewEncoder(w)
+		for _, s := range all {
+			if err := lines.Encode(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "No model was used or limited yet.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MODEL\tLIMIT\tIN USE BY\tWAITING")
+	for _, s := range all {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", s.Model, s.Cap, named(s.Held), named(s.Waiting))
+		switch {
+		case s.Rebuilding:
+			fmt.Fprintln(t, "\t\tis asking the boulders what they use")
+		case len(s.Unasked) > 0:
+			fmt.Fprintf(t, "\t\tnot counted, as they do not answer: %s\n", strings.Join(s.Unasked, ", "))
+		}
+	}
+	return t.Flush()
+}
+
+// named is how many there are, and the first few.
+func named(all []limiter.Permit) string {
+	names := []string{strconv.Itoa(len(all))}
+	for _, p := range all[:min(len(all), 3)] {
+		what, _, _ := strings.Cut(p.ID, "#")
+		names = append(names, p.Boulder+" "+what)
+	}
+	return text.JoinedBy(", ", append(names, text.If(len(all) > 3, "…"))...)
 }

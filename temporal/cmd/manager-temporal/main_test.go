@@ -160,6 +160,8 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(0, "", "pause")
 	s.manager(4, "", "wait", "--timeout", "2m")
 	s.manager(0, "paused", "status")
+	s.manager(2, "MODEL=N", "limits", "other/model=-1")
+	s.manager(0, "other/model", "limits", "other/model=2")
 	s.manager(0, "", "note", "Be brief: planted note")
 	s.manager(0, "", "resume")
 	s.manager(4, "B1", "wait", "--timeout", "2m")
