@@ -81,6 +81,31 @@ func (d *Desk) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b bo
 	return b, nil
 }
 
+// Adopt records a blocker that a desk on another machine has recorded, under the id that it has there. Called again it changes
+// nothing.
+func (d *Desk) Adopt(ctx context.Context, b boulder.Blocker) error {
+	key, err := keyOf(b.ID)
+	if err != nil {
+		return err
+	}
+	r := &record{Blocker: b}
+	if b.Ask != nil {
+		r = d.taken(b)
+		r.ID = b.ID
+	}
+	return d.with(ctx, making, func(tx *bolt.Tx) error {
+		known := tx.Bucket(bucketRecords).Get(key)
+		if known == nil {
+			return put(tx, r)
+		}
+		old, err := decode(key, known)
+		if err == nil && old.BlockerScope != b.BlockerScope {
+			err = fmt.Errorf("%s is a blocker of boulder %s here, and of %s on another machine", b.ID, old.BoulderID, b.BoulderID)
+		}
+		return err
+	})
+}
+
 // readable are the records. One that cannot be read keeps no agent from reporting something.
 func (d *Desk) readable(tx *bolt.Tx) []*record {
 	all, err := records(tx)

@@ -210,3 +210,30 @@ func TestRaiseFor(t *testing.T) {
 		t.Error("the list does not have it")
 	}
 }
+
+// A blocker of a desk on another machine has its id here too. What is allowed here is then allowed there.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	there, here := newProject(t).desk(t), newProject(t).desk(t)
+	check(t, there.PassOver(t.Context(), "B4711000"))
+	ruled := divert(t, there, permission("r1", "git push"))
+	raised := get1(t, there, ruled.BlockerID)
+	for range 2 {
+		check(t, here.Adopt(t.Context(), raised))
+	}
+	if diff := cmp.Diff([]boulder.Blocker{raised}, listed(t, here, Filter{})); diff != "" || raised.ID != "B4711001" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if own := raise(t, here, softInput("Which?")); own.ID != "B1" {
+		t.Errorf("a blocker of this machine is %s", own.ID)
+	}
+	allowed := settle(t, here, raised.ID, Settlement{Status: boulder.BlockerAnswered, Allowed: true})
+	settle(t, there, raised.ID, Settlement{Status: allowed.Status, Allowed: allowed.Allowed})
+	if got := divert(t, there, permission("r2", "git push")); got.Reply != boulder.ReplyAllowed {
+		t.Errorf("what is allowed is ruled %+v", got)
+	}
+	raised.BoulderID = "another"
+	if err := here.Adopt(t.Context(), raised); err == nil || !strings.Contains(err.Error(), "another machine") {
+		t.Errorf("two blockers of one id: %v", err)
+	}
+}

@@ -35,7 +35,7 @@ type Workspace interface {
 type Slots interface {
 	// Prepare makes a slot ready for an attempt: at From, with what earlier attempts of the sub-task left merged onto that. One
 	// that the sub-task works in already stays as it is. Where a command that sets it up fails, the error is a
-	// [boulder.SetUpError].
+	// [boulder.SetUpError]; one that a retry may cure wraps [boulder.ErrTrouble].
 	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
 	// Integrate puts a result onto a tip: the tree that they come to, and a commit of it unless they conflict.
 	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
@@ -165,7 +165,10 @@ func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error)
 		return place{}, fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
 	}
 	s, err := e.cfg.Slots.Prepare(ctx, c)
-	if err != nil {
+	switch {
+	case errors.Is(err, boulder.ErrTrouble):
+		return place{}, err
+	case err != nil:
 		return place{}, fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
 	env := e.cfg.Env

@@ -28,7 +28,7 @@ var (
 	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
 	_ orchestrator.Runner  = (*executor.Executor)(nil)
 	_ executor.Workspace   = (*workspace.Workspace)(nil)
-	_ executor.Slots       = slots{}
+	_ executor.Slots       = Slots{}
 
 	_ orchestrator.Integrator = (*executor.Executor)(nil)
 )
@@ -141,7 +141,7 @@ func (p *Project) OtherJudge(ctx context.Context) (orchestrator.Judge, error) {
 }
 
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
-	c, err := p.Parts()
+	c, err := p.Parts(p.Slots())
 	if err != nil {
 		return nil, err
 	}
@@ -149,15 +149,18 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	return orchestrator.New(c)
 }
 
+// Slots are those in which isolated boulders work. Call [Project.OpenWorkspace] or [Project.Connect] before.
+func (p *Project) Slots() Slots { return Slots{p.slots} }
+
 // Parts are what boulders of the project are run with, without a store. Call [Project.Connect] before.
-func (p *Project) Parts() (c orchestrator.Config, err error) {
+func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error) {
 	env, err := p.environ()
 	if err != nil {
 		return c, err
 	}
 	p.diverter = p.newDiverter()
 	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots{p.slots}, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
+		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,

@@ -125,7 +125,7 @@ func (m *memory) Load(context.Context, string) (*boulder.State, error) {
 type worker struct {
 	*executor.Executor
 	w     *slotted
-	slots slots
+	slots Slots
 }
 
 func (x worker) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (e boulder.Evidence, err error) {
@@ -181,7 +181,7 @@ func (w *slotted) process(plan *boulder.Plan) error {
 	if err != nil {
 		w.Fatal(err)
 	}
-	s := slots{ws.Slots()}
+	s := Slots{ws.Slots()}
 	x, err := executor.New(executor.Config{Host: &opencode.Host{}, Project: w.dir, Workspace: ws, Slots: s})
 	if err != nil {
 		w.Fatal(err)

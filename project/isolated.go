@@ -17,11 +17,11 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// slots are those of the workspace, as the executor wants them.
-type slots struct{ *workspace.Slots }
+// Slots are those of a workspace, as the executor wants them.
+type Slots struct{ *workspace.Slots }
 
 // Prepare implements executor.Slots.
-func (s slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot, error) {
+func (s Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot, error) {
 	slot, err := s.Slots.Prepare(ctx, c)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (p *Project) gateTimeout() time.Duration {
 }
 
 // TakeBack implements executor.Slots.
-func (s slots) TakeBack(ctx context.Context, change boulder.Span) error {
+func (s Slots) TakeBack(ctx context.Context, change boulder.Span) error {
 	_, err := s.Slots.TakeBack(ctx, change.From, change.To, false)
 	return err
 }

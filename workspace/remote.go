@@ -28,12 +28,6 @@ func (g git) network(ctx context.Context) git {
 	return g
 }
 
-// Clone copies a repository into dir, which must not exist, without files: none are needed to have [Slots] there.
-func Clone(ctx context.Context, url, dir string) error {
-	_, err := (git{}).network(ctx).output(ctx, "clone", "--quiet", "--no-checkout", "--template=", "--no-recurse-submodules", "--", url, dir)
-	return err
-}
-
 // Ref is the commit that the project has at refs/manager/<boulder>/<name>; empty: there is none.
 func (s *Slots) Ref(ctx context.Context, boulderID string, name ...string) (commit string, err error) {
 	commit, err = s.project.git.line(ctx, "rev-parse", "--verify", "--quiet", refOf(boulderID, name...))
@@ -43,14 +37,10 @@ func (s *Slots) Ref(ctx context.Context, boulderID string, name ...string) (comm
 	return commit, err
 }
 
-// Fetch brings refs and what they need from another repository. prune: those that are gone there, too. Two at the same time
-// get in each other's way.
-func (s *Slots) Fetch(ctx context.Context, remote string, prune bool, refspecs ...string) error {
-	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--update-head-ok"}
-	if prune {
-		args = append(args, "--prune")
-	}
-	_, err := s.project.git.network(ctx).output(ctx, append(append(args, "--", remote), refspecs...)...)
+// Fetch brings refs and what they need from another repository. Two at the same time get in each other's way.
+func (s *Slots) Fetch(ctx context.Context, remote string, refspecs ...string) error {
+	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", remote}
+	_, err := s.project.git.network(ctx).output(ctx, append(args, refspecs...)...)
 	return err
 }
 
@@ -94,14 +84,5 @@ func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error
 			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
 		}
 	}
-	return err
-}
-
-// Collect packs the objects of the project when there are some 2,000 loose ones, as git does by itself after commands that are not ours. What
-// nothing has referred to for two weeks is removed.
-func (s *Slots) Collect(ctx context.Context) error {
-	g := s.project.git
-	g.timeout = longTimeout
-	_, err := g.output(ctx, "-c", "gc.auto=2000", "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
 	return err
 }

@@ -49,20 +49,3 @@ func TestPush(t *testing.T) {
 		}
 	}
 }
-
-// Loose objects are packed when there are many.
-func TestCollect(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, "a.txt", "1\n")
-	if err := l.slots.Collect(t.Context()); err != nil || !strings.HasPrefix(l.git("count-objects"), "3 ") {
-		t.Errorf("of three objects are left %s, %v", l.git("count-objects"), err)
-	}
-	for i := range 3000 {
-		l.write(fmt.Sprintf("many/%d.txt", i), fmt.Sprint(i))
-	}
-	l.git("-c", "gc.auto=0", "add", ".")
-	l.git("-c", "gc.auto=0", "commit", "-qm", "many")
-	if err := l.slots.Collect(t.Context()); err != nil || !strings.HasPrefix(l.git("count-objects"), "0 ") {
-		t.Errorf("of 3,000 objects are left %s, %v", l.git("count-objects"), err)
-	}
-}

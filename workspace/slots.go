@@ -218,7 +218,12 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 			x.dir, x.reason)
 	}
 	x.large = keepLarge
-	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since
+	newest, _, err := s.newest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	// A newer attempt than the slot's worked somewhere else.
+	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since || m.Attempt < newest
 	if refill {
 		if m.Owner != "" {
 			was := *x
@@ -258,24 +263,6 @@ func (s *Slot) mark(m marker) error {
 
 func markerOf(boulderID string, slot int) string {
 	return strings.Join([]string{stateDir, "slots", boulderID, strconv.Itoa(slot) + ".json"}, "/")
-}
-
-// Disown has the next [Slots.Prepare] of a slot neither keep nor capture the files that are there. What git ignores stays.
-func (s *Slots) Disown(boulderID string, slot int) error {
-	path := markerOf(boulderID, slot)
-	data, err := os.ReadFile(filepath.Join(s.project.git.dir, filepath.FromSlash(path)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var m marker
-	if err != nil || json.Unmarshal(data, &m) != nil { // what is half made is made anew
-		return err
-	}
-	m.Owner = ""
-	if data, err = json.Marshal(m); err == nil {
-		err = statedir.Write(s.project.git.dir, path, data)
-	}
-	return err
 }
 
 // discard moves what is half made out of the way before it is removed: a child of a manager that was killed may still write
@@ -393,7 +380,7 @@ func (s *Slot) configure(ctx context.Context, g git) error {
 // fill puts the files of From into the slot, with the newest work of the sub-task merged onto them.
 func (s *Slot) fill(ctx context.Context) error {
 	tree := s.claim.From + "^{tree}"
-	if work, err := s.slots.newest(ctx, s.claim); err != nil {
+	if _, work, err := s.slots.newest(ctx, s.claim); err != nil {
 		return err
 	} else if work != "" {
 		m, err := s.slots.apply(ctx, s.claim.From, work)
@@ -424,41 +411,33 @@ func (s *Slot) fill(ctx context.Context) error {
 	return os.MkdirAll(s.Dir(), 0o700)
 }
 
-// newest is what the newest attempt of a sub-task left that left anything; empty: there is none.
-func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (string, error) {
+// newest is the newest attempt of a sub-task that left anything, and what; zero: there is none.
+func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (last int, commit string, err error) {
 	if c.SubTaskID == "" {
-		return "", nil
+		return 0, "", nil
 	}
 	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname:lstrip=4) %(objectname)",
 		refOf(c.BoulderID, c.SubTaskID))
-	last, commit := c.Since, ""
+	last = c.Since
 	for line := range strings.Lines(out) {
 		attempt, id, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.Atoi(attempt); err == nil && n > last {
 			last, commit = n, id
 		}
 	}
-	return commit, err
+	return last, commit, err
 }
 
 // Capture makes a commit of a snapshot of the slot, on top of From, and the ref that keeps it in the project. An empty tree
 // is the files as they are.
 func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
-	return s.capture(ctx, tree, ":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, strconv.Itoa(s.claim.Attempt)))
-}
-
-// Commit is [Slot.Capture] without the ref: nothing refers to the commit yet.
-func (s *Slot) Commit(ctx context.Context, tree string) (commit, captured string, err error) {
-	return s.capture(ctx, tree, "")
-}
-
-func (s *Slot) capture(ctx context.Context, tree, ref string) (commit, captured string, err error) {
 	if tree == "" {
 		if tree, err = s.Snapshot(ctx); err != nil {
 			return "", "", err
 		}
 	}
-	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %d", s.claim.SubTaskID, s.claim.Attempt), ref)
+	attempt := strconv.Itoa(s.claim.Attempt)
+	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %s", s.claim.SubTaskID, attempt), ":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, attempt))
 	return commit, tree, err
 }
 

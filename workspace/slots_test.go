@@ -187,6 +187,21 @@ func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 	}
 }
 
+// A slot in which a sub-task worked before has what a newer attempt of it left in another one.
+func TestSlotOfAnOlderAttempt(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "a\n")
+	for attempt, slot := range []int{1, 2, 1} {
+		s, in := l.prepare(slot, "x", attempt+1, l.base)
+		if got, want := in.read("a.txt"), []string{"a\n", "1\n", "2\n"}[attempt]; got != want {
+			t.Errorf("attempt %d begins with %q, and not with %q", attempt+1, got, want)
+		}
+		in.write("a.txt", fmt.Sprintf("%d\n", attempt+1))
+		_, _, err := s.Capture(t.Context(), "")
+		must(t, err)
+	}
+}
+
 // A slot that was half made, or whose files were half put there, is made anew; one that lost its .git is not taken for the project.
 func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")

@@ -72,7 +72,7 @@ func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
 	if err != nil {
 		return "", err
 	}
-	f := &flow{in: in, coroutines: &coroutines{root: root}, permits: permits, calls: map[int]*call{}}
+	f := &flow{in: in, coroutines: &coroutines{root: root}, permits: permits, calls: map[int]*call{}, hosts: map[boulder.AttemptRef]string{}}
 	return f.boulder(ctx, f)
 }
 
@@ -118,6 +118,7 @@ type flow struct {
 
 	number int // of calls
 	calls  map[int]*call
+	hosts  map[boulder.AttemptRef]string // where its session is; see [Report.Host]
 }
 
 func (f *flow) status() boulder.Status {
@@ -195,6 +196,7 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 			if c == nil {
 				return fault.Of(fmt.Errorf("%w: that work was given to another worker", boulder.ErrRefused)), nil
 			}
+			c.host = r.Host
 			told := &told{body: r.Event.Body}
 			c.told = append(c.told, told)
 			f.wait(uncancelled(with(context.Background(), ctx)), orchestrator.Forever, func() bool { return told.done })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -50,12 +51,17 @@ type Raise struct {
 type Report struct {
 	Call  int
 	Event boulder.Event // its body counts
+	Host  string        // where the worker is, if a session that was begun there cannot go on elsewhere
 }
+
+// HostQueue is where the workers of a host take what goes on with sessions there.
+func HostQueue(queue, host string) string { return queue + "@" + host }
 
 // call is one that has not ended.
 type call struct {
 	told  []*told
 	alone func() bool
+	host  string // where its session is; empty: anywhere, or there is none yet
 }
 
 // permit waits until a model may be used, which the limits of all boulders together allow then. release is called once.
@@ -93,6 +99,9 @@ type told struct {
 	err  error
 }
 
+// hostBeats is how many times the heartbeat work waits for the host on which its session is.
+const hostBeats = 4
+
 // longest is how long an activity may take: the core has bounds of its own, which come first.
 const longest = 7 * 24 * time.Hour
 
@@ -103,10 +112,14 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 	number := f.number
 	f.calls[number] = c
 	defer delete(f.calls, number)
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), workflow.ActivityOptions{
+	options := workflow.ActivityOptions{
 		StartToCloseTimeout: longest, HeartbeatTimeout: f.in.Heartbeat, WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}), name, Call[In]{number, f.in.BoulderID, what})
+	}
+	if c.host != "" {
+		options.TaskQueue, options.ScheduleToStartTimeout = HostQueue(workflow.GetInfo(f.root).TaskQueueName, c.host), hostBeats*f.in.Heartbeat
+	}
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), options), name, Call[In]{number, f.in.BoulderID, what})
 	patient := uncancelled(ctx) // a slot is free when the work has ended, not before
 	for {
 		f.wait(patient, orchestrator.Forever, func() bool { return len(c.told) > 0 || future.IsReady() })
@@ -119,9 +132,12 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 		next.done = true
 	}
 	err = future.Get(patient, &r)
-	switch {
+	switch timeout, _ := errors.AsType[*temporal.TimeoutError](err); {
 	case ctx.Err() != nil:
 		return r, context.Cause(ctx)
+	case c.host != "" && timeout != nil && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		c.host = ""
+		return do[Out](ctx, f, name, what, c, report)
 	case err != nil:
 		return r, lost(err)
 	}
@@ -165,7 +181,9 @@ func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 		return boulder.Evidence{}, err
 	}
 	defer release()
-	r, err := do[boulder.Evidence](ctx, f, ActivityRun, job, &call{alone: job.Alone}, report)
+	c := &call{alone: job.Alone, host: f.hosts[a.AttemptRef]}
+	r, err := do[boulder.Evidence](ctx, f, ActivityRun, job, c, report)
+	f.hosts[a.AttemptRef] = c.host
 	return r.Value, err
 }
 
@@ -185,7 +203,7 @@ func (f *flow) Try(ctx context.Context, what boulder.Trial, report func(boulder.
 }
 
 func (f *flow) StopSession(ctx context.Context, left boulder.LeftSession) error {
-	_, err := do[struct{}](ctx, f, ActivityStop, left, &call{}, nothingReported)
+	_, err := do[struct{}](ctx, f, ActivityStop, left, &call{host: f.hosts[left.AttemptRef]}, nothingReported)
 	return err
 }
 

@@ -18,12 +18,15 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/temporal/fault"
 	"github.com/bouldermgr/manager/temporal/flow"
+	"github.com/bouldermgr/manager/temporal/gitremote"
 )
 
 var _ project.Elsewhere = (*Gateway)(nil)
@@ -35,14 +38,15 @@ type Gateway struct {
 	DB       *store.DB
 	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
 	Input    flow.Input                                    // without id and request
+	Blockers *blockers.Desk                                // of the project
+	Remote   *gitremote.Remote                             // by which workers share results; nil: all have the project's directory
 
 	mu      sync.Mutex
 	copies  map[string]*boulder.State // of boulders that may go on
 	running []string
+	fetched map[string]uint64 // up to which event the project has the commits of a boulder
+	swept   bool              // the remote has nothing of boulders that are over, and landed
 }
-
-// Queue is where the workers of a project take work from, if none is named: they have it in the same directory.
-func Queue(dir string) string { return "manager:" + dir }
 
 // AnswerTime is how long to wait for the answer of a worker.
 const AnswerTime = 10 * time.Second
@@ -52,8 +56,14 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	if req.Fork != nil {
 		return "", fmt.Errorf("%w: a fork is run on one machine: stop the gateway", boulder.ErrRefused)
 	}
+	if g.Remote != nil && req.Isolation != boulder.IsolationOff {
+		req.Isolation = boulder.IsolationAlways
+	}
 	if err := g.Complete(ctx, &req); err != nil {
 		return "", err
+	}
+	if g.Remote != nil && req.Resume == "" && req.SlotBase == "" {
+		return "", fmt.Errorf("%w: workers that share a git remote cannot work in place%s", boulder.ErrRefused, text.Prefixed(": ", req.InPlace))
 	}
 	if req.Resume != "" {
 		if err := g.update(ctx, req.Resume, flow.UpdateResume, req); err != nil {
@@ -63,6 +73,11 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	}
 	in := g.Input
 	in.BoulderID, in.Request = strings.ToLower(ulid.Make().String()), req
+	if g.Remote != nil {
+		if err := g.Remote.Begin(ctx, in.BoulderID, req.SlotBase); err != nil {
+			return "", fmt.Errorf("publish where the boulder begins: %w", err)
+		}
+	}
 	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
 	if err != nil {
 		return "", fmt.Errorf("hand the boulder to Temporal: %w", err)
@@ -117,6 +132,9 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 		if what.Do == boulder.OrderRedo {
 			return fmt.Errorf("%w: boulder %s is over at the Temporal server: run its sub-tasks anew", boulder.ErrRefused, id)
 		}
+		g.mu.Lock()
+		g.swept = false // it may have landed
+		g.mu.Unlock()
 		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
 	}
 	if err := g.update(ctx, id, flow.UpdateOrder, what); err != nil {
@@ -170,7 +188,11 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	g.mu.Unlock()
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		if err := g.copy(ctx, id); err != nil {
+		err := g.copy(ctx, id)
+		if err == nil && g.Remote != nil {
+			err = g.fetch(ctx, id)
+		}
+		if err != nil {
 			return nil, err
 		}
 		g.mu.Lock()
@@ -181,7 +203,44 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.Remote != nil && !g.swept {
+		if err := g.sweep(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return slices.Clone(g.running), nil
+}
+
+// fetch brings the commits that the copy of a boulder's log names.
+func (g *Gateway) fetch(ctx context.Context, id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := &g.copies[id].Boulder
+	if g.fetched[id] == b.Seq {
+		return nil
+	}
+	if err := g.Remote.Fetch(ctx, id); err != nil {
+		return err
+	}
+	if g.fetched == nil {
+		g.fetched = map[string]uint64{}
+	}
+	g.fetched[id] = b.Seq
+	g.swept = g.swept && !b.Status.Terminal()
+	return nil
+}
+
+// sweep removes from the remote what boulders left there that are over, and whose results nobody has to land any more.
+func (g *Gateway) sweep(ctx context.Context) error {
+	there, err := g.Remote.Boulders(ctx)
+	for _, id := range there {
+		s, missing := g.DB.Get(ctx, id)
+		if err == nil && missing == nil && s.Boulder.Status.Terminal() && !s.Boulder.Unlanded() {
+			err = g.Remote.End(ctx, id)
+		}
+	}
+	g.swept = err == nil
+	return err
 }
 
 // open are the boulders whose workflows are not closed.
@@ -224,6 +283,11 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		for _, e := range page.Events {
 			if err := s.Replay(e); err != nil {
 				return fmt.Errorf("copy event %d of boulder %s: %w", e.Seq, id, err)
+			}
+			if raised, ok := e.Body.(boulder.BlockerRaised); ok {
+				if err := g.Blockers.Adopt(ctx, raised.Blocker); err != nil {
+					return err
+				}
 			}
 		}
 		if len(page.Events) > 0 {

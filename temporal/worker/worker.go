@@ -30,6 +30,14 @@ type Parts struct {
 	Judge        orchestrator.Judge
 	Runner       orchestrator.Runner
 	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
+
+	Project string // directory in which the planner looks at files
+	// Host is a name of the machine and directory, if sessions that were begun there cannot go on elsewhere.
+	Host string
+	// Settle stores a person's answer to a blocker of the machine. Nil: it is there.
+	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
+	// Publish makes the commit of an integration known to all workers, before the boulder's log names it. Nil: it is.
+	Publish func(ctx context.Context, boulderID, commit string) error
 }
 
 // Worker takes work when it is started.
@@ -53,30 +61,48 @@ func (w Worker) Stop() {
 	}
 }
 
-// New makes a worker of a queue, which does at most slots pieces of work at the same time, and that of [limiter.Queue].
+// New makes a worker of a queue, which does at most slots pieces of work at the same time, besides so many that go on with sessions
+// of its host. It takes part in the work of [limiter.Queue] as well.
 func New(c client.Client, queue string, slots int, p Parts) Worker {
 	limits := sdk.New(c, limiter.Queue, sdk.Options{DisableRegistrationAliasing: true})
 	limiter.Register(limits)
-	return Worker{limits, boulders(c, queue, slots, p)}
+	options := sdk.Options{
+		MaxConcurrentActivityExecutionSize: slots, WorkerStopTimeout: stopTime, DisableRegistrationAliasing: true,
+	}
+	anywhere := sdk.New(c, queue, options)
+	anywhere.RegisterWorkflowWithOptions(flow.Boulder, workflow.RegisterOptions{Name: flow.Workflow})
+	registerAll(anywhere, c, p)
+	if p.Host == "" {
+		return Worker{limits, anywhere}
+	}
+	options.DisableWorkflowWorker = true
+	here := sdk.New(c, flow.HostQueue(queue, p.Host), options)
+	registerAll(here, c, p)
+	return Worker{limits, anywhere, here}
 }
 
-func boulders(c client.Client, queue string, slots int, p Parts) sdk.Worker {
-	w := sdk.New(c, queue, sdk.Options{
-		MaxConcurrentActivityExecutionSize: slots, WorkerStopTimeout: stopTime, DisableRegistrationAliasing: true,
-	})
-	w.RegisterWorkflowWithOptions(flow.Boulder, workflow.RegisterOptions{Name: flow.Workflow})
+func registerAll(w sdk.Worker, c client.Client, p Parts) {
 	none := struct{}{}
 	register(w, c, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ *teller) (*boulder.Plan, boulder.Usage, error) {
+		req.Project = p.Project
 		return p.Planner.Plan(ctx, req)
 	})
 	register(w, c, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ *teller) (boulder.Replacement, boulder.Usage, error) {
+		req.Project = p.Project
 		return p.Planner.Replan(ctx, req)
 	})
 	register(w, c, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ *teller) (boulder.Verdict, boulder.Usage, error) {
 		return p.Judge.Judge(ctx, req)
 	})
 	register(w, c, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *teller) (boulder.Evidence, boulder.Usage, error) {
-		job.Alone = t.alone
+		job.Alone, t.host = t.alone, p.Host
+		for _, b := range job.SubTask.Blockers {
+			if p.Settle != nil && b.Status.Settled() {
+				if err := p.Settle(ctx, b); err != nil {
+					return boulder.Evidence{}, boulder.Usage{}, fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+				}
+			}
+		}
 		e, err := p.Runner.Run(ctx, job, t.tell)
 		return fit(e), boulder.Usage{}, err
 	})
@@ -91,7 +117,14 @@ func boulders(c client.Client, queue string, slots int, p Parts) sdk.Worker {
 	}
 	if i, can := p.Runner.(orchestrator.Integrator); can {
 		register(w, c, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, t *teller) (struct{}, boulder.Usage, error) {
-			return none, boulder.Usage{}, i.Integrate(ctx, what, t.tell)
+			return none, boulder.Usage{}, i.Integrate(ctx, what, func(b boulder.Body) error {
+				if done, ok := b.(boulder.Integrated); ok && p.Publish != nil {
+					if err := p.Publish(ctx, what.BoulderID, done.Commit); err != nil {
+						return err
+					}
+				}
+				return t.tell(b)
+			})
 		})
 	}
 	if trier, can := p.Runner.(orchestrator.Trier); can {
@@ -104,7 +137,6 @@ func boulders(c client.Client, queue string, slots int, p Parts) sdk.Worker {
 			return none, boulder.Usage{}, s.StopSession(ctx, left)
 		})
 	}
-	return w
 }
 
 // register makes an activity of a part: under guard, with the errors of the core in its result.
@@ -153,6 +185,7 @@ type teller struct {
 	workflow  workflow.Execution
 	call      int
 	boulderID string
+	host      string // see [flow.Report]
 
 	mu      sync.Mutex
 	told    time.Time                // when progress was told last
@@ -196,7 +229,7 @@ func (t *teller) tell(b boulder.Body) error {
 }
 
 func (t *teller) report(b boulder.Body) flow.Report {
-	return flow.Report{Call: t.call, Event: boulder.Event{BoulderID: t.boulderID, Body: b}}
+	return flow.Report{Call: t.call, Event: boulder.Event{BoulderID: t.boulderID, Body: b}, Host: t.host}
 }
 
 // alone is that of [boulder.Job]: the boulder knows. Without its answer others may have been at work.

@@ -5,10 +5,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,7 +23,9 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/cli"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -27,6 +33,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/temporal/flow"
 	"github.com/bouldermgr/manager/temporal/gateway"
+	"github.com/bouldermgr/manager/temporal/gitremote"
 	"github.com/bouldermgr/manager/temporal/limiter"
 	"github.com/bouldermgr/manager/temporal/worker"
 )
@@ -46,7 +53,7 @@ func commands(open connect) []*cobra.Command {
 }
 
 // server is how a command reaches the Temporal server.
-type server struct{ address, namespace, queue string }
+type server struct{ address, namespace, queue, remote string }
 
 func (s *server) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -54,26 +61,82 @@ func (s *server) flags(cmd *cobra.Command) {
 	f.StringVar(&s.namespace, "temporal-namespace", "", "`NAMESPACE` there (else $TEMPORAL_NAMESPACE, default)")
 }
 
-func (s *server) queueFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory)")
+func (s *server) projectFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.queue, "temporal-queue", "", "task `QUEUE` of the project (else manager: and its directory, or the git remote's URL)")
+	f.StringVar(&s.remote, "git-remote", "", "workers have clones of their own, and share results by this git `REMOTE`: origin, or a URL")
+}
+
+// connection is a project, the server, and how workers share results; remote is nil if they have one directory.
+type connection struct {
+	*project.Project
+	client client.Client
+	remote *gitremote.Remote
+	parts  orchestrator.Config
 }
 
 // connect opens the project and reaches the server. The client is closed by the caller.
-func (s *server) connect(ctx context.Context, open connect) (*project.Project, orchestrator.Config, client.Client, error) {
-	p, err := open(ctx)
-	if err != nil {
-		return nil, orchestrator.Config{}, nil, err
+func (s *server) connect(ctx context.Context, open connect) (c connection, err error) {
+	if c.Project, err = open(ctx); err != nil {
+		return c, err
 	}
-	c, err := s.dial(p.Logger())
-	if err != nil {
-		return nil, orchestrator.Config{}, nil, err
+	queue := c.Dir()
+	slots := executor.Slots(c.Slots())
+	if s.remote != "" {
+		if queue, err = shared(ctx, c.Dir(), s.remote); err != nil {
+			return c, err
+		}
+		c.remote = &gitremote.Remote{URL: s.remote, Clone: c.Slots().Slots}
+		slots = &gitremote.Slots{Slots: slots, Remote: c.remote}
 	}
-	s.queue = cmp.Or(s.queue, gateway.Queue(p.Dir()))
-	parts, err := p.Parts()
-	if err != nil {
-		c.Close()
+	s.queue = cmp.Or(s.queue, "manager:"+queue)
+	if c.parts, err = c.Parts(slots); err == nil {
+		c.client, err = s.dial(c.Logger())
 	}
-	return p, parts, c, err
+	return c, err
+}
+
+// shared is what all clones call the project in dir: the remote's URL, without a user, and the directory in the repository.
+func shared(ctx context.Context, dir, remote string) (name string, err error) {
+	for _, args := range [][]string{{"ls-remote", "--get-url", "--", remote}, {"rev-parse", "--show-prefix"}} {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
+		if err != nil {
+			return "", fmt.Errorf("git %s in %s: %w", args[0], dir, err)
+		}
+		name = text.JoinedBy(" ", name, strings.TrimSpace(string(out)))
+		if u, err := url.Parse(name); err == nil && u.User != nil {
+			u.User = nil
+			name = u.String()
+		}
+	}
+	return name, nil
+}
+
+// sweep removes what the clone has of boulders of other clones that are over.
+func (c connection) sweep(ctx context.Context) error {
+	own, err := c.Read(ctx)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return c.remote.Sweep(ctx, func(id string) bool {
+		_, err := own.Get(ctx, id)
+		return !errors.Is(err, boulder.ErrNotFound)
+	})
+}
+
+// firstBlocker is the id after which a machine numbers the blockers of its sessions, so that others do not use the same.
+func firstBlocker(host string) string {
+	return fmt.Sprintf("B%d", (1000+crc32.ChecksumIEEE([]byte(host))%9_000)*1000)
+}
+
+// settle stores a person's answer where the blocker was raised: what was allowed is allowed from then on.
+func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
+	_, err := c.Blockers().Settle(ctx, b.ID, blockers.Settlement{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed})
+	if errors.Is(err, blockers.ErrNotFound) || errors.Is(err, blockers.ErrSettled) {
+		return nil
+	}
+	return errors.Join(err, c.Blockers().Delivered(ctx, b.ID))
 }
 
 // dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
@@ -103,28 +166,44 @@ workers may run, in one directory: all see the same files. Ctrl-C hands what is 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			p, parts, c, err := s.connect(ctx, open)
+			c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
 			}
-			defer c.Close()
-			if _, err := store.EnsureDir(p.Dir()); err != nil {
+			defer c.client.Close()
+			if _, err := store.EnsureDir(c.Dir()); err != nil {
 				return err
 			}
-			w := worker.New(c, s.queue, slots, worker.Parts{
-				Planner: parts.Planner, Judge: parts.Judge, Runner: parts.Runner, RaiseBlocker: parts.RaiseBlocker,
-			})
+			parts := worker.Parts{
+				Planner: c.parts.Planner, Judge: c.parts.Judge, Runner: c.parts.Runner, RaiseBlocker: c.parts.RaiseBlocker, Project: c.Dir(),
+			}
+			if c.remote != nil {
+				host, _ := os.Hostname()
+				parts.Host, parts.Publish, parts.Settle = host+":"+c.Dir(), c.remote.Publish, c.settle
+				if err := errors.Join(c.sweep(ctx), c.Blockers().PassOver(ctx, firstBlocker(parts.Host))); err != nil {
+					return err
+				}
+			}
+			w := worker.New(c.client, s.queue, slots, parts)
 			if err := w.Start(); err != nil {
 				return err
 			}
-			cmd.PrintErrf("Working for %s (task queue %s).\n", p.Dir(), s.queue)
-			<-ctx.Done()
+			cmd.PrintErrf("Working for %s (task queue %s).\n", c.Dir(), s.queue)
+			for ctx.Err() == nil {
+				select {
+				case <-time.After(time.Hour):
+					if err := c.sweep(ctx); err != nil {
+						c.Logger().Warn("what is over was not removed", "error", err)
+					}
+				case <-ctx.Done():
+				}
+			}
 			w.Stop()
 			return context.Cause(ctx)
 		},
 	}
 	s.flags(cmd)
-	s.queueFlag(cmd)
+	s.projectFlags(cmd)
 	cmd.Flags().IntVar(&slots, "slots", slots, "at most `N` pieces of work at the same time")
 	return cmd
 }
@@ -140,28 +219,28 @@ copies the logs from there. All commands that look or steer work as with a serve
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			p, parts, c, err := s.connect(ctx, open)
+			c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
 			}
-			defer c.Close()
-			st, err := p.Hold(ctx, true)
+			defer c.client.Close()
+			st, err := c.Hold(ctx, true)
 			if err != nil {
 				return err
 			}
 			defer st.Release()
-			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", p.Dir(), s.queue)
+			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", c.Dir(), s.queue)
 			return st.ServeElsewhere(ctx, &gateway.Gateway{
-				Client: c, Queue: s.queue, DB: st.DB, Complete: p.Complete,
+				Client: c.client, Queue: s.queue, DB: st.DB, Blockers: c.Blockers(), Complete: c.Complete, Remote: c.remote,
 				Input: flow.Input{
-					Project: p.Dir(), Limits: *parts.Limits, Heartbeat: heartbeat, Diverted: p.Config().Blockers.Enabled,
-					Diversion: parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),
+					Project: c.Dir(), Limits: *c.parts.Limits, Heartbeat: heartbeat, Diverted: c.Config().Blockers.Enabled,
+					Diversion: c.parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),
 				},
 			})
 		},
 	}
 	s.flags(cmd)
-	s.queueFlag(cmd)
+	s.projectFlags(cmd)
 	cmd.Flags().DurationVar(&heartbeat, "heartbeat", heartbeat, "give work to another worker after `TIME` without a sign of life")
 	return cmd
 }

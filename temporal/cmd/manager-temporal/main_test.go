@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,8 +28,9 @@ func TestMain(m *testing.M) {
 // site is a project with the demo's model, the real OpenCode, and a Temporal server.
 type site struct {
 	*testing.T
-	dir string
-	env []string
+	dir   string
+	env   []string
+	model string // its address
 }
 
 func newSite(t *testing.T) *site {
@@ -43,9 +46,17 @@ func newSite(t *testing.T) *site {
 	}
 	octest.Git(t, s.dir, "add", "--all")
 	octest.Git(t, s.dir, "commit", "--quiet", "--message", "The project")
-	s.env = append(octest.Env(t, octest.Script(t, string(script)).URL()), asManager+"=1", "MANAGER_OPENCODE="+octest.Binary(t),
-		"TEMPORAL_ADDRESS="+devtest.Start(t, "").Address)
+	s.model = octest.Script(t, string(script)).URL()
+	s.env = append(octest.Env(t, s.model), asManager+"=1", "MANAGER_OPENCODE="+octest.Binary(t), "TEMPORAL_ADDRESS="+devtest.Start(t, "").Address)
 	return s
+}
+
+// host is a clone of a remote on what is like another machine: it shares no file with the site.
+func (s *site) host(remote string) *site {
+	s.Helper()
+	dir := s.TempDir()
+	octest.Git(s.T, dir, "clone", "--quiet", remote, ".")
+	return &site{T: s.T, dir: dir, env: append(s.env[:len(s.env):len(s.env)], octest.Env(s.T, s.model)...)}
 }
 
 func (s *site) command(args ...string) *exec.Cmd {
@@ -63,6 +74,20 @@ func (s *site) manager(code int, says string, args ...string) {
 	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
 		s.Fatalf("%q ends with %d, and says:\n%s\nwant %d and %q", args, got, out, code, says)
 	}
+}
+
+// blocker is the id of the one that waits.
+func (s *site) blocker() string {
+	s.Helper()
+	out, err := s.command("blockers", "list", "--json").Output()
+	var b struct{ ID string }
+	if err == nil {
+		err = json.Unmarshal(out, &b)
+	}
+	if err != nil {
+		s.Fatalf("%v: %s", err, out)
+	}
+	return b.ID
 }
 
 // copied reports whether the gateway has something of a boulder.
@@ -149,6 +174,41 @@ func TestDemo(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "Ada") {
 		t.Errorf("%s, %v", out, err)
 	}
+}
+
+// TestClones: workers on hosts of their own share nothing but a git remote, and it is as in [TestDemo]. When the results have
+// landed, nothing is left there.
+func TestClones(t *testing.T) {
+	s := newSite(t)
+	bare := filepath.Join(t.TempDir(), "remote.git")
+	octest.Git(t, s.dir, "clone", "--quiet", "--bare", ".", bare)
+	remote := "file://" + bare
+	s.background("Handing boulders", "gateway", "--git-remote", remote)
+	for range 2 {
+		h := s.host(remote)
+		h.background("Working for", "worker", "--git-remote", "origin")
+	}
+	s.manager(1, "in place", "run", "--detach", "--yes", "--in-place", demoTask)
+	s.manager(0, "", "run", "--detach", "--yes", "--blockers", demoTask)
+	s.manager(4, "B", "wait", "--timeout", "2m")
+	s.manager(0, "", "blockers", "answer", s.blocker(), "With Goodbye: it is a formal program.")
+	s.manager(0, "", "resume")
+	s.manager(0, "completed", "wait", "--timeout", "2m")
+	s.manager(0, "+++ b/", "diff")
+	s.manager(0, "", "land", "--files")
+	landed := exec.Command("sh", "greeter.sh", "Ada")
+	landed.Dir = s.dir
+	out, err := landed.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Ada") {
+		t.Errorf("%s, %v", out, err)
+	}
+	left := ""
+	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(100 * time.Millisecond) {
+		if left = octest.Git(t, bare, "for-each-ref", "refs/manager"); left == "" {
+			return
+		}
+	}
+	t.Errorf("on the remote is left %s", left)
 }
 
 // TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused.
