@@ -162,7 +162,8 @@ func workerCmd(open connect) *cobra.Command {
 		Use:   "worker",
 		Short: "Do the work of boulders that run on Temporal",
 		Long: `Takes work of this project from a Temporal server: sessions, judging, planning, and the boulders themselves. Any number of
-workers may run, in one directory: all see the same files. Ctrl-C hands what is at work to another worker.`,
+workers may run: in one directory, or with --git-remote in clones on several machines. Ctrl-C hands what is at work to another
+worker.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
