@@ -6,6 +6,7 @@ SHELL := bash
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
+WORKFLOWCHECK := $(GO) run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
 # that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. OpenCode processes that live
@@ -41,7 +42,8 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 
 .PHONY: test-temporal
 test-temporal: tools temporal-devserver ## the module temporal/: checks, and all tests on a real Temporal server
-	cd temporal && $(GO) vet ./... && $(GO) mod tidy -diff && $(TESTENV) $(GO) test $(TESTFLAGS) ./...
+	cd temporal && $(GO) vet ./... && $(GO) mod tidy -diff && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter && \
+		$(TESTENV) $(GO) test $(TESTFLAGS) ./...
 
 .PHONY: race
 race: tools ## all tests with the race detector
