@@ -273,7 +273,8 @@ func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	}
 	kind, until, cooled := c.wait(err, model, o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
 	return append(cooled, boulder.Trouble{
-		AttemptRef: ref, Kind: kind, Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0,
+		AttemptRef: ref, Kind: kind, Reason: err.Error(), NotBefore: until,
+		Uncounted: len(cooled) > 0 || kind == boulder.TroublePaused,
 	})
 }
 

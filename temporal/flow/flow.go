@@ -7,6 +7,7 @@ package flow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -62,8 +63,8 @@ type Page struct {
 	Ended  *fault.Fault // why nothing runs the boulder, which is not over; nil: it is at work, or over
 }
 
-// pageSize bounds a page, in events that count as at least 1 kB each: the answer to a query is at most 2 MB.
-const pageSize = 200
+// pageSize bounds a page of several events, in bytes.
+const pageSize = Largest / 2
 
 // Boulder runs a boulder to its end, and gives its status then. While it is paused it waits for an [UpdateResume].
 func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
@@ -227,10 +228,13 @@ func (f *flow) page(after uint64) (Page, error) {
 	if f.resume == nil && !f.status().Terminal() {
 		p.Ended = fault.Of(f.ended)
 	}
-	if after < uint64(len(f.log)) {
-		rest := f.log[after:]
-		p.Events = rest[:min(len(rest), pageSize)]
-		p.More = len(rest) > pageSize
+	for size := 0; after < uint64(len(f.log)); after++ {
+		data, err := json.Marshal(f.log[after])
+		if size += len(data); err != nil || size > pageSize && len(p.Events) > 0 {
+			p.More = true
+			return p, err
+		}
+		p.Events = append(p.Events, f.log[after])
 	}
 	return p, nil
 }

@@ -108,6 +108,9 @@ const longest = 7 * 24 * time.Hour
 // do has an activity done. It is tried once: what follows from a lost worker is decided by the core, which gives the same
 // attempt to another one as it does after a crash.
 func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call, report func(boulder.Body) error) (r Result[Out], err error) {
+	if err := Fits("what an activity "+name+" needs to know", what); err != nil {
+		return r, err
+	}
 	f.number++
 	number := f.number
 	f.calls[number] = c
@@ -144,10 +147,26 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 	return r, r.Fault.Err()
 }
 
+// again is do for what the core asks for once: what a worker was lost with, or stopped, is given to another one.
+func again[Out, In any](ctx context.Context, f *flow, name string, what In, report func(boulder.Body) error) (r Result[Out], err error) {
+	for losses := 0; ; {
+		r, err = do[Out](ctx, f, name, what, &call{}, report)
+		switch t, _ := errors.AsType[*boulder.TroubleError](err); {
+		case t != nil && t.Kind == boulder.TroublePaused:
+		case errors.Is(err, errLost) && losses < f.in.Limits.Troubles: // or it is what makes workers die
+			losses++
+		default:
+			return r, err
+		}
+	}
+}
+
+var errLost = fmt.Errorf("%w: the worker was lost", boulder.ErrTrouble)
+
 // lost is what the core is told when an activity has no result.
 func lost(err error) error {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
-		return fmt.Errorf("%w: the worker was lost: %w", boulder.ErrTrouble, timeout)
+		return fmt.Errorf("%w: %w", errLost, timeout)
 	}
 	if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
 		return fmt.Errorf("%w: the worker stopped", boulder.ErrTrouble)
@@ -160,7 +179,12 @@ func nothingReported(b boulder.Body) error {
 }
 
 func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	r, err := ask[*boulder.Plan](ctx, f, ActivityPlan, req)
+	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, ActivityPlan)
+	if err != nil {
+		return nil, boulder.Usage{}, err
+	}
+	defer release()
+	r, err := again[*boulder.Plan](ctx, f, ActivityPlan, req, nothingReported)
 	return r.Value, r.Usage, err
 }
 
@@ -188,17 +212,19 @@ func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 }
 
 func (f *flow) Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error {
-	_, err := do[struct{}](ctx, f, ActivityVerify, what, &call{}, report)
+	what.SubTasks = bare(what.SubTasks)
+	_, err := again[struct{}](ctx, f, ActivityVerify, what, report)
 	return err
 }
 
 func (f *flow) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
-	_, err := do[struct{}](ctx, f, ActivityIntegrate, what, &call{}, report)
+	what.Earlier = bare(what.Earlier)
+	_, err := again[struct{}](ctx, f, ActivityIntegrate, what, report)
 	return err
 }
 
 func (f *flow) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
-	_, err := do[struct{}](ctx, f, ActivityTry, what, &call{}, report)
+	_, err := again[struct{}](ctx, f, ActivityTry, what, report)
 	return err
 }
 
@@ -207,8 +233,16 @@ func (f *flow) StopSession(ctx context.Context, left boulder.LeftSession) error 
 	return err
 }
 
+// bare takes out what only agents and judges read of sub-tasks: there may be many, time and again.
+func bare(all []boulder.SubTask) []boulder.SubTask {
+	for i := range all { // they are copies
+		all[i].Description, all[i].Output, all[i].Failures = "", "", nil
+	}
+	return all
+}
+
 // RaiseBlocker is that of [orchestrator.Config].
 func (f *flow) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	r, err := do[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, &call{}, nothingReported)
+	r, err := again[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, nothingReported)
 	return r.Value, err
 }

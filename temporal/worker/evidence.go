@@ -17,7 +17,13 @@ func fit(e boulder.Evidence) boulder.Evidence {
 		e.ToolCalls = append([]boulder.ToolCall(nil), e.ToolCalls[max(0, len(e.ToolCalls)-keep):]...)
 		e.Diagnostics = e.Diagnostics[:min(len(e.Diagnostics), keep)]
 		e.Diff.Patch = text.Excerpt(e.Diff.Patch, keep*700, text.Start)
-		e.Todos = e.Todos[:min(len(e.Todos), keep*4)]
+		e.Todos = append([]boulder.Todo(nil), e.Todos[:min(len(e.Todos), keep*4)]...)
+		for i := range e.Todos {
+			e.Todos[i].Content = text.Excerpt(e.Todos[i].Content, keep*100, text.Start)
+		}
+		for _, files := range []*[]string{&e.Outside, &e.Escaped, &e.Strayed} {
+			*files = (*files)[:min(len(*files), keep*25)]
+		}
 		e.Gates = append([]boulder.Gate(nil), e.Gates...)
 		e.FinalMessage = text.Excerpt(e.FinalMessage, keep*500, text.Ends)
 		for i := range e.Gates {

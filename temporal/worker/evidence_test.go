@@ -24,6 +24,10 @@ func TestFit(t *testing.T) {
 		e.Diagnostics = append(e.Diagnostics, boulder.Diagnostic{File: name, Message: strings.Repeat("m", 300)})
 		e.ToolCalls = append(e.ToolCalls, boulder.ToolCall{ID: name, Output: strings.Repeat("o", 500)})
 	}
+	for name := range strings.FieldsSeq(strings.Repeat("far/away.go ", 20_000)) {
+		e.Outside, e.Escaped, e.Strayed = append(e.Outside, name), append(e.Escaped, name), append(e.Strayed, name)
+		e.Todos = append(e.Todos, boulder.Todo{Content: strings.Repeat("t", 500), Status: "pending"})
+	}
 	for i := range 40 {
 		e.Gates = append(e.Gates, boulder.Gate{Command: fmt.Sprintf("gate %d", i), ExitCode: 1, Output: strings.Repeat("<", 2_000)})
 	}
@@ -31,6 +35,9 @@ func TestFit(t *testing.T) {
 	f := fit(e)
 	if n := size(f); n > largest {
 		t.Errorf("%d bytes", n)
+	}
+	if len(f.Outside) == 0 || len(f.Escaped) == 0 || len(f.Strayed) == 0 || len(f.Todos) == 0 {
+		t.Error("something is missing as a whole")
 	}
 	if len(f.Gates) != 40 || f.Gates[3].ExitCode != 1 || f.Diff.Hash != "h" || !f.Diff.Files[0].Own || f.ToolCalls[len(f.ToolCalls)-1].ID != "dir/file4999.go" {
 		t.Errorf("%d gates, %+v, first file %+v", len(f.Gates), f.Diff.Hash, f.Diff.Files[0])

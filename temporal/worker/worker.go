@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc/codes"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -56,9 +57,11 @@ func (w Worker) Start() error {
 
 // Stop ends what is at work: the boulder gives it to another worker.
 func (w Worker) Stop() {
+	var stopping sync.WaitGroup
 	for _, one := range w {
-		one.Stop()
+		stopping.Go(one.Stop)
 	}
+	stopping.Wait()
 }
 
 // New makes a worker of a queue, which does at most slots pieces of work at the same time, besides so many that go on with sessions
@@ -168,6 +171,22 @@ func register[In, Out any](
 		}
 		t.flush()
 		r.Fault = fault.Of(err)
+		if err := flow.Fits("the result of "+name, r); err != nil {
+			r = flow.Result[Out]{Usage: r.Usage, Fault: fault.Of(err)}
+		}
+		for guarded.Err() == nil { // the SDK gives up after 10 s
+			err := c.CompleteActivity(guarded, info.TaskToken, r, nil)
+			if err == nil {
+				return r, activity.ErrResultPending
+			}
+			if !passes(err) {
+				break
+			}
+			select {
+			case <-time.After(askAgain):
+			case <-guarded.Done():
+			}
+		}
 		return r, nil
 	}, activity.RegisterOptions{Name: name})
 }
@@ -176,7 +195,7 @@ func register[In, Out any](
 const stopTime = 15 * time.Second
 
 // errStopped ends the work of a worker that stops: another one gets it.
-var errStopped = fmt.Errorf("%w: the worker was stopped", boulder.ErrTrouble)
+var errStopped = &boulder.TroubleError{Kind: boulder.TroublePaused, Err: errors.New("the worker was stopped")}
 
 // teller hands reports of one piece of work to its boulder.
 type teller struct {
@@ -200,6 +219,7 @@ const (
 )
 
 // tell returns when the report is in the boulder's log. While the server is away it goes on trying, as long as the work may go on.
+// What the server will never take ends the run.
 func (t *teller) tell(b boulder.Body) error {
 	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {
 		t.mu.Lock()
@@ -211,14 +231,20 @@ func (t *teller) tell(b boulder.Body) error {
 		}
 		return context.Cause(t.ctx)
 	}
+	if err := flow.Fits("the report of "+boulder.TypeOf(b), b); err != nil {
+		return err
+	}
 	for id := uuid.NewString(); ; { // the same update, however often it is sent
 		err := t.update(id, t.report(b))
+		_, refused := errors.AsType[*fault.Carried](err)
 		_, over := errors.AsType[*serviceerror.NotFound](err)
 		switch {
+		case err == nil || refused:
+			return err
 		case over:
 			return fmt.Errorf("%w: the boulder is over", boulder.ErrRefused)
-		case err == nil || !unreachable(err):
-			return err
+		case !passes(err):
+			return fmt.Errorf("%w: the Temporal server does not take the report of %s: %w", boulder.ErrFatal, boulder.TypeOf(b), err)
 		}
 		select {
 		case <-time.After(askAgain):
@@ -258,10 +284,15 @@ func (t *teller) update(id string, r flow.Report) error {
 	return errors.Join(err, refused.Err())
 }
 
-// unreachable reports whether the machinery failed, and not the boulder.
-func unreachable(err error) bool {
-	_, refused := errors.AsType[*fault.Carried](err)
-	return !refused
+// passes reports whether what the machinery failed with may be gone the next time. Its own retries are over by then.
+func passes(err error) bool {
+	_, late := errors.AsType[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err)
+	_, notReady := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	switch serviceerror.ToStatus(err).Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted, codes.Internal:
+		return true
+	}
+	return late || notReady
 }
 
 // flush tells the newest progress that was not told, if there is one. One that does not arrive is no loss: there is a next one.

@@ -17,6 +17,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	sdk "go.temporal.io/sdk/worker"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -33,9 +34,12 @@ func TestMain(m *testing.M) {
 		c, err := client.Dial(client.Options{HostPort: of[0], Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 		if err == nil {
 			a := agents{dir: of[2]}
-			if err = New(c, of[1], 10, Parts{Judge: a, Runner: a}).Start(); err == nil {
+			w := New(c, of[1], 10, Parts{Planner: a, Judge: a, Runner: a})
+			if err = w.Start(); err == nil {
 				fmt.Println("READY")
-				select {}
+				<-sdk.InterruptCh()
+				w.Stop()
+				os.Exit(0)
 			}
 		}
 		fmt.Fprintln(os.Stderr, err)
@@ -61,17 +65,51 @@ func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 		a.note("sent", ref)
 	}
 	a.note("at work", ref)
-	for {
-		if _, err := os.Stat(filepath.Join(a.dir, ref.SubTaskID)); err == nil {
-			return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, nil
+	if err := a.wait(ctx, ref, ref.SubTaskID, nudge(ref.SubTaskID)); err != nil {
+		return boulder.Evidence{}, err
+	}
+	if a.is(nudge(ref.SubTaskID)) {
+		if err := report(boulder.Nudged{AttemptRef: ref, Turn: job.Turn.Number, Rule: boulder.RuleIdle, MessageID: "nudge"}); err != nil {
+			return boulder.Evidence{}, err
 		}
+		a.note("nudged", ref)
+	}
+	err := a.wait(ctx, ref, ref.SubTaskID)
+	return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, err
+}
+
+// wait waits for one of some files.
+func (a agents) wait(ctx context.Context, ref boulder.AttemptRef, files ...string) error {
+	for !slices.ContainsFunc(files, a.is) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			a.note("ended", ref)
-			return boulder.Evidence{}, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
+	return nil
+}
+
+// Plan makes one of the sub-task a.
+func (a agents) Plan(ctx context.Context, _ boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	ref := boulder.AttemptRef{SubTaskID: "plan", Attempt: 1}
+	a.note("at work", ref)
+	plan := planOf("a")
+	plan.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel}
+	return plan, boulder.Usage{Calls: 1}, a.wait(ctx, ref, "plan")
+}
+
+func (a agents) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	return boulder.Replacement{}, boulder.Usage{}, boulder.ErrNoNewPlan
+}
+
+// nudge is the file for which the agent of a sub-task gets one more prompt.
+func nudge(id string) string { return id + ".nudge" }
+
+func (a agents) is(file string) bool {
+	_, err := os.Stat(filepath.Join(a.dir, file))
+	return err == nil
 }
 
 func (a agents) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
@@ -87,6 +125,11 @@ func (a agents) note(what string, ref boulder.AttemptRef) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// count is how often something was noted.
+func (a agents) count(note string) int {
+	return len(slices.DeleteFunc(a.notes(), func(other string) bool { return other != note }))
 }
 
 func (a agents) notes() []string {
@@ -105,20 +148,30 @@ type rig struct {
 
 const queue, project, id = "q", "/project", "b1"
 
+func planOf(ids ...string) *boulder.Plan {
+	plan := &boulder.Plan{Version: 1, Task: "the task"}
+	for _, id := range ids {
+		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: id, Subject: "Do " + id, Description: "Do it", SuccessCriteria: []string{"done"}})
+	}
+	return plan
+}
+
+// newRig begins a boulder of these sub-tasks, or else of [agents.Plan].
 func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 	t.Helper()
 	t.Parallel()
-	r := &rig{T: t, agents: agents{t.TempDir()}, server: devtest.Start(t, "")}
+	r := &rig{T: t, agents: agents{t.TempDir()}, server: devtest.Start(t, filepath.Join(t.TempDir(), "temporal.db"))}
 	r.client = r.server.Dial(t)
-	plan := boulder.Plan{Version: 1, Task: "the task"}
-	for _, id := range ids {
-		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: id, Subject: "Do " + id, Description: "Do it", SuccessCriteria: []string{"done"}})
+	req := orchestrator.Request{Task: "the task", GatesApproved: true}
+	if len(ids) > 0 {
+		req.Plan = planOf(ids...)
 	}
 	limits := orchestrator.DefaultLimits()
 	limits.Backoff = 100 * time.Millisecond
 	var err error
-	r.run, err = r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, flow.Workflow, flow.Input{
-		BoulderID: id, Project: project, Limits: limits, Heartbeat: heartbeat, Request: orchestrator.Request{Plan: &plan, GatesApproved: true},
+	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue, WorkflowTaskTimeout: 3 * time.Second} // also those to workers that are gone
+	r.run, err = r.client.ExecuteWorkflow(t.Context(), options, flow.Workflow, flow.Input{
+		BoulderID: id, Project: project, Limits: limits, Heartbeat: heartbeat, Request: req,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,10 +180,14 @@ func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 }
 
 // process starts a worker in a process of its own.
-func (r *rig) process() *os.Process {
+func (r *rig) process() *exec.Cmd { return r.processAt(r.server.Address) }
+
+// processAt starts one that finds the server at an address. inside is a command that runs another one.
+func (r *rig) processAt(address string, inside ...string) *exec.Cmd {
 	r.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", asWorker, r.server.Address, queue, r.dir))
+	command := append(inside, os.Args[0])
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", asWorker, address, queue, r.dir))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -146,7 +203,7 @@ func (r *rig) process() *os.Process {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "READY\n" {
 		r.Fatalf("the worker says %q: %v", line, err)
 	}
-	return cmd.Process
+	return cmd
 }
 
 // here starts a worker in this process.
@@ -164,13 +221,7 @@ func (r *rig) here() Worker {
 func (r *rig) until(note string, times int) {
 	r.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {
-		n := 0
-		for _, other := range r.notes() {
-			if other == note {
-				n++
-			}
-		}
-		if n >= times {
+		if r.count(note) >= times {
 			return
 		}
 	}
@@ -199,12 +250,16 @@ func (r *rig) completed() []string {
 	return r.log()
 }
 
-func (r *rig) log() (all []string) {
-	var p flow.Page
+func (r *rig) page() (p flow.Page, err error) {
 	v, err := r.client.QueryWorkflow(context.Background(), id, "", flow.QueryLog, 0)
 	if err == nil {
 		err = v.Get(&p)
 	}
+	return p, err
+}
+
+func (r *rig) log() (all []string) {
+	p, err := r.page()
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -265,7 +320,7 @@ func TestWorkerKilled(t *testing.T) {
 	first := r.process()
 	r.until("at work a#1", 1)
 	r.until("at work b#1", 1)
-	if err := first.Kill(); err != nil {
+	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	r.process()
@@ -273,7 +328,7 @@ func TestWorkerKilled(t *testing.T) {
 	r.until("at work b#1", 2)
 	r.finish("a", "b")
 	log := r.completed()
-	if !slices.Contains(log, "trouble a#1") || slices.Contains(log, "retry a#1") || len(slices.DeleteFunc(r.notes(), func(n string) bool { return n != "sent a#1" })) != 1 {
+	if !slices.Contains(log, "trouble a#1") || slices.Contains(log, "retry a#1") || r.count("sent a#1") != 1 {
 		t.Errorf("%q, %q", log, r.notes())
 	}
 }
@@ -284,12 +339,12 @@ func TestWorkerFrozen(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a")
 	first := r.process()
 	r.until("at work a#1", 1)
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
+	if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	r.process()
 	r.until("at work a#1", 2)
-	if err := first.Signal(syscall.SIGCONT); err != nil {
+	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	r.until("ended a#1", 1)
