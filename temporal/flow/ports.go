@@ -31,6 +31,7 @@ var (
 type Call[T any] struct {
 	Number    int // of this call: what another one reports is not taken
 	BoulderID string
+	Progress  time.Duration // how often it may be told
 	What      T
 }
 
@@ -102,6 +103,13 @@ type told struct {
 // hostBeats is how many times the heartbeat work waits for the host on which its session is.
 const hostBeats = 4
 
+// progressEvery is how often sessions tell progress: rarer the longer the history, of which it would take most. Temporal ends a
+// boulder at 51,200 events.
+func (f *flow) progressEvery() time.Duration {
+	length := float64(workflow.GetInfo(f.root).GetCurrentHistoryLength()) / 2000
+	return time.Duration((1 + length*length) * float64(30*time.Second))
+}
+
 // longest is how long an activity may take: the core has bounds of its own, which come first.
 const longest = 7 * 24 * time.Hour
 
@@ -122,7 +130,7 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 	if c.host != "" {
 		options.TaskQueue, options.ScheduleToStartTimeout = HostQueue(workflow.GetInfo(f.root).TaskQueueName, c.host), hostBeats*f.in.Heartbeat
 	}
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), options), name, Call[In]{number, f.in.BoulderID, what})
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), options), name, Call[In]{number, f.in.BoulderID, f.progressEvery(), what})
 	patient := uncancelled(ctx) // a slot is free when the work has ended, not before
 	for {
 		f.wait(patient, orchestrator.Forever, func() bool { return len(c.told) > 0 || future.IsReady() })

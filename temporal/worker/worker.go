@@ -161,7 +161,7 @@ func register[In, Out any](
 			return c.RecordActivityHeartbeat(ctx, info.TaskToken)
 		})
 		defer stop()
-		t := &teller{ctx: guarded, client: c, workflow: info.WorkflowExecution, call: call.Number, boulderID: call.BoulderID}
+		t := &teller{ctx: guarded, client: c, workflow: info.WorkflowExecution, call: call.Number, boulderID: call.BoulderID, progress: call.Progress, begun: time.Now()}
 		r.Value, r.Usage, err = do(guarded, call.What, t)
 		switch cause := context.Cause(guarded); {
 		case errors.Is(cause, guard.ErrFenced), errors.Is(cause, guard.ErrTaken):
@@ -205,6 +205,8 @@ type teller struct {
 	call      int
 	boulderID string
 	host      string // see [flow.Report]
+	progress  time.Duration
+	begun     time.Time
 
 	mu      sync.Mutex
 	told    time.Time                // when progress was told last
@@ -212,8 +214,6 @@ type teller struct {
 }
 
 const (
-	// progressEvery is how often progress is told: a boulder's history has room for 10,000 signals.
-	progressEvery = 30 * time.Second
 	// askAgain is how soon a server is asked again that could not be reached.
 	askAgain = 500 * time.Millisecond
 )
@@ -224,7 +224,7 @@ func (t *teller) tell(b boulder.Body) error {
 	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {
 		t.mu.Lock()
 		t.pending = &p
-		due := time.Since(t.told) >= progressEvery
+		due := time.Since(t.told) >= max(t.progress, time.Since(t.begun)/20) // the histories of long turns stay small
 		t.mu.Unlock()
 		if due {
 			t.flush()
