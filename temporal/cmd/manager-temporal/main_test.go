@@ -28,9 +28,10 @@ func TestMain(m *testing.M) {
 // site is a project with the demo's model, the real OpenCode, and a Temporal server.
 type site struct {
 	*testing.T
-	dir   string
-	env   []string
-	model string // its address
+	dir     string
+	env     []string
+	model   string // its address
+	program string
 }
 
 func newSite(t *testing.T) *site {
@@ -40,7 +41,11 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{T: t, dir: octest.Repo(t, map[string]string{"LICENSE": "none\n"})}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, program: program, dir: octest.Repo(t, map[string]string{"LICENSE": "none\n"})}
 	if err := os.CopyFS(s.dir, os.DirFS(demo+"/project")); err != nil {
 		t.Fatal(err)
 	}
@@ -51,16 +56,23 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// host is a clone of a remote on what is like another machine: it shares no file with the site.
+// host is what is like another machine, with the image of examples/temporal: it shares no file with the site.
 func (s *site) host(remote string) *site {
 	s.Helper()
-	dir := s.TempDir()
-	octest.Git(s.T, dir, "clone", "--quiet", remote, ".")
-	return &site{T: s.T, dir: dir, env: append(s.env[:len(s.env):len(s.env)], octest.Env(s.T, s.model)...)}
+	bin := s.TempDir()
+	if err := os.Symlink(s.program, filepath.Join(bin, "manager-temporal")); err != nil {
+		s.Fatal(err)
+	}
+	start, err := filepath.Abs("../../../examples/temporal/start.sh")
+	if err != nil {
+		s.Fatal(err)
+	}
+	env := append(s.env[:len(s.env):len(s.env)], octest.Env(s.T, s.model)...)
+	return &site{T: s.T, dir: bin, env: append(env, "PATH="+bin+":"+os.Getenv("PATH"), "PROJECT_REMOTE="+remote), program: start}
 }
 
 func (s *site) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(s.program, args...)
 	cmd.Dir, cmd.Env = s.dir, s.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
@@ -186,7 +198,7 @@ func TestClones(t *testing.T) {
 	s.background("Handing boulders", "gateway", "--git-remote", remote)
 	for range 2 {
 		h := s.host(remote)
-		h.background("Working for", "worker", "--git-remote", "origin")
+		h.background("Working for", "worker")
 	}
 	s.manager(1, "in place", "run", "--detach", "--yes", "--in-place", demoTask)
 	s.manager(0, "", "run", "--detach", "--yes", "--blockers", demoTask)
