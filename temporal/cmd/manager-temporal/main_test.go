@@ -196,7 +196,7 @@ func TestClones(t *testing.T) {
 	octest.Git(t, s.dir, "clone", "--quiet", "--bare", ".", bare)
 	remote := "file://" + bare
 	s.background("Handing boulders", "gateway", "--git-remote", remote)
-	for range 2 {
+	for range 3 {
 		h := s.host(remote)
 		h.background("Working for", "worker")
 	}
