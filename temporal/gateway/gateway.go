@@ -44,6 +44,8 @@ type Gateway struct {
 	mu      sync.Mutex
 	copies  map[string]*boulder.State // of boulders that may go on
 	running []string
+	round   int               // of [Gateway.Copy]
+	quiet   map[string]int    // in how many a boulder had no news
 	fetched map[string]uint64 // up to which event the project has the commits of a boulder
 	swept   bool              // the remote has nothing of boulders that are over, and landed
 }
@@ -177,6 +179,9 @@ func Explain(ctx context.Context, err error) error {
 	return err
 }
 
+// rarely is the most that doubles the time until a quiet boulder is copied again, which costs a worker some milliseconds: 8 s.
+const rarely = 4
+
 // Copy implements project.Elsewhere.
 func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	open, err := g.open(ctx)
@@ -184,7 +189,10 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		return nil, Explain(ctx, err)
 	}
 	g.mu.Lock()
-	ids := slices.Concat(open, slices.Sorted(maps.Keys(g.copies)))
+	g.round++
+	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
+		return g.round%(1<<min(g.quiet[id], rarely)) != 0
+	})
 	g.mu.Unlock()
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
@@ -198,6 +206,8 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		g.mu.Lock()
 		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
 			delete(g.copies, id)
+			delete(g.quiet, id)
+			delete(g.fetched, id)
 		}
 		g.mu.Unlock()
 	}
@@ -221,9 +231,6 @@ func (g *Gateway) fetch(ctx context.Context, id string) error {
 	}
 	if err := g.Remote.Fetch(ctx, id); err != nil {
 		return err
-	}
-	if g.fetched == nil {
-		g.fetched = map[string]uint64{}
 	}
 	g.fetched[id] = b.Seq
 	g.swept = g.swept && !b.Status.Terminal()
@@ -266,6 +273,9 @@ func (g *Gateway) open(ctx context.Context) (ids []string, err error) {
 func (g *Gateway) copy(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.copies == nil {
+		g.copies, g.quiet, g.fetched = map[string]*boulder.State{}, map[string]int{}, map[string]uint64{}
+	}
 	s := g.copies[id]
 	if s == nil {
 		var err error
@@ -290,7 +300,9 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 				}
 			}
 		}
+		g.quiet[id]++
 		if len(page.Events) > 0 {
+			g.quiet[id] = 0
 			if err := g.DB.Commit(ctx, s, page.Events); err != nil {
 				delete(g.copies, id) // it is ahead of the disk
 				return err
@@ -301,9 +313,6 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		if page.Ended == nil && !s.Boulder.Status.Terminal() && s.Boulder.ID != "" {
 			g.running = append(g.running, id)
 		}
-	}
-	if g.copies == nil {
-		g.copies = map[string]*boulder.State{}
 	}
 	g.copies[id] = s
 	return nil
