@@ -44,10 +44,10 @@ type Gateway struct {
 	mu      sync.Mutex
 	copies  map[string]*boulder.State // of boulders that may go on
 	running []string
-	round   int               // of [Gateway.Copy]
-	quiet   map[string]int    // in how many a boulder had no news
-	fetched map[string]uint64 // up to which event the project has the commits of a boulder
-	swept   bool              // the remote has nothing of boulders that are over, and landed
+	round   int             // of [Gateway.Copy]
+	quiet   map[string]int  // in how many a boulder had no news
+	behind  map[string]bool // boulders whose log names commits that the project may not have
+	swept   bool            // the remote has nothing of boulders that are over, and landed
 }
 
 // AnswerTime is how long to wait for the answer of a worker.
@@ -207,7 +207,6 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
 			delete(g.copies, id)
 			delete(g.quiet, id)
-			delete(g.fetched, id)
 		}
 		g.mu.Unlock()
 	}
@@ -225,24 +224,28 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 func (g *Gateway) fetch(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b := &g.copies[id].Boulder
-	if g.fetched[id] == b.Seq {
+	if !g.behind[id] {
 		return nil
 	}
 	if err := g.Remote.Fetch(ctx, id); err != nil {
 		return err
 	}
-	g.fetched[id] = b.Seq
-	g.swept = g.swept && !b.Status.Terminal()
+	delete(g.behind, id)
+	g.swept = g.swept && !g.copies[id].Boulder.Status.Terminal()
 	return nil
 }
 
-// sweep removes from the remote what boulders left there that are over, and whose results nobody has to land any more.
+// sweep removes from the remote what boulders left there that are over, and whose results nobody has to land any more; else the
+// project gets them.
 func (g *Gateway) sweep(ctx context.Context) error {
 	there, err := g.Remote.Boulders(ctx)
 	for _, id := range there {
 		s, missing := g.DB.Get(ctx, id)
-		if err == nil && missing == nil && s.Boulder.Status.Terminal() && !s.Boulder.Unlanded() {
+		switch {
+		case err != nil || missing != nil || !s.Boulder.Status.Terminal():
+		case s.Boulder.Unlanded(): // an earlier gateway may have ended before it
+			err = g.Remote.Fetch(ctx, id)
+		default:
 			err = g.Remote.End(ctx, id)
 		}
 	}
@@ -274,7 +277,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.copies == nil {
-		g.copies, g.quiet, g.fetched = map[string]*boulder.State{}, map[string]int{}, map[string]uint64{}
+		g.copies, g.quiet, g.behind = map[string]*boulder.State{}, map[string]int{}, map[string]bool{}
 	}
 	s := g.copies[id]
 	if s == nil {
@@ -284,6 +287,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		} else if err != nil {
 			return err
 		}
+		g.behind[id] = true
 	}
 	for more := true; more; {
 		page, err := g.page(ctx, id, s.Boulder.Seq)
@@ -294,10 +298,13 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 			if err := s.Replay(e); err != nil {
 				return fmt.Errorf("copy event %d of boulder %s: %w", e.Seq, id, err)
 			}
-			if raised, ok := e.Body.(boulder.BlockerRaised); ok {
-				if err := g.Blockers.Adopt(ctx, raised.Blocker); err != nil {
+			switch b := e.Body.(type) {
+			case boulder.BlockerRaised:
+				if err := g.Blockers.Adopt(ctx, b.Blocker); err != nil {
 					return err
 				}
+			case boulder.TurnEnded, boulder.Integrated, boulder.TaskComplete:
+				g.behind[id] = true
 			}
 		}
 		g.quiet[id]++
