@@ -75,6 +75,10 @@ check: ## formatting, vet, lint, tidy
 bench: tools build ## speed and memory, as ratios (minutes)
 	bench/run.sh
 
+.PHONY: bench-temporal
+bench-temporal: temporal-devserver ## boulders on Temporal: overhead, histories, growth to 1,000, recovery (minutes)
+	cd temporal && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench
+
 .PHONY: fuzz
 fuzz: ## each fuzz target with 50,000 inputs, and property tests without OpenCode ten times as long, from fresh seeds
 	tests() { git grep -l "/$$1\"" -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,'; }; \

@@ -47,6 +47,7 @@ type Gateway struct {
 	round   int             // of [Gateway.Copy]
 	quiet   map[string]int  // in how many a boulder had no news
 	behind  map[string]bool // boulders whose log names commits that the project may not have
+	listed  bool            // copies has what ended while no gateway ran
 	swept   bool            // the remote has nothing of boulders that are over, and landed
 }
 
@@ -193,12 +194,27 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
 		return g.round%(1<<min(g.quiet[id], rarely)) != 0
 	})
+	listed := g.listed
 	g.mu.Unlock()
+	if !listed {
+		here, err := g.DB.Listing(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range here {
+			if !item.Status.Terminal() {
+				ids = append(ids, item.BoulderID)
+			}
+		}
+	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		err := g.copy(ctx, id)
 		if err == nil && g.Remote != nil {
 			err = g.fetch(ctx, id)
+		}
+		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing && !slices.Contains(open, id) {
+			continue // it was begun on this machine, or the server keeps it no longer
 		}
 		if err != nil {
 			return nil, err
@@ -212,6 +228,7 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.listed = true
 	if g.Remote != nil && !g.swept {
 		if err := g.sweep(ctx); err != nil {
 			return nil, err

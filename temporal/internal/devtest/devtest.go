@@ -62,6 +62,9 @@ func (s *Server) Restart() error {
 	return s.start(port)
 }
 
+// PID is that of its process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Signal sends the server a signal: SIGSTOP and SIGCONT for a freeze.
 func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 

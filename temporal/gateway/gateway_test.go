@@ -1,0 +1,162 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/temporal/flow"
+	"github.com/bouldermgr/manager/temporal/gateway"
+	"github.com/bouldermgr/manager/temporal/internal/devtest"
+	"github.com/bouldermgr/manager/temporal/worker"
+)
+
+// hands are at work until done is closed.
+type hands struct{ done chan struct{} }
+
+func (h hands) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	ref := job.Attempt.AttemptRef
+	if job.Attempt.SessionID == "" {
+		if err := report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "ses"}); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
+	if job.Turn.MessageID == "" {
+		if err := report(boulder.TurnSent{AttemptRef: ref, Turn: job.Turn.Number, Kind: job.Turn.Kind, MessageID: "msg"}); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
+	select {
+	case <-h.done:
+		return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, nil
+	case <-ctx.Done():
+		return boulder.Evidence{}, context.Cause(ctx)
+	}
+}
+
+func (hands) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	return boulder.Verdict{Completed: true, Summary: "done", IsProgress: true}, boulder.Usage{Calls: 1}, nil
+}
+
+// site is a project on a server.
+type site struct {
+	*testing.T
+	client client.Client
+	hands  hands
+	file   string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel()
+	return &site{T: t, client: devtest.Start(t, "").Dial(t), hands: hands{make(chan struct{})}, file: filepath.Join(t.TempDir(), "manager.db")}
+}
+
+// gateway opens the project's state. close is what the end of a process does.
+func (s *site) gateway() (g *gateway.Gateway, closed func()) {
+	s.Helper()
+	db, err := store.Open(s.file, store.Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = db.Close() })
+	return &gateway.Gateway{
+		Client: s.client, Queue: "q", DB: db, Complete: func(context.Context, *orchestrator.Request) error { return nil },
+		Input: flow.Input{Project: "/project", Limits: orchestrator.DefaultLimits(), Heartbeat: 5 * time.Second},
+	}, func() { _ = db.Close() }
+}
+
+func (s *site) worker() {
+	s.Helper()
+	w := worker.New(s.client, "q", 4, worker.Parts{Judge: s.hands, Runner: s.hands})
+	if err := w.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(w.Stop)
+}
+
+func request() orchestrator.Request {
+	return orchestrator.Request{GatesApproved: true, Plan: &boulder.Plan{Version: 1, Task: "the task", SubTasks: []boulder.Spec{
+		{ID: "a", Subject: "Do it", Description: "Do it", SuccessCriteria: []string{"done"}},
+	}}}
+}
+
+// until copies until a boulder has a status, and the gateway says that it is at work, as one that is paused is, or not.
+func (s *site) until(g *gateway.Gateway, id string, status boulder.Status) {
+	s.Helper()
+	var b boulder.Boulder
+	var running []string
+	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {
+		running, _ = g.Copy(s.Context()) // its queries fail until a worker has begun to answer
+		if state, err := g.DB.Load(s.Context(), id); err == nil {
+			if b = state.Boulder; b.Status == status && slices.Contains(running, id) != status.Terminal() {
+				return
+			}
+		}
+	}
+	s.Fatalf("boulder %s is %s; at work: %q", id, b.Status, running)
+}
+
+// TestNoWorker: a boulder waits for a worker, and says so. When it is over, it is the project's alone.
+func TestNoWorker(t *testing.T) {
+	s := newSite(t)
+	g, _ := s.gateway()
+	id, err := g.Submit(t.Context(), request())
+	if id == "" || err == nil || !strings.Contains(err.Error(), "waits at the Temporal server: no worker answers") {
+		t.Fatalf("%q, %v", id, err)
+	}
+	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrNotFound) {
+		t.Errorf("an order before there is a copy: %v", err)
+	}
+	close(s.hands.done)
+	s.worker()
+	s.until(g, id, boulder.Completed)
+	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderRedo, SubTaskID: "a"}); !errors.Is(err, boulder.ErrRefused) {
+		t.Errorf("redo: %v", err)
+	}
+	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderArchive}); err != nil {
+		t.Errorf("archive: %v", err)
+	}
+	if state, err := g.DB.Load(t.Context(), id); err != nil || state.Boulder.ArchivedAt.IsZero() {
+		t.Errorf("not archived: %v", err)
+	}
+}
+
+// TestGatewayAway: what happened while no gateway ran is copied by the next one, which steers the boulder as the first one did.
+func TestGatewayAway(t *testing.T) {
+	s := newSite(t)
+	s.worker()
+	g, closed := s.gateway()
+	id, err := g.Submit(t.Context(), request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.until(g, id, boulder.Running)
+	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderPause, Now: true}); err != nil {
+		t.Fatal(err)
+	}
+	closed()
+	g, closed = s.gateway()
+	s.until(g, id, boulder.Paused)
+	if resumed, err := g.Submit(t.Context(), orchestrator.Request{Resume: id}); err != nil || resumed != id {
+		t.Fatalf("%q, %v", resumed, err)
+	}
+	s.until(g, id, boulder.Running)
+	closed()
+	close(s.hands.done)
+	var status boulder.Status
+	if err := s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), &status); err != nil || status != boulder.Completed {
+		t.Fatalf("%s, %v", status, err)
+	}
+	g, _ = s.gateway()
+	s.until(g, id, boulder.Completed)
+}
