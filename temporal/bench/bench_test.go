@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 func quiet() log.Logger { return log.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
 
 // signs are files by which agents and the program talk. A sub-task whose id ends with - is at work until the file stop is there,
-// with _ for 20 ms; any other one is done at once.
+// with _ for 500 ms; any other one is done at once.
 type signs struct{ dir string }
 
 func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -77,7 +77,7 @@ func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 		if err := os.WriteFile(using, nil, 0o600); err != nil {
 			return boulder.Evidence{}, err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		if err := os.Remove(using); err != nil {
 			return boulder.Evidence{}, err
 		}
@@ -370,7 +370,7 @@ func BenchmarkLimit(b *testing.B) {
 	for range 3 {
 		m.worker()
 	}
-	if _, err := limiter.SetCap(b.Context(), m.client, "default", limit); err != nil {
+	if _, err := limiter.SetCap(b.Context(), m.client, "test/model", limit); err != nil {
 		b.Fatal(err)
 	}
 	var ids []string
@@ -380,7 +380,9 @@ func BenchmarkLimit(b *testing.B) {
 	begun := time.Now()
 	runs := make([]client.WorkflowRun, boulders)
 	for i := range runs {
-		runs[i] = m.begun(time.Minute, plan(ids...))
+		req := plan(ids...)
+		req.Plan.Model = "test/model"
+		runs[i] = m.begun(time.Minute, req)
 	}
 	over := make(chan struct{})
 	go func() {

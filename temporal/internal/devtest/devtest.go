@@ -36,6 +36,9 @@ type Server struct {
 func Start(tb testing.TB, file string) *Server {
 	tb.Helper()
 	s := &Server{args: []string{"-until-eof", "-db-filename", file}, log: tb.Output()}
+	if _, bench := tb.(*testing.B); bench {
+		s.log = io.Discard
+	}
 	if err := s.start("0"); err != nil {
 		tb.Fatal(err)
 	}
