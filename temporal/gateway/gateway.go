@@ -76,6 +76,9 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	}
 	in := g.Input
 	in.BoulderID, in.Request = strings.ToLower(ulid.Make().String()), req
+	if err := flow.Fits("the request", in); err != nil {
+		return "", err
+	}
 	if g.Remote != nil {
 		if err := g.Remote.Begin(ctx, in.BoulderID, req.SlotBase); err != nil {
 			return "", fmt.Errorf("publish where the boulder begins: %w", err)

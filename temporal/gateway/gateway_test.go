@@ -117,6 +117,11 @@ func TestNoWorker(t *testing.T) {
 	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrNotFound) {
 		t.Errorf("an order before there is a copy: %v", err)
 	}
+	large := request()
+	large.Plan.Task = strings.Repeat("x", 2_500_000)
+	if id, err := g.Submit(t.Context(), large); id != "" || err == nil || !strings.Contains(err.Error(), "has 2.5 MB") {
+		t.Errorf("%q, %v", id, err)
+	}
 	close(s.hands.done)
 	s.worker()
 	s.until(g, id, boulder.Completed)
