@@ -13,7 +13,7 @@ import (
 type Elsewhere interface {
 	control.Steerer
 	control.Submitter
-	// Copy brings the database up to date, and returns the boulders that are at work.
+	// Copy brings the database up to date, and returns the boulders that are at work, as far as is known with an error.
 	Copy(ctx context.Context) (running []string, err error)
 }
 
@@ -37,21 +37,21 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		}
 		if err == nil {
 			told = ""
-			for _, id := range running {
-				if !slices.Contains(known, id) {
-					s.server.Began(id)
-				}
+		}
+		for _, id := range running {
+			if !slices.Contains(known, id) {
+				s.server.Began(id)
 			}
-			for _, id := range known {
-				if !slices.Contains(running, id) {
-					s.server.Ended(id)
-				}
+		}
+		for _, id := range known {
+			if !slices.Contains(running, id) {
+				s.server.Ended(id)
 			}
-			known = running
-			for _, id := range running { // answers that came while the question was on its way
-				if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
-					s.p.log.Warn("an answer was not handed over", "error", err)
-				}
+		}
+		known = running
+		for _, id := range running { // answers that came while the question was on its way
+			if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
+				s.p.log.Warn("an answer was not handed over", "error", err)
 			}
 		}
 		s.server.Notify()

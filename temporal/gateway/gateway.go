@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,22 +189,18 @@ const rarely = 4
 
 // Copy implements project.Elsewhere.
 func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
-	open, err := g.open(ctx)
-	if err != nil {
-		return nil, Explain(ctx, err)
-	}
+	open, failed := g.open(ctx)
+	failed = Explain(ctx, failed)
 	g.mu.Lock()
 	g.round++
 	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
-		return g.round%(1<<min(g.quiet[id], rarely)) != 0
+		return failed != nil || g.round%(1<<min(g.quiet[id], rarely)) != 0
 	})
-	listed := g.listed
+	listed := g.listed || failed != nil
 	g.mu.Unlock()
 	if !listed {
 		here, err := g.DB.Listing(ctx)
-		if err != nil {
-			return nil, err
-		}
+		failed = err
 		for _, item := range here {
 			if !item.Status.Terminal() {
 				ids = append(ids, item.BoulderID)
@@ -219,10 +216,11 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing && !slices.Contains(open, id) {
 			continue // it was begun on this machine, or the server keeps it no longer
 		}
-		if err != nil {
-			return nil, err
-		}
 		g.mu.Lock()
+		if err != nil {
+			g.quiet[id]++
+			failed = cmp.Or(failed, err) // others may do better
+		}
 		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
 			delete(g.copies, id)
 			delete(g.quiet, id)
@@ -231,13 +229,11 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.listed = true
+	g.listed = g.listed || failed == nil
 	if g.Remote != nil && !g.swept {
-		if err := g.sweep(ctx); err != nil {
-			return nil, err
-		}
+		failed = cmp.Or(failed, g.sweep(ctx))
 	}
-	return slices.Clone(g.running), nil
+	return slices.Clone(g.running), failed
 }
 
 // fetch brings the commits that the copy of a boulder's log names.

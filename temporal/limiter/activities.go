@@ -36,7 +36,7 @@ type found struct {
 // send hands a request to the model's limiter, and starts it if there is none.
 func send(ctx context.Context, model string, r request) error {
 	_, err := activity.GetClient(ctx).SignalWithStartWorkflow(ctx, WorkflowID(model), requestSignal, r,
-		client.StartWorkflowOptions{TaskQueue: Queue}, workflowType, State{Model: model})
+		client.StartWorkflowOptions{TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout}, workflowType, State{Model: model})
 	return err
 }
 

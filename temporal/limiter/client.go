@@ -47,7 +47,7 @@ func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status
 	}
 	update, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-			ID: WorkflowID(model), TaskQueue: Queue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			ID: WorkflowID(model), TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, workflowType, State{Model: model}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n}, WaitForStage: client.WorkflowUpdateStageCompleted,

@@ -45,6 +45,9 @@ func WorkflowID(model string) string { return "limiter/" + model }
 // Queue is the task queue of all limiters: every worker takes work from it, whichever project it is of.
 const Queue = "manager:limits"
 
+// taskTimeout is how long a worker has for a decision, before another one gets it: one that is frozen may be given two.
+const taskTimeout = 3 * time.Second
+
 // Register registers what workers of [Queue] have to run.
 func Register(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowType})
