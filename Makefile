@@ -43,7 +43,7 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 .PHONY: test-temporal
 test-temporal: tools temporal-devserver ## the module temporal/: checks, and all tests on a real Temporal server
 	cd temporal && $(GO) vet ./... && $(GO) mod tidy -diff && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter && \
-		$(TESTENV) $(GO) test $(TESTFLAGS) ./...
+		$(TESTENV) $(GO) test $(TESTFLAGS) -parallel 8 ./... # they mostly wait
 
 .PHONY: race
 race: tools ## all tests with the race detector
