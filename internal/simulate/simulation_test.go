@@ -17,7 +17,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "replay this one world, and print its log with -v")
-	runs    = flag.Int("runs", 10_000, "how many worlds to simulate")
+	runs    = flag.Int("runs", 5_000, "how many worlds to simulate")
 	fresh   = flag.Bool("fresh", false, "begin with a random seed instead of 1")
 )
 

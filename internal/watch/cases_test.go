@@ -246,7 +246,7 @@ func TestCases(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := comparedWorld(t)
 			if i%2 == 0 {
 				r := w.watch(c.change)
 				c.play(r, w.begin(c.model, c.rules...))
@@ -257,7 +257,7 @@ func TestCases(t *testing.T) {
 		})
 	}
 	t.Run("together", func(t *testing.T) {
-		w := newWorld(t)
+		w := comparedWorld(t)
 		talks := make([]*talk, len(together))
 		begin := func(early bool) {
 			for i, c := range together {

@@ -33,10 +33,11 @@ const (
 // shared is the real server of the tests, with a model whose answers each test chooses and repositories that one test uses
 // at a time.
 var shared struct {
-	cast   scriptmodel.Cast
-	repos  octest.Repos
-	model  *scriptmodel.Server
-	server *octest.Server
+	cast     scriptmodel.Cast
+	repos    octest.Repos
+	compared octest.Repos // those of which OpenCode takes snapshots
+	model    *scriptmodel.Server
+	server   *octest.Server
 }
 
 var start = sync.OnceValue(func() (err error) {
@@ -47,6 +48,11 @@ var start = sync.OnceValue(func() (err error) {
 	if shared.repos.Home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
 		return err
 	}
+	shared.compared.Home = filepath.Join(shared.repos.Home, "compared")
+	if err := os.Mkdir(shared.compared.Home, 0o755); err != nil {
+		return err
+	}
+	shared.repos.Files = map[string]string{"opencode.json": `{"snapshot": false}`}
 	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
 		return err
 	}
@@ -82,17 +88,29 @@ type world struct {
 	db     string
 }
 
+// newWorld is one without OpenCode's snapshots, which are half of what a turn costs: the agent makes progress in its todo list.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return worldIn(t, &shared.repos)
+}
+
+// comparedWorld is one in which changed files are progress, too.
+func comparedWorld(t *testing.T) *world {
+	t.Helper()
+	return worldIn(t, &shared.compared)
+}
+
+func worldIn(t *testing.T, repos *octest.Repos) *world {
 	t.Helper()
 	t.Parallel()
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, shared.server.URL, shared.repos.Take(t))
+	w := worldOn(t, shared.server.URL, repos.Take(t))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), patience)
 		defer cancel()
-		shared.repos.Give(ctx, t, w.dir)
+		repos.Give(ctx, t, w.dir)
 	})
 	return w
 }
