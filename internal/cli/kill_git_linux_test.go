@@ -17,7 +17,7 @@ import (
 // gitMoments is how many moments there are.
 const gitMoments = 50
 
-var killGit = flag.Int("kill-git", 4, fmt.Sprintf("how many kills TestKillAtGit makes, at most %d", gitMoments))
+var killGit = flag.Int("kill-git", 2, fmt.Sprintf("how many kills TestKillAtGit makes, at most %d", gitMoments))
 
 // tellingGit tells the test of each command before it runs and after it has, and waits until the test lets it go on.
 const tellingGit = `#!/bin/bash

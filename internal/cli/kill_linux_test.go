@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 3, "how many kills TestKill9 makes")
+	kills    = flag.Int("kills", 2, "how many kills TestKill9 makes")
 	killSeed = flag.Uint64("kill-seed", 1, "the seed of TestKill9's first run; 0: a random one")
 )
 

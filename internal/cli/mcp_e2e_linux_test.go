@@ -88,7 +88,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 	}
 	config["mcp"] = map[string]any{"boulders": map[string]any{"type": "local", "command": []string{program, "mcp"}}}
 	withTools, _ := json.Marshal(config) // what came from JSON
-	w.env = append(w.env, "OPENCODE_CONFIG_CONTENT="+string(withTools))
+	w.env = octest.Lean(append(w.env, "OPENCODE_CONFIG_CONTENT="+string(withTools)))
 	says := func(prompt string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), octest.Binary(t), "run", prompt)
