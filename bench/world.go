@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -72,6 +73,7 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
 	if w.once {
+		octest.Lean(w.env) // nothing is compared
 		return w, nil
 	}
 	// The first OpenCode of a home makes its database, which would count for whoever runs first.
