@@ -70,6 +70,7 @@ check: ## formatting, vet, lint, tidy
 	$(GO) mod tidy -diff
 	cd examples && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(LINT) run ./...
+	cd temporal && $(GO) tool -modfile=../tools/go.mod golangci-lint run ./...
 
 .PHONY: bench
 bench: tools build ## speed and memory, as ratios (minutes)

@@ -77,7 +77,7 @@ func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 		if err := os.WriteFile(using, nil, 0o600); err != nil {
 			return boulder.Evidence{}, err
 		}
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond) // the work
 		if err := os.Remove(using); err != nil {
 			return boulder.Evidence{}, err
 		}

@@ -62,7 +62,7 @@ func TestCarried(t *testing.T) {
 				t.Errorf("%q: is %s: %t", sent, s.name, errors.Is(got, s.err))
 			}
 		}
-		if d := cmp.Diff(of[boulder.TroubleError](sent), of[boulder.TroubleError](got), cmp.Comparer(func(a, b error) bool { return true })); d != "" {
+		if d := cmp.Diff(of[boulder.TroubleError](sent), of[boulder.TroubleError](got), cmp.Comparer(func(_, _ error) bool { return true })); d != "" {
 			t.Errorf("%q: %s", sent, d)
 		}
 		if a, b := of[orchestrator.BudgetError](sent), of[orchestrator.BudgetError](got); (a == nil) != (b == nil) || a != nil && a.SubTaskID != b.SubTaskID {

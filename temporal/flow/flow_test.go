@@ -32,7 +32,7 @@ func TestSameDecisions(t *testing.T) {
 	for seed := uint64(1); seed <= worlds; seed++ {
 		local, flow := onMachine(t, seed), inWorkflow(t, seed)
 		for i := range max(len(local), len(flow)) {
-			if i >= len(local) || i >= len(flow) || !bytes.Equal(comparable(t, local[i]), comparable(t, flow[i])) {
+			if i >= len(local) || i >= len(flow) || !bytes.Equal(comparably(t, local[i]), comparably(t, flow[i])) {
 				t.Fatalf("seed %d: event %d differs, of %d and %d:\n%s\n%s", seed, i+1, len(local), len(flow), at(t, local, i), at(t, flow, i))
 			}
 			kinds[boulder.TypeOf(local[i].Body)]++
@@ -58,14 +58,14 @@ func at(t *testing.T, events []boulder.Event, i int) string {
 	if i >= len(events) {
 		return "none"
 	}
-	return string(comparable(t, events[i]))
+	return string(comparably(t, events[i]))
 }
 
 // fine is what is below a millisecond of a time, and the used seconds of a budget.
 var fine = regexp.MustCompile(`("\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}|"dimension":"time","used":)[\d.]+`)
 
 // comparable is an event without that: the clock of a workflow is some nanoseconds ahead, see coroutines.now.
-func comparable(t *testing.T, e boulder.Event) []byte {
+func comparably(t *testing.T, e boulder.Event) []byte {
 	t.Helper()
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -105,7 +105,7 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 			defer close(requests)
 			begun := time.Now()
 			for _, said := range s.User() {
-				time.Sleep(said.After - time.Since(begun))
+				<-time.After(said.After - time.Since(begun))
 				synctest.Wait()
 				switch {
 				case over:

@@ -31,11 +31,11 @@ func TestFence(t *testing.T) {
 			return ctx.Err()
 		})
 		defer stop()
-		time.Sleep(time.Minute + time.Second)
+		<-time.After(time.Minute + time.Second)
 		away.Store(true)
-		time.Sleep(15 * time.Second)
+		<-time.After(15 * time.Second)
 		away.Store(false)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		if ctx.Err() != nil {
 			t.Fatalf("the work ended although the server came back: %v", context.Cause(ctx))
 		}
@@ -65,7 +65,7 @@ func TestServerSays(t *testing.T) {
 			if !errors.Is(context.Cause(ctx), c.cause) {
 				t.Errorf("%v: %v", c.says, context.Cause(ctx))
 			}
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			if n, more := beats.Load(), errors.Is(c.cause, guard.ErrCancelled); (n > 1) != more {
 				t.Errorf("%v: %d beats", c.says, n)
 			}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -32,8 +33,7 @@ func fit(e boulder.Evidence) boulder.Evidence {
 		}
 		if n := keep * 25; len(e.Diff.Files) > n { // those of the session first
 			own, others, _ := e.Diff.Split(nil)
-			e.Diff.Files = append(own, others...)
-			e.Diff.Files = e.Diff.Files[:min(len(e.Diff.Files), n)]
+			e.Diff.Files = slices.Concat(own, others)[:n]
 		}
 	}
 	return e

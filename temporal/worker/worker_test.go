@@ -185,7 +185,7 @@ func (r *rig) process() *exec.Cmd { return r.processAt(r.server.Address) }
 // processAt starts one that finds the server at an address. inside is a command that runs another one.
 func (r *rig) processAt(address string, inside ...string) *exec.Cmd {
 	r.Helper()
-	command := append(inside, os.Args[0])
+	command := slices.Concat(inside, []string{os.Args[0]})
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", asWorker, address, queue, r.dir))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

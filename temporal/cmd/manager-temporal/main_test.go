@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,7 +68,7 @@ func (s *site) host(remote string) *site {
 	if err != nil {
 		s.Fatal(err)
 	}
-	env := append(s.env[:len(s.env):len(s.env)], octest.Env(s.T, s.model)...)
+	env := slices.Concat(s.env, octest.Env(s.T, s.model))
 	return &site{T: s.T, dir: bin, env: append(env, "PATH="+bin+":"+os.Getenv("PATH"), "PROJECT_REMOTE="+remote), program: start}
 }
 
