@@ -9,7 +9,7 @@ RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 WORKFLOWCHECK := $(GO) run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start OpenCode servers of 0.6 GB; two packages at a time suit two cores, and four tests in each,
-# which often wait. The longest package begins first. Seeds are fixed, so that two runs do the same; `make fuzz`,
+# which often wait. Seeds are fixed, so that two runs do the same; `make fuzz`,
 # `make simulate` and `make torture` draw fresh ones. OpenCode processes that live for seconds gain nothing from the
 # optimizing compiler, a fifth of their CPU time (measured). `make check` vets, and nobody debugs these binaries.
 TESTFLAGS ?= -p 2 -parallel 4 -timeout 60m -shuffle=1 -vet=off -ldflags=-w
@@ -37,7 +37,7 @@ demo: tools build ## the main job, offline: real OpenCode, scripted model, sampl
 
 .PHONY: test
 test: tools ## all tests, end-to-end on the real OpenCode included
-	$(TESTENV) $(GO) test $(TESTFLAGS) ./internal/cli ./...
+	$(TESTENV) $(GO) test $(TESTFLAGS) ./...
 	cd examples && $(GO) test -vet=off ./...
 
 .PHONY: test-temporal
