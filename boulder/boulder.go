@@ -112,6 +112,7 @@ type Settings struct {
 	Checks   Checks   `json:"checks,omitzero"`
 	Loop     *Loop    `json:"loop,omitempty"` // nil: it is no loop
 
+	Engine      string  `json:"engine,omitempty"`       // what else runs it, whose log this is a copy of; empty: a manager on this machine
 	Agent       string  `json:"agent,omitempty"`        // default agent of the sub-tasks; empty: OpenCode's
 	Model       string  `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
 	LedgerModel string  `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model

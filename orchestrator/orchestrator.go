@@ -74,6 +74,7 @@ type Config struct {
 type Orchestrator struct {
 	cfg    Config
 	limits Limits
+	local  bool            // it runs boulders here, and none of another engine
 	stop   context.Context // done when Stop was called
 	cancel context.CancelFunc
 	runs   runs
@@ -112,7 +113,8 @@ func New(cfg Config) (*Orchestrator, error) {
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return strings.ToLower(ulid.Make().String()) }
 	}
-	if cfg.Coroutines == nil {
+	local := cfg.Coroutines == nil
+	if local {
 		cfg.Coroutines = goroutines{}
 	}
 	if cfg.Lacks == nil {
@@ -120,7 +122,7 @@ func New(cfg Config) (*Orchestrator, error) {
 			return command.Missing(ctx, project, nil, line) != ""
 		}
 	}
-	o := &Orchestrator{cfg: cfg, limits: *cmp.Or(cfg.Limits, new(DefaultLimits()))}
+	o := &Orchestrator{cfg: cfg, local: local, limits: *cmp.Or(cfg.Limits, new(DefaultLimits()))}
 	o.runs.byID, o.runs.shares = map[string]*run{}, map[*run]schedule.Share{}
 	o.runs.left = map[string]boulder.Cooldown{}
 	o.stop, o.cancel = context.WithCancel(context.Background())

@@ -18,6 +18,14 @@ type order struct {
 	reply Inbox
 }
 
+// RunsElsewhere is an error for a boulder that another engine runs: here is a copy of its log alone.
+func RunsElsewhere(b *boulder.Boulder) error {
+	if b.Engine == "" || b.Status.Terminal() {
+		return nil
+	}
+	return fmt.Errorf("%w: boulder %s runs on %s, and this is a copy of its log: start `manager-%[3]s gateway`, which reaches it", boulder.ErrRefused, b.ID, b.Engine)
+}
+
 // Order carries out what a person says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
 // It returns when that is on disk, and with the errors of Obey; a resume is for a boulder that is being run only. If ctx
 // ends before, the order may still be carried out.

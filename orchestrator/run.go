@@ -171,6 +171,9 @@ func (r *run) resume() error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	stored, err := r.o.cfg.Store.Load(r.ctx, id)
+	if err == nil && r.o.local {
+		err = RunsElsewhere(&stored.Boulder)
+	}
 	if err == nil {
 		err = r.o.stopLeft(r.ctx, stored)
 	}

@@ -54,6 +54,13 @@ func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
 type onDisk struct{ db *store.DB }
 
 func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	b, err := s.db.Get(ctx, boulderID)
+	if err == nil {
+		err = orchestrator.RunsElsewhere(&b.Boulder)
+	}
+	if err != nil {
+		return err
+	}
 	return orchestrator.Obey(ctx, s.db, boulderID, o, time.Now())
 }
 

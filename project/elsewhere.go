@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/control"
@@ -20,11 +19,24 @@ type Elsewhere interface {
 // copyEvery is how often [State.ServeElsewhere] brings the database up to date.
 const copyEvery = 500 * time.Millisecond
 
+// announcing tells who asks next that a boulder is at work, before the next copy does.
+type announcing struct {
+	Elsewhere
+	server *control.Server
+}
+
+func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
+	id, err := a.Elsewhere.Submit(ctx, req)
+	if err == nil {
+		a.server.Began(id) // twice, if a copy was faster
+	}
+	return id, err
+}
+
 // ServeElsewhere hands on what other processes hand over, while the database has a copy of what is run elsewhere: for them it is as
 // in [State.Serve]. It returns when ctx ends or [State.Stop] was called. What cannot be copied for now is told once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
-	s.server.SetSteerer(e)
-	var known []string
+	s.server.SetSteerer(announcing{e, s.server})
 	told := ""
 	for {
 		running, err := e.Copy(ctx)
@@ -38,17 +50,7 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		if err == nil {
 			told = ""
 		}
-		for _, id := range running {
-			if !slices.Contains(known, id) {
-				s.server.Began(id)
-			}
-		}
-		for _, id := range known {
-			if !slices.Contains(running, id) {
-				s.server.Ended(id)
-			}
-		}
-		known = running
+		s.server.SetRunning(running)
 		for _, id := range running { // answers that came while the question was on its way
 			if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
 				s.p.log.Warn("an answer was not handed over", "error", err)

@@ -183,6 +183,13 @@ func (s *Server) Began(id string) {
 	}
 }
 
+// SetRunning says which boulders are at work, for a process that has others run them.
+func (s *Server) SetRunning(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder.Running = ids
+}
+
 // Ended says that it runs it no more.
 func (s *Server) Ended(id string) {
 	s.mu.Lock()

@@ -32,6 +32,7 @@ type Status struct {
 	Base        string                `json:"base,omitempty"` // commit the plan was made on
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
 	Model       string                `json:"model,omitempty"`
+	Engine      string                `json:"engine,omitempty"` // that runs it, if that is no manager on this machine
 	LedgerModel string                `json:"ledger_model,omitempty"`
 	RunBy       *control.Holder       `json:"run_by"`             // the process that runs it; null if none does
 	Resumable   bool                  `json:"resumable"`          // `manager resume` would go on with it now
@@ -54,7 +55,7 @@ func NewStatus(r *project.Reading) *Status {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
-		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
+		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
 	}
@@ -107,6 +108,8 @@ func (s *Status) Print(o page.Out) {
 	case s.RunBy != nil, s.AtEvent > 0:
 	case s.Status == boulder.AwaitingApproval:
 		o.Say("The plan waits for approval. ", resume)
+	case s.Resumable && s.Engine != "":
+		o.Say(o.Yellow("a copy"), " of a boulder that runs on "+s.Engine+". Reach it with: ", o.Code("manager-"+s.Engine+" gateway"))
 	case s.Resumable:
 		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
 	case s.Reason != "":

@@ -75,6 +75,7 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 		}
 		return req.Resume, g.copy(ctx, req.Resume)
 	}
+	req.Engine = "temporal"
 	in := g.Input
 	in.BoulderID, in.Request = strings.ToLower(ulid.Make().String()), req
 	if err := flow.Fits("the request", in); err != nil {
@@ -87,7 +88,11 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	}
 	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
 	if err != nil {
-		return "", fmt.Errorf("hand the boulder to Temporal: %w", err)
+		err = fmt.Errorf("hand the boulder to Temporal: %w", Explain(ctx, g.Client, err))
+		if g.Remote != nil {
+			err = errors.Join(err, g.Remote.End(context.WithoutCancel(ctx), in.BoulderID))
+		}
+		return "", err
 	}
 	patient, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
@@ -164,13 +169,16 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 		return fmt.Errorf("%w: boulder %s does not run at the Temporal server; what was begun on this machine goes on here without the"+
 			" gateway", boulder.ErrRefused, id)
 	}
-	return errors.Join(Explain(ctx, err), refused.Err())
+	return errors.Join(Explain(ctx, g.Client, err), refused.Err())
 }
+
+// healthTime is how long a server may take to say that it is there.
+const healthTime = 2 * time.Second
 
 var errNobody = errors.New("no worker answers: start `manager-temporal worker` in the project")
 
 // Explain says what an error of the server comes from, mostly.
-func Explain(ctx context.Context, err error) error {
+func Explain(ctx context.Context, c client.Client, err error) error {
 	_, failed := errors.AsType[*serviceerror.QueryFailed](err)
 	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
 	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // by the deadline, which the server saw first
@@ -179,6 +187,11 @@ func Explain(ctx context.Context, err error) error {
 		return fmt.Errorf("the Temporal server cannot be reached: %w", err)
 	}
 	if err != nil && (failed || late || cancelled || noWorker || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
+		defer cancel()
+		if _, down := c.CheckHealth(asking, nil); down != nil {
+			return fmt.Errorf("the Temporal server does not answer: %w", down)
+		}
 		return errNobody
 	}
 	return err
@@ -190,7 +203,7 @@ const rarely = 4
 // Copy implements project.Elsewhere.
 func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	open, failed := g.open(ctx)
-	failed = Explain(ctx, failed)
+	failed = Explain(ctx, g.Client, failed)
 	g.mu.Lock()
 	g.round++
 	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
@@ -308,7 +321,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 	for more := true; more; {
 		page, err := g.page(ctx, id, s.Boulder.Seq)
 		if err != nil {
-			return Explain(ctx, err)
+			return Explain(ctx, g.Client, err)
 		}
 		for _, e := range page.Events {
 			if err := s.Replay(e); err != nil {

@@ -167,6 +167,9 @@ worker.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if slots < 1 {
+				return &project.UsageError{Err: fmt.Errorf("--slots %d: it must be at least 1", slots)}
+			}
 			c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
@@ -184,6 +187,9 @@ worker.`,
 				if err := errors.Join(c.sweep(ctx), c.Blockers().PassOver(ctx, firstBlocker(parts.Host))); err != nil {
 					return err
 				}
+			}
+			if _, err := c.Client(ctx); err != nil { // else it would take work that it cannot do
+				return err
 			}
 			w := worker.New(c.client, s.queue, slots, parts)
 			if err := w.Start(); err != nil {
@@ -220,6 +226,9 @@ copies the logs from there. All commands that look or steer work as with a serve
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if heartbeat < 3*time.Second {
+				return &project.UsageError{Err: fmt.Errorf("--heartbeat %s: it must be at least 3s", heartbeat)}
+			}
 			c, err := s.connect(ctx, open)
 			if err != nil {
 				return err
@@ -275,12 +284,12 @@ latest boulder has it. It needs a running worker.`,
 			defer cancel()
 			for model, n := range set {
 				if _, err := limiter.SetCap(ctx, c, model, n); err != nil {
-					return gateway.Explain(ctx, err)
+					return gateway.Explain(ctx, c, err)
 				}
 			}
 			all, err := limiter.List(ctx, c)
 			if err != nil {
-				return gateway.Explain(ctx, err)
+				return gateway.Explain(ctx, c, err)
 			}
 			inJSON, _ := cmd.Flags().GetBool("json")
 			return printLimits(cmd.OutOrStdout(), all, inJSON)

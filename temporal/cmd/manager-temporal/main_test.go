@@ -224,12 +224,21 @@ func TestClones(t *testing.T) {
 	t.Errorf("on the remote is left %s", left)
 }
 
-// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused.
+// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused. While no gateway is there,
+// nothing is done to the copy.
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
-	s.background("Handing boulders", "gateway")
+	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")
+	endGateway := s.background("Handing boulders", "gateway")
 	s.background("Working for", "worker")
 	s.manager(0, "", "run", "--detach", "--yes", "--isolate", "--blockers", demoTask)
+	s.manager(0, "run by process", "status")
+	endGateway()
+	s.manager(0, "a copy of a boulder that runs on temporal", "status")
+	for _, order := range [][]string{{"note", "planted in the copy"}, {"pause"}, {"resume"}, {"cancel"}} {
+		s.manager(1, "manager-temporal gateway", order...)
+	}
+	s.background("Handing boulders", "gateway")
 	s.manager(0, "", "pause")
 	s.manager(4, "", "wait", "--timeout", "2m")
 	s.manager(0, "paused", "status")
