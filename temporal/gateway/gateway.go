@@ -142,18 +142,25 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 	}
 	if s.Boulder.Status.Terminal() {
 		if what.Do == boulder.OrderRedo {
-			return fmt.Errorf("%w: boulder %s is over at the Temporal server: run its sub-tasks anew", boulder.ErrRefused, id)
+			return fmt.Errorf("%w: boulder %s is over, and Temporal begins it no more: start another one", boulder.ErrRefused, id)
 		}
 		g.mu.Lock()
 		g.swept = false // it may have landed
 		g.mu.Unlock()
 		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
 	}
-	if err := g.update(ctx, id, flow.UpdateOrder, what); err != nil {
+	err = g.update(ctx, id, flow.UpdateOrder, what)
+	if errors.Is(err, errGone) && s.Boulder.Engine != "" && what.Do == boulder.OrderCancel && what.SubTaskID == "" {
+		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
+	}
+	if err != nil {
 		return err
 	}
 	return g.copy(ctx, id)
 }
+
+// errGone is the error for what needs a workflow that the server does not have.
+var errGone = fmt.Errorf("%w: it does not run at the Temporal server", boulder.ErrRefused)
 
 func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
@@ -166,8 +173,8 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 		err = handle.Get(ctx, &refused)
 	}
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
-		return fmt.Errorf("%w: boulder %s does not run at the Temporal server; what was begun on this machine goes on here without the"+
-			" gateway", boulder.ErrRefused, id)
+		return fmt.Errorf("boulder %s: %w; what was begun on this machine goes on without the gateway, and what the server has lost can"+
+			" be ended: manager cancel -b %[1]s", id, errGone)
 	}
 	return errors.Join(Explain(ctx, g.Client, err), refused.Err())
 }
@@ -183,10 +190,11 @@ func Explain(ctx context.Context, c client.Client, err error) error {
 	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
 	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // by the deadline, which the server saw first
 	_, noWorker := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	_, noPoller := errors.AsType[*serviceerror.FailedPrecondition](err)
 	if _, unavailable := errors.AsType[*serviceerror.Unavailable](err); unavailable {
 		return fmt.Errorf("the Temporal server cannot be reached: %w", err)
 	}
-	if err != nil && (failed || late || cancelled || noWorker || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+	if err != nil && (failed || late || cancelled || noWorker || noPoller || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
 		defer cancel()
 		if _, down := c.CheckHealth(asking, nil); down != nil {
@@ -226,11 +234,13 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		if err == nil && g.Remote != nil {
 			err = g.fetch(ctx, id)
 		}
-		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing && !slices.Contains(open, id) {
-			continue // it was begun on this machine, or the server keeps it no longer
-		}
+		_, missing := errors.AsType[*serviceerror.NotFound](err)
 		g.mu.Lock()
-		if err != nil {
+		switch {
+		case missing && !slices.Contains(open, id): // it was begun on this machine, or the server keeps it no longer
+			g.running = slices.DeleteFunc(g.running, func(other string) bool { return other == id })
+			delete(g.copies, id)
+		case err != nil:
 			g.quiet[id]++
 			failed = cmp.Or(failed, err) // others may do better
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
@@ -87,11 +88,14 @@ func (s *server) connect(ctx context.Context, open connect) (c connection, err e
 			return c, err
 		}
 		c.remote = &gitremote.Remote{URL: s.remote, Clone: c.Slots().Slots}
+		if _, err := c.remote.Boulders(ctx); err != nil {
+			return c, fmt.Errorf("--git-remote %s: %w", s.remote, err)
+		}
 		slots = &gitremote.Slots{Slots: slots, Remote: c.remote}
 	}
 	s.queue = cmp.Or(s.queue, "manager:"+queue)
 	if c.parts, err = c.Parts(slots); err == nil {
-		c.client, err = s.dial(c.Logger())
+		c.client, err = s.dial(ctx, c.Logger())
 	}
 	return c, err
 }
@@ -112,17 +116,22 @@ func shared(ctx context.Context, dir, remote string) (name string, err error) {
 	return name, nil
 }
 
-// sweep removes what the clone has of boulders of other clones that are over.
-func (c connection) sweep(ctx context.Context) error {
-	own, err := c.Read(ctx)
-	if err != nil {
-		return err
+// sweep removes what the clone has of boulders of other clones that are over, now or the next time: another worker may be at it.
+func (c connection) sweep(ctx context.Context) {
+	if c.remote == nil {
+		return
 	}
-	defer own.Close()
-	return c.remote.Sweep(ctx, func(id string) bool {
-		_, err := own.Get(ctx, id)
-		return !errors.Is(err, boulder.ErrNotFound)
-	})
+	own, err := c.Read(ctx)
+	if err == nil {
+		defer own.Close()
+		err = c.remote.Sweep(ctx, func(id string) bool {
+			_, err := own.Get(ctx, id)
+			return !errors.Is(err, boulder.ErrNotFound)
+		})
+	}
+	if err != nil {
+		c.Logger().Warn("what is over was not removed", "error", err)
+	}
 }
 
 // firstBlocker is the id after which a machine numbers the blockers of its sessions, so that others do not use the same.
@@ -140,7 +149,7 @@ func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 }
 
 // dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
-func (s *server) dial(l *slog.Logger) (client.Client, error) {
+func (s *server) dial(ctx context.Context, l *slog.Logger) (client.Client, error) {
 	o, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return nil, err
@@ -151,6 +160,11 @@ func (s *server) dial(l *slog.Logger) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no Temporal server at %s: start it, or name another with --temporal-address: %w",
 			cmp.Or(o.HostPort, client.DefaultHostPort), err)
+	}
+	name := cmp.Or(o.Namespace, client.DefaultNamespace)
+	if _, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: name}); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("namespace %q at the Temporal server: %w; name another with --temporal-namespace", name, err)
 	}
 	return c, nil
 }
@@ -184,9 +198,10 @@ worker.`,
 			if c.remote != nil {
 				host, _ := os.Hostname()
 				parts.Host, parts.Publish, parts.Settle = host+":"+c.Dir(), c.remote.Publish, c.settle
-				if err := errors.Join(c.sweep(ctx), c.Blockers().PassOver(ctx, firstBlocker(parts.Host))); err != nil {
+				if err := c.Blockers().PassOver(ctx, firstBlocker(parts.Host)); err != nil {
 					return err
 				}
+				c.sweep(ctx)
 			}
 			if _, err := c.Client(ctx); err != nil { // else it would take work that it cannot do
 				return err
@@ -199,9 +214,7 @@ worker.`,
 			for ctx.Err() == nil {
 				select {
 				case <-time.After(time.Hour):
-					if err := c.sweep(ctx); err != nil {
-						c.Logger().Warn("what is over was not removed", "error", err)
-					}
+					c.sweep(ctx)
 				case <-ctx.Done():
 				}
 			}
@@ -261,8 +274,8 @@ func limitsCmd() *cobra.Command {
 		Use:   "limits [MODEL=N …]",
 		Short: "Show and set the limits of models over all boulders",
 		Long: `Shows which models are in use, by how many sessions and calls of the ledgers at once, and who waits. MODEL=N sets a limit at
-once, for all projects of the namespace; what is in use beyond it goes on. Until then that of the configuration holds, as the
-latest boulder has it. It needs a running worker.`,
+once, for all projects of the namespace; what is in use beyond it goes on, and with 0 nothing begins. Until then that of the
+configuration holds, as the latest boulder has it. It needs a running worker.`,
 		Example: "  manager-temporal limits anthropic/claude-sonnet-4-5=5",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -275,7 +288,7 @@ latest boulder has it. It needs a running worker.`,
 				}
 				set[model] = n
 			}
-			c, err := s.dial(slog.New(slog.DiscardHandler))
+			c, err := s.dial(cmd.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
 				return err
 			}
