@@ -8,11 +8,11 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 WORKFLOWCHECK := $(GO) run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
-# Each test binary may start OpenCode servers of 0.6 GB; two packages at a time suit two cores, and four tests in each,
-# which often wait. Seeds are fixed, so that two runs do the same; `make fuzz`,
-# `make simulate` and `make torture` draw fresh ones. OpenCode processes that live for seconds gain nothing from the
-# optimizing compiler, a fifth of their CPU time (measured). `make check` vets, and nobody debugs these binaries.
-TESTFLAGS ?= -p 2 -parallel 4 -timeout 60m -shuffle=1 -vet=off -ldflags=-w
+# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
+# that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. OpenCode processes that live
+# for seconds gain nothing from the optimizing compiler, a fifth of their CPU time (measured). `make check` vets, and
+# nobody debugs these binaries.
+TESTFLAGS ?= -p 2 -timeout 60m -shuffle=1 -vet=off -ldflags=-w
 TESTENV := RAPID_SEED=1 BUN_JSC_useDFGJIT=0
 
 .PHONY: help

@@ -109,12 +109,18 @@ func TestDiverted(t *testing.T) {
 	}{
 		{"ONE", "May the agent use bash: echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
 		{"QUESTION", "Which colour?", "nobody answers the question Which colour?", "Move on", `"Which colour?"`},
-		{"TASK", "May the agent use bash: echo child two?", "(sub-agent)", "", `"echo child two"`},
+		// Of two that ask at once one is taken down: normally the newest.
+		{"TASK", "May the agent use bash: echo child", "(sub-agent)", "", `"echo child`},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		e := a.wentOn(t, w, a.run)
-		b, ok := d.all(t)[test.question]
-		if !ok || b.Ask == nil || b.SubTaskID != a.SubTask.ID || b.SessionID != a.Attempt.SessionID || b.BoulderID != "b" ||
+		var b boulder.Blocker
+		for question, taken := range d.all(t) {
+			if strings.HasPrefix(question, test.question) {
+				b = taken
+			}
+		}
+		if b.Ask == nil || b.SubTaskID != a.SubTask.ID || b.SessionID != a.Attempt.SessionID || b.BoulderID != "b" ||
 			b.Hard || !strings.Contains(b.Context, a.SubTask.Subject) {
 			t.Fatalf("%s: taken down %+v", test.prompt, b)
 		}
