@@ -105,7 +105,11 @@ func shared(ctx context.Context, dir, remote string) (name string, err error) {
 	for _, args := range [][]string{{"ls-remote", "--get-url", "--", remote}, {"rev-parse", "--show-prefix"}} {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
 		if err != nil {
-			return "", fmt.Errorf("git %s in %s: %w", args[0], dir, err)
+			said := ""
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				said = text.Prefixed(": ", strings.TrimSpace(string(exit.Stderr)))
+			}
+			return "", fmt.Errorf("--git-remote: git %s in %s: %w%s", args[0], dir, err, said)
 		}
 		name = text.JoinedBy(" ", name, strings.TrimSpace(string(out)))
 		if u, err := url.Parse(name); err == nil && u.User != nil {
