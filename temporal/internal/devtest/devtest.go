@@ -95,11 +95,21 @@ func find() (string, error) {
 	return path, nil
 }
 
+// start starts a server. Another process may take one of the ports that it has found free: then it is started again.
 func (s *Server) start(port string) error {
 	binary, err := find()
 	if err != nil {
 		return err
 	}
+	for range 5 {
+		if err = s.once(binary, port); err == nil {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Server) once(binary, port string) (err error) {
 	s.cmd = exec.Command(binary, append(s.args, "-port", port)...)
 	s.cmd.Stderr = s.log
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
