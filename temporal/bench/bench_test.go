@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -132,24 +130,7 @@ func newBench(b *testing.B) *bench {
 // worker starts one in a process of its own.
 func (m *bench) worker() *exec.Cmd {
 	m.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s", asWorker, m.server.Address, m.dir))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		m.Fatal(err)
-	}
-	m.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "READY\n" {
-		m.Fatalf("the worker says %q: %v", line, err)
-	}
-	return cmd
+	return devtest.Process(m, fmt.Sprintf("%s=%s %s", asWorker, m.server.Address, m.dir))
 }
 
 // limits are so wide that most boulders do not wait for another one.

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -185,25 +184,7 @@ func (r *rig) process() *exec.Cmd { return r.processAt(r.server.Address) }
 // processAt starts one that finds the server at an address. inside is a command that runs another one.
 func (r *rig) processAt(address string, inside ...string) *exec.Cmd {
 	r.Helper()
-	command := slices.Concat(inside, []string{os.Args[0]})
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", asWorker, address, queue, r.dir))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "READY\n" {
-		r.Fatalf("the worker says %q: %v", line, err)
-	}
-	return cmd
+	return devtest.Process(r, fmt.Sprintf("%s=%s %s %s", asWorker, address, queue, r.dir), inside...)
 }
 
 // here starts a worker in this process.

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.temporal.io/sdk/client"
@@ -49,6 +51,31 @@ func Start(tb testing.TB, file string) *Server {
 		}
 	})
 	return s
+}
+
+// Process starts the test binary again, with a variable that has it be a worker, and returns when it says READY. It is killed when
+// the test ends. inside is a command that runs another one.
+func Process(tb testing.TB, variable string, inside ...string) *exec.Cmd {
+	tb.Helper()
+	command := slices.Concat(inside, []string{os.Args[0]})
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), variable)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "READY\n" {
+		tb.Fatalf("the process says %q: %v", line, err)
+	}
+	return cmd
 }
 
 // Kill ends the server with SIGKILL.
