@@ -98,6 +98,8 @@ func (p *Progress) watch(e boulder.Event) {
 		if b.TodosTotal > 0 {
 			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
 		}
+	case boulder.SubTaskStart:
+		d.activity = ""
 	case boulder.TurnEnded, boulder.SubTaskDone:
 		d = doing{alone: d.alone}
 	case boulder.GateRun:

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -38,7 +39,9 @@ const queue = "bench"
 
 func TestMain(m *testing.M) {
 	if of := strings.Fields(os.Getenv(asWorker)); len(of) == 2 {
-		c, err := client.Dial(client.Options{HostPort: of[0], Logger: quiet()})
+		c, err := client.Dial(client.Options{
+			HostPort: of[0], Logger: quiet(), ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{worker.Reconnect}},
+		})
 		if err == nil {
 			s := signs{of[1]}
 			if err = worker.New(c, queue, 50, worker.Parts{Judge: s, Runner: s}).Start(); err == nil {

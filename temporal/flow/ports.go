@@ -208,6 +208,12 @@ func (f *flow) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ver
 
 func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	a := job.Attempt
+	if job.Turn.MessageID == "" { // else the clock of the turn would begin
+		waits := boulder.SubTaskProgress{AttemptRef: a.AttemptRef, Activity: "waiting for a permit of model " + cmp.Or(a.Model, "default")}
+		if err := report(waits); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
 	release, err := f.permit(ctx, a.Model, fmt.Sprintf("%s/%d", a.SubTaskID, a.AttemptRef.Attempt))
 	if err != nil {
 		return boulder.Evidence{}, err

@@ -55,7 +55,7 @@ type Gateway struct {
 // AnswerTime is how long to wait for the answer of a worker.
 const AnswerTime = 10 * time.Second
 
-// Submit implements control.Submitter. A boulder for which there is no worker yet waits for one; the error says so.
+// Submit implements control.Submitter. A boulder that no worker takes up soon is withdrawn.
 func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, error) {
 	if req.Fork != nil {
 		return "", fmt.Errorf("%w: a fork is run on one machine: stop the gateway", boulder.ErrRefused)
@@ -96,10 +96,22 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	}
 	patient, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	if err = g.begun(patient, run); errors.Is(err, errNobody) {
-		err = fmt.Errorf("boulder %s waits at the Temporal server: %w", in.BoulderID, err)
+	if err = g.begun(patient, run); err == nil {
+		return in.BoulderID, nil
 	}
-	return in.BoulderID, err
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTime)
+	defer cancel()
+	left := g.Client.TerminateWorkflow(asking, run.GetID(), run.GetRunID(), "no worker took it up")
+	if _, over := errors.AsType[*serviceerror.NotFound](left); over {
+		left = nil
+	}
+	if left == nil && g.Remote != nil {
+		left = g.Remote.End(asking, in.BoulderID)
+	}
+	if left != nil {
+		err = fmt.Errorf("%w; boulder %s could not be withdrawn, and may still begin: %w", err, in.BoulderID, left)
+	}
+	return "", err
 }
 
 // begun waits until the copy of a new boulder begins, or the workflow says why there will be none.

@@ -14,6 +14,7 @@ import (
 type Status struct {
 	Model      string   `json:"model"`
 	Cap        int      `json:"cap"`
+	Set        bool     `json:"set,omitempty"` // by [SetCap]; else it is the latest boulder's
 	Held       []Permit `json:"held,omitempty"`
 	Waiting    []Permit `json:"waiting,omitempty"` // in the order in which they will be granted
 	Rebuilding bool     `json:"rebuilding,omitempty"`
@@ -39,6 +40,9 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	return all, err
 }
 
+// Unset takes back what [SetCap] said: the next boulder that asks brings its own again.
+const Unset = -1
+
 // SetCap sets the cap of a model, at once and for all boulders; sessions beyond it go on. 0: none starts. It needs a running
 // worker.
 func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
@@ -57,13 +61,13 @@ func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status
 		err = update.Get(ctx, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("limit %s to %d: %w", model, n, err)
+		return s, fmt.Errorf("set the limit of %s: %w", model, err)
 	}
 	return s, nil
 }
 
 func checkCap(n int) error {
-	if n < 0 {
+	if n < Unset {
 		return fmt.Errorf("a limit of %d: it must be at least 0", n)
 	}
 	return nil

@@ -170,7 +170,10 @@ func (l *limiter) rebuild(ctx workflow.Context) error {
 }
 
 func (l *limiter) setCap(ctx workflow.Context, n int) {
-	l.Cap, l.Set = n, true
+	l.Set = n != Unset
+	if l.Set {
+		l.Cap = n
+	}
 	_ = workflow.UpsertMemo(ctx, map[string]any{memoCap: n}) // fails only for what cannot be encoded
 	l.wake.SendAsync(nil)
 }
@@ -186,7 +189,7 @@ func (l *limiter) handle(ctx workflow.Context) error {
 }
 
 func (l *limiter) status() Status {
-	s := Status{Model: l.Model, Cap: l.Cap, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
+	s := Status{Model: l.Model, Cap: l.Cap, Set: l.Set, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
 	for i, more := 0, true; more; i++ { // in turns, as they will be granted
 		more = false
 		for _, line := range l.Waiting {

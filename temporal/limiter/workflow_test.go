@@ -109,11 +109,14 @@ func TestSetCap(t *testing.T) {
 	w.at(5*time.Second, 9, "b2")
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow(setCapUpdate, "", &testsuite.TestUpdateCallback{
-			OnAccept: func() { t.Error("a cap of -1 is accepted") }, OnReject: func(error) {}, OnComplete: func(any, error) {},
-		}, -1)
+			OnAccept: func() { t.Error("a cap of -2 is accepted") }, OnReject: func(error) {}, OnComplete: func(any, error) {},
+		}, -2)
 	}, 6*time.Second)
+	w.expect(7*time.Second, "a1 a2 b1")
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, Unset) }, 7*time.Second)
+	w.at(8*time.Second, 4, "b2")
 	w.run(State{Model: "m"})
-	if got := strings.Join(w.granted, " "); got != "a1 a2 b1" {
+	if got := strings.Join(w.granted, " "); got != "a1 a2 b1 a3" {
 		t.Errorf("granted: %q", got)
 	}
 }

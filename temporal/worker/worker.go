@@ -14,6 +14,8 @@ import (
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -37,9 +39,17 @@ type Parts struct {
 	Host string
 	// Settle stores a person's answer to a blocker of the machine. Nil: it is there.
 	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
+	// Check is asked when work has failed. Its error says that this machine cannot work: then others get what it had. Nil: it can.
+	Check func(context.Context) error
 	// Publish makes the commit of an integration known to all workers, before the boulder's log names it. Nil: it is.
 	Publish func(ctx context.Context, boulderID, commit string) error
 }
+
+// Reconnect has a client find a server within 3 s that was away: the SDK's own waits grow to 10 s.
+var Reconnect = grpc.WithConnectParams(grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+})
 
 // Worker takes work when it is started.
 type Worker []sdk.Worker
@@ -86,18 +96,18 @@ func New(c client.Client, queue string, slots int, p Parts) Worker {
 
 func registerAll(w sdk.Worker, c client.Client, p Parts) {
 	none := struct{}{}
-	register(w, c, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ *teller) (*boulder.Plan, boulder.Usage, error) {
+	register(w, c, p.Check, flow.ActivityPlan, func(ctx context.Context, req boulder.PlanRequest, _ *teller) (*boulder.Plan, boulder.Usage, error) {
 		req.Project = p.Project
 		return p.Planner.Plan(ctx, req)
 	})
-	register(w, c, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ *teller) (boulder.Replacement, boulder.Usage, error) {
+	register(w, c, p.Check, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ *teller) (boulder.Replacement, boulder.Usage, error) {
 		req.Project = p.Project
 		return p.Planner.Replan(ctx, req)
 	})
-	register(w, c, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ *teller) (boulder.Verdict, boulder.Usage, error) {
+	register(w, c, p.Check, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ *teller) (boulder.Verdict, boulder.Usage, error) {
 		return p.Judge.Judge(ctx, req)
 	})
-	register(w, c, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *teller) (boulder.Evidence, boulder.Usage, error) {
+	register(w, c, p.Check, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *teller) (boulder.Evidence, boulder.Usage, error) {
 		job.Alone, t.host = t.alone, p.Host
 		for _, b := range job.SubTask.Blockers {
 			if p.Settle != nil && b.Status.Settled() {
@@ -109,17 +119,17 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 		e, err := p.Runner.Run(ctx, job, t.tell)
 		return fit(e), boulder.Usage{}, err
 	})
-	register(w, c, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ *teller) (boulder.Blocker, boulder.Usage, error) {
+	register(w, c, p.Check, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ *teller) (boulder.Blocker, boulder.Usage, error) {
 		b, err := p.RaiseBlocker(ctx, r.Blocker, r.Turn)
 		return b, boulder.Usage{}, err
 	})
 	if v, can := p.Runner.(orchestrator.Verifier); can {
-		register(w, c, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, t *teller) (struct{}, boulder.Usage, error) {
+		register(w, c, p.Check, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, t *teller) (struct{}, boulder.Usage, error) {
 			return none, boulder.Usage{}, v.Verify(ctx, what, t.tell)
 		})
 	}
 	if i, can := p.Runner.(orchestrator.Integrator); can {
-		register(w, c, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, t *teller) (struct{}, boulder.Usage, error) {
+		register(w, c, p.Check, flow.ActivityIntegrate, func(ctx context.Context, what boulder.Integration, t *teller) (struct{}, boulder.Usage, error) {
 			return none, boulder.Usage{}, i.Integrate(ctx, what, func(b boulder.Body) error {
 				if done, ok := b.(boulder.Integrated); ok && p.Publish != nil {
 					if err := p.Publish(ctx, what.BoulderID, done.Commit); err != nil {
@@ -131,12 +141,12 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 		})
 	}
 	if trier, can := p.Runner.(orchestrator.Trier); can {
-		register(w, c, flow.ActivityTry, func(ctx context.Context, what boulder.Trial, t *teller) (struct{}, boulder.Usage, error) {
+		register(w, c, p.Check, flow.ActivityTry, func(ctx context.Context, what boulder.Trial, t *teller) (struct{}, boulder.Usage, error) {
 			return none, boulder.Usage{}, trier.Try(ctx, what, t.tell)
 		})
 	}
 	if s, can := p.Runner.(orchestrator.SessionStopper); can {
-		register(w, c, flow.ActivityStop, func(ctx context.Context, left boulder.LeftSession, _ *teller) (struct{}, boulder.Usage, error) {
+		register(w, c, p.Check, flow.ActivityStop, func(ctx context.Context, left boulder.LeftSession, _ *teller) (struct{}, boulder.Usage, error) {
 			return none, boulder.Usage{}, s.StopSession(ctx, left)
 		})
 	}
@@ -144,7 +154,7 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 
 // register makes an activity of a part: under guard, with the errors of the core in its result.
 func register[In, Out any](
-	w sdk.Worker, c client.Client, name string, do func(context.Context, In, *teller) (Out, boulder.Usage, error),
+	w sdk.Worker, c client.Client, check func(context.Context) error, name string, do func(context.Context, In, *teller) (Out, boulder.Usage, error),
 ) {
 	w.RegisterActivityWithOptions(func(ctx context.Context, call flow.Call[In]) (r flow.Result[Out], err error) {
 		info := activity.GetInfo(ctx)
@@ -166,7 +176,7 @@ func register[In, Out any](
 		switch cause := context.Cause(guarded); {
 		case errors.Is(cause, guard.ErrFenced), errors.Is(cause, guard.ErrTaken):
 			return flow.Result[Out]{}, cause // nobody takes it
-		case ctx.Err() != nil && err != nil:
+		case err != nil && (ctx.Err() != nil || check != nil && check(guarded) != nil):
 			err = errStopped
 		}
 		t.flush()

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -152,6 +153,20 @@ func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 	return errors.Join(err, c.Blockers().Delivered(ctx, b.ID))
 }
 
+// works is nil if OpenCode answers, or does after it was started again. It is known moments later that one has died.
+func (c connection) works(ctx context.Context) error {
+	for begun := time.Now(); ; {
+		oc, err := c.Client(ctx)
+		if err == nil {
+			if _, err = oc.In(c.Dir()).Agents(ctx); err != nil && ctx.Err() == nil && time.Since(begun) < 5*time.Second {
+				<-time.After(time.Second)
+				continue
+			}
+		}
+		return err
+	}
+}
+
 // dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
 func (s *server) dial(ctx context.Context, l *slog.Logger) (client.Client, error) {
 	o, err := envconfig.LoadDefaultClientOptions()
@@ -159,7 +174,11 @@ func (s *server) dial(ctx context.Context, l *slog.Logger) (client.Client, error
 		return nil, err
 	}
 	o.HostPort, o.Namespace = cmp.Or(s.address, o.HostPort), cmp.Or(s.namespace, o.Namespace)
+	if _, _, err := net.SplitHostPort(o.HostPort); o.HostPort != "" && !strings.Contains(o.HostPort, "://") && err != nil {
+		return nil, &project.UsageError{Err: fmt.Errorf("the Temporal server's address has to be HOST:PORT: %w", err)}
+	}
 	o.Logger = log.NewStructuredLogger(l)
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, worker.Reconnect)
 	c, err := client.Dial(o)
 	if err != nil {
 		return nil, fmt.Errorf("no Temporal server at %s: start it, or name another with --temporal-address: %w",
@@ -210,20 +229,29 @@ worker.`,
 			if _, err := c.Client(ctx); err != nil { // else it would take work that it cannot do
 				return err
 			}
+			working, end := context.WithCancelCause(ctx)
+			defer end(nil)
+			parts.Check = func(ctx context.Context) error {
+				err := c.works(ctx)
+				if err != nil && ctx.Err() == nil {
+					end(fmt.Errorf("OpenCode stopped working here, so other workers get the work: %w", err))
+				}
+				return err
+			}
 			w := worker.New(c.client, s.queue, slots, parts)
 			if err := w.Start(); err != nil {
 				return err
 			}
 			cmd.PrintErrf("Working for %s (task queue %s).\n", c.Dir(), s.queue)
-			for ctx.Err() == nil {
+			for working.Err() == nil {
 				select {
 				case <-time.After(time.Hour):
 					c.sweep(ctx)
-				case <-ctx.Done():
+				case <-working.Done():
 				}
 			}
 			w.Stop()
-			return context.Cause(ctx)
+			return context.Cause(working)
 		},
 	}
 	s.flags(cmd)
@@ -275,20 +303,24 @@ copies the logs from there. All commands that look or steer work as with a serve
 func limitsCmd() *cobra.Command {
 	var s server
 	cmd := &cobra.Command{
-		Use:   "limits [MODEL=N …]",
+		Use:   "limits [MODEL=[N] …]",
 		Short: "Show and set the limits of models over all boulders",
 		Long: `Shows which models are in use, by how many sessions and calls of the ledgers at once, and who waits. MODEL=N sets a limit at
-once, for all projects of the namespace; what is in use beyond it goes on, and with 0 nothing begins. Until then that of the
-configuration holds, as the latest boulder has it. It needs a running worker.`,
-		Example: "  manager-temporal limits anthropic/claude-sonnet-4-5=5",
-		Args:    cobra.ArbitraryArgs,
+once, for all projects of the namespace; what is in use beyond it goes on, and with 0 nothing begins. Until then, and again after
+MODEL= without a number, that of the configuration holds, as the latest boulder that asks has it. It needs a running worker.`,
+		Example: `  manager-temporal limits anthropic/claude-sonnet-4-5=5
+  manager-temporal limits anthropic/claude-sonnet-4-5=`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := map[string]int{}
 			for _, arg := range args {
-				model, limit, _ := strings.Cut(arg, "=")
+				model, limit, assigned := strings.Cut(arg, "=")
 				n, err := strconv.Atoi(limit)
-				if err != nil || n < 0 || model == "" {
-					return &project.UsageError{Err: fmt.Errorf("%q is not MODEL=N, with N from 0", arg)}
+				if limit == "" {
+					n, err = limiter.Unset, nil
+				}
+				if err != nil || limit != "" && n < 0 || model == "" || !assigned {
+					return &project.UsageError{Err: fmt.Errorf("%q is not MODEL=N, with N from 0, or MODEL=", arg)}
 				}
 				set[model] = n
 			}
@@ -331,14 +363,18 @@ func printLimits(w io.Writer, all []limiter.Status, inJSON bool) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MODEL\tLIMIT\tIN USE BY\tWAITING")
+	fmt.Fprintln(t, "MODEL\tLIMIT\tSET BY\tIN USE BY\tWAITING")
 	for _, s := range all {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", s.Model, s.Cap, named(s.Held), named(s.Waiting))
+		by := "configuration"
+		if s.Set {
+			by = "limits"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", s.Model, s.Cap, by, named(s.Held), named(s.Waiting))
 		switch {
 		case s.Rebuilding:
-			fmt.Fprintln(t, "\t\tis asking the boulders what they use")
+			fmt.Fprintln(t, "\t\t\tis asking the boulders what they use")
 		case len(s.Unasked) > 0:
-			fmt.Fprintf(t, "\t\tnot counted, as they do not answer: %s\n", strings.Join(s.Unasked, ", "))
+			fmt.Fprintf(t, "\t\t\tnot counted, as they do not answer: %s\n", strings.Join(s.Unasked, ", "))
 		}
 	}
 	return t.Flush()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,48 +104,82 @@ func (s *site) blocker() string {
 	return b.ID
 }
 
-// copied reports whether the gateway has something of a boulder.
-func (s *site) copied() bool { return s.command("show").Run() == nil }
+// running is a command in the background.
+type running struct {
+	*exec.Cmd
+	out   bytes.Buffer
+	ended chan struct{}
+}
 
-// background starts a command that runs until the test, or end, interrupts it.
-func (s *site) background(says string, args ...string) (end func()) {
+func (r *running) end() {
+	_ = r.Process.Signal(os.Interrupt)
+	<-r.ended
+}
+
+// background starts a command that runs until the test interrupts it.
+func (s *site) background(says string, args ...string) *running {
 	s.Helper()
-	cmd := s.command(args...)
-	var out bytes.Buffer
+	r := &running{Cmd: s.command(args...), ended: make(chan struct{})}
 	ready := make(chan struct{})
-	cmd.Stderr = writer(func(p []byte) {
-		before := strings.Contains(out.String(), says)
-		out.Write(p)
-		if !before && strings.Contains(out.String(), says) {
+	r.Stderr = writer(func(p []byte) {
+		before := strings.Contains(r.out.String(), says)
+		r.out.Write(p)
+		if !before && strings.Contains(r.out.String(), says) {
 			close(ready)
 		}
 	})
-	if err := cmd.Start(); err != nil {
+	if err := r.Start(); err != nil {
 		s.Fatal(err)
 	}
-	ended := make(chan struct{})
 	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
+		defer close(r.ended)
+		_ = r.Wait()
 	}()
-	end = func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		<-ended
-	}
 	s.Cleanup(func() {
-		end()
+		r.end()
 		if s.Failed() {
-			s.Logf("%q says:\n%s", args, out.String())
+			s.Logf("%q says:\n%s", args, r.out.String())
 		}
 	})
 	select {
 	case <-ready:
-	case <-ended:
-		s.Fatalf("%q ended: %s", args, out.String())
+	case <-r.ended:
+		s.Fatalf("%q ended: %s", args, r.out.String())
 	case <-time.After(time.Minute):
-		s.Fatalf("%q says %s", args, out.String())
+		s.Fatalf("%q says nothing of %q", args, says)
 	}
-	return end
+	return r
+}
+
+// breakable starts a worker whose OpenCode stops working when breakIt is called, which waits until the worker has ended.
+func (s *site) breakable() (breakIt func()) {
+	s.Helper()
+	dir := s.TempDir()
+	program := filepath.Join(dir, "opencode")
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >%s/pid\nexec %s \"$@\"\n", dir, octest.Binary(s.T))
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	own := *s
+	own.env = append(slices.Clone(s.env), "MANAGER_OPENCODE="+program)
+	worker := own.background("Working for", "worker")
+	return func() {
+		s.Helper()
+		pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+		if err == nil {
+			err = os.Remove(program)
+		}
+		if err == nil {
+			err = exec.Command("kill", "-9", strings.TrimSpace(string(pid))).Run()
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		<-worker.ended
+		if code, said := worker.ProcessState.ExitCode(), worker.out.String(); code != 1 || !strings.Contains(said, "OpenCode stopped working") {
+			s.Errorf("the worker ended with %d, and said:\n%s", code, said)
+		}
+	}
 }
 
 type writer func(p []byte)
@@ -162,14 +197,15 @@ const demoTask = "Add a greeting and a farewell to the greeter, each in a file o
 // answer, orders, and landing. Afterwards, without server and workers, everything is there to look at.
 func TestDemo(t *testing.T) {
 	s := newSite(t)
-	endGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
+	theGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
 	task := []string{"run", "--detach", "--yes", "--isolate", "--blockers", demoTask}
 	s.manager(1, "no worker answers", task...)
+	s.manager(0, "Nothing has been run here yet", "status")
+	breakOpenCode := s.breakable()
+	s.manager(0, "", task...)
+	breakOpenCode()
 	s.background("Working for", "worker")
 	s.background("Working for", "worker")
-	for begun := time.Now(); !s.copied() && time.Since(begun) < time.Minute; {
-		<-time.After(100 * time.Millisecond)
-	}
 	s.manager(4, "", "wait", "--timeout", "2m")
 	s.manager(0, "farewell", "status")
 	s.manager(0, "B1", "blockers", "list")
@@ -179,7 +215,7 @@ func TestDemo(t *testing.T) {
 	s.manager(0, "task-complete", "logs", "--json")
 	s.manager(0, "", "report")
 	s.manager(0, "", "land", "--files")
-	endGateway()
+	theGateway.end()
 	s.manager(0, "completed", "status")
 	landed := exec.Command("sh", "greeter.sh", "Ada")
 	landed.Dir = s.dir
@@ -229,11 +265,11 @@ func TestClones(t *testing.T) {
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
 	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")
-	endGateway := s.background("Handing boulders", "gateway")
+	theGateway := s.background("Handing boulders", "gateway")
 	s.background("Working for", "worker")
 	s.manager(0, "", "run", "--detach", "--yes", "--isolate", "--blockers", demoTask)
 	s.manager(0, "run by process", "status")
-	endGateway()
+	theGateway.end()
 	s.manager(0, "a copy of a boulder that runs on temporal", "status")
 	for _, order := range [][]string{{"note", "planted in the copy"}, {"pause"}, {"resume"}, {"cancel"}} {
 		s.manager(1, "manager-temporal gateway", order...)
@@ -243,7 +279,9 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(4, "", "wait", "--timeout", "2m")
 	s.manager(0, "paused", "status")
 	s.manager(2, "MODEL=N", "limits", "other/model=-1")
-	s.manager(0, "other/model", "limits", "other/model=2")
+	s.manager(2, "HOST:PORT", "limits", "--temporal-address", "localhost")
+	s.manager(0, "2      limits", "limits", "other/model=2")
+	s.manager(0, "2      configuration", "limits", "other/model=")
 	s.manager(0, "", "note", "Be brief: planted note")
 	s.manager(0, "", "resume")
 	s.manager(4, "B1", "wait", "--timeout", "2m")
