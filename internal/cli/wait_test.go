@@ -145,8 +145,21 @@ func TestCopy(t *testing.T) {
 	s.Play()
 	project := s.store()
 	expect(t, project, exitError, []string{"attach"}, "start `manager-temporal gateway`", "!manager resume")
+	db, server := holdAs(t, project, control.Holder{Serves: true})
+	expect(t, project, exitOK, []string{"status"}, "interrupted: no process runs it", "!a copy")
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.commit(db)
+	expect(t, project, exitOK, []string{"status"}, "paused by a person\nContinue with: manager resume", "!a copy")
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, project, exitOK, []string{"status"}, "paused by a person\na copy of a boulder that runs on temporal", "!manager resume")
+	s.Apply(boulder.StatusChanged{Status: boulder.Running})
 	s.Finish()
-	db := openState(t, project)
+	db = openState(t, project)
 	s.commit(db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
