@@ -152,12 +152,17 @@ func (t *SubTask) changed(seq uint64, d Diff) {
 	}
 }
 
+// Closed reports whether a boulder is over for good: what runs it elsewhere begins it no more.
+func (b *Boulder) Closed() bool { return b.Engine != "" && b.Status.Terminal() }
+
 // Redoable says why sub-tasks cannot be redone as things are; nil: they can.
 func (s *State) Redoable(ids []string) error {
 	b := &s.Boulder
 	switch {
 	case b.Loop != nil:
 		return fmt.Errorf("boulder %s is a loop: begin another one with `manager loop`", b.ID)
+	case b.Closed():
+		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", b.ID, b.Engine)
 	case b.Status == Cancelled:
 		return fmt.Errorf("boulder %s was cancelled: run its plan again with `manager run --fork %[1]s --from %s`", b.ID, ids[0])
 	case b.Line.Landed != nil:

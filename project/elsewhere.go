@@ -2,6 +2,8 @@ package project
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/control"
@@ -33,15 +35,18 @@ func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
 	return id, err
 }
 
+var errGoesOn = errors.New("the boulders go on, and are copied when this is started again")
+
 // ServeElsewhere hands on what other processes hand over, while the database has a copy of what is run elsewhere: for them it is as
-// in [State.Serve]. It returns when ctx ends or [State.Stop] was called. What cannot be copied for now is told once.
+// in [State.Serve]. It returns when ctx ends or [State.Stop] was called, which stops nothing that runs elsewhere. What cannot be copied
+// for now is told once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 	s.server.SetSteerer(announcing{e, s.server})
 	told := ""
 	for {
 		running, err := e.Copy(ctx)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
 		}
 		if err != nil && err.Error() != told {
 			s.p.warn("%v", err)
@@ -60,9 +65,9 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		select {
 		case <-time.After(copyEvery):
 		case <-s.stopped.Done():
-			return orchestrator.ErrStopped
+			return fmt.Errorf("%w: %w", orchestrator.ErrStopped, errGoesOn)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"report":           {"answer what is waited for: 1 question", "look at 1 choice that agents made where they could not ask and 1 refused permission"},
 		}},
 		{[]string{"pause"}, map[string][]string{
-			"wait":               {"answer with: manager blockers clarify; then continue with: manager resume " + sampleID},
+			"wait":               {"Answer with: manager blockers clarify; then continue with: manager resume " + sampleID},
 			"wait --for blocked": {`Blocked: "theme"`},
 		}},
 		{[]string{"skip", "theme"}, map[string][]string{

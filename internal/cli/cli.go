@@ -51,6 +51,9 @@ type Env struct {
 	Extend func(connect func(context.Context) (*project.Project, error)) []*cobra.Command
 }
 
+// Name is what the program is called.
+func (e Env) Name() string { return filepath.Base(cmp.Or(e.Executable, "manager")) }
+
 // Getenv returns a variable of the environment; the last one of a name counts.
 func (e Env) Getenv(name string) string {
 	return project.Getenv(e.Environ, name)
@@ -114,7 +117,7 @@ func Command() *cobra.Command { return new(app).root() }
 func (a *app) root() *cobra.Command {
 	version := false
 	cmd := &cobra.Command{
-		Use:   "manager",
+		Use:   a.Name(),
 		Short: "Split a task into sub-tasks and get them done by OpenCode sessions",
 		Long: `manager takes a task that is too big for one agent session, has a model split it into dependent
 sub-tasks, shows that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on
@@ -334,7 +337,7 @@ func (a *app) open() error {
 	if a.Project == nil {
 		o := a.opts
 		o.Config, o.Environ, o.Logger, o.Secrets = a.file(a.configFile), a.Environ, a.logger(), a.secrets
-		o.Isolation, o.Command = boulder.IsolationAuto, "manager "+strings.Join(a.Args, " ")
+		o.Isolation, o.Command = boulder.IsolationAuto, a.Name()+" "+strings.Join(a.Args, " ")
 		o.Note, o.Warn = func(text string) { a.note("%s", text) }, func(text string) { a.warn("%s", text) }
 		a.Project, a.openErr = project.Open(a.dir, o)
 		if a.Project != nil {

@@ -84,7 +84,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 				})
 			}
 			if follow {
-				followed, err := a.followStatus(cmd.Context(), ref)
+				followed, err := a.followStatus(cmd.Context(), ref, false)
 				if followed || err != nil {
 					return err
 				}
@@ -102,8 +102,9 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 	return cmd
 }
 
-// followStatus shows a boulder that another process runs as that process would show it, unless none does.
-func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err error) {
+// followStatus shows a boulder that another process runs as that process would show it, unless none does: until it is over, or
+// with toPause until it is paused.
+func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (followed bool, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {
 		return false, err
@@ -111,7 +112,7 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 	defer there.Close()
 	d, err := project.Get(ctx, there, ref)
 	id, holder := d.Boulder.ID, there.Holder
-	if err != nil || !holder.Runs(d.Boulder) {
+	if err != nil || !holder.Runs(d.Boulder) || toPause && d.Boulder.Status == boulder.Paused && !holder.Beginning() {
 		return false, err
 	}
 	r, err := a.Recent(ctx, there, d)
@@ -136,11 +137,23 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 		case err != nil:
 			return true, err
 		}
-		if v.Event(e); p.State.Boulder.Status.Terminal() {
+		v.Event(e)
+		if s := statusAfter(e); s.Terminal() || toPause && s == boulder.Paused {
 			break
 		}
 	}
 	return true, nil
+}
+
+// statusAfter is what a boulder is after an event that tells so; else empty.
+func statusAfter(e boulder.Event) boulder.Status {
+	switch b := e.Body.(type) {
+	case boulder.TaskComplete:
+		return b.Status
+	case boulder.StatusChanged:
+		return b.Status
+	}
+	return ""
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
@@ -436,14 +449,13 @@ func (l *logs) find(ctx context.Context, r project.Reader, args []string) (bould
 // add collects an event. Steps that the transcript of an ended turn tells are left out.
 func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
+	if s := statusAfter(e); s != "" {
+		l.over = s.Terminal()
+	}
 	told := view.Describe(e)
 	of, line := told.SubTask, told.Line
 	entry := logEntry{at: e.Time, object: e.Shown(), line: text.OneLine(line)}
 	switch b := e.Body.(type) {
-	case boulder.TaskComplete:
-		l.over = true
-	case boulder.StatusChanged:
-		l.over = b.Status.Terminal() // cancelled
 	case boulder.SubTaskProgress:
 		if !b.Notice {
 			entry.step = b.Attempt
@@ -521,30 +533,50 @@ func (a *app) newAttachCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "attach [flags] [BOULDER]",
 		Short: "Show a boulder that runs in the background, and end as its run does",
-		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it, and ends with the exit code of
-its run. Ctrl-C leaves it, and does not disturb the run.`,
+		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it. When it is over or paused
+it ends, with the exit code of ` + "`manager run`" + `: 4 at a pause, or if no process runs it. Ctrl-C leaves it, and does not disturb the run.`,
 		Example: `  manager run --detach && manager attach`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			b, err := a.Snapshot(ctx, cmp.Or(args...))
-			if err != nil {
-				return err
-			}
-			followed, err := a.followStatus(ctx, b.Boulder.ID)
-			if ctx.Err() != nil {
-				a.note("The run continues. Show it again with: manager attach %s", b.Boulder.ID)
-			}
-			if err != nil {
-				return err
-			}
-			if !followed {
-				a.note("No process runs it.")
-				if err := a.runStatus(ctx, b.Boulder.ID); err != nil {
-					return err
-				}
-			}
-			_, err = a.lookOnce(ctx, &view.Wait{For: waitDone, BoulderID: b.Boulder.ID}, "")
-			return err
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runAttach(cmd.Context(), cmp.Or(args...)) },
 	}
+}
+
+func (a *app) runAttach(ctx context.Context, ref string) error {
+	w := &view.Wait{For: waitDone}
+	for ctx.Err() == nil {
+		arrived, err := a.attachOnce(ctx, w, ref)
+		switch {
+		case errors.Is(err, control.ErrNotServed): // the process has just ended
+		case arrived || err != nil: // else somebody has resumed it
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived bool, err error) {
+	d, err := a.Snapshot(ctx, cmp.Or(w.BoulderID, ref))
+	if err != nil {
+		return false, err
+	}
+	w.BoulderID = d.Boulder.ID
+	followed, err := a.followStatus(ctx, w.BoulderID, true)
+	if ctx.Err() != nil {
+		a.note("The run continues. Show it again with: manager attach %s", w.BoulderID)
+	}
+	if err == nil && !followed {
+		if d.Boulder.Status != boulder.Paused { // that is told
+			a.note("No process runs it.")
+		}
+		err = a.runStatus(ctx, w.BoulderID)
+	}
+	if err != nil {
+		return false, err
+	}
+	arrived, err = a.lookOnce(ctx, w, "")
+	if followed && w.Status == boulder.Paused {
+		if d, readErr := a.Snapshot(ctx, w.BoulderID); readErr == nil {
+			a.receipt(d)
+		}
+	}
+	return arrived, err
 }

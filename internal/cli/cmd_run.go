@@ -19,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -310,15 +311,22 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 		st.Stop()
 	})()
 	err = end.follow(ctx, st.Run(ctx, req), shown)
-	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
+	if errors.Is(err, orchestrator.ErrWaiting) {
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
-			view.NewReceipt(&project.Reading{Snapshot: detail, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
+			a.receipt(detail)
 		}
 	}
 	if !a.interactive() {
 		err = a.landAtEnd(ctx, end.id, err)
 	}
 	return end.id, end.told(end.conclude(ctx, err), err)
+}
+
+// receipt tells at a pause where tokens, money and time went.
+func (a *app) receipt(d boulder.Snapshot) {
+	if !a.quiet && !a.json { // else: manager show --receipt
+		view.NewReceipt(&project.Reading{Snapshot: d, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
+	}
 }
 
 // follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
@@ -339,25 +347,27 @@ func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, err
 	return nil
 }
 
-// howToContinue adds to the error that ended a run how to go on, and the flag that it takes.
+// howToContinue adds to the error that ended a run how to go on.
 func (e *ending) howToContinue(err error) error {
 	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
 		errors.Is(err, orchestrator.ErrCancelled)
 	if e.id == "" || over {
 		return err
 	}
-	detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is told without
-	flag := ""
-	if used, ok := errors.AsType[*orchestrator.BudgetError](err); ok {
-		flag = " --budget tokens=… (or what it needs more of)"
-		if used.SubTaskID != "" {
-			flag = strings.Replace(flag, "tokens", used.SubTaskID+":tokens", 1)
-		}
-	} else if errors.Is(err, orchestrator.ErrLoopLimit) && detail.Boulder.Loop != nil {
-		flag = fmt.Sprintf(" --max-iterations %d", 2*detail.Boulder.Loop.Iterations)
+	detail, _ := e.db.Get(context.Background(), e.id)
+	if detail.Boulder.ID == "" { // it cannot be read
+		detail.Boulder.ID = e.id
 	}
-	how := goOnWith(detail)
-	return fmt.Errorf("%w\nNothing is lost. %s%smanager resume %s%s", err, strings.ToUpper(how[:1]), how[1:], e.id, flag)
+	return nothingLost(err, detail)
+}
+
+// nothingLost adds to what holds a boulder up how to continue it.
+func nothingLost(err error, d boulder.Snapshot) error {
+	made, how := morning.New(morning.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
+	if view.WaitingIn(d, nil, time.Now()).Hard > 0 {
+		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
+	}
+	return fmt.Errorf("%w\nNothing is lost. %s%s", err, how, made.Resumed().Command)
 }
 
 func (a *app) newResumeCmd() *cobra.Command {

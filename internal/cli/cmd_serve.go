@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -110,10 +111,13 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	err = st.Serve(ctx, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
 		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(ctx, events, view.NewProgress(st.DB))
 	})
-	if errors.Is(err, orchestrator.ErrStopped) {
-		return errInterrupted
+	if !errors.Is(err, orchestrator.ErrStopped) && ctx.Err() == nil {
+		return err
 	}
-	return err
+	all, _ := st.DB.Listing(context.WithoutCancel(ctx)) // what cannot be read is not told
+	all = slices.DeleteFunc(all, func(i store.Item) bool { return i.Status != boulder.Paused || !i.ArchivedAt.IsZero() })
+	return fmt.Errorf("%w: the server has ended%s", errInterrupted,
+		text.If(len(all) > 0, ", and "+text.Are(len(all), "boulder")+" paused; continue with: manager resume"))
 }
 
 // followServed shows a boulder that was handed over, and tells on stderr how it ended: there is nobody else to tell.
@@ -217,15 +221,16 @@ func (a *app) newWaitCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
 		Short: "Wait until a boulder is over or needs you",
-		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), whether a process
-runs it or one has still to come, and says how it is then.
+		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), and says how it is
+then. A server that is started again has five seconds to take it up.
 
   --for done      until it is over
   --for blocked   until a sub-task is blocked, or the boulder waits for a person
 
 Exit codes: 0 what was waited for has come, and with "done" every sub-task is completed · 1 the time is up, or with
-"blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed, or a gate is red · 4 waiting for
-"done": it is paused or waits for a person, so that it will not be done by itself · 130 it was cancelled, or Ctrl-C.`,
+"blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed, or a gate is red · 4 no
+process runs it, or waiting for "done": it is paused or waits for a person, so that it will not be done by itself · 130 it
+was cancelled, or Ctrl-C.`,
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -276,16 +281,26 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 	return err
 }
 
-const waitPoll = 500 * time.Millisecond
+const (
+	waitPoll = 500 * time.Millisecond
+	// notRunLooks is how often a boulder may be found without a process that runs it before that is the end: a server that was
+	// started again takes it up after some moments.
+	notRunLooks = 10
+)
+
+// errNotRun is in the chain of the error of a boulder that is not paused, and does not continue either.
+var errNotRun = errors.New("no process runs it")
 
 // wait looks until it has an answer: nil if what is waited for has come.
 func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
-	told := false
+	told, patience := false, notRunLooks
 	for range project.Tries(ctx, waitPoll, 0) {
 		arrived, err := a.lookOnce(ctx, w, ref)
 		switch {
 		case arrived:
 			return nil
+		case errors.Is(err, errNotRun) && patience > 0:
+			patience--
 		case errors.Is(err, store.ErrHeld):
 			if !told && ctx.Err() == nil {
 				a.note("Another process holds the state and does not answer; waiting for it.")
@@ -324,6 +339,8 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 		return true, nil
 	case r.For == waitBlocked && b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
+	case !b.Status.Terminal() && !stands && !holder.Runs(b):
+		return false, standsStill(d, holder)
 	case r.For == waitBlocked:
 		return false, nil
 	case b.Status == boulder.Completed:
@@ -333,15 +350,27 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	case b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
-		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
-			morning.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(d), b.ID)
+		return false, standsStill(d, holder)
 	}
 	return false, nil
 }
 
-// goOnWith says what to do before, and is followed by the command that goes on.
-func goOnWith(d boulder.Snapshot) string {
-	return text.If(view.WaitingIn(d, nil, time.Now()).Hard > 0, "answer with: "+view.ClarifyHint+"; then ") + "continue with: "
+// standsStill is the error of a boulder that does not continue by itself: the one that its run ended with, as far as that is known.
+func standsStill(d boulder.Snapshot, holder *control.Holder) error {
+	b := &d.Boulder
+	if err := orchestrator.RunsElsewhere(b); err != nil && holder == nil {
+		return fmt.Errorf("%w: %w", errNotRun, err)
+	}
+	why, asks := strings.CutPrefix(text.OneLine(b.Reason), orchestrator.ErrWaiting.Error()+": ")
+	switch {
+	case b.Status == boulder.AwaitingApproval:
+		why = "the plan of boulder " + b.ID + " has to be approved"
+	case b.Status != boulder.Paused:
+		return nothingLost(fmt.Errorf("%w: boulder %s was interrupted: %w", orchestrator.ErrWaiting, b.ID, errNotRun), d)
+	case !asks:
+		why = morning.Stated(string(b.Status), why)
+	}
+	return nothingLost(fmt.Errorf("%w: %s", orchestrator.ErrWaiting, why), d)
 }
 
 func (a *app) newMCPCmd() *cobra.Command {

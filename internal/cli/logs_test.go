@@ -81,6 +81,7 @@ func TestLogsTellASession(t *testing.T) {
 	project := transcriptSample(t)
 	checkLooks(t, project, map[string][]string{"logs_session.txt": {"logs", sampleID, "toggle"}})
 	expect(t, project, exitOK, []string{"logs", sampleID, "toggle", "--verbose"}, "line 1\n", "this is in the transcript")
+	expect(t, project, exitOK, []string{"show"}, "transcript: "+view.RunsDir+"/"+sampleID+"/toggle/1.jsonl")
 	stdout, _ := expect(t, project, exitOK, []string{"logs", sampleID, "toggle", "--json"})
 	if n := strings.Count(stdout, `"type":"transcript"`); n != strings.Count(longTranscript(), "\n")-1 {
 		t.Errorf("%d lines of the transcript were printed:\n%s", n, stdout)

@@ -209,6 +209,18 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// Help calls the program as the user does.
+func TestHelpNamesTheProgram(t *testing.T) {
+	t.Parallel()
+	for executable, want := range map[string]string{"": "manager wait", "/opt/manager": "manager wait", "/opt/manager-temporal": "manager-temporal wait"} {
+		var out strings.Builder
+		code := Main(Env{Args: []string{"wait", "--help"}, Stdout: &out, Stderr: io.Discard, Executable: executable})
+		if code != exitOK || !strings.Contains(out.String(), "\n  "+want+" [") {
+			t.Errorf("%q: exit code %d, it says %s", executable, code, out.String())
+		}
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)

@@ -79,7 +79,7 @@ func (s *sample) commit(db *store.DB) {
 	events := s.State.TakeEvents()
 	for i := range events { // where the test wants it to be
 		if b, ok := events[i].Body.(boulder.Created); ok {
-			b.Boulder.Project = s.State.Boulder.Project
+			b.Boulder.Project, b.Boulder.Engine = s.State.Boulder.Project, s.State.Boulder.Engine
 			events[i].Body = b
 		}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,9 +26,14 @@ func TestWaitByState(t *testing.T) {
 		block   int  // exit code of --for blocked
 	}{
 		{boulder.Planning, ours, false, -1, -1},
-		{boulder.Planning, nil, false, -1, -1},
+		{boulder.Planning, nil, false, exitWaiting, exitWaiting},
 		{boulder.Running, ours, false, -1, -1},
-		{boulder.Running, nil, false, -1, -1}, // interrupted: whoever resumes it is waited for
+		{boulder.Running, nil, false, exitWaiting, exitWaiting}, // interrupted
+		{boulder.Running, nil, true, exitWaiting, exitOK},
+		{boulder.Running, other, false, exitWaiting, exitWaiting},
+		{boulder.Running, server, false, exitWaiting, exitWaiting},
+		{boulder.Running, serving, false, -1, -1},
+		{boulder.Running, starting, false, -1, -1},
 		{boulder.Running, ours, true, -1, exitOK},
 		{boulder.Synthesizing, ours, false, -1, -1},
 		{boulder.Paused, ours, false, exitWaiting, exitOK},
@@ -65,41 +71,56 @@ func TestWaitByState(t *testing.T) {
 	}
 }
 
-// A wait ends with the boulder, whether its process tells of the end or dies before.
+// Who waits or looks on ends with the boulder, and where it stands still, whether its process tells of that or dies before.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
+	pause := boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"}
 	for _, test := range []struct {
 		name string
 		end  func(db *store.DB, server *control.Server, s *sample)
 		want int
+		says string
 	}{
-		{"told", func(db *store.DB, server *control.Server, s *sample) {
+		{"over", func(db *store.DB, server *control.Server, s *sample) {
 			s.Finish()
 			s.commit(db)
 			server.Notify()
-		}, exitPartial},
-		{"gone", func(db *store.DB, server *control.Server, s *sample) {
-			s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
+		}, exitPartial, ""},
+		{"paused", func(db *store.DB, server *control.Server, s *sample) {
+			s.Apply(pause)
+			s.commit(db)
+			server.Notify()
+		}, exitWaiting, "waiting for a person: paused by a person\nNothing is lost. Continue with: manager resume " + sampleID + "\n"},
+		{"paused, and gone", func(db *store.DB, server *control.Server, s *sample) {
+			s.Apply(pause)
 			s.commit(db)
 			server.Close()
 			db.Close()
-		}, exitWaiting},
+		}, exitWaiting, "manager resume " + sampleID},
+		{"killed", func(db *store.DB, server *control.Server, s *sample) {
+			server.Close()
+			db.Close()
+		}, exitWaiting, "was interrupted: no process runs it\nNothing is lost. Continue with: manager resume " + sampleID},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newSample(t)
-			s.Play()
-			project := s.store()
-			db, server := hold(t, project, false)
-			done := make(chan int)
-			go func() {
-				done <- Main(Env{Args: []string{"wait", "-C", project}, Stdout: io.Discard, Stderr: io.Discard})
-			}()
-			test.end(db, server, s)
-			if code := <-done; code != test.want {
-				t.Errorf("exit code %d, want %d", code, test.want)
-			}
-		})
+		for _, args := range [][]string{{"wait"}, {"wait", "--json"}, {"attach"}, {"attach", "--json"}, {"attach", "-q"}} {
+			t.Run(test.name+" "+strings.Join(args, " "), func(t *testing.T) {
+				t.Parallel()
+				s := newSample(t)
+				s.Play()
+				project := s.store()
+				db, server := hold(t, project, false)
+				done, stderr := make(chan int), ""
+				go func() {
+					var code int
+					stderr, code = commandTo(io.Discard, project, args...)
+					done <- code
+				}()
+				test.end(db, server, s)
+				if code := <-done; code != test.want || !strings.Contains(stderr, test.says) {
+					t.Errorf("exit code %d, want %d; it says %s", code, test.want, stderr)
+				}
+			})
+		}
 	}
 }
 
@@ -114,4 +135,36 @@ func TestWaitTimesOut(t *testing.T) {
 		expect(t, project, exitError, []string{"wait", "--timeout", "300ms", "--json"}, `"status":"running"`,
 			"the time is up: after 300ms boulder "+sampleID+" is running, 1/6 done")
 	}
+}
+
+// What another engine runs is here a copy: who waits for it is told, and nothing is advised that is refused there.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.State.Boulder.Engine = "temporal"
+	s.Play()
+	project := s.store()
+	expect(t, project, exitError, []string{"attach"}, "start `manager-temporal gateway`", "!manager resume")
+	db, server := holdAs(t, project, control.Holder{Serves: true})
+	expect(t, project, exitOK, []string{"status"}, "interrupted: no process runs it", "!a copy")
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.commit(db)
+	expect(t, project, exitOK, []string{"status"}, "paused by a person\nContinue with: manager resume", "!a copy")
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, project, exitOK, []string{"status"}, "paused by a person\na copy of a boulder that runs on temporal", "!manager resume")
+	s.Apply(boulder.StatusChanged{Status: boulder.Running})
+	s.Finish()
+	db = openState(t, project)
+	s.commit(db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, project, exitPartial, []string{"wait"}, "is partial")
+	expect(t, project, exitOK, []string{"report"}, "--why icons", "!--fork")
+	expect(t, project, exitError, []string{"redo", "toggle"}, "temporal begins it no more: start another one")
 }

@@ -158,6 +158,34 @@ func TestWaitForEventsEnds(t *testing.T) {
 	}
 }
 
+// Who follows a boulder that a server runs no more is told after some time without news, and not while it runs it.
+func TestFollowEndsWithTheRun(t *testing.T) {
+	t.Parallel()
+	source := &fake{looked: make(chan struct{})}
+	s, c := serve(t, source)
+	s.mu.Lock()
+	s.holder.Serves, c.wait = true, time.Millisecond
+	s.mu.Unlock()
+	s.Began("id")
+	ended := make(chan error)
+	go func() {
+		for _, err := range c.Follow(t.Context(), "id", 0) {
+			ended <- err
+		}
+	}()
+	for range 3 {
+		select {
+		case <-source.looked:
+		case err := <-ended:
+			t.Fatalf("it ended while the boulder was run: %v", err)
+		}
+	}
+	s.Ended("id")
+	if err := <-ended; !errors.Is(err, ErrNotServed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // A holder that hangs does not hang those who look.
 func TestCallsTimeOut(t *testing.T) {
 	t.Parallel()

@@ -219,7 +219,7 @@ func TestOrderToForeignServers(t *testing.T) {
 			}
 			served <- err
 		}()
-		c := &Client{path, callTimeout}
+		c := &Client{path, callTimeout, followWait}
 		err = c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause})
 		if errors.Is(err, ErrUnanswered) != want.unanswered || !strings.Contains(fmt.Sprint(err), want.says) {
 			t.Errorf("%q: %v", answer, err)

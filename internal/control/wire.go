@@ -54,11 +54,12 @@ type response[T any] struct {
 type Client struct {
 	path    string
 	timeout time.Duration
+	wait    time.Duration // of a request of Follow
 }
 
 // Dial finds the process that serves the socket at path. The error wraps [ErrNotServed] if there is none.
 func Dial(ctx context.Context, path string) (*Client, Holder, error) {
-	c := &Client{path, callTimeout}
+	c := &Client{path, callTimeout, followWait}
 	h, err := c.Holder(ctx)
 	return c, h, err
 }
@@ -108,17 +109,24 @@ func (c *Client) Submit(ctx context.Context, r orchestrator.Request) (boulderID 
 }
 
 // Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless
-// the caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone,
-// after which the rest can be read from the database; or one of the [Source]. It does not end with the boulder.
+// the caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone, after which the
+// rest can be read from the database, or has nothing to do with the boulder any more; or one of the [Source]. It does not end
+// with the boulder.
 func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
-		r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: pageSize, Wait: followWait}
+		r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: pageSize, Wait: c.wait}
 		for {
-			events, err := ask[[]boulder.Event](ctx, c, r, followWait)
+			events, err := ask[[]boulder.Event](ctx, c, r, c.wait)
 			for _, e := range events {
 				r.After = e.Seq
 				if !yield(e, nil) {
 					return
+				}
+			}
+			if err == nil && len(events) == 0 {
+				var h Holder
+				if h, err = c.Holder(ctx); err == nil && !h.Has(boulderID) {
+					err = fmt.Errorf("%w: process %d does not run boulder %s", ErrNotServed, h.PID, boulderID)
 				}
 			}
 			if err != nil {

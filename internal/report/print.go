@@ -106,11 +106,11 @@ func (r *Report) Counts() string {
 	switch {
 	case t.Planned == 0:
 		return "nothing planned yet"
-	case r.loop && r.Status == boulder.Completed:
+	case r.loop != nil && r.Status == boulder.Completed:
 		return "all criteria hold"
-	case r.loop && r.Status.Terminal():
+	case r.loop != nil && r.Status.Terminal():
 		return "the loop ended without success"
-	case r.loop:
+	case r.loop != nil:
 		return "the loop is not over"
 	}
 	red := 0

@@ -63,7 +63,8 @@ type Report struct {
 	Results *Results `json:"results,omitempty"`
 
 	zone    *time.Location  // in which people read times: that of Input.Now
-	loop    bool            // it is a loop, which has no sub-tasks for its user
+	loop    *boulder.Loop   // not nil: it is one, which has no sub-tasks for its user
+	closed  bool            // see [boulder.Boulder.Closed]
 	claimed map[string]bool // see [boulder.Claimed]
 }
 
@@ -121,7 +122,7 @@ func New(in Input) *Report {
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, WorkedMS: b.WorkedBy(until).Milliseconds(), Budget: b.Budget,
 		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{},
-		zone: in.Now.Location(), loop: b.Loop != nil, claimed: boulder.Claimed(in.SubTasks),
+		zone: in.Now.Location(), loop: b.Loop, closed: b.Closed(), claimed: boulder.Claimed(in.SubTasks),
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
@@ -193,12 +194,12 @@ func (r *Report) next() []Step {
 		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {
 			return !s.completed() && s.Status != boulder.SubTaskSkipped
 		})
-		if r.Status != boulder.Completed && undone >= 0 {
+		if r.Status != boulder.Completed && undone >= 0 && !r.closed {
 			add("do anew what is not done; what is done is taken over", "manager run --fork %s --from %s", r.BoulderID,
 				r.SubTasks[undone].ID)
 		}
 	default:
-		steps = append(append(steps, r.retried()...), r.resumed())
+		steps = append(append(steps, r.retried()...), r.Resumed())
 	}
 	for _, l := range r.Limited {
 		add(fmt.Sprintf("ask %s again now: it is limited until %s", cmp.Or(l.Model, "the default model"), text.Until(l.Until, r.MadeAt)),
@@ -233,8 +234,8 @@ func (r *Report) Choices() string {
 		text.If(refused > 0, text.Plural(refused, "refused permission")))
 }
 
-// resumed is how to continue a boulder that stands still.
-func (r *Report) resumed() Step {
+// Resumed is how to continue a boulder that stands still.
+func (r *Report) Resumed() Step {
 	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
 	switch {
 	case r.Status == boulder.AwaitingApproval:
@@ -252,7 +253,11 @@ func (r *Report) resumed() Step {
 	}
 	if raised != "" {
 		step.Command += raised
-		step.Why += ", with twice the budget that is used up, or what you think right"
+		step.Why += ", with a larger budget: this one, or what you think right"
+	}
+	if r.loop != nil && slices.ContainsFunc(r.SubTasks, func(s SubTask) bool { return s.task.AtLimit }) {
+		step.Command += fmt.Sprintf(" --max-iterations %d", 2*r.loop.Iterations)
+		step.Why += ", with twice the turns"
 	}
 	return step
 }
@@ -278,8 +283,8 @@ func (r *Report) retried() []Step {
 
 func (s *SubTask) raise() string { return raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) }
 
-// raise doubles the limits of a budget that are used up, as flags. Calls whose price is not known use a budget of money
-// up whatever it is: setting it again accepts them. The attempts of a sub-task are no reason to park it.
+// raise doubles the limits of a budget that are used up, as flags, until there is room. Calls whose price is not known use a
+// budget of money up whatever it is: setting it again accepts them. The attempts of a sub-task are no reason to park it.
 func raise(of string, b *boulder.Budget, used boulder.Usage, workedMS int64, attempts int) string {
 	if b == nil {
 		return ""
@@ -287,13 +292,17 @@ func raise(of string, b *boulder.Budget, used boulder.Usage, workedMS int64, att
 	flag := func(reached bool, name string, limit any) string {
 		return text.If(reached, fmt.Sprint(" --budget ", of, name, "=", limit))
 	}
-	cost := 2 * b.Cost
-	if used.Cost < b.Cost {
-		cost = b.Cost
+	worked := time.Duration(workedMS) * time.Millisecond
+	return flag(b.Tokens > 0 && used.Tokens() >= b.Tokens, "tokens", doubled(b.Tokens, used.Tokens())) +
+		flag(b.Cost > 0 && (used.Cost >= b.Cost || used.Unpriced > b.Unpriced), "cost", strconv.FormatFloat(doubled(b.Cost, used.Cost), 'f', -1, 64)) +
+		flag(b.Time > 0 && workedMS >= time.Duration(b.Time).Milliseconds(), "time", doubled(time.Duration(b.Time), worked)) +
+		flag(b.Attempts > 0 && attempts >= b.Attempts, "attempts", doubled(b.Attempts, attempts)) +
+		flag(b.Calls > 0 && used.Calls >= b.Calls, "calls", doubled(b.Calls, used.Calls))
+}
+
+func doubled[N int | int64 | float64 | time.Duration](limit, used N) N {
+	for limit > 0 && limit <= used {
+		limit *= 2
 	}
-	return flag(b.Tokens > 0 && used.Tokens() >= b.Tokens, "tokens", 2*b.Tokens) +
-		flag(b.Cost > 0 && (used.Cost >= b.Cost || used.Unpriced > b.Unpriced), "cost", strconv.FormatFloat(cost, 'f', -1, 64)) +
-		flag(b.Time > 0 && workedMS >= time.Duration(b.Time).Milliseconds(), "time", 2*time.Duration(b.Time)) +
-		flag(b.Attempts > 0 && attempts >= b.Attempts, "attempts", 2*b.Attempts) +
-		flag(b.Calls > 0 && used.Calls >= b.Calls, "calls", 2*b.Calls)
+	return limit
 }

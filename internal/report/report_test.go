@@ -162,6 +162,10 @@ func TestNext(t *testing.T) {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Partial}, SubTasks: one("failed")},
 			"manager run --fork id --from b | manager show id --why b",
 		},
+		"failed, elsewhere": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Partial, Settings: boulder.Settings{Engine: "temporal"}}, SubTasks: one("failed")},
+			"manager show id --why b",
+		},
 		"failed, not over": {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Paused}, SubTasks: one("failed")},
 			"manager retry b -b id | manager resume id | manager show id --why b",
@@ -182,6 +186,20 @@ func TestNext(t *testing.T) {
 				}},
 			}},
 			"manager resume id --budget tokens=20 --budget cost=2.5 --budget time=2h0m0s --budget attempts=6 --budget calls=10",
+		},
+		"a budget that is used up twice": {
+			report.Input{Boulder: boulder.Boulder{
+				Status: boulder.Paused, Usage: boulder.Usage{Input: 20, Cost: 7},
+				Settings: boulder.Settings{Budget: &boulder.Budget{Cost: 3, Tokens: 10}},
+			}},
+			"manager resume id --budget tokens=40 --budget cost=12",
+		},
+		"a loop at its limit": {
+			report.Input{
+				Boulder:  boulder.Boulder{Status: boulder.Paused, Settings: boulder.Settings{Loop: &boulder.Loop{Iterations: 2}}},
+				SubTasks: []*boulder.SubTask{{ID: "1", Status: boulder.SubTaskBlocked, Parked: true, AtLimit: true}},
+			},
+			"manager resume id --max-iterations 4",
 		},
 		"unknown price": {
 			report.Input{Boulder: boulder.Boulder{

@@ -34,7 +34,8 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 // addBoulder adds what a page and a file tell of a boulder.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
-	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks()}
+	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks(),
+		"Redo": b.Tally.Completed > 0 && !b.Closed()}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
 		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
@@ -140,7 +141,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	p.add("orders", "", s.html("orders", map[string]any{
 		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() &&
 			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
-		"Done": t.Status == boulder.SubTaskCompleted,
+		"Done": t.Status == boulder.SubTaskCompleted, "Redo": t.Status == boulder.SubTaskCompleted && !b.Closed(),
 	}))
 	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
 	s.addWhy(p, read, t, turns)

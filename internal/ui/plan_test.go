@@ -171,4 +171,12 @@ func TestRedo(t *testing.T) {
 	if strings.Contains(b.get("/b/"+sample.ID), "Redo what is out of date") {
 		t.Error("a boulder without results offers to redo them")
 	}
+	over := sample.New(t, "01k3over")
+	over.State.Boulder.Engine = "temporal" // which begins it no more
+	over.Play()
+	over.Finish()
+	storeIn(t, dir, over)
+	if all := b.get("/b/01k3over") + b.get("/b/01k3over/t/toggle"); !strings.Contains(all, `value="keep"`) || strings.Contains(all, "/redo") {
+		t.Error("a boulder that cannot be begun again offers to redo it")
+	}
 }

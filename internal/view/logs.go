@@ -180,7 +180,9 @@ func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 			continue
 		}
 		lines, readErr := ReadTranscript(project, t.Evidence.Transcript)
-		all, err = append(all, Said{t.Attempt, t.Evidence.Transcript, lines}), errors.Join(err, readErr)
+		if err = errors.Join(err, readErr); len(lines) > 0 { // else it is on the machine that ran it
+			all = append(all, Said{t.Attempt, t.Evidence.Transcript, lines})
+		}
 	}
 	slices.Reverse(all)
 	return all, err

@@ -331,6 +331,8 @@ type Stale struct {
 	Type      string     `json:"type"` // stale
 	BoulderID string     `json:"boulder_id"`
 	SubTasks  []staleRow `json:"sub_tasks"` // in plan order
+
+	closed bool
 }
 
 type staleRow struct {
@@ -340,7 +342,7 @@ type staleRow struct {
 
 // NewStale lists what is out of date.
 func NewStale(b *boulder.Snapshot, stale map[string][]boulder.Reason) *Stale {
-	v := &Stale{Type: "stale", BoulderID: b.Boulder.ID, SubTasks: []staleRow{}}
+	v := &Stale{Type: "stale", BoulderID: b.Boulder.ID, SubTasks: []staleRow{}, closed: b.Boulder.Closed()}
 	for _, t := range b.SubTasks {
 		if why := stale[t.ID]; len(why) > 0 {
 			v.SubTasks = append(v.SubTasks, staleRow{t.ID, why})
@@ -362,7 +364,9 @@ func (s *Stale) Print(o page.Out) {
 	for _, line := range table(o.Width(), []column{{}, {rest: true}}, rows) {
 		fmt.Fprintln(o, line)
 	}
-	o.Say("Redo them with: ", o.Code("manager redo --stale"))
+	if !s.closed {
+		o.Say("Redo them with: ", o.Code("manager redo --stale"))
+	}
 	o.Say("Take a result as it is with: ", o.Code("manager keep SUBTASK"))
 }
 

@@ -3,7 +3,11 @@ package view
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +100,7 @@ func (s *Show) Print(o page.Out) {
 		o.Say()
 		subTaskHead(o, &t.SubTask, nil)
 		for _, a := range t.History {
-			a.print(o, s.claimed)
+			a.print(o, b.Project, s.claimed)
 		}
 		if t.Status == boulder.SubTaskCompleted {
 			o.Field(1, "summary", t.Summary)
@@ -138,7 +142,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	}
 }
 
-func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
+func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 	took := text.If(!a.EndedAt.IsZero() && !a.StartedAt.IsZero(), "  "+text.Elapsed(a.EndedAt.Sub(a.StartedAt)))
 	o.Item(1, o.Bold(fmt.Sprintf("attempt %d", a.Attempt.Attempt)), "  ", string(a.Status),
 		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
@@ -151,7 +155,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 		o.Item(2, fmt.Sprintf("turn %d (%s)", t.Number, t.Kind), o.Dim(how))
 		if t.Evidence != nil {
 			o.Field(3, "ended", endText(t.Evidence.Ended))
-			evidence(o, 3, t.Evidence, claimed)
+			evidence(o, 3, t.Evidence, dir, claimed)
 		}
 		if v := t.Verdict; v != nil {
 			how := cmp.Or(text.If(v.Completed, o.Green("complete")), o.Yellow("not complete"))
@@ -165,7 +169,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 }
 
 // evidence is what the manager itself observed of a turn. `--json` has all that is stored.
-func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]bool) {
+func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed map[string]bool) {
 	const shown, wide = 5, 110 // calls, diagnostics; columns of a call
 	if t := e.Ended.Truncated; !strings.Contains(endText(e.Ended), t) {
 		o.Field(depth, "truncated", t)
@@ -197,7 +201,11 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 	for _, g := range e.Gates {
 		report.NewGate(g).Print(o, depth)
 	}
-	o.Field(depth, "transcript", e.Transcript)
+	at := e.Transcript
+	if _, err := os.Stat(filepath.Join(dir, at)); at != "" && errors.Is(err, fs.ErrNotExist) {
+		at = "on the machine that ran it"
+	}
+	o.Field(depth, "transcript", at)
 }
 
 // verdict is what a judge said besides complete or not.

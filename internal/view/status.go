@@ -47,7 +47,8 @@ type Status struct {
 	AtEvent     uint64                `json:"at_event,omitempty"` // it is as it was at this event of the log
 	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
-	now time.Time
+	now    time.Time
+	copied bool // from Engine, and nothing here reaches it
 }
 
 // NewStatus reports how a boulder stands.
@@ -58,6 +59,7 @@ func NewStatus(r *project.Reading) *Status {
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
+		copied: b.Engine != "" && r.Holder == nil,
 	}
 	if r.Holder.Has(b.ID) {
 		s.Left = nil // it stops them now
@@ -97,6 +99,9 @@ func (s *Status) Print(o page.Out) {
 	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
 	resume := how + o.Code("manager resume "+s.BoulderID)
+	if s.copied {
+		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code("manager-"+s.Engine+" gateway")
+	}
 	if s.AtEvent > 0 {
 		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(time.DateTime))))
 		resume = ""
@@ -108,8 +113,8 @@ func (s *Status) Print(o page.Out) {
 	case s.RunBy != nil, s.AtEvent > 0:
 	case s.Status == boulder.AwaitingApproval:
 		o.Say("The plan waits for approval. ", resume)
-	case s.Resumable && s.Engine != "":
-		o.Say(o.Yellow("a copy"), " of a boulder that runs on "+s.Engine+". Reach it with: ", o.Code("manager-"+s.Engine+" gateway"))
+	case s.Resumable && s.copied:
+		o.Say(resume)
 	case s.Resumable:
 		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
 	case s.Reason != "":

@@ -182,7 +182,7 @@ func (w *Why) Print(o page.Out) {
 		case s.Step == stepNudge:
 			o.Text(3, firstLines(text.Safe(s.Text), 4))
 		case s.Evidence != nil:
-			evidence(o, 3, s.Evidence, claimed)
+			evidence(o, 3, s.Evidence, w.detail.Boulder.Project, claimed)
 		case s.Step == stepEnded:
 			o.Field(3, "evidence", "none is stored")
 		case s.Gate != nil:
