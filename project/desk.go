@@ -304,6 +304,8 @@ func (p *Project) HandOver(
 	}
 	there, err := p.Dial(ctx)
 	switch {
+	case errors.Is(err, control.ErrNotServed) && req.Engine != "":
+		return "", 0, fmt.Errorf("nothing here hands boulders to %s: start `manager-%[1]s gateway`", req.Engine)
 	case errors.Is(err, control.ErrNotServed):
 		if there, err = start(ctx); err != nil {
 			return "", 0, fmt.Errorf("start a server: %w", err)

@@ -326,6 +326,9 @@ var _ control.Submitter = (*service)(nil)
 
 // Submit runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
 func (s *service) Submit(_ context.Context, req Request) (string, error) {
+	if req.Engine != "" {
+		return "", fmt.Errorf("%w: this server runs boulders itself: stop it, and start `manager-%s gateway`", boulder.ErrRefused, req.Engine)
+	}
 	if req.LedgerModel != "" && req.LedgerModel != s.p.ledger {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
 			" stop it, and start it with --ledger-model",

@@ -31,7 +31,7 @@ type runOptions struct {
 	taskFlags
 	edit, allowStale          bool
 	isolate, inPlace, onClean bool
-	fork                      string
+	fork, engine              string
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -69,16 +69,31 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
 	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
+	cmd.Flags().StringVar(&o.engine, "engine", engineLocal,
+		"what runs it: this process (local), or a Temporal server through the project's gateway (temporal), without asking; see docs/temporal.md")
 	return cmd
 }
 
+const (
+	engineLocal    = "local"
+	engineTemporal = "temporal"
+)
+
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
+	engine := ""
+	switch o.engine {
+	case engineLocal:
+	case engineTemporal:
+		engine = engineTemporal
+	default:
+		return usagef("--engine %q: there are %s and %s", o.engine, engineLocal, engineTemporal)
+	}
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
 		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
-		Isolation: o.isolation(), CleanBase: o.onClean,
+		Isolation: o.isolation(), CleanBase: o.onClean, Engine: engine,
 	}}
 	var path string
 	var err error
@@ -150,8 +165,8 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	switch {
 	case o.list:
 		req.Plan, err = o.makePlan(ctx, a, made, func() {})
-	case o.edit && a.detach:
-		err = usagef("--edit is for a plan, and with --detach a task is planned later:" +
+	case o.edit && a.away(req):
+		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
 	return a.PlanPath(), err
@@ -257,21 +272,27 @@ func (a *app) connectToRun(ctx context.Context) error {
 	return a.connect(ctx)
 }
 
+// away reports whether what is asked for is done by another process.
+func (a *app) away(req *project.Request) bool { return a.detach || req.Engine != "" }
+
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
 // may ask the user; st is nil where it is handed over.
 func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
-	if a.detach {
+	if a.away(req) {
 		if a.approveReplans {
-			return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
+			return usagef("--approve-replans needs a person at the terminal, and what is handed over does not have one")
 		}
 		if err := complete(nil); err != nil {
 			return err
 		}
 		id, pid, err := a.HandOver(ctx, *req, a.startServer)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case a.detach:
+			return a.detached(id, pid)
 		}
-		return a.detached(id, pid)
+		return a.runAttach(ctx, id)
 	}
 	st, err := a.Hold(ctx, false)
 	if err != nil {

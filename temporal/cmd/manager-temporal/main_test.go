@@ -238,8 +238,7 @@ func TestClones(t *testing.T) {
 		h.background("Working for", "worker")
 	}
 	s.manager(1, "in place", "run", "--detach", "--yes", "--in-place", demoTask)
-	s.manager(0, "", "run", "--detach", "--yes", "--blockers", demoTask)
-	s.manager(4, "B", "wait", "--timeout", "2m")
+	s.manager(4, "B", "run", "--engine", "temporal", "--yes", "--blockers", demoTask)
 	s.manager(0, "", "blockers", "answer", s.blocker(), "With Goodbye: it is a formal program.")
 	s.manager(0, "", "resume")
 	s.manager(0, "completed", "wait", "--timeout", "2m")
@@ -265,6 +264,7 @@ func TestClones(t *testing.T) {
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
 	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")
+	s.manager(1, "manager-temporal gateway", "run", "--engine", "temporal", "--yes", demoTask)
 	theGateway := s.background("Handing boulders", "gateway")
 	s.background("Working for", "worker")
 	s.manager(0, "", "run", "--detach", "--yes", "--isolate", "--blockers", demoTask)
