@@ -536,7 +536,7 @@ func (a *app) newAttachCmd() *cobra.Command {
 		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it. When it is over or paused
 it ends, with the exit code of ` + "`manager run`" + `: 4 at a pause, or if no process runs it. Ctrl-C leaves it, and does not disturb the run.`,
 		Example: `  manager run --detach && manager attach`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runAttach(cmd.Context(), cmp.Or(args...)) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.runAttach(cmd.Context(), cmp.Or(args...)) },
 	}
 }
 

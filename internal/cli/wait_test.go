@@ -97,7 +97,7 @@ func TestWaitEnds(t *testing.T) {
 			server.Close()
 			db.Close()
 		}, exitWaiting, "manager resume " + sampleID},
-		{"killed", func(db *store.DB, server *control.Server, s *sample) {
+		{"killed", func(db *store.DB, server *control.Server, _ *sample) {
 			server.Close()
 			db.Close()
 		}, exitWaiting, "was interrupted: no process runs it\nNothing is lost. Continue with: manager resume " + sampleID},
