@@ -186,6 +186,37 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 	}
 }
 
+// Who reads while the holder ends is told that, and can read from the database then.
+func TestReadingWhileItEnds(t *testing.T) {
+	t.Parallel()
+	source := &endless{asked: make(chan struct{})}
+	s, c := serve(t, source)
+	read := make(chan error)
+	go func() {
+		_, err := c.Get(t.Context(), "id")
+		read <- err
+	}()
+	<-source.asked
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-read; !errors.Is(err, ErrNotServed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// endless is read until the server closes.
+type endless struct {
+	fake
+	asked chan struct{}
+}
+
+func (e *endless) Get(ctx context.Context, _ string) (d boulder.Snapshot, err error) {
+	close(e.asked)
+	<-ctx.Done()
+	return d, ctx.Err()
+}
+
 // A holder that hangs does not hang those who look.
 func TestCallsTimeOut(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,11 @@ type request struct {
 	Submission *orchestrator.Request `json:"submission,omitempty"`
 }
 
+// acts reports whether it asks for more than to read.
+func (r *request) acts() bool {
+	return r.Do == "order" && r.Order != nil || r.Do == "submit" && r.Submission != nil
+}
+
 // response has both parts when some records could be read and others not.
 type response[T any] struct {
 	Result T          `json:"result"`
@@ -176,6 +181,9 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 		} else {
 			err = fmt.Errorf("%w: %w", errNotUnderstood, err)
 		}
+		if err != nil && ctx.Err() != nil && !r.acts() { // it could not be read to its end
+			err = fmt.Errorf("%w: %w", ErrNotServed, err)
+		}
 		return response[any]{result, onWire(err)}
 	})
 	return s, err
@@ -234,12 +242,11 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 	if !holder.Serves {
 		holder.Running = nil
 	}
-	acts := r.Do == "order" && r.Order != nil || r.Do == "submit" && r.Submission != nil
 	switch {
 	case r.Version != version:
-	case acts && steerer == nil:
+	case r.acts() && steerer == nil:
 		return nil, ErrNotReady
-	case acts:
+	case r.acts():
 		return carryOut(patient, steerer, r)
 	case r.Do == "holder":
 		return holder, nil
