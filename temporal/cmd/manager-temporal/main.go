@@ -251,7 +251,10 @@ worker.`,
 				}
 			}
 			w.Stop()
-			return context.Cause(working)
+			if ctx.Err() == nil {
+				return context.Cause(working)
+			}
+			return fmt.Errorf("%w: what was at work goes to another worker", context.Cause(ctx))
 		},
 	}
 	s.flags(cmd)
