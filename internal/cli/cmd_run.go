@@ -292,7 +292,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		case a.detach:
 			return a.detached(id, pid)
 		}
-		return a.runAttach(ctx, id)
+		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
 	}
 	st, err := a.Hold(ctx, false)
 	if err != nil {

@@ -243,11 +243,11 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		err := g.copy(ctx, id)
-		if err == nil && g.Remote != nil {
+		g.mu.Lock()
+		if err == nil {
 			err = g.fetch(ctx, id)
 		}
 		_, missing := errors.AsType[*serviceerror.NotFound](err)
-		g.mu.Lock()
 		switch {
 		case missing && !slices.Contains(open, id): // it was begun on this machine, or the server keeps it no longer
 			g.running = slices.DeleteFunc(g.running, func(other string) bool { return other == id })
@@ -271,19 +271,16 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	return slices.Clone(g.running), failed
 }
 
-// fetch brings the commits that the copy of a boulder's log names.
+// fetch brings the commits that a boulder's log names.
 func (g *Gateway) fetch(ctx context.Context, id string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.behind[id] {
+	if g.Remote == nil || !g.behind[id] {
 		return nil
 	}
-	if err := g.Remote.Fetch(ctx, id); err != nil {
-		return err
+	err := g.Remote.Fetch(ctx, id)
+	if err == nil {
+		delete(g.behind, id)
 	}
-	delete(g.behind, id)
-	g.swept = g.swept && !g.copies[id].Boulder.Status.Terminal()
-	return nil
+	return err
 }
 
 // sweep removes from the remote what boulders left there that are over, and whose results nobody has to land any more; else the
@@ -361,6 +358,8 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		g.quiet[id]++
 		if len(page.Events) > 0 {
 			g.quiet[id] = 0
+			_ = g.fetch(ctx, id) // before anybody reads of them; else [Gateway.Copy] does, and tells why not
+			g.swept = g.swept && !s.Boulder.Status.Terminal()
 			if err := g.DB.Commit(ctx, s, page.Events); err != nil {
 				delete(g.copies, id) // it is ahead of the disk
 				return err

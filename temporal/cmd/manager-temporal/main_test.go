@@ -294,4 +294,9 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(0, "cancelled", "status")
 	s.manager(0, "", "cancel")
 	s.manager(130, "cancelled", "wait", "--timeout", "2m")
+	plan := "task: Greet\nsub_tasks:\n  - {id: greeting, subject: Write the greeting, description: Write lib/greeting.sh, success_criteria: [It greets]}\n"
+	if err := os.WriteFile(filepath.Join(s.dir, "plan.yaml"), []byte(plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.manager(0, "have not landed", "run", "--engine", "temporal", "--yes", "--isolate", "plan.yaml")
 }
