@@ -46,7 +46,7 @@ func runFake(ctx context.Context, args []string) error {
 	return nil
 }
 
-// fakeServer keeps sessions in memory. What it sends looks like what OpenCode 1.18.33 sends, see docs/opencode.md.
+// fakeServer keeps sessions in memory. What it sends looks like what OpenCode 1.18.33 sends, see package opencode.
 type fakeServer struct {
 	ctx              context.Context
 	events, together int
