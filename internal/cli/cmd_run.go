@@ -69,31 +69,23 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
 	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
-	cmd.Flags().StringVar(&o.engine, "engine", engineLocal,
-		"what runs it: this process (local), or a Temporal server through the project's gateway (temporal), without asking; see docs/temporal.md")
+	cmd.Flags().StringVar(&o.engine, "engine", "",
+		"`ENGINE` that runs it instead of this process: "+engineTemporal+", a server that the project's gateway reaches; see docs/temporal.md")
 	return cmd
 }
 
-const (
-	engineLocal    = "local"
-	engineTemporal = "temporal"
-)
+const engineTemporal = "temporal"
 
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
-	engine := ""
-	switch o.engine {
-	case engineLocal:
-	case engineTemporal:
-		engine = engineTemporal
-	default:
-		return usagef("--engine %q: there are %s and %s", o.engine, engineLocal, engineTemporal)
+	if o.engine != "" && o.engine != engineTemporal {
+		return usagef("--engine %q: there is only %s", o.engine, engineTemporal)
 	}
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
 		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
-		Isolation: o.isolation(), CleanBase: o.onClean, Engine: engine,
+		Isolation: o.isolation(), CleanBase: o.onClean, Engine: o.engine,
 	}}
 	var path string
 	var err error
@@ -292,6 +284,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		case a.detach:
 			return a.detached(id, pid)
 		}
+		a.note("Boulder %s runs on %s.", id, req.Engine)
 		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
 	}
 	st, err := a.Hold(ctx, false)

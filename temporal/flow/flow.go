@@ -35,8 +35,8 @@ const (
 	ActivityStop      = "stop-session"
 	ActivityRaise     = "raise-blocker"
 
-	UpdateOrder  = "order"  // of a [boulder.Order]; gives a *[fault.Fault]
-	UpdateResume = "resume" // of an [orchestrator.Request]; gives a *[fault.Fault]
+	UpdateOrder  = "order"  // of a [boulder.Order], and until when it is wanted; gives a *[fault.Fault]
+	UpdateResume = "resume" // of an [orchestrator.Request], and until when; gives a *[fault.Fault]
 	UpdateReport = "report" // of a [Report]; gives a *[fault.Fault]
 
 	SignalProgress = "progress" // a [Report] that nobody waits for
@@ -181,17 +181,21 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 			c := f.calls[number]
 			return c != nil && c.alone != nil && c.alone(), nil
 		}),
-		workflow.SetUpdateHandler(ctx, UpdateOrder, func(ctx workflow.Context, what boulder.Order) (*fault.Fault, error) {
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateOrder, func(ctx workflow.Context, what boulder.Order, _ time.Time) (*fault.Fault, error) {
 			return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, what)), nil
-		}),
-		workflow.SetUpdateHandler(ctx, UpdateResume, func(ctx workflow.Context, req orchestrator.Request) (*fault.Fault, error) {
+		}, workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, _ boulder.Order, until time.Time) error {
+			return limiter.InTime(ctx, until)
+		}}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateResume, func(ctx workflow.Context, req orchestrator.Request, _ time.Time) (*fault.Fault, error) {
 			if f.ended == nil || f.resume != nil { // it goes on with the settings that it was begun with
 				return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, boulder.Order{Do: boulder.OrderResume})), nil
 			}
 			req.Resume = f.in.BoulderID
 			f.resume = &req
 			return nil, nil
-		}),
+		}, workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, _ orchestrator.Request, until time.Time) error {
+			return limiter.InTime(ctx, until)
+		}}),
 		workflow.SetUpdateHandler(ctx, UpdateReport, func(ctx workflow.Context, r Report) (*fault.Fault, error) {
 			c := f.calls[r.Call]
 			if c == nil {

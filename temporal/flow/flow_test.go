@@ -164,7 +164,7 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	update := func(name string, what any) {
 		env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
 			OnAccept: func() {}, OnReject: func(err error) { t.Error(err) }, OnComplete: func(any, error) {},
-		}, what)
+		}, what, time.Time{})
 	}
 	for _, said := range s.User() {
 		env.RegisterDelayedCallback(func() {

@@ -52,8 +52,12 @@ type Gateway struct {
 	swept   bool            // the remote has nothing of boulders that are over, and landed
 }
 
-// AnswerTime is how long to wait for the answer of a worker.
-const AnswerTime = 10 * time.Second
+const (
+	// AnswerTime is how long to wait for the answer of a worker.
+	AnswerTime = 10 * time.Second
+	// takeTime is how long a worker has to begin with it: what is given up is not carried out later.
+	takeTime = AnswerTime - 2*time.Second
+)
 
 // Submit implements control.Submitter. A boulder that no worker takes up soon is withdrawn.
 func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, error) {
@@ -70,6 +74,9 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 		return "", fmt.Errorf("%w: workers that share a git remote cannot work in place%s", boulder.ErrRefused, text.Prefixed(": ", req.InPlace))
 	}
 	if req.Resume != "" {
+		if s, err := g.DB.Get(ctx, req.Resume); err == nil && s.Boulder.Status.Terminal() {
+			return "", fmt.Errorf("boulder %s is %s: %w", req.Resume, s.Boulder.Status, boulder.ErrFinished)
+		}
 		if err := g.update(ctx, req.Resume, flow.UpdateResume, req); err != nil {
 			return "", err
 		}
@@ -82,8 +89,10 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 		return "", err
 	}
 	if g.Remote != nil {
-		if err := g.Remote.Begin(ctx, in.BoulderID, req.SlotBase); err != nil {
-			return "", fmt.Errorf("publish where the boulder begins: %w", err)
+		pushing, cancel := context.WithTimeout(ctx, AnswerTime)
+		defer cancel()
+		if err := g.Remote.Begin(pushing, in.BoulderID, req.SlotBase); err != nil {
+			return "", fmt.Errorf("nothing was begun: publish the base on the git remote: %w", err)
 		}
 	}
 	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
@@ -178,7 +187,7 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	handle, err := g.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: name, Args: []any{what}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: name, Args: []any{what, time.Now().Add(takeTime)}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	var refused *fault.Fault
 	if err == nil {
@@ -194,7 +203,7 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 // healthTime is how long a server may take to say that it is there.
 const healthTime = 2 * time.Second
 
-var errNobody = errors.New("no worker answers: start `manager-temporal worker` in the project")
+var errNobody = errors.New("no worker answers: start `manager-temporal worker`, with --git-remote and --temporal-queue if the gateway has them")
 
 // Explain says what an error of the server comes from, mostly.
 func Explain(ctx context.Context, c client.Client, err error) error {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,13 +76,15 @@ func (s *site) gateway() (g *gateway.Gateway, closed func()) {
 	}, func() { _ = db.Close() }
 }
 
-func (s *site) worker() {
+func (s *site) worker() (stop func()) {
 	s.Helper()
 	w := worker.New(s.client, "q", 4, worker.Parts{Judge: s.hands, Runner: s.hands})
 	if err := w.Start(); err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(w.Stop)
+	stop = sync.OnceFunc(w.Stop)
+	s.Cleanup(stop)
+	return stop
 }
 
 func request() orchestrator.Request {
@@ -136,6 +139,28 @@ func TestNoWorker(t *testing.T) {
 	}
 	if state, err := g.DB.Load(t.Context(), id); err != nil || state.Boulder.ArchivedAt.IsZero() {
 		t.Errorf("not archived: %v", err)
+	}
+}
+
+// TestLateOrder: an order that was refused, as no worker took it, is not carried out when one does.
+func TestLateOrder(t *testing.T) {
+	s := newSite(t)
+	stop := s.worker()
+	g, _ := s.gateway()
+	id, err := g.Submit(t.Context(), request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.until(g, id, boulder.Running)
+	stop()
+	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderCancel}); err == nil || !strings.HasPrefix(err.Error(), "no worker answers") {
+		t.Fatal(err)
+	}
+	close(s.hands.done)
+	s.worker()
+	s.until(g, id, boulder.Completed)
+	if _, err := g.Submit(t.Context(), orchestrator.Request{Resume: id}); !errors.Is(err, boulder.ErrFinished) {
+		t.Errorf("resume: %v", err)
 	}
 }
 

@@ -3,10 +3,12 @@ package limiter
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 )
 
@@ -14,7 +16,8 @@ import (
 type Status struct {
 	Model      string   `json:"model"`
 	Cap        int      `json:"cap"`
-	Set        bool     `json:"set,omitempty"` // by [SetCap]; else it is the latest boulder's
+	Set        bool     `json:"set,omitempty"`   // by [SetCap]; else it is the latest boulder's:
+	Asked      int      `json:"asked,omitempty"` // 0: none has asked
 	Held       []Permit `json:"held,omitempty"`
 	Waiting    []Permit `json:"waiting,omitempty"` // in the order in which they will be granted
 	Rebuilding bool     `json:"rebuilding,omitempty"`
@@ -40,22 +43,34 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	return all, err
 }
 
-// Unset takes back what [SetCap] said: the next boulder that asks brings its own again.
+// Unset takes back what [SetCap] said: it is what the latest boulder has configured.
 const Unset = -1
 
 // SetCap sets the cap of a model, at once and for all boulders; sessions beyond it go on. 0: none starts. It needs a running
-// worker.
+// worker, before the deadline of ctx.
 func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
 	if err := checkCap(n); err != nil {
+		return s, err
+	}
+	until, _ := ctx.Deadline()
+	set := client.UpdateWorkflowOptions{
+		WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n, until}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	}
+	if n == Unset {
+		update, err := c.UpdateWorkflow(ctx, set)
+		if _, never := errors.AsType[*serviceerror.NotFound](err); never {
+			return s, nil
+		}
+		if err == nil {
+			err = update.Get(ctx, &s)
+		}
 		return s, err
 	}
 	update, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 			ID: WorkflowID(model), TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, workflowType, State{Model: model}),
-		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n}, WaitForStage: client.WorkflowUpdateStageCompleted,
-		},
+		UpdateOptions: set,
 	})
 	if err == nil {
 		err = update.Get(ctx, &s)

@@ -15,11 +15,19 @@ type Permit struct {
 type State struct {
 	Model   string     `json:"model"`
 	Cap     int        `json:"cap"`
-	Set     bool       `json:"set,omitempty"` // by [SetCap]; else the cap is the one that the latest request brought
+	Set     bool       `json:"set,omitempty"` // by [SetCap]; else the cap is the one that the latest request brought:
+	Asked   int        `json:"asked,omitempty"`
 	Held    []Permit   `json:"held,omitempty"`
 	Waiting [][]Permit `json:"waiting,omitempty"` // by boulder, in the order of their turns; none is empty
 	Rebuilt bool       `json:"rebuilt,omitempty"`
 	Unasked []string   `json:"unasked,omitempty"` // boulders that did not say what they hold when the limiter was rebuilt
+}
+
+// ask takes in what a boulder has configured.
+func (s *State) ask(limit int) {
+	if s.Asked = limit; !s.Set {
+		s.Cap = limit
+	}
 }
 
 // request puts a permit in the boulder's line, unless it is there or held already.

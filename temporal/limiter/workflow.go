@@ -16,6 +16,7 @@ package limiter
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -82,9 +83,7 @@ func run(ctx workflow.Context, s State) error {
 	l.events.AddReceive(workflow.GetSignalChannel(ctx, requestSignal), func(c workflow.ReceiveChannel, _ bool) {
 		var r request
 		c.Receive(ctx, &r)
-		if !l.Set {
-			l.Cap = r.Cap
-		}
+		l.ask(r.Cap)
 		if l.request(r.Permit) {
 			l.signal(ctx, r.Permit)
 		}
@@ -162,17 +161,15 @@ func (l *limiter) rebuild(ctx workflow.Context) error {
 	l.Held, l.Unasked, l.Rebuilt = found.Held, found.Unasked, true
 	for _, r := range found.Waiting {
 		l.request(r.Permit)
-		if !l.Set {
-			l.Cap = r.Cap
-		}
+		l.ask(r.Cap)
 	}
 	return nil
 }
 
 func (l *limiter) setCap(ctx workflow.Context, n int) {
-	l.Set = n != Unset
-	if l.Set {
-		l.Cap = n
+	l.Set, l.Cap = n != Unset, n
+	if !l.Set {
+		l.Cap = l.Asked
 	}
 	_ = workflow.UpsertMemo(ctx, map[string]any{memoCap: n}) // fails only for what cannot be encoded
 	l.wake.SendAsync(nil)
@@ -181,15 +178,26 @@ func (l *limiter) setCap(ctx workflow.Context, n int) {
 func (l *limiter) handle(ctx workflow.Context) error {
 	err := workflow.SetQueryHandler(ctx, statusQuery, func() (Status, error) { return l.status(), nil })
 	return errors.Join(err, workflow.SetUpdateHandlerWithOptions(ctx, setCapUpdate,
-		func(ctx workflow.Context, n int) (Status, error) {
+		func(ctx workflow.Context, n int, _ time.Time) (Status, error) {
 			l.setCap(ctx, n)
 			return l.status(), nil
 		},
-		workflow.UpdateHandlerOptions{Validator: checkCap}))
+		workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, n int, until time.Time) error {
+			return errors.Join(checkCap(n), InTime(ctx, until))
+		}}))
+}
+
+// InTime is an error for an update that was given up, as no worker took it in time: it must not be carried out later.
+func InTime(ctx workflow.Context, until time.Time) error {
+	if late := workflow.Now(ctx).Sub(until); late > 0 && !until.IsZero() {
+		return fmt.Errorf("it came %s too late: ask again, and if that is wrong, set the clocks of this machine and of the Temporal server",
+			late.Round(time.Millisecond))
+	}
+	return nil
 }
 
 func (l *limiter) status() Status {
-	s := Status{Model: l.Model, Cap: l.Cap, Set: l.Set, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
+	s := Status{Model: l.Model, Cap: l.Cap, Set: l.Set, Asked: l.Asked, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
 	for i, more := 0, true; more; i++ { // in turns, as they will be granted
 		more = false
 		for _, line := range l.Waiting {

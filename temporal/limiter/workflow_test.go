@@ -102,21 +102,20 @@ func TestSetCap(t *testing.T) {
 	w := newWorld(t, found{})
 	w.at(2*time.Second, 1, "a1", "a2", "a3", "b1")
 	w.expect(3*time.Second, "a1")
-	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 2) }, 3*time.Second)
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 2, time.Time{}) }, 3*time.Second)
 	w.expect(4*time.Second, "a1 a2")
-	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 3) }, 4*time.Second)
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, 3, time.Time{}) }, 4*time.Second)
 	w.expect(5*time.Second, "a1 a2 b1")
 	w.at(5*time.Second, 9, "b2")
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow(setCapUpdate, "", &testsuite.TestUpdateCallback{
 			OnAccept: func() { t.Error("a cap of -2 is accepted") }, OnReject: func(error) {}, OnComplete: func(any, error) {},
-		}, -2)
+		}, -2, time.Time{})
 	}, 6*time.Second)
 	w.expect(7*time.Second, "a1 a2 b1")
-	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, Unset) }, 7*time.Second)
-	w.at(8*time.Second, 4, "b2")
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(setCapUpdate, "", t, Unset, time.Time{}) }, 7*time.Second)
 	w.run(State{Model: "m"})
-	if got := strings.Join(w.granted, " "); got != "a1 a2 b1 a3" {
+	if got := strings.Join(w.granted, " "); got != "a1 a2 b1 a3 b2" {
 		t.Errorf("granted: %q", got)
 	}
 }
@@ -186,7 +185,7 @@ func TestContinueAsNew(t *testing.T) {
 	w.at(time.Second, 1, "-a2")
 	w.at(2*time.Second, 1, "-b1")
 	w.run(s)
-	if got := strings.Join(append(first.granted, w.granted...), " "); got != "a1 a2 b1 a3" {
+	if got := strings.Join(append(first.granted, w.granted...), " "); got != "a1 a2 b1 a3 b2" {
 		t.Errorf("granted: %q", got)
 	}
 }

@@ -257,7 +257,7 @@ func (r *rig) log() (all []string) {
 func (r *rig) order(o boulder.Order) error {
 	r.Helper()
 	handle, err := r.client.UpdateWorkflow(r.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: flow.UpdateOrder, Args: []any{o}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: flow.UpdateOrder, Args: []any{o, time.Time{}}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	var f *fault.Fault
 	if err == nil {

@@ -69,6 +69,14 @@ func (s *server) projectFlags(cmd *cobra.Command) {
 	f.StringVar(&s.remote, "git-remote", "", "workers have clones of their own, and share results by this git `REMOTE`: origin, or a URL")
 }
 
+// check refuses an empty remote: the variable that it was to come from is not set.
+func (s *server) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("git-remote") && s.remote == "" {
+		return &project.UsageError{Err: errors.New("--git-remote is empty: name a remote, or leave it out")}
+	}
+	return nil
+}
+
 // connection is a project, the server, and how workers share results; remote is nil if they have one directory.
 type connection struct {
 	*project.Project
@@ -201,9 +209,11 @@ func workerCmd(open connect) *cobra.Command {
 		Long: `Takes work of this project from a Temporal server: sessions, judging, planning, and the boulders themselves. Any number of
 workers may run: in one directory, or with --git-remote in clones on several machines. Ctrl-C hands what is at work to another
 worker.`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if err := s.check(cmd); err != nil {
+				return err
+			}
 			if slots < 1 {
 				return &project.UsageError{Err: fmt.Errorf("--slots %d: it must be at least 1", slots)}
 			}
@@ -271,9 +281,11 @@ func gatewayCmd(open connect) *cobra.Command {
 		Short: "Hand the boulders of this project to Temporal",
 		Long: `Holds the project's state as 'manager serve' does, runs what is handed over ('manager run --detach') on a Temporal server, and
 copies the logs from there. All commands that look or steer work as with a server of this machine.`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if err := s.check(cmd); err != nil {
+				return err
+			}
 			if heartbeat < 3*time.Second {
 				return &project.UsageError{Err: fmt.Errorf("--heartbeat %s: it must be at least 3s", heartbeat)}
 			}
@@ -310,7 +322,8 @@ func limitsCmd() *cobra.Command {
 		Short: "Show and set the limits of models over all boulders",
 		Long: `Shows which models are in use, by how many sessions and calls of the ledgers at once, and who waits. MODEL=N sets a limit at
 once, for all projects of the namespace; what is in use beyond it goes on, and with 0 nothing begins. Until then, and again after
-MODEL= without a number, that of the configuration holds, as the latest boulder that asks has it. It needs a running worker.`,
+MODEL= without a number, that of the configuration holds, as the latest boulder that asked has it. default is the model that
+OpenCode uses by itself, and is counted apart from what names it. It needs a running worker.`,
 		Example: `  manager-temporal limits anthropic/claude-sonnet-4-5=5
   manager-temporal limits anthropic/claude-sonnet-4-5=`,
 		Args: cobra.ArbitraryArgs,
@@ -355,7 +368,11 @@ func printLimits(w io.Writer, all []limiter.Status, inJSON bool) error {
 	if inJSON {
 		lines := json.NewEncoder(w)
 		for _, s := range all {
-			if err := lines.Encode(s); err != nil {
+			line := struct {
+				Type string `json:"type"` // limit
+				limiter.Status
+			}{"limit", s}
+			if err := lines.Encode(line); err != nil {
 				return err
 			}
 		}
@@ -368,11 +385,14 @@ func printLimits(w io.Writer, all []limiter.Status, inJSON bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MODEL\tLIMIT\tSET BY\tIN USE BY\tWAITING")
 	for _, s := range all {
-		by := "configuration"
-		if s.Set {
+		limit, by := strconv.Itoa(s.Cap), "configuration"
+		switch {
+		case s.Set:
 			by = "limits"
+		case s.Asked == 0: // no boulder has asked
+			limit = "–"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", s.Model, s.Cap, by, named(s.Held), named(s.Waiting))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", s.Model, limit, by, named(s.Held), named(s.Waiting))
 		switch {
 		case s.Rebuilding:
 			fmt.Fprintln(t, "\t\t\tis asking the boulders what they use")
