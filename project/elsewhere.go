@@ -48,14 +48,19 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
 		}
-		if err != nil && err.Error() != told {
-			s.p.warn("%v", err)
-			told = err.Error()
+		trouble := ""
+		if err != nil {
+			trouble = err.Error()
 		}
-		if err == nil {
-			told = ""
+		switch {
+		case trouble == told:
+		case trouble != "":
+			s.p.warn("%s", trouble)
+		default:
+			s.p.note("All is copied again.")
 		}
-		s.server.SetRunning(running)
+		told = trouble
+		s.server.SetRunning(running, trouble)
 		for _, id := range running { // answers that came while the question was on its way
 			if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
 				s.p.log.Warn("an answer was not handed over", "error", err)

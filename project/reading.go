@@ -110,7 +110,7 @@ func (p *Project) ReadReport(ctx context.Context, there *Desk, d boulder.Snapsho
 func (p *Project) Report(r *Reading) *report.Report {
 	in := report.Input{
 		Boulder: r.Boulder, SubTasks: r.SubTasks, Attempts: r.Attempts, Turns: map[string]boulder.Turn{},
-		Blockers: r.Records, Running: r.Running(), Now: r.Now.Round(0),
+		Blockers: r.Records, Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
 	}
 	for _, turn := range boulder.Turns(r.Events, "") { // the newest that tells how its sub-task stands
 		if turn.Evidence != nil || turn.Verdict != nil {

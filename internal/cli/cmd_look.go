@@ -91,7 +91,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 			}
 			err := a.runStatus(cmd.Context(), ref)
 			if follow && err == nil {
-				a.note("No process runs it, so there is nothing to follow.")
+				a.note("Nothing here runs it, so there is nothing to follow.")
 			}
 			return err
 		},
@@ -358,7 +358,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	case err != nil || !follow || l.over:
 		return err
 	case there.Holder == nil:
-		a.note("No process is at work here, so nothing more will come.")
+		a.note("No process is at work here, so nothing more comes in.")
 		return nil
 	}
 	for e, err := range there.Follow(ctx, l.id, l.last) {
@@ -565,7 +565,7 @@ func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived
 	}
 	if err == nil && !followed {
 		if d.Boulder.Status != boulder.Paused { // that is told
-			a.note("No process runs it.")
+			a.note("Nothing here runs it.")
 		}
 		err = a.runStatus(ctx, w.BoulderID)
 	}
@@ -573,7 +573,7 @@ func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived
 		return false, err
 	}
 	arrived, err = a.lookOnce(ctx, w, "")
-	if followed && w.Status == boulder.Paused {
+	if w.Status == boulder.Paused {
 		if d, readErr := a.Snapshot(ctx, w.BoulderID); readErr == nil {
 			a.receipt(d)
 		}

@@ -55,6 +55,7 @@ type Holder struct {
 	// Serves: it runs boulders for others, those of Running, and BoulderID is empty.
 	Serves  bool      `json:"serves,omitempty"`
 	Running []string  `json:"running,omitempty"`
+	Trouble string    `json:"trouble,omitempty"` // what keeps it from reaching what runs them: all that is known is older
 	Since   time.Time `json:"since"`
 	// Limits that it runs with: who looks from outside says why something waits by these, not by its own configuration.
 	Limits *schedule.Limits `json:"limits,omitempty"`

@@ -199,11 +199,11 @@ func (s *Server) Began(id string) {
 	}
 }
 
-// SetRunning says which boulders are at work, for a process that has others run them.
-func (s *Server) SetRunning(ids []string) {
+// SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing; see [Holder].
+func (s *Server) SetRunning(ids []string, trouble string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holder.Running = ids
+	s.holder.Running, s.holder.Trouble = ids, trouble
 }
 
 // Ended says that it runs it no more.

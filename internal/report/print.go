@@ -57,6 +57,8 @@ func (r *Report) head(o page.Out) {
 	switch {
 	case r.Running:
 		status += ", at work"
+	case r.away != "":
+		status += " when this copy was made"
 	case !r.Status.Terminal() && r.Status != boulder.Paused && r.Status != boulder.AwaitingApproval:
 		status = "broken off while " + status
 	}

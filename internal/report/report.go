@@ -26,6 +26,7 @@ type Input struct {
 	// Blockers are the full records of the boulder's, oldest first. What the boulder's own records have besides is added.
 	Blockers []boulder.Blocker
 	Running  bool // a process is at it
+	Away     bool // what else runs it cannot be reached: this is an older copy
 	Now      time.Time
 }
 
@@ -65,6 +66,7 @@ type Report struct {
 	zone    *time.Location  // in which people read times: that of Input.Now
 	loop    *boulder.Loop   // not nil: it is one, which has no sub-tasks for its user
 	closed  bool            // see [boulder.Boulder.Closed]
+	away    string          // the engine that runs it, if that cannot be reached; see [Input.Away]
 	claimed map[string]bool // see [boulder.Claimed]
 }
 
@@ -122,7 +124,7 @@ func New(in Input) *Report {
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, WorkedMS: b.WorkedBy(until).Milliseconds(), Budget: b.Budget,
 		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{},
-		zone: in.Now.Location(), loop: b.Loop, closed: b.Closed(), claimed: boulder.Claimed(in.SubTasks),
+		zone: in.Now.Location(), loop: b.Loop, closed: b.Closed(), away: text.If(in.Away, b.Engine), claimed: boulder.Claimed(in.SubTasks),
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
@@ -238,6 +240,8 @@ func (r *Report) Choices() string {
 func (r *Report) Resumed() Step {
 	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
 	switch {
+	case r.away != "" && !r.Status.Terminal():
+		return Step{"manager-" + r.away + " gateway", "reach it: this is a copy of what runs on " + r.away}
 	case r.Status == boulder.AwaitingApproval:
 		step.Why = "look at the plan, and have it run"
 	case r.Status == boulder.Planning:

@@ -96,6 +96,9 @@ func (s *Status) Print(o page.Out) {
 		since := s.RunBy.Since.Local().Format(time.DateTime)
 		since = strings.TrimPrefix(since, s.now.Local().Format(time.DateOnly)+" ")
 		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, since, text.Clip(s.RunBy.Command, o.Columns))))
+		if s.RunBy.Trouble != "" {
+			o.Say(o.Yellow("This may be out of date: "), o.Plain(text.OneLine(s.RunBy.Trouble)))
+		}
 	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
 	resume := how + o.Code("manager resume "+s.BoulderID)

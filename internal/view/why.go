@@ -65,7 +65,11 @@ func NewWhy(of *project.Reading, t *boulder.SubTask, turns []boulder.Turn) *Why 
 		w.Now = "at work: " + w.Now
 	}
 	if !running {
-		w.Now += "; no process runs it: manager resume " + w.BoulderID
+		how := "; no process runs it: manager resume " + w.BoulderID
+		if of.Holder == nil && d.Boulder.Engine != "" {
+			how = "; that was when this copy was made: reach it with manager-" + d.Boulder.Engine + " gateway"
+		}
+		w.Now += how
 	}
 	return w
 }

@@ -45,11 +45,12 @@ type Gateway struct {
 	mu      sync.Mutex
 	copies  map[string]*boulder.State // of boulders that may go on
 	running []string
-	round   int             // of [Gateway.Copy]
-	quiet   map[string]int  // in how many a boulder had no news
-	behind  map[string]bool // boulders whose log names commits that the project may not have
-	listed  bool            // copies has what ended while no gateway ran
-	swept   bool            // the remote has nothing of boulders that are over, and landed
+	round   int              // of [Gateway.Copy]
+	quiet   map[string]int   // in how many a boulder had no news
+	failing map[string]error // why a boulder could not be copied the last time
+	behind  map[string]bool  // boulders whose log names commits that the project may not have
+	listed  bool             // copies has what ended while no gateway ran
+	swept   bool             // the remote has nothing of boulders that are over, and landed
 }
 
 const (
@@ -261,9 +262,12 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		case missing && !slices.Contains(open, id): // it was begun on this machine, or the server keeps it no longer
 			g.running = slices.DeleteFunc(g.running, func(other string) bool { return other == id })
 			delete(g.copies, id)
+			delete(g.failing, id)
 		case err != nil:
 			g.quiet[id]++
-			failed = cmp.Or(failed, err) // others may do better
+			g.failing[id] = err // others may do better
+		default:
+			delete(g.failing, id)
 		}
 		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
 			delete(g.copies, id)
@@ -273,6 +277,9 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(g.failing)) {
+		failed = cmp.Or(failed, g.failing[id])
+	}
 	g.listed = g.listed || failed == nil
 	if g.Remote != nil && !g.swept {
 		failed = cmp.Or(failed, g.sweep(ctx))
@@ -334,7 +341,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.copies == nil {
-		g.copies, g.quiet, g.behind = map[string]*boulder.State{}, map[string]int{}, map[string]bool{}
+		g.copies, g.quiet, g.behind, g.failing = map[string]*boulder.State{}, map[string]int{}, map[string]bool{}, map[string]error{}
 	}
 	s := g.copies[id]
 	if s == nil {

@@ -204,6 +204,15 @@ func TestDemo(t *testing.T) {
 	breakOpenCode := s.breakable()
 	s.manager(0, "", task...)
 	breakOpenCode()
+	for begun := time.Now(); ; <-time.After(200 * time.Millisecond) {
+		out, _ := s.command("status").CombinedOutput()
+		if strings.Contains(string(out), "may be out of date: no worker answers") {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("without a worker, status says\n%s", out)
+		}
+	}
 	s.background("Working for", "worker")
 	s.background("Working for", "worker")
 	s.manager(4, "", "wait", "--timeout", "2m")
@@ -271,6 +280,7 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(0, "run by process", "status")
 	theGateway.end()
 	s.manager(0, "a copy of a boulder that runs on temporal", "status")
+	s.manager(0, "when this copy was made", "report")
 	for _, order := range [][]string{{"note", "planted in the copy"}, {"pause"}, {"resume"}, {"cancel"}} {
 		s.manager(1, "manager-temporal gateway", order...)
 	}
@@ -281,7 +291,7 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(2, "MODEL=N", "limits", "other/model=-1")
 	s.manager(2, "HOST:PORT", "limits", "--temporal-address", "localhost")
 	s.manager(0, "2      limits", "limits", "other/model=2")
-	s.manager(0, "2      configuration", "limits", "other/model=")
+	s.manager(0, "–      configuration", "limits", "other/model=")
 	s.manager(0, "", "note", "Be brief: planted note")
 	s.manager(0, "", "resume")
 	s.manager(4, "B1", "wait", "--timeout", "2m")
