@@ -7,29 +7,42 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bouldermgr/manager/internal/cli"
 	"github.com/bouldermgr/manager/internal/octest"
 )
 
-// TestMain lets the test binary be what the program starts itself as.
+// manager is the name under which the test binary is the manager.
+const manager = "manager"
+
+// TestMain lets the test binary be what the program starts itself as, the manager, and the stand-in for OpenCode.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == bareCommand || os.Args[1] == fakeCommand) {
+	octest.PlayStandIn()
+	switch {
+	case filepath.Base(os.Args[0]) == manager:
+		os.Exit(cli.Main(cli.Env{
+			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			Environ: os.Environ(), Signals: cli.Signals(), Executable: os.Args[0],
+		}))
+	case len(os.Args) > 1 && (os.Args[1] == bareCommand || os.Args[1] == fakeCommand):
 		main()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-func buildManager(t *testing.T) (path string) {
+func managerIn(t *testing.T, dir string) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/manager")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, manager)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
@@ -42,7 +55,7 @@ func TestEveryLineOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	args := []string{"-once", "-manager", buildManager(t), "-opencode", opencode, "-source", ".."}
+	args := []string{"-once", "-manager", managerIn(t, t.TempDir()), "-opencode", opencode, "-source", ".."}
 	if err := runAll(t.Context(), args, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestNight has night.sh measure an agent that takes point 3 both ways, and agents and plans that are not there, of which it must
-// not say a result.
+// not say a result. It is about the script: what it starts is tested with the real OpenCode elsewhere.
 func TestNight(t *testing.T) {
 	t.Parallel()
 	var points []scriptmodel.ToolCall
@@ -35,7 +35,12 @@ func TestNight(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "All of the ten points are reported."}
 	})
-	env := append(octest.Env(t, model.URL()), "MANAGER="+buildManager(t), "MANAGER_OPENCODE="+octest.Binary(t))
+	dir := t.TempDir()
+	standIn, err := octest.StandIn(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(octest.Env(t, model.URL()), "MANAGER="+managerIn(t, dir), "MANAGER_OPENCODE="+standIn)
 	night, err := filepath.Abs("night.sh")
 	if err != nil {
 		t.Fatal(err)

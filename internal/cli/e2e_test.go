@@ -41,11 +41,14 @@ func asked(model *scriptmodel.Server, kind scriptmodel.Kind) (n int) {
 	return n
 }
 
+// directLedger is a configuration whose ledgers ask the model that OPENAI_BASE_URL leads to.
+const directLedger = "ledger_model: openai/judge\n"
+
 // direct has the ledgers ask the model at url themselves instead of through OpenCode.
 func direct(t *testing.T, env []string, url, key string) []string {
 	t.Helper()
 	home := t.TempDir()
-	writeFile(t, filepath.Join(home, "manager", "config.yaml"), "ledger_model: openai/judge\n")
+	writeFile(t, filepath.Join(home, "manager", "config.yaml"), directLedger)
 	return append(env[:len(env):len(env)], "XDG_CONFIG_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+url)
 }
 

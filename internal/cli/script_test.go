@@ -41,7 +41,9 @@ func TestMain(m *testing.M) {
 // Scripts run the command line on the real OpenCode, and on the stand-in for OpenCode 2. Where the two differ, a line begins
 // with [opencode2] or [!opencode2]. Besides testscript's own commands they have
 //
-//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
+//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. Unless a script has a
+//	              configuration of its own, its ledgers ask directly: through OpenCode a call takes a quarter of a second
+//	              of a processor
 //	requests N    check how many requests the model got since it was started
 //	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
 //	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
@@ -73,6 +75,14 @@ func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) tests
 			env.Vars = append(env.Vars, g.Env...)
 			env.Setenv("MANAGER_OPENCODE", g.Binary)
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("OPENAI_API_KEY", "sk-planted-in-the-environment")
+			config := filepath.Join(home, "config", "manager", "config.yaml")
+			if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
+				err = errors.Join(os.MkdirAll(filepath.Dir(config), 0o700), os.WriteFile(config, []byte(directLedger), 0o600))
+				if err != nil {
+					return err
+				}
+			}
 			env.Values[modelKey{}] = new(*scriptmodel.Server)
 			env.Values[serverKey{}] = server
 			if *bouldersDir != "" && server == &shared {

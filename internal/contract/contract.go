@@ -120,7 +120,7 @@ func (s *Suite) open(ctx context.Context) (err error) {
 	if s.model, err = scriptmodel.Start(s.cast.Reply); err != nil {
 		return err
 	}
-	project, err := s.project(ctx, "project")
+	project, err := s.project(ctx, "project", false)
 	if err != nil {
 		return err
 	}
@@ -145,12 +145,12 @@ func (s *Suite) open(ctx context.Context) (err error) {
 
 // project makes a directory to work in: a git repository, where there is git. A server that was not started here has its
 // configuration from there alone.
-func (s *Suite) project(ctx context.Context, name string) (dir string, err error) {
+func (s *Suite) project(ctx context.Context, name string, snapshots bool) (dir string, err error) {
 	dir = filepath.Join(s.home, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "opencode.json"), configOf(s.model.URL()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "opencode.json"), configOf(s.model.URL(), snapshots), 0o600); err != nil {
 		return "", err
 	}
 	git := exec.CommandContext(ctx, "sh", "-c", "git init --quiet && git add --all &&"+

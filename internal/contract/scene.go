@@ -244,11 +244,12 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 }
 
 // configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and
-// that one refusal does not end a turn, as manager has it.
-func configOf(url string) []byte {
+// that one refusal does not end a turn, as manager has it. Snapshots are half of what a short turn takes.
+func configOf(url string, snapshots bool) []byte {
 	config := map[string]any{}
 	_ = json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config) // it is JSON
 	maps.Copy(config, map[string]any{
+		"snapshot":       snapshots,
 		"subagent_depth": 2, // of OpenCode 1
 		"experimental":   map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
 		"agent": map[string]any{nester: map[string]any{

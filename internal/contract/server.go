@@ -110,7 +110,7 @@ func (s *scene) own() *opencode.Server {
 	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
 	path := s.dir.Path()
 	if s.dir == s.suite.dir {
-		path = must(s.suite.project(s.ctx, s.mark+"project"))
+		path = must(s.suite.project(s.ctx, s.mark+"project", false))
 	}
 	server := must(s.suite.start(s.ctx, path, s.mark+"data"))
 	s.ends = append(s.ends, func() { server.Stop(context.WithoutCancel(s.ctx)) })

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,8 +13,10 @@ import (
 )
 
 func turn(s *scene) {
+	s.dir = s.dir.Client().In(must(s.suite.project(s.ctx, s.mark+"project", true)))
 	s.model(scriptmodel.Steps(scriptmodel.Call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})))
 	session, sub := s.newSession()
+	s.ends = append(s.ends, func() { _ = s.dir.DeleteSession(context.WithoutCancel(s.ctx), session) }) // its project goes, too
 	messageID := s.send(session, "write it")
 	events := s.idle(sub, session)
 	s.want(!slices.ContainsFunc(events, Is[opencode.Resync]), "events are said to be missing in a turn of which none was lost")
