@@ -169,6 +169,7 @@ func TestSlashInOpenCode(t *testing.T) {
 		t.Error(err)
 	}
 	asked := client.Subscribe(opencode.Filter{Directory: project})
+	<-asked.C() // the connection stands
 	go func() {
 		for e := range asked.C() {
 			if p, ok := e.Payload.(opencode.Asked); ok && e.SessionID == made.ID {

@@ -222,7 +222,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		question, bash("true"), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
 	))
-	asked := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	asked := w.events()
 	defer asked.Close()
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	r.noted(boulder.BlockerTool)
@@ -326,7 +326,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	away := newStandIn(t, true)
 	k := w.talk(opencode.NewSession{Title: t.Name()}, deletes)
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
-	events := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	events := w.events()
 	defer events.Close()
 	r := w.watch(change)
 	r.noted(boulder.BlockerTool)

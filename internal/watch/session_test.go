@@ -25,7 +25,7 @@ import (
 // user's screen shows an error for one that is idle, a warning for one that says that it is done, and that it is complete.
 func TestGoesOnUntilComplete(t *testing.T) {
 	w := newWorld(t)
-	screen := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	screen := w.events()
 	defer screen.Close()
 	k := w.begin(steps(half, say("I wrote a."), half, say("All done. Everything works."), whole, say("Both are there.")))
 	r := w.watch()
@@ -189,7 +189,7 @@ func asksTheUser(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
 	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
-	events := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	events := w.events()
 	defer events.Close()
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a.\n" + k.mark})
 	var asked opencode.Asked

@@ -151,6 +151,13 @@ func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *talk {
 	return k
 }
 
+// events are those of the project from now on: what happened before the connection stood would not come.
+func (w *world) events() *opencode.Subscription {
+	sub := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	<-sub.C()
+	return sub
+}
+
 // talk makes a session.
 func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
 	w.t.Helper()
