@@ -235,6 +235,9 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	open, failed := g.open(ctx)
 	failed = Explain(ctx, g.Client, failed)
 	g.mu.Lock()
+	maps.DeleteFunc(g.failing, func(id string, _ error) bool { // withdrawn
+		return failed == nil && g.copies[id] == nil && !slices.Contains(open, id)
+	})
 	g.round++
 	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
 		return failed != nil || g.round%(1<<min(g.quiet[id], rarely)) != 0

@@ -113,9 +113,18 @@ func (s *site) until(g *gateway.Gateway, id string, status boulder.Status) {
 func TestNoWorker(t *testing.T) {
 	s := newSite(t)
 	g, _ := s.gateway()
+	copying, stop := context.WithCancel(t.Context())
+	var copies sync.WaitGroup
+	copies.Go(func() {
+		for copying.Err() == nil {
+			_, _ = g.Copy(copying)
+		}
+	})
 	if id, err := g.Submit(t.Context(), request()); id != "" || err == nil || !strings.HasPrefix(err.Error(), "no worker answers") {
 		t.Fatalf("%q, %v", id, err)
 	}
+	stop()
+	copies.Wait()
 	large := request()
 	large.Plan.Task = strings.Repeat("x", 2_500_000)
 	if id, err := g.Submit(t.Context(), large); id != "" || err == nil || !strings.Contains(err.Error(), "has 2.5 MB") {
@@ -128,6 +137,9 @@ func TestNoWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until(g, id, boulder.Completed)
+	if _, err := g.Copy(t.Context()); err != nil {
+		t.Errorf("what was withdrawn is copied: %v", err)
+	}
 	if all, err := g.DB.Listing(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("the project has %v, %v", all, err)
 	}
