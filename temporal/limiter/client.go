@@ -56,22 +56,20 @@ func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status
 	set := client.UpdateWorkflowOptions{
 		WorkflowID: WorkflowID(model), UpdateName: setCapUpdate, Args: []any{n, until}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	}
+	var update client.WorkflowUpdateHandle
 	if n == Unset {
-		update, err := c.UpdateWorkflow(ctx, set)
+		update, err = c.UpdateWorkflow(ctx, set)
 		if _, never := errors.AsType[*serviceerror.NotFound](err); never {
 			return s, nil
 		}
-		if err == nil {
-			err = update.Get(ctx, &s)
-		}
-		return s, err
+	} else {
+		update, err = c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+			StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+				ID: WorkflowID(model), TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			}, workflowType, State{Model: model}),
+			UpdateOptions: set,
+		})
 	}
-	update, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-			ID: WorkflowID(model), TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		}, workflowType, State{Model: model}),
-		UpdateOptions: set,
-	})
 	if err == nil {
 		err = update.Get(ctx, &s)
 	}
