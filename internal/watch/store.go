@@ -230,9 +230,11 @@ type Entry struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// same reports whether two decisions say the same thing. Reasons that count seconds do not.
+// same reports whether two decisions say the same thing. Reasons that count seconds do not, and a decision that
+// ended a task is said of each task.
 func (e Entry) same(other Entry) bool {
-	return e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
+	ends := (e.Decision == enforcer.Finish || e.Decision == enforcer.LetGo) && !e.DryRun
+	return !ends && e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
 		e.Iteration == other.Iteration && e.Failures == other.Failures
 }
 
