@@ -273,6 +273,9 @@ func (a *app) runList(ctx context.Context, archived bool, statuses []string, mos
 		return errors.Join(writeLines(a.Stdout, shown), err)
 	case len(shown) > 0:
 		view.List(a.on(a.Stdout), shown, time.Now())
+		if h := there.Holder; h != nil && h.Trouble != "" {
+			a.note("This may be out of date: %s", text.OneLine(h.Trouble))
+		}
 	case err != nil:
 	case len(statuses) > 0:
 		a.note("There is none with the status %s.", strings.Join(statuses, " or "))

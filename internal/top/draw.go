@@ -178,12 +178,12 @@ func (m *model) timed(at time.Time, said string, width int) []string {
 
 // head says where this is, what waits for the user, and who runs it.
 func (m *model) head() string {
-	who := "no process runs here"
+	who, trouble := "no process runs here", ""
 	if h := m.seen.Holder; h != nil {
-		who = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40))
+		who, trouble = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40)), text.Prefixed("out of date: ", text.OneLine(h.Trouble))
 	}
 	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.Dir()))),
-		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Dim(who)), m.size.Width)
+		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Yellow(trouble), m.paint.Dim(who)), m.size.Width)
 }
 
 // foot is what was said or cannot be read, what the user is asked and types, or the keys.

@@ -171,10 +171,16 @@ func again[Out, In any](ctx context.Context, f *flow, name string, what In, repo
 
 var errLost = fmt.Errorf("%w: the worker was lost", boulder.ErrTrouble)
 
+// GivenUp is the type of an activity's error that says why its worker ended the work, which another one may have.
+const GivenUp = "given-up"
+
 // lost is what the core is told when an activity has no result.
 func lost(err error) error {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return fmt.Errorf("%w: %w", errLost, timeout)
+	}
+	if e, ok := errors.AsType[*temporal.ApplicationError](err); ok && e.Type() == GivenUp { // it was back before the timeout
+		return fmt.Errorf("%w: %s", errLost, e.Message())
 	}
 	if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
 		return fmt.Errorf("%w: the worker stopped", boulder.ErrTrouble)

@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrFenced is the cause when no heartbeat came through in time: another worker may have the work from now on.
-	ErrFenced = errors.New("the Temporal server could not be reached: another worker may have the work soon")
+	ErrFenced = errors.New("no heartbeat reached the Temporal server in time: another worker may have the work soon")
 	// ErrTaken is the cause when the server says that the work is not this worker's any more.
 	ErrTaken = errors.New("the Temporal server has given the work to another worker")
 	// ErrCancelled is the cause when the boulder wants the work to end.

@@ -153,6 +153,23 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
+// TestBackInTime: a worker that has ended its work because it was cut off, and is back before the server gives that away, gets it
+// again. That is no attempt.
+func TestBackInTime(t *testing.T) {
+	r := newRig(t, 15*time.Second, "a")
+	n := r.network("127.0.0.1:0")
+	r.processAt(n.Addr().String())
+	r.until("at work a#1", 1)
+	n.cut()
+	r.until("ended a#1", 1)
+	n.heal()
+	r.until("at work a#1", 2)
+	r.finish("a")
+	if log := r.completed(); slices.Contains(log, "retry a#1") || r.count("sent a#1") != 1 {
+		r.Errorf("%q, %q", log, r.notes())
+	}
+}
+
 func (r *rig) cutOff(cut func()) {
 	r.Helper()
 	r.until("at work a#1", 1)

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -175,7 +176,7 @@ func register[In, Out any](
 		r.Value, r.Usage, err = do(guarded, call.What, t)
 		switch cause := context.Cause(guarded); {
 		case errors.Is(cause, guard.ErrFenced), errors.Is(cause, guard.ErrTaken):
-			return flow.Result[Out]{}, cause // nobody takes it
+			return flow.Result[Out]{}, temporal.NewApplicationError(cause.Error(), flow.GivenUp)
 		case err != nil && (ctx.Err() != nil || check != nil && check(guarded) != nil):
 			err = errStopped
 		}

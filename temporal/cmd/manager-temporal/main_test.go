@@ -213,6 +213,7 @@ func TestDemo(t *testing.T) {
 			t.Fatalf("without a worker, status says\n%s", out)
 		}
 	}
+	s.manager(0, "may be out of date: no worker answers", "list")
 	s.background("Working for", "worker")
 	s.background("Working for", "worker")
 	s.manager(4, "", "wait", "--timeout", "2m")
