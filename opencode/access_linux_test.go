@@ -5,11 +5,62 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 )
+
+// The real server takes no inotify instance for a directory: a user may have few of them, and without one it hangs.
+func TestServerWatchesNoFiles(t *testing.T) {
+	t.Parallel()
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
+	client, model := shared.server.Client(), opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
+	taken := func() (n int) {
+		dir := client.In(t.TempDir())
+		s, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := client.Subscribe(opencode.Filter{Directory: dir.Path()})
+		defer events.Close()
+		<-events.C()
+		if err := dir.Prompt(t.Context(), s.ID, opencode.Prompt{Model: model, Text: "Go."}); err != nil {
+			t.Fatal(err)
+		}
+		for called := false; !called; { // the model, in vain
+			switch p := (<-events.C()).Payload.(type) {
+			case opencode.StatusChanged:
+				called = p.Status.Type == opencode.Retry
+			case opencode.SessionFailed:
+				called = true
+			}
+		}
+		if err := dir.Abort(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+		fds := fmt.Sprintf("/proc/%d/fd", shared.server.PID())
+		open, err := os.ReadDir(fds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range open {
+			if to, _ := os.Readlink(filepath.Join(fds, fd.Name())); strings.Contains(to, "inotify") {
+				n++
+			}
+		}
+		return n
+	}
+	if first, second := taken(), taken(); second != first {
+		t.Errorf("%d in one directory, %d in two", first, second)
+	}
+}
 
 // The real server listens on the loopback interface only, and answers nobody who does not know the password, whatever
 // is asked. It leaves port 4096 to people.

@@ -148,6 +148,10 @@ func (s *Server) command(path, port, password string) *exec.Cmd {
 		"OPENCODE_SERVER_PASSWORD="+password,
 		"OPENCODE_PASSWORD="+password, // which OpenCode 2 reads first
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		// It hangs where it gets no inotify instance for its watcher (1.18.33, seen). A user has 128 with Linux's
+		// defaults, and its index of files takes one for each directory.
+		"OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1",
+		"OPENCODE_DISABLE_FFF=1",
 		s.mark,
 	)
 	if s.cfg.Dir != "" {

@@ -111,7 +111,7 @@ func (p *Project) openState(ctx context.Context, patience time.Duration) (*store
 		case !errors.Is(err, store.ErrHeld):
 			return db, err
 		case last:
-			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
+			return nil, fmt.Errorf("%w%s: look with `manager status`, stop it, or let a run wait for it with --lock-timeout", err,
 				p.holderText(ctx))
 		case !told && patience > LockWait && time.Since(began) >= LockWait:
 			told = true

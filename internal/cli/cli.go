@@ -319,7 +319,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld
-	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, boulder.ErrNotFound),
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, boulder.ErrNotFound), errors.Is(err, boulder.ErrFinished),
 		errors.Is(err, blockers.ErrNoAnswer), errors.Is(err, taskledger.ErrNoList),
 		errors.Is(err, orchestrator.ErrUnstartable), errors.Is(err, orchestrator.ErrNoFork), errors.Is(err, boulder.ErrSlots):
 		return exitUsage

@@ -42,7 +42,8 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	}
 	var said bytes.Buffer
 	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
-	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, &said
+	cmd.Dir, cmd.Stderr = dir, &said
+	cmd.Env = append(env[:len(env):len(env)], "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1", "OPENCODE_DISABLE_FFF=1") // as opencode.Server does
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -187,6 +187,9 @@ var errGone = fmt.Errorf("%w: it does not run at the Temporal server", boulder.E
 func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
+	if err := g.known(ctx, id); err != nil {
+		return err
+	}
 	handle, err := g.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: name, Args: []any{what, time.Now().Add(takeTime)}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
@@ -195,10 +198,23 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 		err = handle.Get(ctx, &refused)
 	}
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
-		return fmt.Errorf("boulder %s: %w; what was begun on this machine goes on without the gateway, and what the server has lost can"+
-			" be ended: manager cancel -b %[1]s", id, errGone)
+		err = fmt.Errorf("boulder %s: %w", id, errGone)
+		if s, _ := g.DB.Get(ctx, id); s.Boulder.Engine == "" {
+			return fmt.Errorf("%w: it was begun on this machine, and goes on there when the gateway is stopped", err)
+		}
+		return fmt.Errorf("%w, which has lost it: end it with manager cancel -b %s", err, id)
 	}
 	return errors.Join(Explain(ctx, g.Client, err), refused.Err())
+}
+
+// known refuses a boulder of other workers than the gateway's, which could not fetch what it comes to.
+func (g *Gateway) known(ctx context.Context, id string) error {
+	w, err := g.Client.DescribeWorkflowExecution(ctx, id, "")
+	if queue := w.GetWorkflowExecutionInfo().GetTaskQueue(); err == nil && queue != g.Queue {
+		return fmt.Errorf("%w: boulder %s is on the task queue %q, and this gateway on %q: start the gateway with the --git-remote"+
+			" and --temporal-queue that the boulder was handed over with", boulder.ErrRefused, id, queue, g.Queue)
+	}
+	return nil // what else there is, the next call tells
 }
 
 // healthTime is how long a server may take to say that it is there.
@@ -348,7 +364,10 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 	}
 	s := g.copies[id]
 	if s == nil {
-		var err error
+		err := g.known(ctx, id)
+		if err != nil {
+			return err
+		}
 		if s, err = g.DB.Load(ctx, id); errors.Is(err, boulder.ErrNotFound) {
 			s = boulder.NewState()
 		} else if err != nil {
