@@ -288,7 +288,7 @@ func Message(err error) string {
 func (p *Project) HandOver(
 	ctx context.Context, req Request, start func(context.Context) (*Desk, error),
 ) (id string, pid int, err error) {
-	ledger, err := modelOf(p.opts.LedgerModel)
+	ledger, err := modelOf("--ledger-model", p.opts.LedgerModel)
 	if err != nil {
 		return "", 0, err
 	}
