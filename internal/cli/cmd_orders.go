@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -282,7 +283,6 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 }
 
 type redoOptions struct {
-	files         string
 	redo          project.Redo
 	stale, dryRun bool
 }
@@ -305,13 +305,13 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch o.redo.Files = boulder.Files(o.files); {
+			switch {
 			case o.stale == (len(args) > 0):
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
 			case o.redo.Gates && !o.stale:
 				return usagef("--check-gates goes with --stale")
-			case o.files != "" && o.redo.Files != boulder.FilesKeep && o.redo.Files != boulder.FilesRevert:
-				return usagef("--files takes keep or revert, not %q", o.files)
+			case !slices.Contains([]boulder.Files{"", boulder.FilesKeep, boulder.FilesRevert}, o.redo.Files):
+				return usagef("--files takes keep or revert, not %q", o.redo.Files)
 			}
 			return a.runRedo(cmd.Context(), o, args)
 		},
@@ -319,7 +319,7 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 	a.boulderFlag(cmd, "the active one")
 	cmd.Flags().StringVar(&o.redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
 	cmd.Flags().BoolVar(&o.redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
-	cmd.Flags().StringVar(&o.files, "files", "", "`keep` what they changed, or `revert` it")
+	cmd.Flags().StringVar((*string)(&o.redo.Files), "files", "", "`keep` what they changed, or `revert` it")
 	cmd.Flags().BoolVar(&o.stale, "stale", false, "all that is out of date")
 	cmd.Flags().BoolVar(&o.redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
 	cmd.Flags().BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be redone")
