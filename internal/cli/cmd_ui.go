@@ -96,6 +96,6 @@ func (a *app) runTop(ctx context.Context) error {
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
-	m := top.New(ctx, a.Project, c.Stdout.Paint, parseAnswer)
+	m := top.New(ctx, a.Project, c.Stdout.Paint)
 	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
 }
