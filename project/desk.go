@@ -25,7 +25,8 @@ import (
 type Desk struct {
 	Reader
 	Orders control.Steerer
-	Holder *control.Holder // nil: no process holds it
+	Client *control.Client // of the process that holds it; nil, as Holder: none does
+	Holder *control.Holder
 	Close  func()
 }
 
@@ -69,7 +70,7 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 	client, holder, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
 	switch {
 	case err == nil:
-		return &Desk{Reader: client, Orders: client, Holder: &holder, Close: func() {}}, nil
+		return &Desk{Reader: client, Orders: client, Client: client, Holder: &holder, Close: func() {}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case !errors.Is(err, control.ErrNotServed): // it hangs, or was stopped, or is another version
@@ -174,21 +175,15 @@ func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
 // Submit hands a request to the process that holds the state, and returns the boulder's id when it has begun. A server
 // takes requests when it has taken up what a crash left, some moments after it is there.
 func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
-	client, served := d.Orders.(*control.Client)
-	if !served {
+	if d.Client == nil {
 		return "", control.ErrNotServed
 	}
 	for last := range Tries(ctx, step, beginWait) {
-		if id, err = client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
+		if id, err = d.Client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
 			return id, err
 		}
 	}
 	return "", context.Cause(ctx)
-}
-
-// Follow is that of [control.Client], for a state that a process holds.
-func (d *Desk) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
-	return d.Reader.(*control.Client).Follow(ctx, boulderID, afterSeq)
 }
 
 // Find reads the boulder that a person means who wants one to go on, or to be steered: the one that is named, or else the
@@ -288,7 +283,7 @@ func Message(err error) string {
 func (p *Project) HandOver(
 	ctx context.Context, req Request, start func(context.Context) (*Desk, error),
 ) (id string, pid int, err error) {
-	ledger, err := modelOf(p.opts.LedgerModel)
+	ledger, err := modelOf("--ledger-model", p.opts.LedgerModel)
 	if err != nil {
 		return "", 0, err
 	}

@@ -32,18 +32,20 @@ func (s Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 func (p *Project) setUp() *workspace.SetUp {
 	c := p.cfg.Slots
 	run := func(ctx context.Context, dir string, env []string, line string) boulder.Gate {
-		usual, err := p.environ()
-		if err != nil {
-			return boulder.Gate{Command: line, ExitCode: -1, Output: err.Error()}
-		}
 		p.note("Setting up a slot: %s", p.secrets.Text(line))
-		return executor.RunCommand(ctx, dir, slices.Concat(usual, env), line, p.gateTimeout(), p.secrets.Text)
+		return p.runCommand(ctx, dir, env, line)
 	}
 	return &workspace.SetUp{Copy: c.Copy, Commands: c.Setup, When: c.SetupWhen, Env: c.Environ(), Run: run}
 }
 
-func (p *Project) gateTimeout() time.Duration {
-	return cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
+// runCommand runs a command of the user's, as gates run, with some variables besides the usual ones.
+func (p *Project) runCommand(ctx context.Context, dir string, env []string, line string) boulder.Gate {
+	usual, err := p.environ()
+	if err != nil {
+		return boulder.Gate{Command: line, ExitCode: -1, Output: err.Error()}
+	}
+	timeout := cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
+	return executor.RunCommand(ctx, dir, slices.Concat(usual, env), line, timeout, p.secrets.Text)
 }
 
 // TakeBack implements executor.Slots.
@@ -278,17 +280,11 @@ func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit st
 			commands = append(commands, t.Gates...)
 		}
 	}
-	ran, at := map[string]bool{}, p.gatesAt(&b.Boulder, commit)
+	at := p.gatesAt(&b.Boulder, commit)
 	for _, line := range slices.Concat(commands, b.Boulder.IntegrationGates) {
-		if ran[line] {
-			continue
-		}
-		ran[line] = true
-		g, err := at(ctx, line)
-		if err != nil {
+		if g, err := at(ctx, line); err != nil {
 			return err
-		}
-		if !g.Green() {
+		} else if !g.Green() {
 			return fmt.Errorf("the gate `%s` is red there (%s):\n%s", line, g.End(), g.Output)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -34,11 +35,11 @@ func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 
 // ReadPlan reads a plan file without the secrets in it; in commands, ids and names of models they are refused.
 func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
-	plan, err := taskledger.ReadFile(path)
+	data, err := yamlfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	return p.cleanPlan(path, plan)
+	return p.ParsePlan(path, data)
 }
 
 // ParsePlan reads a plan that does not come from a file, as [Project.ReadPlan] does; name stands for it in messages.
@@ -47,10 +48,6 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.cleanPlan(name, plan)
-}
-
-func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
 	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
@@ -52,7 +51,7 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 	if s.Boulder.Line.Landed != nil {
 		tip = ""
 	}
-	stale, ran, at := map[string][]boulder.Reason{}, map[string]bool{}, p.gatesAt(&s.Boulder, tip)
+	stale, at := map[string][]boulder.Reason{}, p.gatesAt(&s.Boulder, tip)
 	for _, t := range s.Completed(len(s.SubTasks)) {
 		fresh := cmp.Or(t.Fresh, &boulder.Fresh{})
 		var why []boulder.Reason
@@ -70,14 +69,12 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 			why = append(why, boulder.ReasonBase)
 		}
 		for _, line := range t.Gates {
-			if _, known := ran[line]; gates && !known {
-				g, err := at(ctx, line)
-				if err != nil {
-					return nil, err
-				}
-				ran[line] = !g.Green()
+			if !gates || slices.Contains(why, boulder.ReasonGate) {
+				break
 			}
-			if ran[line] && !slices.Contains(why, boulder.ReasonGate) {
+			if g, err := at(ctx, line); err != nil {
+				return nil, err
+			} else if !g.Green() {
 				why = append(why, boulder.ReasonGate)
 			}
 		}
@@ -130,10 +127,13 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 	return true, nil
 }
 
-// gatesAt runs gates on a commit of an isolated boulder, in a slot; with "" on the user's files.
+// gatesAt runs gates, each of them once, on a commit of an isolated boulder, in a slot; with "" on the user's files.
 func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Context, line string) (boulder.Gate, error) {
-	dir, own := p.dir, []string(nil)
+	dir, own, ran := p.dir, []string(nil), map[string]boulder.Gate{}
 	return func(ctx context.Context, line string) (g boulder.Gate, err error) {
+		if g, known := ran[line]; known {
+			return g, nil
+		}
 		if commit != "" && own == nil {
 			slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
 			if err != nil {
@@ -141,13 +141,8 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 			}
 			dir, own = slot.Dir(), slot.Env()
 		}
-		env, err := p.environ()
-		if err == nil {
-			g = executor.RunCommand(ctx, dir, slices.Concat(env, own), line, p.gateTimeout(),
-				p.secrets.Text)
-			err = context.Cause(ctx)
-		}
-		return g, err
+		ran[line] = p.runCommand(ctx, dir, own, line)
+		return ran[line], context.Cause(ctx)
 	}
 }
 

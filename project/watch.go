@@ -20,13 +20,9 @@ const watchCall = 10 * time.Second
 // Watch fills in what a watch of the sessions at an OpenCode server needs of the project: it diverts, runs and judges as a
 // run does. It ends with the project. Without an address it is the server at [DefaultServer], or else the background service
 // of OpenCode 2.
-func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) error {
+func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (err error) {
 	p.near = address == ""
 	address = cmp.Or(address, DefaultServer)
-	env, err := p.environ()
-	if err != nil {
-		return err
-	}
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	known := address
@@ -46,7 +42,7 @@ func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) er
 		return client, nil
 	}
 	c.Run = func(ctx context.Context, command string) boulder.Gate {
-		return executor.RunCommand(ctx, p.dir, env, command, cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout), c.Redact)
+		return p.runCommand(ctx, p.dir, nil, command)
 	}
 	if slices.Contains(c.DoneWhen, boulder.DoneJudge) {
 		c.Judge, err = p.sessionJudge(ctx, address)

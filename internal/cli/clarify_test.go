@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // walk goes through a project's blockers with what a person types, checks the order of the questions, and returns what is on
@@ -160,7 +161,7 @@ func TestParseAnswer(t *testing.T) {
 		" two\n\nlines ": `answered "two\n\nlines" false`,
 	} {
 		got := "later"
-		if s, err := parseAnswer(text, &boulder.Blocker{Ask: &boulder.Ask{Kind: boulder.AskPermission}}); err != nil {
+		if s, err := view.ParseAnswer(text, &boulder.Blocker{Ask: &boulder.Ask{Kind: boulder.AskPermission}}); err != nil {
 			got = err.Error()
 		} else if s != nil {
 			got = fmt.Sprintf("%s %q %v", s.Status, s.Answer, s.Allowed)

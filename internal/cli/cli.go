@@ -321,7 +321,8 @@ func exitCode(err error) int {
 		return exitHeld
 	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, boulder.ErrNotFound), errors.Is(err, boulder.ErrFinished),
 		errors.Is(err, blockers.ErrNoAnswer), errors.Is(err, taskledger.ErrNoList),
-		errors.Is(err, orchestrator.ErrUnstartable), errors.Is(err, orchestrator.ErrNoFork), errors.Is(err, boulder.ErrSlots):
+		errors.Is(err, orchestrator.ErrUnstartable), errors.Is(err, orchestrator.ErrNoFork), errors.Is(err, boulder.ErrSlots),
+		errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
 		return exitUsage
 	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting

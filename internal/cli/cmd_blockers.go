@@ -44,9 +44,9 @@ Recording is off unless the configuration (blockers: {enabled: true}), --blocker
 	}
 	status := &cobra.Command{
 		Use: "status [flags]", Short: "Whether blockers are recorded, and how many wait",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), o.session, false) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), o.SessionID, false) },
 	}
-	status.Flags().StringVar(&o.session, "session", "", "of this `SESSION` of OpenCode")
+	status.Flags().StringVar(&o.SessionID, "session", "", "of this `SESSION` of OpenCode")
 
 	list := &cobra.Command{
 		Use: "list [flags]", Short: "What waits for an answer, the most urgent first",
@@ -72,7 +72,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
 		o.choose(cmd)
-		cmd.Flags().StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
+		cmd.Flags().StringVar((*string)(&o.Status), "status", "", "only those with this `STATUS`: pending, answered or skipped")
 		_ = cmd.RegisterFlagCompletionFunc("status",
 			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -198,8 +198,9 @@ func (a *app) warnOfSwitch() {
 
 // blockerOptions are the flags that choose blockers, and those of single commands.
 type blockerOptions struct {
-	all, hard, soft, force                    bool
-	status, boulder, subTask, session, output string
+	blockers.Filter
+	all, hard, soft, force bool
+	boulder, output        string
 }
 
 func (o *blockerOptions) choose(cmd *cobra.Command) {
@@ -207,27 +208,25 @@ func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
 	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
-	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
-	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
+	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
+	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")
 	cmd.MarkFlagsMutuallyExclusive("hard", "soft")
 }
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
-	f := blockers.Filter{
-		BlockerScope: boulder.BlockerScope{SubTaskID: o.subTask, SessionID: o.session}, Status: boulder.BlockerStatus(o.status),
-	}
+	f := o.Filter
 	switch {
-	case o.status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
-		return f, usagef("--status takes pending, answered or skipped, not %q", o.status)
+	case f.Status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
+		return f, usagef("--status takes pending, answered or skipped, not %q", f.Status)
 	case o.hard || o.soft:
 		f.Hard = &o.hard
 	}
-	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
+	if _, numbered := subTaskPlace(f.SubTaskID); o.boulder == "" && !numbered {
 		return f, nil
 	}
 	d, err := a.Snapshot(ctx, o.boulder)
-	if f.BoulderID = d.Boulder.ID; d.Boulder.ID != "" && o.subTask != "" {
-		t, findErr := findSubTask(d, o.subTask)
+	if f.BoulderID = d.Boulder.ID; d.Boulder.ID != "" && f.SubTaskID != "" {
+		t, findErr := findSubTask(d, f.SubTaskID)
 		if err = cmp.Or(err, findErr); t != nil {
 			f.SubTaskID = t.ID
 		}
@@ -242,7 +241,7 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 	}
 	records, err := a.Blockers().List(ctx, f)
 	shown := slices.DeleteFunc(a.Placed(ctx, records), func(b morning.Blocker) bool {
-		return o.status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
+		return o.Status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
 	if a.json || len(shown) > 0 || err != nil {
 		return errors.Join(a.printBlockers(shown), err)

@@ -178,7 +178,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		if err != nil {
 			return nil, err
 		}
-		s, err := parseAnswer(typed, b)
+		s, err := view.ParseAnswer(typed, b)
 		if s == nil && err == nil || errors.Is(err, io.EOF) {
 			return nil, err
 		}
@@ -199,35 +199,4 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 			return report, nil
 		}
 	}
-}
-
-// parseAnswer reads what was typed about a blocker: nothing is later, [io.EOF] leaves.
-func parseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
-	typed = strings.TrimSpace(typed)
-	word, _, _ := strings.Cut(text.Fold(typed), " ")
-	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
-	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
-		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
-	}
-	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
-	switch word {
-	case "", "/later":
-		return nil, nil
-	case "/quit", "/q", "/exit":
-		return nil, io.EOF
-	case "/skip":
-		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
-	case "/allow":
-		answer.Answer, answer.Allowed = rest, true
-	case "/deny":
-		if !b.AsksPermission() {
-			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
-		}
-		answer.Answer = text.JoinedBy(": ", "Denied", rest)
-	default:
-		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
-			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
-		}
-	}
-	return answer, nil
 }

@@ -59,10 +59,15 @@ your configuration; on a running one, named with --attach, the sessions that wer
 
 func (a *app) runDoctor(ctx context.Context) error {
 	report := (&doctor{app: a}).look(ctx)
+	return a.checked(ctx, report, report.OK)
+}
+
+// checked shows what was checked, unless that was interrupted. What is not in order is an error that has been told.
+func (a *app) checked(ctx context.Context, report view.Report, ok bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := a.show(report); err != nil || report.OK {
+	if err := a.show(report); err != nil || ok {
 		return err
 	}
 	return errSilent
@@ -435,13 +440,7 @@ func (a *app) runContract(ctx context.Context) error {
 		}
 	}
 	report.Seconds = time.Since(began).Seconds()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := a.show(report); err != nil || report.OK {
-		return err
-	}
-	return errSilent
+	return a.checked(ctx, report, report.OK)
 }
 
 // contractReport is what `manager doctor --contract --json` prints.

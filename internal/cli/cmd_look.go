@@ -127,7 +127,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	c.Limits = r.Limits
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
-	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
+	for e, err := range there.Client.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
 			return true, errInterrupted // that is how to leave it
@@ -364,7 +364,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 		a.note("No process is at work here, so nothing more comes in.")
 		return nil
 	}
-	for e, err := range there.Follow(ctx, l.id, l.last) {
+	for e, err := range there.Client.Follow(ctx, l.id, l.last) {
 		if errors.Is(err, control.ErrNotServed) {
 			return l.rest(ctx)
 		}

@@ -56,7 +56,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := o.makePlan(ctx, a, o.request(a, task), func() {})
+	plan, err := o.makePlan(ctx, a, o.request(a, task))
 	if err != nil {
 		return err
 	}

@@ -123,18 +123,12 @@ type importReport struct {
 }
 
 func (a *app) runImport(ctx context.Context, name string) error {
-	var s *boulder.State
-	var from string
 	x, err := a.readExport(name)
-	if err == nil {
-		s, from, err = a.Import(ctx, x)
-	}
-	switch {
-	case errors.As(err, new(*project.UsageError)):
+	if err != nil {
 		return err
-	case errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
-		return usagef("%s: %w", name, err)
-	case err != nil:
+	}
+	s, from, err := a.Import(ctx, x)
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	b := &s.Boulder
@@ -155,15 +149,15 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	return nil
 }
 
-// readExport reads what was exported to a file, or with - what stdin has. What is no export is the user's mistake.
+// readExport reads what was exported to a file, or with - what stdin has.
 func (a *app) readExport(name string) (x store.Export, err error) {
 	source, err := a.source(name)
 	if err != nil {
 		return x, &project.UsageError{Err: err}
 	}
 	defer source.Close()
-	if x, err = store.ReadExport(source); errors.Is(err, store.ErrBadExport) {
-		return x, usagef("%s: %w", name, err)
+	if x, err = store.ReadExport(source); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return x, err
 }

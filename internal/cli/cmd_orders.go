@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -281,14 +282,9 @@ func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order)
 	return d, err
 }
 
-type redoOptions struct {
-	files         string
-	redo          project.Redo
-	stale, dryRun bool
-}
-
 func (a *app) newRedoCmd() *cobra.Command {
-	var o redoOptions
+	var redo project.Redo
+	var stale, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "redo [flags] [SUBTASK …]",
 		Short: "Redo completed sub-tasks, and what follows from them",
@@ -305,24 +301,24 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch o.redo.Files = boulder.Files(o.files); {
-			case o.stale == (len(args) > 0):
+			switch {
+			case stale == (len(args) > 0):
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
-			case o.redo.Gates && !o.stale:
+			case redo.Gates && !stale:
 				return usagef("--check-gates goes with --stale")
-			case o.files != "" && o.redo.Files != boulder.FilesKeep && o.redo.Files != boulder.FilesRevert:
-				return usagef("--files takes keep or revert, not %q", o.files)
+			case !slices.Contains([]boulder.Files{"", boulder.FilesKeep, boulder.FilesRevert}, redo.Files):
+				return usagef("--files takes keep or revert, not %q", redo.Files)
 			}
-			return a.runRedo(cmd.Context(), o, args)
+			return a.runRedo(cmd.Context(), redo, dryRun, args)
 		},
 	}
 	a.boulderFlag(cmd, "the active one")
-	cmd.Flags().StringVar(&o.redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
-	cmd.Flags().BoolVar(&o.redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
-	cmd.Flags().StringVar(&o.files, "files", "", "`keep` what they changed, or `revert` it")
-	cmd.Flags().BoolVar(&o.stale, "stale", false, "all that is out of date")
-	cmd.Flags().BoolVar(&o.redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
-	cmd.Flags().BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be redone")
+	cmd.Flags().StringVar(&redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
+	cmd.Flags().BoolVar(&redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
+	cmd.Flags().StringVar((*string)(&redo.Files), "files", "", "`keep` what they changed, or `revert` it")
+	cmd.Flags().BoolVar(&stale, "stale", false, "all that is out of date")
+	cmd.Flags().BoolVar(&redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would be redone")
 	a.shared(cmd, "yes", "attach", "lock-timeout")
 	return cmd
 }
@@ -352,7 +348,7 @@ func (a *app) runKeep(ctx context.Context, id string) error {
 	})
 }
 
-func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
+func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args []string) error {
 	whole, err := project.Look(ctx, a.Project, a.ref, a.Whole)
 	if err != nil {
 		return err
@@ -363,24 +359,24 @@ func (a *app) runRedo(ctx context.Context, o redoOptions, args []string) error {
 		if err != nil {
 			return err
 		}
-		if o.redo.SubTasks == nil {
-			o.redo.SubTasks = map[string][]boulder.Reason{}
+		if redo.SubTasks == nil {
+			redo.SubTasks = map[string][]boulder.Reason{}
 		}
-		o.redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
+		redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
 	}
-	r, err := a.PrepareRedo(ctx, whole, o.redo)
+	r, err := a.PrepareRedo(ctx, whole, redo)
 	switch {
 	case err != nil:
 		return err
 	case r == nil:
 		return a.show(view.NewStale(b, nil))
 	}
-	if report := view.NewRedo(b, *r, o.dryRun); o.dryRun || a.json {
+	if report := view.NewRedo(b, *r, dryRun); dryRun || a.json {
 		err = a.show(report)
 	} else if !a.quiet {
 		report.Print(a.on(a.Stderr))
 	}
-	if err != nil || o.dryRun {
+	if err != nil || dryRun {
 		return err
 	}
 	if a.interactive() {

@@ -161,11 +161,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err != nil {
 		return err
 	}
-	planned := func() {}
-	if !o.list {
-		planned = a.planning(a.Ledger())
-	}
-	plan, err := o.makePlan(ctx, a, req, planned)
+	plan, err := o.makePlan(ctx, a, req)
 	if err != nil {
 		return err
 	}
@@ -225,18 +221,20 @@ func (a *app) planning(ledger string) (done func()) {
 	return func() {}
 }
 
-// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit. planned is
-// called before anything is said about the plan.
-func (f *taskFlags) makePlan(
-	ctx context.Context, a *app, req boulder.PlanRequest, planned func(),
-) (plan *boulder.Plan, err error) {
+// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit.
+func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanRequest) (plan *boulder.Plan, err error) {
 	var usage boulder.Usage
-	if f.list {
+	switch {
+	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
-	} else {
+	case f.direct:
+		plan, _, err = a.Plan(ctx, req)
+	default:
+		planned := a.planning(a.Ledger())
 		plan, usage, err = a.Plan(ctx, req)
+		planned()
 	}
-	if planned(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if plan.Seal != nil {

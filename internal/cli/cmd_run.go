@@ -156,7 +156,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	req.Task, req.Constraints, req.PlanMode = made.Task, made.Constraints, made.Mode
 	switch {
 	case o.list:
-		req.Plan, err = o.makePlan(ctx, a, made, func() {})
+		req.Plan, err = o.makePlan(ctx, a, made)
 	case o.edit && a.away(req):
 		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
 			" make the plan first, with `manager plan`")
@@ -378,7 +378,7 @@ func (e *ending) howToContinue(err error) error {
 // nothingLost adds to what holds a boulder up how to continue it.
 func nothingLost(err error, d boulder.Snapshot) error {
 	made, how := morning.New(morning.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
-	if view.WaitingIn(d, nil, time.Now()).Hard > 0 {
+	if view.WaitingOf(made.Blockers).Hard > 0 {
 		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
 	}
 	return fmt.Errorf("%w\nNothing is lost. %s%s", err, how, made.Resumed().Command)

@@ -15,13 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-type uiOptions struct {
-	port   int
-	public string
-}
-
 func (a *app) newUICmd() *cobra.Command {
-	var o uiOptions
+	port, public := 0, ""
 	cmd := &cobra.Command{
 		Use:   "ui [flags]",
 		Short: "Show the project in a browser, and answer there",
@@ -35,15 +30,15 @@ listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `
 reached.`,
 		Example: `  manager ui
   manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), port, public) },
 	}
-	cmd.Flags().IntVar(&o.port, "port", 0, "listen on this `PORT` (default: a free one)")
-	cmd.Flags().StringVar(&o.public, "public-url", "", "`URL` at which a tunnel reaches the pages, as https://host")
+	cmd.Flags().IntVar(&port, "port", 0, "listen on this `PORT` (default: a free one)")
+	cmd.Flags().StringVar(&public, "public-url", "", "`URL` at which a tunnel reaches the pages, as https://host")
 	return cmd
 }
 
-func (a *app) runUI(ctx context.Context, o *uiOptions) error {
-	site, err := ui.NewSite(a.Project, o.public, a.logger())
+func (a *app) runUI(ctx context.Context, port int, public string) error {
+	site, err := ui.NewSite(a.Project, public, a.logger())
 	if err != nil {
 		return usagef("--public-url: %w", err)
 	}
@@ -60,7 +55,7 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 		}
 		return nil
 	}
-	err = site.Serve(ctx, o.port, func() {
+	err = site.Serve(ctx, port, func() {
 		if err := show(); err != nil {
 			return // told when the command ends
 		}
@@ -101,6 +96,6 @@ func (a *app) runTop(ctx context.Context) error {
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
-	m := top.New(ctx, a.Project, c.Stdout.Paint, parseAnswer)
+	m := top.New(ctx, a.Project, c.Stdout.Paint)
 	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
 }

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"os"
 	"path/filepath"
@@ -244,6 +245,24 @@ func TestGatesNeedTheUser(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "pwned")); err == nil {
 		t.Error("a gate ran")
+	}
+}
+
+// Nothing is handed to a server that would judge it by another model than the one that the user names.
+func TestServerOfAnotherLedger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	if _, err := w.serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := project.Open(w.dir, project.Options{Environ: []string{}, LedgerModel: "openai/another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	_, _, err = p.HandOver(t.Context(), project.Request{Task: "Do it"}, nil)
+	if !errors.Is(err, boulder.ErrRefused) || !strings.Contains(err.Error(), "not with openai/another") {
+		t.Error(err)
 	}
 }
 

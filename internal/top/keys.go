@@ -179,7 +179,7 @@ func (m *model) answer(all []report.Blocker, i int) {
 		if !complete {
 			return nil
 		}
-		how, err := m.parse(typed, &all[i].Blocker)
+		how, err := view.ParseAnswer(typed, &all[i].Blocker)
 		switch {
 		case errors.Is(err, io.EOF):
 			m.editor, m.ask = nil, nil

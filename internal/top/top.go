@@ -20,9 +20,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// Parse reads what was typed about a blocker, as in `manager blockers clarify`: nil is later, [io.EOF] leaves.
-type Parse func(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
-
 const (
 	// lookEvery is how often to look whether the state has changed.
 	lookEvery = 200 * time.Millisecond
@@ -45,7 +42,6 @@ type model struct {
 	*project.Project
 	ctx   context.Context
 	paint page.Paint
-	parse Parse
 	size  page.Size
 
 	want    place // that the cursors are at
@@ -76,8 +72,8 @@ type order struct {
 }
 
 // New is the screen before anything was read.
-func New(ctx context.Context, p *project.Project, paint page.Paint, parse Parse) tea.Model {
-	return &model{Project: p, ctx: ctx, paint: paint, parse: parse, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+func New(ctx context.Context, p *project.Project, paint page.Paint) tea.Model {
+	return &model{Project: p, ctx: ctx, paint: paint, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
 }
 
 // tickMsg comes every [lookEvery], with the state's version then.

@@ -2,7 +2,6 @@ package top
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -119,16 +118,7 @@ func open(t *testing.T, dir string, width, height int) *screen {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	parse := func(typed string, _ *boulder.Blocker) (*blockers.Settlement, error) {
-		switch typed {
-		case "":
-			return nil, nil
-		case "/what":
-			return nil, errors.New("there is no /what")
-		}
-		return &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}, nil
-	}
-	s := &screen{New(t.Context(), p, page.Paint{}, parse).(*model), t, false}
+	s := &screen{New(t.Context(), p, page.Paint{}).(*model), t, false}
 	s.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	s.run(s.look())
 	return s

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -35,10 +36,12 @@ type Page struct {
 	Said     string // what came of the user's last click
 	Event    uint64 // number of the newest event that it shows
 	Sections []Section
-	Version  string // see [Server.stream]
+	Version  string // see [Site.stream]
 	Still    bool   // it is not made again while it is open: it takes too much
 	Frozen   bool   // it is a file: it has no links to other pages, no forms and no script
 	Style    template.CSS
+
+	updates sync.Map // for browsers that have an earlier version, by that
 }
 
 // Section is a part of a [Page].
@@ -232,7 +235,7 @@ func (s *Site) list(r *http.Request) (*Page, error) {
 		item := view.NewListItem(&items[i], there.Holder)
 		switch {
 		case item.ArchivedAt.IsZero() == archived, from != "" && item.BoulderID > from:
-		case status != "" && string(item.Status) != status:
+		case status != "" && item.Shown() != status:
 		case !strings.Contains(strings.ToLower(item.Task+" "+item.BoulderID), strings.ToLower(q)):
 		case len(shown) == listed:
 			more = cmp.Or(more, item.BoulderID)
@@ -245,10 +248,7 @@ func (s *Site) list(r *http.Request) (*Page, error) {
 		next.Set("archived", "1")
 	}
 	p.add("filter", "", s.html("filter", map[string]any{
-		"Q": q, "Status": status, "Archived": archived, "Statuses": []boulder.Status{
-			boulder.Planning, boulder.AwaitingApproval, boulder.Running, boulder.Paused, boulder.Completed, boulder.Partial, boulder.Failed,
-			boulder.Cancelled,
-		},
+		"Q": q, "Status": status, "Archived": archived, "Statuses": view.ListStatuses,
 	}))
 	p.add("items", "", s.html("items", map[string]any{"Items": shown, "Now": now, "All": true}))
 	if more != "" {

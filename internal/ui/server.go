@@ -59,7 +59,7 @@ type Site struct {
 func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, error) {
 	s := &Site{
 		Project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
-		changes: &changes{next: make(chan struct{})}, logs: map[string][]boulder.Event{},
+		changes: &changes{next: make(chan struct{}), made: map[string]func() (*Page, error){}}, logs: map[string][]boulder.Event{},
 		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
 	}
 	style, _ := assets.ReadFile("assets/style.css") // it is embedded

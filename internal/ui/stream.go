@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,20 +24,9 @@ const (
 // the same change are made once.
 type changes struct {
 	mu      sync.Mutex
-	n       int           // changes
 	next    chan struct{} // closed with the next one
 	readers int
-	made    map[string]*made // since the last change, by address
-}
-
-type made struct {
-	once    sync.Once
-	page    *Page
-	version string // of the page
-	err     error
-
-	mu      sync.Mutex
-	updates map[string]string // for browsers that have an earlier version, by that
+	made    map[string]func() (*Page, error) // since the last change, by address
 }
 
 func (c *changes) watch(ctx context.Context, version func() string) {
@@ -53,34 +43,22 @@ func (c *changes) watch(ctx context.Context, version func() string) {
 		if c.readers > 0 {
 			if now := version(); now != last || time.Since(renewed) >= renewEvery {
 				last, renewed = now, time.Now()
-				c.n++
 				close(c.next)
-				c.next, c.made = make(chan struct{}), nil
+				c.next, c.made = make(chan struct{}), map[string]func() (*Page, error){}
 			}
 		}
 		c.mu.Unlock()
 	}
 }
 
-// page makes the page at an address, once for each change, and gives what is closed with the next one.
-func (c *changes) page(address string, build func() (*Page, error)) (*made, <-chan struct{}) {
+// page gives what makes the page at an address, once for each change, and what is closed with the next one.
+func (c *changes) page(address string, build func() (*Page, error)) (made func() (*Page, error), next <-chan struct{}) {
 	c.mu.Lock()
-	next := c.next
-	if c.made == nil {
-		c.made = map[string]*made{}
+	defer c.mu.Unlock()
+	if c.made[address] == nil {
+		c.made[address] = sync.OnceValues(build)
 	}
-	m := c.made[address]
-	if m == nil {
-		m = &made{updates: map[string]string{}}
-		c.made[address] = m
-	}
-	c.mu.Unlock()
-	m.once.Do(func() {
-		if m.page, m.err = build(); m.err == nil {
-			m.version = m.page.version()
-		}
-	})
-	return m, next
+	return c.made[address], c.next
 }
 
 func (c *changes) read(by int) {
@@ -119,20 +97,24 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	}
 	address := r.URL.Query()
 	address.Del("version")
-	var had *made
+	had := &Page{}
 	err = session.Flush()
 	for err == nil {
-		m, next := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
-			return build(r.WithContext(context.WithoutCancel(r.Context()))) // others may wait for it
-		})
-		if m.err == nil && m.page.Still {
-			return
-		}
-		if m.err == nil { // else it is made again with the next change
-			if m.version != has {
-				err = send(session, s.update(had, m), m.version)
+		made, next := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
+			p, err := build(r.WithContext(context.WithoutCancel(r.Context()))) // others may wait for it
+			if err == nil {
+				p.Version = p.version()
 			}
-			has, had = m.version, m
+			return p, err
+		})
+		if p, buildErr := made(); buildErr == nil { // else it is made again with the next change
+			if p.Still {
+				return
+			}
+			if p.Version != has {
+				err = send(session, s.update(had, p), p.Version)
+			}
+			has, had = p.Version, p
 		}
 		select {
 		case <-next:
@@ -142,29 +124,19 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	}
 }
 
-// update is what has changed in a page since the one that a browser had before, if it had any. It is made once for all of them.
-func (s *Site) update(had, m *made) string {
-	before, known := "", map[string]Section{}
-	if had != nil {
-		before = had.version
-		for _, section := range had.page.Sections {
-			known[section.ID] = section
+// update is what has changed in a page since the one that browsers had before, or none. It is made once for all of them.
+func (s *Site) update(had, p *Page) string {
+	made, _ := p.updates.LoadOrStore(had.Version, sync.OnceValue(func() string {
+		u := update{Order: []string{}, Changed: map[string]string{}}
+		for _, section := range p.Sections {
+			if u.Order = append(u.Order, section.ID); !slices.Contains(had.Sections, section) {
+				u.Changed[section.ID] = string(s.html("section", section))
+			}
 		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if data := m.updates[before]; data != "" {
-		return data
-	}
-	u := update{Order: []string{}, Changed: map[string]string{}}
-	for _, section := range m.page.Sections {
-		if u.Order = append(u.Order, section.ID); known[section.ID] != section {
-			u.Changed[section.ID] = string(s.html("section", section))
-		}
-	}
-	data, _ := json.Marshal(u) // texts
-	m.updates[before] = string(data)
-	return m.updates[before]
+		data, _ := json.Marshal(u) // texts
+		return string(data)
+	}))
+	return made.(func() string)()
 }
 
 func send(session *sse.Session, data, version string) error {

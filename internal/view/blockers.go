@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
@@ -161,12 +160,6 @@ func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
 		}
 	}
 	return w
-}
-
-// WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
-// know for how long a session waits, nor of an answer that is on its way.
-func WaitingIn(d boulder.Snapshot, records []boulder.Blocker, now time.Time) WaitingBlockers {
-	return WaitingOf(report.Blockers(d.Boulder, d.SubTasks, records, now))
 }
 
 // Text is the count for people; empty if there is nothing to count.

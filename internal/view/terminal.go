@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
@@ -264,6 +265,37 @@ func (e *Editor) Type(msg tea.Msg) (done bool) {
 func AnswerHint(b *boulder.Blocker, later string) string {
 	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
 		text.If(len(b.Options) > 0, "a number: that option · ") + later
+}
+
+// ParseAnswer reads what was typed about a blocker: nil is later, [io.EOF] leaves.
+func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
+	typed = strings.TrimSpace(typed)
+	word, _, _ := strings.Cut(text.Fold(typed), " ")
+	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
+	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
+		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
+	}
+	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
+	switch word {
+	case "", "/later":
+		return nil, nil
+	case "/quit", "/q", "/exit":
+		return nil, io.EOF
+	case "/skip":
+		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
+	case "/allow":
+		answer.Answer, answer.Allowed = rest, true
+	case "/deny":
+		if !b.AsksPermission() {
+			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
+		}
+		answer.Answer = text.JoinedBy(": ", "Denied", rest)
+	default:
+		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
+			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
+		}
+	}
+	return answer, nil
 }
 
 // Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
