@@ -63,7 +63,7 @@ func TestEveryLineOnce(t *testing.T) {
 		"1 at once manager run --attach", "1 × opencode run", "2 at once", "2 in a chain", "20 sessions",
 		"project of 40 files", "project of 60 files",
 		"a step, chain", "a step, fan-out", "slowest of 4 blockers", "slowest command, 2 blockers",
-		"first prompt, 20 files run --isolate", "disk, 20 files slot", "4 at once, gate of 0 s", "1 repositories: text conflicts; 1 conflicts",
+		"first prompt, 20 files run --isolate", "disk, 20 files slot", "2 at once, gate of 0 s", "1 repositories: text conflicts; 1 conflicts",
 		"first byte boulder", "an event on the page", "2 at once, shown 4 pages",
 		"lock files; 0 conflicts asked the model, 0 tokens each",
 	} {

@@ -82,7 +82,7 @@ func measureIsolation(ctx context.Context, w *world) (all []comparison, err erro
 	if err != nil {
 		return nil, err
 	}
-	defer warm.stop()
+	defer w.leave(warm)
 	m := isolation{w, warm.url}
 	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
 		lines, err := measure(ctx)
@@ -190,16 +190,17 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 		if m.once && gate > 0 {
 			break
 		}
-		name := fmt.Sprintf("4 at once, gate of %d s", gate)
+		n := m.size(4, 2)
+		name := fmt.Sprintf("%d at once, gate of %d s", n, gate)
 		dir, err := m.project(ctx, fmt.Sprint("fan", gate), 40)
 		if err != nil {
 			return all, err
 		}
-		var four []job
-		for i := range 4 {
-			four = append(four, job{run: fmt.Sprintf("sleep %d; echo %d > new%d.txt", m.size(4, 0), i, i), gate: fmt.Sprintf("sleep %d", gate)})
+		var jobs []job
+		for i := range n {
+			jobs = append(jobs, job{run: fmt.Sprintf("sleep %d; echo %d > new%d.txt", m.size(4, 0), i, i), gate: fmt.Sprintf("sleep %d", gate)})
 		}
-		plan, err := m.jobs(fmt.Sprint("fan", gate), "", four...)
+		plan, err := m.jobs(fmt.Sprint("fan", gate), "", jobs...)
 		if err != nil {
 			return all, err
 		}

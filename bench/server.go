@@ -18,10 +18,14 @@ type server struct {
 }
 
 // startServer starts a server that works in dir, and warms it up: one session runs in that directory. Being on the
-// loopback interface for some minutes, with a model that can do nothing, it has no password.
+// loopback interface for some minutes, with a model that can do nothing, it has no password. What is only tried has one
+// server for all, until the world is closed: a start is most of what that costs.
 func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
 	w.starting.Lock()
 	defer w.starting.Unlock()
+	if w.shared != nil {
+		return w.shared, nil
+	}
 	s, err := w.listen(w.command(ctx, dir, w.opencode, "serve", "--hostname", "127.0.0.1", "--port", "0"))
 	if err != nil {
 		return nil, err
@@ -30,7 +34,17 @@ func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
 		s.stop()
 		return nil, fmt.Errorf("warm up the server: %w", err)
 	}
+	if w.once {
+		w.shared = s
+	}
 	return s, nil
+}
+
+// leave stops a server that is not needed any more.
+func (w *world) leave(s *server) {
+	if !w.once {
+		s.stop()
+	}
 }
 
 // listen starts a server and waits until it says where it listens.

@@ -21,7 +21,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 	if err != nil {
 		return nil, err
 	}
-	defer warm.stop()
+	defer w.leave(warm)
 	line := func(name string, ours, theirs []float64, than string, limit float64) {
 		all = append(all, comparison{
 			name: name, ours: side{"manager run --attach", ours}, theirs: side{than, theirs}, format: seconds, limit: limit,

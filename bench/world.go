@@ -34,6 +34,7 @@ type world struct {
 	agents *agents
 
 	starting sync.Mutex // servers: the first OpenCode of a home makes its database
+	shared   *server    // see startServer
 }
 
 // size is what is measured, or the small one if everything is only tried.
@@ -98,6 +99,9 @@ var verdict = map[string]any{
 }
 
 func (w *world) close() {
+	if w.shared != nil {
+		w.shared.stop()
+	}
 	if w.model != nil {
 		w.model.Close()
 	}

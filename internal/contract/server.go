@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"runtime"
 	"slices"
 	"syscall"
@@ -118,7 +119,13 @@ func (s *scene) own() *opencode.Server {
 	return server
 }
 
-func killed(s *scene) {
+// ended kills a server and stops the next one: a server's start is most of what each of the two costs.
+func ended(s *scene) {
+	s.stopped(s.killed())
+}
+
+// killed gives the server that came after the one that was killed.
+func (s *scene) killed() *opencode.Server {
 	s.model(once(s.endless()))
 	server := s.own()
 	session, _ := s.newSession()
@@ -141,11 +148,12 @@ func killed(s *scene) {
 	sub := s.follow(server.Client(), session)
 	s.sendAs(messageID, session, "go")
 	s.await(sub, "the answer", Answered(messageID))
+	s.must(os.Remove(s.file("pid")))
+	return server
 }
 
-func stopped(s *scene) {
+func (s *scene) stopped(server *opencode.Server) {
 	s.model(scriptmodel.Steps(s.endless()))
-	server := s.own()
 	session, sub := s.newSession()
 	s.send(session, "go")
 	pid := s.endlessPID()

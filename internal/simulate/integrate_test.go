@@ -27,7 +27,7 @@ func (p *process) prepare(ctx context.Context, lane int, c boulder.SlotClaim) (s
 	if err != nil || whole {
 		return s, err
 	}
-	return s, p.step(ctx, lane, time.Second, func() error {
+	return s, p.step(ctx, lane, time.Minute, func() error {
 		p.w.repo.fill(s, c)
 		return nil
 	})
