@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -54,6 +55,9 @@ func (s *sharedServer) start() {
 	}
 	g := generations[s.generation]
 	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.url())), sharedLogin)
+	for i := range env { // a project may have a provider of its own
+		env[i] = strings.Replace(env[i], `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","planted"]`, 1)
+	}
 	s.server, s.err = octest.ServeWith(g.Binary, s.home, append(env, g.Env...), "0")
 }
 
