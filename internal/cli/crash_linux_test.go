@@ -24,14 +24,18 @@ import (
 // before another one starts.
 func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	t.Parallel()
+	second, err := octest.StandIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		order, next []string
-		own         bool // the next run is on a server of its own, which knows the session as well
+		own         bool // the next run is on a server of its own, also one of another OpenCode
 	}{
 		"retry":       {[]string{"retry", "first"}, []string{"resume"}, false},
 		"cancel":      {[]string{"cancel"}, []string{"run", "plan.yaml"}, false},
 		"skip":        {[]string{"skip", "first"}, []string{"run", "plan.yaml"}, false}, // that one can be resumed
-		"cancel, own": {[]string{"cancel"}, []string{"run", "plan.yaml"}, true},
+		"cancel, own": {[]string{"cancel"}, []string{"run", "plan.yaml", "--opencode", second}, true},
 		"resume, own": {nil, []string{"resume"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

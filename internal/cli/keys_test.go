@@ -17,28 +17,29 @@ import (
 func TestKeysOfOpenCodeStayThere(t *testing.T) {
 	t.Parallel()
 	const planted = "Planted4711" + "InTheGarden" // in two, or it looks like one that slipped in
-	generations, err := octest.Generations(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range generations {
-		t.Run(g.Name, func(t *testing.T) {
+	for name, server := range map[string]*sharedServer{"opencode1": &shared, "opencode2": &shared2} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
 				return scriptmodel.Reply{Status: http.StatusUnauthorized, Body: `{"error":{"message":"Incorrect API key: ` + planted + `"}}`}
 			})
-			config := strings.Replace(scriptmodel.OpenCodeConfig(model.URL()), `"apiKey":"scripted"`, `"apiKey":"`+planted+`"`, 1)
+			config := `{"provider":{"planted":{"npm":"@ai-sdk/openai-compatible","models":{"agent":{}},"options":{"baseURL":"` + model.URL() +
+				`","apiKey":"` + planted + `"}}}}`
 			project := octest.Repo(t, map[string]string{
 				"opencode.json": config, "plan.yaml": "sub_tasks: [{description: Write a.txt.}]\n",
 			})
-			env := append(octest.Env(t, model.URL()), g.Env...)
-			code, stdout, stderr := run(t, project, append(env, "OPENCODE_CONFIG_CONTENT="), "run", "plan.yaml", "--yes", "--verbose",
-				"--opencode", g.Binary)
+			address, err := server.lead(project, model.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := append(testEnv(t, model.URL()), sharedLogin)
+			code, stdout, stderr := run(t, project, env, "run", "plan.yaml", "--yes", "--verbose",
+				"--model", "planted/agent", "--attach", address)
 			texts(t, "the run", []string{"Incorrect API key: [redacted]"}, []string{planted}, stdout+stderr)
 			if code != exitError {
 				t.Errorf("exit code %d", code)
 			}
-			err := filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, entry os.DirEntry, err error) error {
+			err = filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, entry os.DirEntry, err error) error {
 				if err != nil || !entry.Type().IsRegular() {
 					return err
 				}

@@ -214,11 +214,11 @@ func (w *killWorld) checkStatus() {
 // that it creates one whose request was under way when the manager died, after the next one has looked: it stays empty.
 func (w *killWorld) checkSessions() {
 	w.t.Helper()
-	address := w.attach
+	address, password := w.attach, sharedPassword
 	if address == "" {
-		address = serve(w.t, w.dir, w.env)
+		address, password = serve(w.t, w.dir, w.env), ""
 	}
-	client, err := opencode.Attach(w.t.Context(), address, opencode.AttachConfig{})
+	client, err := opencode.Attach(w.t.Context(), address, opencode.AttachConfig{Password: password})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
 // does after a real crash.
 func TestKillAtGit(t *testing.T) {
 	t.Parallel()
-	w := newKillWorld(t, 1, 1) // isolated; all other kills are at git commands
+	w := newKillWorld(t, 9, 1) // isolated, on a server that outlives the manager; all other kills are at git commands
 	g := &gitKills{w: w, seen: map[string]bool{}}
 	git, err := exec.LookPath("git")
 	if err != nil {

@@ -198,7 +198,11 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 		w.env = direct(t, w.env, server.URL+"/v1", "any")
 	}
 	if seed%3 == 0 {
-		w.attach = serve(t, w.dir, w.env)
+		address, err := shared.lead(w.dir, server.URL+"/v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.attach, w.env = address, append(w.env, sharedLogin)
 	} else {
 		path := filepath.Join(t.TempDir(), "opencode")
 		script := strings.ReplaceAll(namedServer, "OPENCODE \"", octest.Binary(t)+" \"")

@@ -35,12 +35,12 @@ func client(req scriptmodel.Request) scriptmodel.Reply {
 	if found := boulderIn.FindStringSubmatch(said); found != nil {
 		on["boulder"] = found[1]
 	}
-	switch first := req.TurnsSinceUser() == 0; {
-	case first && strings.Contains(task, "Hand it over"):
+	switch n := req.TurnsSinceUser(); {
+	case n == 0 && strings.Contains(task, "Hand them over"):
 		return use("run", map[string]any{"plan": handedOver})
-	case first && strings.Contains(task, "Check it, too"):
+	case n == 1 && has(`"type":"detached"`):
 		return use("run", map[string]any{"plan": gatedPlan})
-	case first, has(`"type":"detached"`) && strings.Contains(task, "Check it, too"):
+	case n == 0, has(`"type":"detached"`):
 		return use("wait", on)
 	case has(`"type":"wait"`) && has(`"status":"paused"`):
 		return use("resume", on)
@@ -51,12 +51,18 @@ func client(req scriptmodel.Request) scriptmodel.Reply {
 	case has(`"type":"report"`):
 		return use("land", on)
 	}
-	return scriptmodel.Reply{Text: "It was said: " + said}
+	all := ""
+	for _, m := range req.Messages {
+		if m.Role == "tool" {
+			all += m.Text + "\n"
+		}
+	}
+	return scriptmodel.Reply{Text: "It was said: " + all}
 }
 
-// The real OpenCode is the client: its agent hands a plan over and leaves, with which OpenCode ends what it has started; another
-// session collects the result and lands it. Meanwhile a third one hands over a plan with a gate, and is told to ask the user, who
-// agrees on a terminal: only then does the gate run. The agents of sub-tasks have none of these tools.
+// The real OpenCode is the client: its agent hands a plan over, and another one with a gate, for which it is told to ask the user.
+// It leaves, with which OpenCode ends what it has started. The user agrees on a terminal: only then does the gate run. Another
+// session collects the result of the first plan and lands it. The agents of sub-tasks have none of these tools.
 func TestHandOverFromOpenCode(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -99,21 +105,17 @@ func TestHandOverFromOpenCode(t *testing.T) {
 		}
 		return string(said)
 	}
-	idOf := func(said string) string {
-		t.Helper()
-		found := boulderIn.FindStringSubmatch(said)
-		if found == nil {
-			t.Fatalf("there is no boulder in:\n%s", said)
-		}
-		return found[1]
-	}
 	defer func() { _, _, _ = run(t, w.dir, w.env, "serve", "--stop") }()
 	let := sync.OnceFunc(func() { close(release) })
 	defer let()
 
-	first := idOf(says("Hand it over"))
+	asked := says("Hand them over")
+	found := boulderIn.FindStringSubmatch(asked)
+	if found == nil {
+		t.Fatalf("there is no boulder in:\n%s", asked)
+	}
+	first := found[1]
 	w.run(exitOK, "status", first)
-	asked := says("Check it, too")
 	_, second, _ := strings.Cut(asked, "to the plan of boulder ")
 	second, _, _ = strings.Cut(second, ",")
 	if !strings.Contains(asked, "ask them to type `manager resume "+second+"` in a terminal") || second == "" {

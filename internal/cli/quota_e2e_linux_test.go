@@ -69,36 +69,11 @@ func TestUsageLimit(t *testing.T) {
 	p.wait(exitOK)
 }
 
-// What is not in the list reaches neither the agent's tools nor the gates, and what is listed by pattern does.
-func TestAllowListOfVariables(t *testing.T) {
+// A server that uses more than it may is replaced before the next turn, which continues the session. What is not in the list of
+// variables reaches neither the agent's tools nor the gates, and what is listed by pattern does.
+func TestOutgrownServerAndAllowList(t *testing.T) {
 	t.Parallel()
 	const look = `echo "open=$APP_OPEN hidden=$HIDDEN_VALUE"`
-	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if req.Kind() == scriptmodel.KindStructured {
-			return content
-		}
-		if req.TurnsSinceUser() == 0 {
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{
-				Name: "bash", Args: map[string]any{"command": look + " > agent.txt", "description": "Look"},
-			}}}
-		}
-		return scriptmodel.Reply{Text: "I have looked at it all."}
-	}, map[string]string{
-		"plan.yaml": "{task: Look, sub_tasks: [{id: look, description: Look, gates: ['" + look + " > gate.txt']}]}",
-		".manager/config.yaml": "model: scripted/agent\n" +
-			`environment: [PATH, HOME, TMPDIR, "XDG_*", "OPENCODE_*", npm_config_offline, "APP_*"]` +
-			"\nnotify: {command: '" + look + " > told.txt'}\n",
-	})
-	w.env = append(w.env, "APP_OPEN=yes", "HIDDEN_VALUE=no")
-	w.run(exitOK, "run", "plan.yaml", "--yes")
-	for _, name := range []string{"agent.txt", "gate.txt", "told.txt"} {
-		wantFile(t, w.dir, name, "open=yes hidden=\n")
-	}
-}
-
-// A server that uses more than it may is replaced before the next turn, which continues the session.
-func TestOutgrownServerIsReplaced(t *testing.T) {
-	t.Parallel()
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured && !strings.Contains(req.Text(), "pid2.txt"):
@@ -112,14 +87,19 @@ func TestOutgrownServerIsReplaced(t *testing.T) {
 		case req.TurnsSinceUser() == 0:
 			turn := 1 + req.AssistantTurns()/2
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{
-				Name: "bash", Args: map[string]any{"command": fmt.Sprintf("echo $PPID > pid%d.txt", turn), "description": "Look"},
+				Name: "bash", Args: map[string]any{
+					"command": fmt.Sprintf("echo $PPID > pid%d.txt; %s > agent.txt", turn, look), "description": "Look",
+				},
 			}}}
 		}
 		return scriptmodel.Reply{Text: "I have written it down."}
 	}, map[string]string{
-		"plan.yaml":            "{task: Look, sub_tasks: [{id: look, description: Write down who runs you}]}",
-		".manager/config.yaml": "model: scripted/agent\nopencode_memory: 1M\n",
+		"plan.yaml": "{task: Look, sub_tasks: [{id: look, description: Write down who runs you, gates: ['" + look + " > gate.txt']}]}",
+		".manager/config.yaml": "model: scripted/agent\nopencode_memory: 1M\n" +
+			`environment: [PATH, HOME, TMPDIR, "XDG_*", "OPENCODE_*", npm_config_offline, "APP_*"]` +
+			"\nnotify: {command: '" + look + " > told.txt'}\n",
 	})
+	w.env = append(w.env, "APP_OPEN=yes", "HIDDEN_VALUE=no")
 	stdout, _ := w.run(exitOK, "run", "plan.yaml", "--yes", "--json")
 	var sessions, pids []string
 	for line := range strings.Lines(stdout) {
@@ -143,5 +123,8 @@ func TestOutgrownServerIsReplaced(t *testing.T) {
 	}
 	if len(sessions) != 1 || len(slices.Compact(pids)) != 2 {
 		t.Errorf("sessions %q, servers %q", sessions, pids)
+	}
+	for _, name := range []string{"agent.txt", "gate.txt", "told.txt"} {
+		wantFile(t, w.dir, name, "open=yes hidden=\n")
 	}
 }

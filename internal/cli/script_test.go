@@ -71,6 +71,9 @@ func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) tests
 			if err := os.MkdirAll(home, 0o700); err != nil {
 				return err
 			}
+			if err := knowVersion(home); err != nil {
+				return err
+			}
 			env.Vars = scriptmodel.OpenCodeEnv(append(env.Vars, octest.Mark()), home, "http://127.0.0.1:1/v1")
 			env.Vars = append(env.Vars, g.Env...)
 			env.Setenv("MANAGER_OPENCODE", g.Binary)
@@ -216,7 +219,15 @@ func scriptExit(ts *testscript.TestScript, _ bool, args []string) {
 // testEnv is an isolated environment for a manager process in a test.
 func testEnv(t *testing.T, modelURL string) []string {
 	t.Helper()
-	return append(octest.Env(t, modelURL), "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
+	env := octest.Env(t, modelURL)
+	for _, entry := range env {
+		if home, found := strings.CutPrefix(entry, "HOME="); found {
+			if err := knowVersion(home); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return append(env, "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
 }
 
 // manager prepares this test binary to run as `manager ARGS` in a directory.

@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // sharedPassword is that of the shared server: as random as those that the manager makes, or it is not known for a secret.
@@ -54,6 +59,9 @@ func (s *sharedServer) start() {
 	}
 	g := generations[s.generation]
 	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.url())), sharedLogin)
+	for i := range env { // a project may have a provider of its own
+		env[i] = strings.Replace(env[i], `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","planted"]`, 1)
+	}
 	s.server, s.err = octest.ServeWith(g.Binary, s.home, append(env, g.Env...), "0")
 }
 
@@ -79,11 +87,47 @@ func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server)
 	return append(env[:len(env):len(env)], sharedLogin), "--attach=" + address
 }
 
+// versionKnown is what the manager keeps of the version of the real OpenCode: one that has to ask takes a second of a processor.
+var versionKnown = sync.OnceValues(func() ([]byte, error) {
+	binary, err := octest.Find()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := opencode.Version(context.Background(), binary); err != nil {
+		return nil, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(cache, versionFile))
+})
+
+const versionFile = "manager/opencode-version"
+
+// knowVersion has a manager with this home know it.
+func knowVersion(home string) error {
+	known, err := versionKnown()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(home, "cache", versionFile)
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, known, 0o600))
+}
+
 // testsWithServer are all tests, and the end of the server that they share.
 type testsWithServer struct{ *testing.M }
 
 func (m testsWithServer) Run() int {
 	octest.Guard()
+	cache, err := os.MkdirTemp("", "cli-test-cache-") // of what runs in this process
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(cache)
+	if err := os.Setenv("XDG_CACHE_HOME", cache); err != nil {
+		panic(err)
+	}
 	defer shared.close()
 	defer shared2.close()
 	return m.M.Run()
