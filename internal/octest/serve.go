@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -43,7 +44,7 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	var said bytes.Buffer
 	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
 	cmd.Dir, cmd.Stderr = dir, &said
-	cmd.Env = append(env[:len(env):len(env)], "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1", "OPENCODE_DISABLE_FFF=1") // as opencode.Server does
+	cmd.Env = slices.Concat(env, []string{"OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1", "OPENCODE_DISABLE_FFF=1"}) // as opencode.Server does
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
