@@ -108,6 +108,9 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		how.How = "" // what failed may be wanted with it
 	}
 	if how.How == "" {
+		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // somebody else landed them
+			return runErr
+		}
 		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}

@@ -197,6 +197,15 @@ func TestGatewayAway(t *testing.T) {
 	}
 	s.until(g, id, boulder.Running)
 	closed()
+	other, closed := s.gateway() // of the same project, with other workers
+	other.Queue = "another"
+	if _, err := other.Copy(t.Context()); err == nil || !strings.Contains(err.Error(), "--git-remote") {
+		t.Errorf("a boulder of other workers: %v", err)
+	}
+	if err := other.Order(t.Context(), id, boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrRefused) {
+		t.Errorf("an order to a boulder of other workers: %v", err)
+	}
+	closed()
 	close(s.hands.done)
 	var status boulder.Status
 	if err := s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), &status); err != nil || status != boulder.Completed {
