@@ -185,8 +185,8 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", byOriginal, byRecord}, s.VerifiedBy) {
 		PrintChanges(o, 2, diff, claimed)
 	}
-	for i, f := range s.Failures {
-		o.Field(2, fmt.Sprintf("failed attempt %d", i+1), text.If(failures, text.Clip(f, textShown)))
+	for _, f := range s.Failures {
+		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, textShown)))
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
 		o.Item(2, o.Dim(fmt.Sprintf("%s, %s, %s", Usage(s.Usage), elapsed(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
