@@ -223,7 +223,7 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		var text bytes.Buffer
 		draw(page.Out{Writer: &text})
 		path := a.file(o.file)
-		if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+		if err := replace(path, text.Bytes()); err != nil {
 			return fmt.Errorf("write the %s: %w", o.document, err)
 		}
 		a.note("Wrote %s.", a.pretty(path))
@@ -235,4 +235,21 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		draw(a.on(a.Stdout))
 	}
 	return nil
+}
+
+// replace writes a file as a whole or not at all. What is there and is no file, such as a pipe, is written to.
+func replace(path string, data []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
+			return os.WriteFile(path, data, mode)
+		}
+	}
+	if err := statedir.Write(filepath.Dir(path), filepath.Base(path), data); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
 }
