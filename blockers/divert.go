@@ -31,7 +31,7 @@ const (
 // The same ask of the same session is one record however often it comes, and is ruled on alike; it waits for no longer than
 // the first time. A question that comes again after it was answered is a new one. [ErrOff] means that asks are not
 // diverted. With [ErrTooMany] there is a ruling all the same; with any other error there is none.
-func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
+func (d *Inbox) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
 	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
 		return ruling, errors.New("divert: it is neither a permission nor a question")
 	}
@@ -84,7 +84,7 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 
 // taken is the record of an ask: without secrets, bounded, and with words for people where it has none. Its
 // keys are made of the whole texts, without the secrets.
-func (d *Desk) taken(ask boulder.Blocker) *record {
+func (d *Inbox) taken(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
 	r := &record{Blocker: ask}
@@ -106,7 +106,7 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 	who := cmp.Or(text.Prefixed("The tool ", a.Tool), "OpenCode")
 	b.Category = cmp.Or(b.Category, category)
 	b.Question = text.Cut(cmp.Or(b.Question, question), maxQuestion)
-	b.Context = text.Cut(cmp.Or(b.Context, who+" asked for it while nobody was there."), maxContext)
+	b.Context = text.Cut(cmp.Or(b.Context, who+" asked for it while the user was away."), maxContext)
 	b.Options = bounded(b.Options, "options", maxOptions, maxOption)
 	a.Patterns = bounded(a.Patterns, "patterns", maxPatterns, maxPattern)
 	a.Permission, a.Tool = text.Cut(a.Permission, maxName), text.Cut(a.Tool, maxName)
@@ -152,7 +152,7 @@ func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 	return hashed(append(within, permission, pattern)...)
 }
 
-// granted reports whether a person gave every one of these.
+// granted reports whether the user gave every one of these.
 func granted(all []*record, keys []string) bool {
 	var given []string
 	for _, r := range all {
@@ -164,7 +164,7 @@ func granted(all []*record, keys []string) bool {
 }
 
 // Ruling says what has become of a ruling to wait. That the time is over is stored.
-func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
+func (d *Inbox) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
 	news := false
 	rule := func(r *record) error {
 		if r.Ask == nil {
@@ -180,14 +180,14 @@ func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, er
 	return ruling, err
 }
 
-func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
+func (d *Inbox) ruling(b *boulder.Blocker) boulder.Ruling {
 	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted, ByUser: b.Status.Settled()}
 	answered := b.Status == boulder.BlockerAnswered
 	switch {
 	case answered && (b.Allowed || b.Ask.Kind == boulder.AskQuestion):
 		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
 	case answered:
-		ruling.Message = "A person refused this permission and says: " + b.Answer
+		ruling.Message = "The user refused this permission and says: " + b.Answer
 	case b.Status == boulder.BlockerPending && d.now().Before(b.Until):
 		ruling.Reply, ruling.Until = boulder.ReplyWaiting, b.Until
 	default:
@@ -198,7 +198,7 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 
 // Gone stores that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one away.
 // The blocker stays for the user to see, and an answer that it has for the next prompt. It may be called again.
-func (d *Desk) Gone(ctx context.Context, id string) error {
+func (d *Inbox) Gone(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
 		if r.Ask != nil {
 			r.Ask.Reply = boulder.ReplyGone
@@ -209,12 +209,12 @@ func (d *Desk) Gone(ctx context.Context, id string) error {
 
 // Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
 // tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010).
-func (d *Desk) Instruction(ask boulder.Blocker) string {
-	said := "Nobody is there to answer. The question is recorded for a person to see; do not ask it again. If you may choose " +
+func (d *Inbox) Instruction(ask boulder.Blocker) string {
+	said := "The user is away. The question is recorded for them to see; do not ask it again. If you may choose " +
 		"yourself, find three options, choose one, go on with it, and report it with the tool " + boulder.BlockerTool +
 		" and blocks_progress false; if you must not, call " + boulder.BlockerTool + " with blocks_progress true."
 	if ask.AsksPermission() {
-		said = "Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a person to " +
+		said = "The user is away and cannot give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for the user to " +
 			"see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be done without " +
 			"it, call the tool " + boulder.BlockerTool + " once, with category permission and blocks_progress true."
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// waiting is a policy with which a person is asked for everything.
+// waiting is a policy with which the user is asked for everything.
 func waiting(c *Config) {
 	c.Policy = Policy{Questions: AskMe, Wait: time.Minute, Permissions: []Rule{{Permission: "*", Action: AskMe}}}
 }
@@ -21,13 +21,13 @@ func waiting(c *Config) {
 func TestDivert(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.desk(t)
+	d := p.inbox(t)
 	a := permission("per_1", "git push *", "git tag *")
 	a.Ask.Arguments = `{"command":"git push && git tag v1"}`
 	want := boulder.Ruling{
 		BlockerID: "B1", Reply: boulder.ReplyDiverted,
-		Message: "Nobody is there to give this permission (bash: git push *, git tag *). It is refused, and recorded for a " +
-			"person to see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be " +
+		Message: "The user is away and cannot give this permission (bash: git push *, git tag *). It is refused, and recorded for the " +
+			"user to see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be " +
 			"done without it, call the tool manager_blocker once, with category permission and blocks_progress true. Move on " +
 			"with the next non-blocking issues.",
 	}
@@ -38,7 +38,7 @@ func TestDivert(t *testing.T) {
 		ID:           "B1",
 		BlockerScope: scope, Category: "permission",
 		Question: "May the agent use bash: git push *, git tag *?", Status: boulder.BlockerPending, CreatedAt: epoch,
-		Context: "The tool bash asked for it while nobody was there.",
+		Context: "The tool bash asked for it while the user was away.",
 		Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *", "git tag *"},
 			Tool: "bash", Arguments: `{"command":"git push && git tag v1"}`, Reply: boulder.ReplyDiverted,
@@ -49,7 +49,7 @@ func TestDivert(t *testing.T) {
 	}
 	p.clock.pass(time.Hour)
 	for _, request := range []string{"per_1", "per_2"} { // after a restart; and asked again
-		if diff := cmp.Diff(want, divert(t, p.desk(t), permission(request, "git push *", "git tag *"))); diff != "" {
+		if diff := cmp.Diff(want, divert(t, p.inbox(t), permission(request, "git push *", "git tag *"))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", request, diff)
 		}
 	}
@@ -65,9 +65,9 @@ func TestDivert(t *testing.T) {
 // A question is answered in the agent's stead.
 func TestDivertQuestion(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).desk(t)
+	d := newProject(t).inbox(t)
 	q := question("que_1", "Which colour?", "red", "blue")
-	if r := divert(t, d, q); r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "Nobody is there to answer.") ||
+	if r := divert(t, d, q); r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "The user is away.") ||
 		!strings.Contains(r.Message, boulder.BlockerTool+" and blocks_progress false") {
 		t.Errorf("%+v", r)
 	}
@@ -84,7 +84,7 @@ func TestDivertQuestion(t *testing.T) {
 	}
 }
 
-// A person who is asked in time decides; when the time is over the agent goes on, and their word comes later.
+// The user who is asked in time decides; when the time is over the agent goes on, and their word comes later.
 func TestDivertAndWait(t *testing.T) {
 	t.Parallel()
 	yes := Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "Only this branch."}
@@ -96,9 +96,9 @@ func TestDivertAndWait(t *testing.T) {
 		message string
 	}{
 		"allowed":       {permission("per_1", "ls"), yes, 59 * time.Second, boulder.ReplyAllowed, "Only this branch."},
-		"refused":       {permission("per_1", "ls"), answered("No."), time.Second, boulder.ReplyDiverted, "A person refused this"},
-		"skipped":       {permission("per_1", "ls"), skipped, time.Second, boulder.ReplyDiverted, "Nobody is there"},
-		"nobody":        {permission("per_1", "ls"), Settlement{}, time.Minute, boulder.ReplyDiverted, "Nobody is there"},
+		"refused":       {permission("per_1", "ls"), answered("No."), time.Second, boulder.ReplyDiverted, "The user refused this"},
+		"skipped":       {permission("per_1", "ls"), skipped, time.Second, boulder.ReplyDiverted, "The user is away"},
+		"nobody":        {permission("per_1", "ls"), Settlement{}, time.Minute, boulder.ReplyDiverted, "The user is away"},
 		"not yet":       {permission("per_1", "ls"), Settlement{}, 59 * time.Second, boulder.ReplyWaiting, ""},
 		"allowed later": {permission("per_1", "ls"), yes, time.Hour, boulder.ReplyAllowed, "Only this branch."},
 		"a question":    {question("que_1", "Which colour?"), answered("red"), time.Second, boulder.ReplyAllowed, "red"},
@@ -106,20 +106,20 @@ func TestDivertAndWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			d := p.desk(t, waiting)
+			d := p.inbox(t, waiting)
 			r := divert(t, d, c.ask)
 			if r.Reply != boulder.ReplyWaiting || !r.Until.Equal(epoch.Add(time.Minute)) || r.BlockerID != "B1" {
 				t.Fatalf("%+v", r)
 			}
 			p.clock.pass(c.after)
 			if c.says.Status != "" {
-				settle(t, p.desk(t), "B1", c.says)
+				settle(t, p.inbox(t), "B1", c.says)
 			}
 			r, err := d.Ruling(t.Context(), "B1")
 			check(t, err)
 			rulings := []boulder.Ruling{r}
 			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission is granted, see TestGrants
-				rulings = append(rulings, divert(t, p.desk(t, waiting), c.ask))
+				rulings = append(rulings, divert(t, p.inbox(t, waiting), c.ask))
 			}
 			for _, r := range rulings {
 				if r.Reply != c.want || r.BlockerID != "B1" || !strings.HasPrefix(r.Message, c.message) {
@@ -133,12 +133,12 @@ func TestDivertAndWait(t *testing.T) {
 	}
 }
 
-// What a person allows is allowed for the rest of the sub-task, in later attempts too, for exactly what was asked; nothing
+// What the user allows is allowed for the rest of the sub-task, in later attempts too, for exactly what was asked; nothing
 // else is, and it leaves no record.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.desk(t)
+	d := p.inbox(t)
 	divert(t, d, permission("per_1", "git push", "git tag"))
 	settle(t, d, "B1", allowed)
 	watched := boulder.BlockerScope{SessionID: "ses_watched"}
@@ -166,7 +166,7 @@ func TestGrants(t *testing.T) {
 	} {
 		a := *permission("per_"+c.what, c.patterns...).Ask
 		a.Permission = c.permission
-		r := divert(t, p.desk(t), askedIn(c.at, a))
+		r := divert(t, p.inbox(t), askedIn(c.at, a))
 		if (r.Reply == boulder.ReplyAllowed) != c.allowed || (r.BlockerID == "") != c.allowed {
 			t.Errorf("%s: %+v", c.what, r)
 		}
@@ -177,13 +177,13 @@ func TestGrants(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.desk(t, waiting)
+	d := p.inbox(t, waiting)
 	divert(t, d, permission("per_1", "one"))
 	divert(t, d, permission("per_2", "two"))
 	settle(t, d, "B2", allowed)
 	_, err := d.Ruling(t.Context(), "B2")
 	check(t, err)
-	divert(t, p.desk(t), permission("per_3", "refused"))
+	divert(t, p.inbox(t), permission("per_3", "refused"))
 	raise(t, d, hardInput("Is this an ask?"))
 	for id, want := range map[string]boulder.AskReply{
 		"B1": boulder.ReplyGone, "B2": boulder.ReplyGone, "B3": boulder.ReplyGone, "B4": "",
@@ -206,7 +206,7 @@ func TestGone(t *testing.T) {
 // What OpenCode asks for is kept within bounds, and every cut is seen. The whole of it decides, not what is kept.
 func TestAsksAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).desk(t)
+	d := newProject(t).inbox(t)
 	long := func(last string) boulder.Blocker {
 		a := permission("per_" + last)
 		a.Ask.Permission, a.Ask.Tool = strings.Repeat("n", 300), strings.Repeat("t", 300)

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/boltfile"
 )
 
-// maxFile is how large blockers.md may get. It is read as a whole with every append; a person would have stopped reading a
+// maxFile is how large blockers.md may get. It is read as a whole with every append; the user would have stopped reading a
 // thousand times earlier.
 const maxFile = 16 << 20
 
@@ -23,7 +23,7 @@ const maxFile = 16 << 20
 //
 // It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
 // regular file is written to, and what is in it is never changed, only added to.
-func (d *Desk) append(items []item) error {
+func (d *Inbox) append(items []item) error {
 	name, path := d.cfg.File, filepath.Join(d.cfg.Root, d.cfg.File)
 	root, err := os.OpenRoot(d.cfg.Root)
 	if err != nil {

@@ -34,7 +34,7 @@ type InputError struct {
 
 func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Desk.Raise]. Everything that is wrong is told
+// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Inbox.Raise]. Everything that is wrong is told
 // at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not there, as
 // models mean it.
 func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
@@ -120,8 +120,8 @@ func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[
 	} else if !slices.Contains(boulder.BlockerCategories(), in.Category) {
 		add("category", "Invalid category. Must be one of: %s", categories)
 	}
-	length("question", in.Question, "say what a person has to decide", maxQuestion)
-	length("context", in.Context, "say what a person has to know to answer, who has not seen your work", maxContext)
+	length("question", in.Question, "say what the user has to decide", maxQuestion)
+	length("context", in.Context, "say what the user, who has not seen your work, has to know to answer", maxContext)
 	if blocks == nil {
 		add("blocks_progress", "blocks_progress is missing: true if you must not decide this yourself, "+
 			"false if you have chosen one of the options and go on with it.")

@@ -56,8 +56,8 @@ func TestReadInput(t *testing.T) {
 	t.Parallel()
 	const (
 		oneOf   = "Must be one of: permission, architecture, security, destructive, question, other"
-		ask     = "question is missing: say what a person has to decide."
-		explain = "context is missing: say what a person has to know to answer, who has not seen your work."
+		ask     = "question is missing: say what the user has to decide."
+		explain = "context is missing: say what the user, who has not seen your work, has to know to answer."
 		blocks  = "blocks_progress is missing: true if you must not decide this yourself, false if you have chosen one of the " +
 			"options and go on with it."
 		fields = "category, question, context, blocks_progress, options, chosen_option, chosen_reasoning"
@@ -165,7 +165,7 @@ func TestCheckScope(t *testing.T) {
 	}
 }
 
-// Whatever comes as arguments is either accepted by the desk's own check, or refused with a readable text.
+// Whatever comes as arguments is either accepted by the inbox's own check, or refused with a readable text.
 func FuzzReadInput(f *testing.F) {
 	for _, seed := range []string{
 		softJSON, hardJSON, ``, `{}`, `[]`, `{"a\u0000b":1}`, `{"options":[null]}`, `{"question":1e999}`,

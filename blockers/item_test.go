@@ -12,11 +12,11 @@ import (
 	"github.com/bouldermgr/manager/internal/golden"
 )
 
-// The whole list, as a person finds it in the morning: one of each kind.
+// The whole list, as the user finds it in the morning: one of each kind.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.desk(t, func(c *Config) {
+	d := p.inbox(t, func(c *Config) {
 		c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "git push *", Action: AskMe, Wait: 10 * time.Minute}}
 	})
 	hard := hardInput("Which database may the service use?")
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 // ours are the only lines that there are, whatever anybody says: so text makes no headings, checkboxes, HTML or links.
 var ours = regexp.MustCompile(`^(|## (Hard blockers|Soft blockers|Answers)` +
 	`|- \[ \] \*\*B\d+\*\* [^\[<]*|- \*\*B\d+ (answered|allowed|skipped)\*\* [^\[<]*` +
-	`|  - (Category|Context|Permission|Tool|Arguments|Option \d+|Chosen|Because|Waits for a person|Sub-task|Session|Question): ` +
+	`|  - (Category|Context|Permission|Tool|Arguments|Option \d+|Chosen|Because|Waits for the user|Sub-task|Session|Question): ` +
 	`[^\[<]*` +
 	`|  - (Recorded|Settled): 2026-03-01 02:14:05 UTC)$`)
 

@@ -19,10 +19,10 @@ type Action string
 const (
 	Allow Action = "allow" // the permission is given, and nothing is recorded
 	Deny  Action = "deny"  // refused, with the word to go on with something else, and recorded
-	AskMe Action = "ask"   // recorded; a person may answer until a deadline, and then it is as with deny
+	AskMe Action = "ask"   // recorded; the user may answer until a deadline, and then it is as with deny
 )
 
-// DefaultWait is how long a person may answer an ask where nothing else is said: long enough to come back from a phone that
+// DefaultWait is how long the user may answer an ask where nothing else is said: long enough to come back from a phone that
 // rang, short enough that a night does not pass with it.
 const DefaultWait = 10 * time.Minute
 
@@ -38,7 +38,7 @@ type Policy struct {
 	Permissions []Rule `yaml:"permissions"`
 	// Questions is [Deny] or [AskMe]. Defaults to Deny.
 	Questions Action `yaml:"questions"`
-	// Wait is how long a person may answer. Defaults to [DefaultWait].
+	// Wait is how long the user may answer. Defaults to [DefaultWait].
 	Wait time.Duration `yaml:"wait"`
 }
 
@@ -79,7 +79,7 @@ func (p Policy) Validate() error {
 	return errors.Join(faults...)
 }
 
-// decide says what becomes of an ask, and for how long a person may answer.
+// decide says what becomes of an ask, and for how long the user may answer.
 func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	if ask.Kind == boulder.AskQuestion {
 		return cmp.Or(p.Questions, Deny), cmp.Or(p.Wait, DefaultWait)

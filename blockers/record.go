@@ -24,7 +24,7 @@ type record struct {
 	// Same is the same for the same ask of a session, or verdict on a turn. Like Grants, it is made of the ask as it was, and not of what is left
 	// of it here.
 	Same string `json:"ask,omitempty"`
-	// Grants are the keys of what a person gives who allows it.
+	// Grants are the keys of what the user gives who allows it.
 	Grants []string `json:"grants,omitempty"`
 	// Listed is the newest status that blockers.md tells; empty: the blocker is not in it yet.
 	Listed boulder.BlockerStatus `json:"listed,omitempty"`
@@ -82,7 +82,7 @@ func put(tx *bolt.Tx, r *record) error {
 }
 
 // one lets fn see a record. With [changing], what fn makes of it is stored. Errors wrap [ErrNotFound].
-func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) error) error {
+func (d *Inbox) one(ctx context.Context, how access, id string, fn func(*record) error) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) 
 
 // PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
 // some that are not here: they were imported, or the database was moved away.
-func (d *Desk) PassOver(ctx context.Context, id string) error {
+func (d *Inbox) PassOver(ctx context.Context, id string) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
@@ -124,11 +124,11 @@ func (d *Desk) PassOver(ctx context.Context, id string) error {
 
 // Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
 // says why something could not be written; it is tried again with the next operation.
-func (d *Desk) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
+func (d *Inbox) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
 // flush appends what blockers.md lacks, and notes that it is there. The database is open for writing, so that no other
 // process of ours appends at the same time; items that were appended before a crash are not appended again.
-func (d *Desk) flush(tx *bolt.Tx) error {
+func (d *Inbox) flush(tx *bolt.Tx) error {
 	all, _ := records(tx)
 	due, items := unlisted(all)
 	if len(due) == 0 {
@@ -180,7 +180,7 @@ const (
 
 const preamble = `# Blockers
 
-What only a person can decide, as it came up. Tick, change and add what you like: manager only ever appends to this file.
+What only the user can decide, as it came up. Tick, change and add what you like: manager only ever appends to this file.
 An answer reaches the agents with ` + "`manager blockers answer ID \"…\"`" + ` or ` + "`manager blockers clarify`" + `.
 `
 
@@ -188,7 +188,7 @@ const itemTime = "2006-01-02 15:04:05 UTC"
 
 // raisedItem is the entry of a new blocker (seed 003, FR-027).
 func raisedItem(b *boulder.Blocker) item {
-	section, impact := sectionSoft, "soft: the agent goes on"
+	section, impact := sectionSoft, "soft: the agent continues"
 	if b.Hard {
 		section, impact = sectionHard, "hard: work on it waits for the answer"
 	}
@@ -209,7 +209,7 @@ func raisedItem(b *boulder.Blocker) item {
 	field(&s, "Chosen", b.ChosenOption)
 	field(&s, "Because", b.ChosenReasoning)
 	if !b.Until.IsZero() {
-		field(&s, "Waits for a person", "until "+b.Until.UTC().Format(itemTime)+", then it is refused")
+		field(&s, "Waits for the user", "until "+b.Until.UTC().Format(itemTime)+", then it is refused")
 	}
 	if b.BoulderID != "" {
 		field(&s, "Sub-task", fmt.Sprintf("%s, attempt %d, boulder %s", b.SubTaskID, b.Attempt, b.BoulderID))
@@ -223,7 +223,7 @@ func settledItem(b *boulder.Blocker) item {
 	word, said := "answered", b.Answer
 	switch {
 	case b.Status == boulder.BlockerSkipped:
-		word, said = "skipped", "No answer: the work goes on without it."
+		word, said = "skipped", "No answer: the work continues without it."
 	case b.Allowed:
 		word, said = "allowed", strings.TrimSpace("You may. "+said)
 	}

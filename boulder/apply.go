@@ -264,7 +264,7 @@ func (s *State) taskComplete(_ *Event, b TaskComplete) error {
 	case !s.AllOver():
 		return fmt.Errorf("%d attempts are open", len(s.open))
 	case s.Parked() > 0:
-		return fmt.Errorf("%d sub-tasks wait for a person", s.Parked())
+		return fmt.Errorf("%d sub-tasks wait for the user", s.Parked())
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}

@@ -180,7 +180,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 }
 
 // interrupted books the time for which a turn was at work, and carries what it was seen to use over to when it is taken up
-// again: whoever runs it counts anew.
+// again: whoever runs it counts again.
 func (s *State) interrupted(o *Open, at time.Time) {
 	a := o.Attempt
 	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}
@@ -243,7 +243,7 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
 		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
 	}
-	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // a person may want it all the same
+	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // the user may want it all the same
 		return err
 	}
 	s.finish(e, o, b.Status, b.Reason)
@@ -280,7 +280,7 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		return fmt.Errorf("completed=%v does not go with status %s and attempt %s",
 			b.Completed, b.Status, b.AttemptStatus)
 	case b.Completed && o.Attempt.Status != AttemptMonitoring:
-		return fmt.Errorf("attempt %d of %q is %s: nobody judged it complete",
+		return fmt.Errorf("attempt %d of %q is %s: it was not judged complete",
 			b.Attempt, b.SubTaskID, o.Attempt.Status)
 	}
 	if err := unanswered(o); err != nil && b.Completed {

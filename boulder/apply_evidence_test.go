@@ -127,7 +127,7 @@ func TestBaseline(t *testing.T) {
 				{ID: "a", NoWorse: []string{tests}}, {ID: "b", NoWorse: []string{tests}, DependsOn: []string{"a"}},
 			}})
 			for _, st := range s.SubTasks {
-				st.NoWorse, st.GateHints = []string{tests}, nil // as if a person had approved the plan
+				st.NoWorse, st.GateHints = []string{tests}, nil // as if the user had approved the plan
 				if lint {
 					st.NoWorse, st.Lint = nil, st.NoWorse
 				}

@@ -186,7 +186,7 @@ func (s *State) parked(e *Event, o *Open, b Parked) error {
 func (s *State) unparked(e *Event, b Unparked) error {
 	t := s.byID[b.SubTaskID]
 	if t == nil || !t.Parked {
-		return fmt.Errorf("sub-task %q does not wait for a person", b.SubTaskID)
+		return fmt.Errorf("sub-task %q does not wait for the user", b.SubTaskID)
 	}
 	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 {
 		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)

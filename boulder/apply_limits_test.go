@@ -166,7 +166,7 @@ func TestParked(t *testing.T) {
 	feed(t, s, StatusChanged{Status: Running}, Unparked{SubTaskID: "a"})
 	refused(t, s, Unparked{SubTaskID: "a"})
 	if o := s.Open("a"); o == nil || o.Attempt.Attempt != 2 || a.Parked || a.Reason != "" || s.Parked() != 0 {
-		t.Errorf("after a person helped: %+v", *a)
+		t.Errorf("after the user helped: %+v", *a)
 	}
 	if !slices.Equal(a.Failures, []string{"stopped"}) {
 		t.Errorf("the next brief hears of %q", a.Failures)

@@ -46,7 +46,7 @@ func (s *State) archived(e *Event, b Archived) error {
 	return nil
 }
 
-// reopened is a person's exception from the rule that an end is final: only within a boulder that is not over, and only
+// reopened is the user's exception from the rule that an end is final: only within a boulder that is not over, and only
 // where nothing has been built on the end.
 func (s *State) reopened(e *Event, b Reopened) error {
 	t, err := s.known(b.SubTaskID)
@@ -94,8 +94,8 @@ func (t *SubTask) hopeless() bool {
 // satisfies reports whether a dependency with this status is no reason to wait.
 func (s SubTaskStatus) satisfies() bool { return s == SubTaskCompleted || s == SubTaskSkipped }
 
-// dropped ends a sub-task that the goal that is achieved makes needless, or a person: skipped lets go on what depends on
-// it, cancelled blocks that. Only a person ends what has begun, or what something that can still run depends on.
+// dropped ends a sub-task that the goal that is achieved makes needless, or the user: skipped lets go on what depends on
+// it, cancelled blocks that. Only the user ends what has begun, or what something that can still run depends on.
 func (s *State) dropped(e *Event, b SubTaskDone) error {
 	t, err := s.known(b.SubTaskID)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *State) droppable(t *SubTask, b SubTaskDone) error {
 		}
 		return nil
 	case t.Status != SubTaskPending || b.Status != SubTaskSkipped:
-		return fmt.Errorf("sub-task %q is %s, and only a person can make it %s", t.ID, t.Status, b.Status)
+		return fmt.Errorf("sub-task %q is %s, and only the user can make it %s", t.ID, t.Status, b.Status)
 	}
 	for _, id := range t.Blocks {
 		if d := s.byID[id]; !d.Status.Terminal() && d.Status != SubTaskBlocked {

@@ -10,7 +10,7 @@ import (
 func byHand(id string, status SubTaskStatus) Body {
 	return SubTaskDone{
 		AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByPerson: true,
-		Summary: "a person said so",
+		Summary: "the user said so",
 	}
 }
 

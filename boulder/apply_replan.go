@@ -100,7 +100,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	case len(b.SubTasks) == 0:
 		return fmt.Errorf("the new plan has no sub-tasks")
 	}
-	var before []string // gates that a person approved for what is replaced
+	var before []string // gates that the user approved for what is replaced
 	for _, id := range r.Replaces {
 		before = slices.Concat(before, s.byID[id].Gates, s.byID[id].NoWorse)
 	}

@@ -202,7 +202,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestReplannedGates: a gate that a person approved for what is replaced may still run; others only if they were
+// TestReplannedGates: a gate that the user approved for what is replaced may still run; others only if they were
 // approved now. Those of the configuration are everybody's.
 func TestReplannedGates(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func TestTries(t *testing.T) {
 	}{
 		"completed": {append(toVerdict(one), completed(one)), 1},
 		"retried":   {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptFailed, Next: 2}), 1},
-		"retried by a person": {
+		"retried by the user": {
 			append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptCancelled, Uncounted: true, Next: 2}), 0,
 		},
 		"lost": {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptLost, Uncounted: true, Next: 2}), 0},
@@ -175,7 +175,7 @@ func TestRefusedEvents(t *testing.T) {
 			"never sent"},
 		"resume twice": {append(sent, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r", Resume: true}),
 			TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r2", Resume: true}, "one resume prompt"},
-		"complete without a verdict": {executing, completed(ref), "nobody judged"},
+		"complete without a verdict": {executing, completed(ref), "not judged"},
 		"start while paused":         {[]Body{StatusChanged{Status: Paused}}, Starting{AttemptRef: ref}, "is paused"},
 		"synthesize while at work":   {executing, StatusChanged{Status: Synthesizing}, "1 open"},
 		"cancel while at work":       {executing, StatusChanged{Status: Cancelled}, "1 open"},
@@ -225,7 +225,7 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 		"edge one way":        {func(r *Snapshot) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
 		"revision missing":    {func(r *Snapshot) { r.Revision = nil }, "plan revision 1"},
 		"over but at work":    {func(r *Snapshot) { r.Boulder.Status = Completed }, "completed with 1 open"},
-		"parked but pending":  {func(r *Snapshot) { r.SubTasks[1].Parked = true }, `"b" waits for a person but is pending`},
+		"parked but pending":  {func(r *Snapshot) { r.SubTasks[1].Parked = true }, `"b" waits for the user but is pending`},
 		"no hope": {func(r *Snapshot) {
 			r.SubTasks[0].Status, r.Attempts = SubTaskFailed, nil
 		}, `"b" is pending but depends on "a", which can never complete`},

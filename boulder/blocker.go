@@ -33,19 +33,19 @@ func BlockerCategories() []BlockerCategory {
 	}
 }
 
-// BlockerStatus says whether a person has seen to a blocker.
+// BlockerStatus says whether the user has seen to a blocker.
 type BlockerStatus string
 
 const (
 	BlockerPending  BlockerStatus = "pending"  // nobody has answered
 	BlockerAnswered BlockerStatus = "answered" // terminal
-	BlockerSkipped  BlockerStatus = "skipped"  // a person gives no answer: go on without; terminal
+	BlockerSkipped  BlockerStatus = "skipped"  // the user gives no answer: go on without; terminal
 )
 
 // Settled reports whether nothing is waited for any more.
 func (s BlockerStatus) Settled() bool { return s == BlockerAnswered || s == BlockerSkipped }
 
-// Blocker is what only a person can answer: an agent's question, or a permission that it asked for. Its home is the
+// Blocker is what only the user can answer: an agent's question, or a permission that it asked for. Its home is the
 // database of package blockers; a boulder knows of those of its own sub-tasks what it needs, see [RaisedBlocker].
 type Blocker struct {
 	ID string `json:"id"` // B1, B2, …: within the project
@@ -64,7 +64,7 @@ type Blocker struct {
 	Status    BlockerStatus `json:"status"`
 	Answer    string        `json:"answer,omitempty"`
 	Allowed   bool          `json:"allowed,omitempty"` // the permission that was asked for is given, for the rest of the sub-task
-	Until     time.Time     `json:"until,omitzero"`    // so long the session waits for a person's answer; then it is diverted
+	Until     time.Time     `json:"until,omitzero"`    // so long the session waits for the user's answer; then it is diverted
 	CreatedAt time.Time     `json:"created_at"`
 	SettledAt time.Time     `json:"settled_at,omitzero"`
 }
@@ -72,11 +72,11 @@ type Blocker struct {
 // Replied reports whether the agent got what the user said as the reply to its ask: it was said in time, and the session was
 // there to hear it. With a permission that is given OpenCode takes no text.
 func (b *Blocker) Replied() bool {
-	heard := b.Ask != nil && (b.Ask.Reply == ReplyDiverted || b.Ask.Reply == ReplyAllowed)
-	return heard && b.Status.Settled() && !b.SettledAt.After(b.Until) && (!b.Allowed || b.Answer == "")
+	inSession := b.Ask != nil && (b.Ask.Reply == ReplyDiverted || b.Ask.Reply == ReplyAllowed)
+	return inSession && b.Status.Settled() && !b.SettledAt.After(b.Until) && (!b.Allowed || b.Answer == "")
 }
 
-// AskKind is what OpenCode asks a person for.
+// AskKind is what OpenCode asks the user for.
 type AskKind string
 
 const (
@@ -84,7 +84,7 @@ const (
 	AskQuestion   AskKind = "question"
 )
 
-// Ask is a request of OpenCode that was answered in a person's stead.
+// Ask is a request of OpenCode that was answered in the user's stead.
 type Ask struct {
 	Kind      AskKind `json:"kind"`
 	RequestID string  `json:"request_id"` // OpenCode's
@@ -103,7 +103,7 @@ type AskReply string
 const (
 	ReplyDiverted AskReply = "diverted" // refused, with the word to go on with something else
 	ReplyAllowed  AskReply = "allowed"
-	ReplyWaiting  AskReply = "waiting" // until [Blocker.Until] a person may answer
+	ReplyWaiting  AskReply = "waiting" // until [Blocker.Until] the user may answer
 	ReplyGone     AskReply = "gone"    // the session did not wait any longer: aborted, or swept away with another refusal
 )
 
@@ -179,7 +179,7 @@ type BlockerRaised struct {
 	Blocker Blocker `json:"blocker"`
 }
 
-// BlockerSettled hands a person's answer to the sub-task. If that waited for nothing else, it is queued again.
+// BlockerSettled hands the user's answer to the sub-task. If that waited for nothing else, it is queued again.
 type BlockerSettled struct {
 	SubTaskID string        `json:"sub_task_id"`
 	BlockerID string        `json:"blocker_id"`
@@ -193,7 +193,7 @@ func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
 	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
 }
 
-// Awaited says what a person has to answer before a sub-task goes on; at least one blocker.
+// Awaited says what the user has to answer before a sub-task goes on; at least one blocker.
 func Awaited(blockers []RaisedBlocker) string {
 	question := strings.Join(strings.Fields(blockers[0].Question), " ") // an agent's: it makes no lines of its own
 	text := fmt.Sprintf("an answer to %s: %s", blockers[0].ID, question)
@@ -203,7 +203,7 @@ func Awaited(blockers []RaisedBlocker) string {
 	return text
 }
 
-// SettledSince are the blockers that a person settled after the event with the number afterSeq.
+// SettledSince are the blockers that the user settled after the event with the number afterSeq.
 func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
 	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Status.Settled() && b.Seq > afterSeq })
 }
@@ -223,7 +223,7 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 		ID: raised.ID, Escape: raised.Category == BlockerEscape, Attempt: b.Attempt, Hard: raised.Hard, Status: BlockerPending,
 		Question: excerpt(raised.Question), Choice: excerpt(raised.ChosenOption),
 	}
-	if raised.Status.Settled() { // a person was faster
+	if raised.Status.Settled() { // the user was faster
 		kept.Status, kept.Answer, kept.Allowed, kept.Seq = raised.Status, raised.Answer, raised.Allowed, e.Seq
 	}
 	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), kept), e.Time

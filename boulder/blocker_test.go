@@ -89,7 +89,7 @@ func TestBlockerRefusals(t *testing.T) {
 	refused(t, s, answer("a", "B1", "too late"))
 }
 
-// TestAwaitingIsNotContinued: while an answer is awaited there is no way on but a person's.
+// TestAwaitingIsNotContinued: while an answer is awaited there is no way on but the user's.
 func TestAwaitingIsNotContinued(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}
@@ -115,7 +115,7 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 	feed(t, s, asked(ref, "B2", true)) // late, from a sub-agent, before the prompt went out
 	refused(t, s, TurnSent{AttemptRef: ref, Turn: 2, MessageID: "m2"})
 
-	// A person may want it tried again without an answer. That one is then for whoever is at work.
+	// The user may want it tried again without an answer. That one is then for whoever is at work.
 	feed(t, s, Retry{AttemptRef: ref, Status: AttemptCancelled, Uncounted: true, Next: 2})
 	feed(t, s, executing(AttemptRef{"a", 2})...)
 	feed(t, s, Parked{AttemptRef: AttemptRef{"a", 2}, Reason: "money"}, answer("a", "B2", "yes"))

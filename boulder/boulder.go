@@ -18,7 +18,7 @@ type Status string
 const (
 	// Planning: the Task Ledger is being asked. Entered by [Created]. A crash leaves the request; a resume plans again.
 	Planning Status = "planning"
-	// AwaitingApproval: nobody has agreed to the plan yet. Entered by [Planned]. A crash leaves the plan; a resume asks again.
+	// AwaitingApproval: the plan is not approved yet. Entered by [Planned]. A crash leaves the plan; a resume asks again.
 	AwaitingApproval Status = "awaiting_approval"
 	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
 	// live attempts, which a resume picks up where they were.
@@ -92,7 +92,7 @@ type Settings struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
-	AskPlan    bool      `json:"ask_plan,omitempty"`    // a person is to be asked before the plan is adopted; a fork's was
+	AskPlan    bool      `json:"ask_plan,omitempty"`    // the user is to be asked before the plan is adopted; a fork's was
 	AskReplans bool      `json:"ask_replans,omitempty"` // the same for a replan
 	Isolation  Isolation `json:"isolation,omitempty"`   // as it was asked for; [Boulder.Isolated] says what came of it
 	CleanBase  bool      `json:"clean_base,omitempty"`  // slots begin at HEAD, without what is not committed
@@ -103,7 +103,7 @@ type Settings struct {
 	IntegrationGates []string `json:"integration_gates,omitempty"`
 	Scope            Scope    `json:"scope,omitempty"`
 	// Generated are commands by the name or the path of a file, which may have * and ?. Run in its directory, one makes the file
-	// anew where results conflict in such files alone. Empty: none does.
+	// again where results conflict in such files alone. Empty: none does.
 	Generated map[string]string `json:"generated,omitempty"`
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge

@@ -73,7 +73,7 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 		t, o := s.byID[id], s.Open(id)
 		switch {
 		case t == nil || t.Status.Terminal() || t.Parked:
-			bad("the replan for %q replaces %q, which is not there, is over or waits for a person", r.SubTaskID, id)
+			bad("the replan for %q replaces %q, which is not there, is over or waits for the user", r.SubTaskID, id)
 		case o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != r.AttemptRef:
 			bad("attempt %d of %q is %s while a replan replaces it", o.Attempt.Attempt, id, o.Attempt.Status)
 		}
@@ -125,7 +125,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	ready, hopeless, o := s.ready(t), s.hopeless(t), s.Open(t.ID)
 	switch {
 	case t.Parked && t.Status != SubTaskBlocked:
-		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
+		bad("sub-task %q waits for the user but is %s", t.ID, t.Status)
 	case t.Standing != "" && t.Status != SubTaskPending && t.Status != SubTaskBlocked:
 		bad("the result of sub-task %q stands (%s), and it is %s", t.ID, t.Standing, t.Status)
 	case t.Stalls < 0:
@@ -143,7 +143,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	}
 }
 
-// checkBlockers: until a person has answered what an attempt left open, the sub-task is parked, or over.
+// checkBlockers: until the user has answered what an attempt left open, the sub-task is parked, or over.
 func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
 	o := s.Open(t.ID)
 	known := map[string]bool{}

@@ -37,7 +37,7 @@ type Planned struct {
 }
 
 // Decomposed adopts a plan revision, creates its sub-tasks and sets the boulder running. The revision is the one that
-// was [Planned], or the next one if a person changed it before agreeing.
+// was [Planned], or the next one if the user changed it before agreeing.
 type Decomposed struct {
 	Revision int         `json:"revision"`
 	Origin   Origin      `json:"origin"`
@@ -46,7 +46,7 @@ type Decomposed struct {
 	SubTasks []PlannedIn `json:"sub_tasks"`
 
 	Plan PlanRevision `json:"plan,omitzero" log:"only"`
-	// GatesApproved: a person (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
+	// GatesApproved: the user (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
 	GatesApproved bool     `json:"gates_approved"`
 	Model         string   `json:"model,omitempty"`     // of sub-tasks for which neither they nor the plan name one
 	Inherited     []string `json:"inherited,omitempty"` // sub-tasks of a fork that the original completed, and all before them
@@ -293,7 +293,7 @@ type BudgetWarning struct {
 	Limit     float64 `json:"limit"`
 }
 
-// Parked ends an attempt, as cancelled and not a try, because the sub-task needs a person. What depends on it waits.
+// Parked ends an attempt, as cancelled and not a try, because the sub-task needs the user. What depends on it waits.
 type Parked struct {
 	AttemptRef
 	Reason  string   `json:"reason"`
@@ -315,16 +315,16 @@ type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
 
-	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it is counted anew
+	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it is counted again
 }
 
-// Noted is a note of a person.
+// Noted is a note of the user.
 type Noted struct {
 	SubTaskID string `json:"sub_task_id,omitempty"` // empty: for all
 	Text      string `json:"text"`
 }
 
-// Reopened takes the end of a sub-task back, or its wait for a person: a person wants it tried again, with all its tries.
+// Reopened takes the end of a sub-task back, or its wait for the user: retried by the user, with all its tries.
 type Reopened struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`

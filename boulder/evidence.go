@@ -48,7 +48,7 @@ type Ended struct {
 
 // Errors of [Ended] that something particular follows from.
 const (
-	ErrorAborted  = "MessageAbortedError"  // by a person, or by a server that was stopped
+	ErrorAborted  = "MessageAbortedError"  // by the user, or by a server that was stopped
 	ErrorOverflow = "ContextOverflowError" // the conversation does not fit the model any more
 )
 

@@ -255,7 +255,7 @@ func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
 	return BlockerRaised{AttemptRef: ref, Blocker: b}
 }
 
-// settled draws a person's word on a blocker.
+// settled draws the user's word on a blocker.
 func (m *machine) settled(t *rapid.T, subTask, blocker string) Body {
 	return rapid.SampledFrom([]Body{
 		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerAnswered, Answer: "this one"},
@@ -291,7 +291,7 @@ func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
 	}
 }
 
-// around draws an event that belongs to no attempt: a replan that goes on, a cool-down, a budget, a person, a crash.
+// around draws an event that belongs to no attempt: a replan that goes on, a cool-down, a budget, the user, a crash.
 func (m *machine) around(t *rapid.T) Body {
 	b := m.state.Boulder
 	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
@@ -325,7 +325,7 @@ func (m *machine) around(t *rapid.T) Body {
 	}).Draw(t, "around")
 }
 
-// order draws what a person may say at any time. What has failed is dear to people.
+// order draws what the user may say at any time. What has failed is dear to people.
 func (m *machine) order(t *rapid.T, id string) Body {
 	failed := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Status == SubTaskFailed })
 	if failed >= 0 && rapid.IntRange(0, 3).Draw(t, "the failed one") > 0 {
@@ -348,7 +348,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	return rapid.SampledFrom([]Body{
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"}, Kept{SubTaskID: id},
 		Noted{SubTaskID: rapid.SampledFrom([]string{"", id}).Draw(t, "to"), Text: rapid.SampledFrom([]string{"", "x"}).Draw(t, "note")},
-		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")}, Landed{How: LandedFiles},
+		StatusChanged{Status: Paused, Reason: "the user"}, Archived{Archived: rapid.Bool().Draw(t, "archive")}, Landed{How: LandedFiles},
 		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1", ""}, rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
 }
@@ -368,7 +368,7 @@ func (m *machine) redone(t *rapid.T, id string) Body {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
 		plan := m.state.Revision.Plan.Clone()
-		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "described anew")
+		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "described again")
 		plan.SubTasks[i].Description, plan.SubTasks[i].Gates = "All of it, otherwise", []string{"make"}
 		b.Plan = &PlanRevision{Number: m.state.Boulder.Revision + 1, Plan: plan, Hash: plan.Hash()}
 	}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// OrderKind is what a person can tell a boulder to do.
+// OrderKind is what the user can tell a boulder to do.
 type OrderKind string
 
 const (
@@ -33,7 +33,7 @@ const (
 	OrderKeep OrderKind = "keep" // take the result of a sub-task as up to date
 )
 
-// Order is a person's word, from this terminal or another one. What it does is written into the boulder's log by whoever
+// Order is the user's word, from this terminal or another one. What it does is written into the boulder's log by whoever
 // holds the database; it is done when it is on disk.
 type Order struct {
 	Do        OrderKind `json:"do"`
@@ -49,7 +49,7 @@ type Order struct {
 	Plan      *Plan     `json:"plan,omitempty"`        // of an approve: the user's own, instead of the one that was shown
 }
 
-// maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
+// maxNote is the longest note, in characters: the user's aside. A longer text belongs into a file that it names.
 const maxNote = 4_000
 
 // maxNotes is how many notes a boulder keeps at hand, the newest; all of them stay in its log.
@@ -88,7 +88,7 @@ func (o Order) Validate() error {
 	return nil
 }
 
-// Note is what a person told the agents and the judge. It counts from the next prompt and the next judgement on.
+// Note is what the user told the agents and the judge. It counts from the next prompt and the next judgement on.
 type Note struct {
 	Seq       uint64    `json:"seq"` // of the event
 	SubTaskID string    `json:"sub_task_id,omitempty"`
@@ -149,7 +149,7 @@ func (t *Tally) add(status SubTaskStatus, n int) {
 // Fork says of which boulder another one is a copy that goes another way.
 type Fork struct {
 	BoulderID string `json:"boulder_id"`
-	SubTaskID string `json:"sub_task_id"` // from which on it is done anew
+	SubTaskID string `json:"sub_task_id"` // from which on it is done again
 }
 
 // Inherited is what a sub-task of a fork takes over from the original, in which it was completed.

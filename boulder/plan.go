@@ -28,7 +28,7 @@ type Plan struct {
 	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
 	Scope            Scope    `json:"scope,omitempty"`
-	// Generated are commands that make files anew that conflict, by the name of the file; see [Boulder.Generated].
+	// Generated are commands that make files again that conflict, by the name of the file; see [Boulder.Generated].
 	Generated map[string]string `json:"generated,omitempty"`
 	SubTasks  []Spec            `json:"sub_tasks"`
 	Seal      *Seal             `json:"seal,omitempty"` // absent in a plan written by hand
@@ -86,7 +86,7 @@ type Budget struct {
 	Tokens   int64    `json:"tokens,omitempty" yaml:"tokens,count"`     // input and output, of agents and ledgers
 	Cost     float64  `json:"cost,omitempty" yaml:"cost,dollars"`       // US dollars
 	Calls    int64    `json:"calls,omitempty" yaml:"calls,count"`       // model calls: steps of agents, and ledger calls
-	// Unpriced are calls of unknown cost that a person accepted: those before the budget was set anew ([BudgetSet]).
+	// Unpriced are calls of unknown cost that the user accepted: those before the budget was set again ([BudgetSet]).
 	Unpriced int64 `json:"unpriced,omitempty" yaml:"-"`
 }
 
@@ -126,9 +126,9 @@ const (
 	OriginModel    Origin = "model"    // the Task Ledger's model wrote it
 	OriginDirect   Origin = "direct"   // too small to split: one sub-task, no planning call
 	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
-	OriginHand     Origin = "hand"     // a person wrote it; it came without a seal
+	OriginHand     Origin = "hand"     // the user wrote it; it came without a seal
 	OriginList     Origin = "list"     // the user's own numbered list
-	OriginReplan   Origin = "replan"   // what remained of an earlier revision was planned anew
+	OriginReplan   Origin = "replan"   // what remained of an earlier revision was planned again
 )
 
 // Seal ties a plan to what it was made for.
@@ -204,7 +204,7 @@ type PlanRevision struct {
 	Plan      Plan      `json:"plan"`
 	Hash      string    `json:"hash"`
 	Origin    Origin    `json:"origin"`
-	Edited    bool      `json:"edited"` // a person changed it after it was sealed
+	Edited    bool      `json:"edited"` // the user changed it after it was sealed
 	AdoptedAt time.Time `json:"adopted_at"`
 }
 

@@ -261,7 +261,7 @@ func (s *State) redone(e *Event, b Redone) error {
 		s.setSubTask(e, t, SubTaskPending, "")
 		switch {
 		case t.Standing == "":
-			s.anew(t, b.Files)
+			s.nextGeneration(t, b.Files)
 		case !slices.Contains(dependents, t):
 			b.Moved = append(b.Moved, t.ID)
 			t.Tries = 0 // it may have to be made to fit
@@ -292,7 +292,7 @@ func (s *State) all(ids []string) (all []*SubTask) {
 	return all
 }
 
-// respecify adopts a plan in which redone sub-tasks are described anew. What depends on what stays.
+// respecify adopts a plan in which redone sub-tasks are described again. What depends on what stays.
 func (s *State) respecify(b Redone) error {
 	if b.Plan == nil {
 		return nil
@@ -340,8 +340,8 @@ func (s *State) offLine(first []*SubTask) (off []*SubTask, tip, tree string) {
 	return off, tip, tree
 }
 
-// anew begins another generation of a sub-task. Its attempts, and what they cost, stay.
-func (s *State) anew(t *SubTask, files Files) {
+// nextGeneration begins another generation of a sub-task. Its attempts, and what they cost, stay.
+func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Generation++
 	t.Standing, t.Revert, t.Earlier.Files = "", nil, files
 	if files == FilesRevert {
@@ -375,7 +375,7 @@ func (s *State) begin(e *Event, t *SubTask) {
 			files = t.Earlier.Files
 		}
 		t.Earlier.Reasons = []Reason{reason}
-		s.anew(t, files)
+		s.nextGeneration(t, files)
 	case t.Standing == StandingKept && !onLine:
 		t.EndSeq = e.Seq
 		s.setSubTask(e, t, SubTaskCompleted, "")

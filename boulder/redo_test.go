@@ -103,7 +103,7 @@ func TestRedo(t *testing.T) {
 	}
 }
 
-// TestRedoIsolated: the line begins anew before what is redone. What was on it behind that is put onto it without an agent;
+// TestRedoIsolated: the line begins again before what is redone. What was on it behind that is put onto it without an agent;
 // what depends on it only if it comes out the same.
 func TestRedoIsolated(t *testing.T) {
 	t.Parallel()

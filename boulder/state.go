@@ -186,7 +186,7 @@ func (s *State) Live() []*Open { return slices.Clone(s.live) }
 // None of it may be kept or changed.
 func (s *State) Queues() map[string][]*Open { return s.queues }
 
-// Parked reports how many sub-tasks wait for a person.
+// Parked reports how many sub-tasks wait for the user.
 func (s *State) Parked() int {
 	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
 }
@@ -214,7 +214,7 @@ var (
 	// ErrFatal marks a fault that ends the run at once, because every further try would end the same way (wrong key,
 	// unknown model). The boulder stays resumable.
 	ErrFatal = errors.New("cannot go on")
-	// ErrNoCredit is an ErrFatal for an account that has no credit left: only a person can help, by topping it up.
+	// ErrNoCredit is an ErrFatal for an account that has no credit left: only the user can help, by topping it up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrSlots is an ErrFatal for slots that lack something that the user has to configure.
 	ErrSlots = fmt.Errorf("%w", ErrFatal)
@@ -230,7 +230,7 @@ const (
 	TroubleNetwork    TroubleKind = "network"    // the way to a model, or a 5xx of it
 	TroubleRateLimit  TroubleKind = "rate_limit" // too many requests: the model has to cool down
 	TroubleOverloaded TroubleKind = "overloaded" // no capacity: the model has to cool down
-	TroublePaused     TroubleKind = "paused"     // no fault: a person stopped it for now
+	TroublePaused     TroubleKind = "paused"     // no fault: the user stopped it for now
 	TroubleJudge      TroubleKind = "judge"      // the judge answered, but not in a usable way
 )
 

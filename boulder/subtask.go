@@ -171,7 +171,7 @@ const (
 	// AttemptCompleted: judged complete. Terminal, as are the others below.
 	AttemptCompleted AttemptStatus = "completed"
 	AttemptFailed    AttemptStatus = "failed"    // judged incomplete too often, or broken
-	AttemptCancelled AttemptStatus = "cancelled" // a person ended it
+	AttemptCancelled AttemptStatus = "cancelled" // the user ended it
 	AttemptTimeout   AttemptStatus = "timeout"   // its wall clock ran out
 	AttemptLost      AttemptStatus = "lost"      // its session is gone; does not count as a try
 )

@@ -32,7 +32,7 @@ type JudgeRequest struct {
 	Rest        []string // subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan
 }
 
-// ReplanRequest is what a part of a plan is made anew from.
+// ReplanRequest is what a part of a plan is made again from.
 type ReplanRequest struct {
 	Task        string
 	Goal        string
@@ -91,7 +91,7 @@ type Verification struct {
 	Last string
 }
 
-// Awaits reports whether the attempt has asked what only a person can answer, and nobody has answered yet: the turn may
+// Awaits reports whether the attempt has asked what only the user can answer, and nobody has answered yet: the turn may
 // come to its end, but nothing is sent any more.
 func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }
 

@@ -60,7 +60,7 @@ func TestAnswersThatCount(t *testing.T) {
 	}
 	brief := Apply(Track{}, TurnEnded{At: at(0), Message: "brief", Reached: Reached{Answer: "Step 1."}}, p)
 	if len(brief.Answers) != 0 {
-		t.Errorf("the answer to a person counts: %+v", brief.Answers)
+		t.Errorf("the answer to the user counts: %+v", brief.Answers)
 	}
 	two := turn(turn(brief, time.Second, Reached{Answer: "Step 2.", Tools: true}), 2*time.Second, Reached{Answer: "step 3."})
 	if n := (view{Track: two, Policy: p}).sameAnswers(); n != 2 {
@@ -78,7 +78,7 @@ func TestAnswersThatCount(t *testing.T) {
 				Verified{at(4 * time.Second), []string{"make"}}, p), 0,
 		},
 		"a while later":      {turn(two, 3*time.Minute, Reached{Answer: "Step 4."}), 1},
-		"a person's prompt":  {Apply(two, Prompted{At: at(3 * time.Second)}, p), 0},
+		"the user's prompt":  {Apply(two, Prompted{At: at(3 * time.Second)}, p), 0},
 		"the clock set back": {turn(two, -time.Hour, Reached{Answer: "Step 4."}), 1},
 	} {
 		if n := (view{Track: test.track, Policy: p}).sameAnswers(); n != test.want {

@@ -45,16 +45,16 @@ func TestGates(t *testing.T) {
 		{GateOpen, "an agent that is not left alone any more", Send, 0, "", func(v *view) {
 			v.Agent, v.SkipAgents = "plan", []string{"compaction"}
 		}},
-		{GateStopped, "by a command", Wait, 0, "stopped: a person stopped it", func(v *view) {
+		{GateStopped, "by a command", Wait, 0, "stopped: the user stopped it", func(v *view) {
 			v.Track = Apply(v.Track, StopAsked{at(35 * time.Second)}, v.Policy)
 		}},
-		{GateStopped, "by an abort", Wait, 0, "stopped: a person aborted the turn", func(v *view) {
+		{GateStopped, "by an abort", Wait, 0, "stopped: the user aborted the turn", func(v *view) {
 			v.Track = Apply(v.Track, Aborted{at(1 * time.Second)}, v.Policy)
 		}},
-		{GateStopped, "by a word", Wait, 0, "stopped: a person wrote", func(v *view) {
+		{GateStopped, "by a word", Wait, 0, "stopped: the user wrote", func(v *view) {
 			v.Track = Apply(v.Track, Prompted{At: at(1 * time.Second), Stop: true}, v.Policy)
 		}},
-		{GateLetGo, "before", Wait, 0, "left to a person: the budget", func(v *view) {
+		{GateLetGo, "before", Wait, 0, "left to the user: the budget", func(v *view) {
 			v.Track = Apply(v.Track, Decided{At: at(1), Decision: Decision{Kind: LetGo, Reason: "the budget is used up"}}, v.Policy)
 		}},
 		{GateAbort, "started again at once", Wait, 41 * time.Second, "aborted a moment ago: 1s left", func(v *view) {

@@ -52,7 +52,7 @@ const (
 	Send      Kind = "send"      // send one continuation
 	Fresh     Kind = "fresh"     // go on in a fresh session: this one forgets what it does
 	Finish    Kind = "finish"    // everything holds
-	LetGo     Kind = "let_go"    // leave it to a person
+	LetGo     Kind = "let_go"    // leave it to the user
 )
 
 // Decision is the arbiter's answer.

@@ -18,9 +18,9 @@ type (
 	Activity struct{ At time.Time }
 	// Aborted is the end of a turn by an abort that was not the manager's own. It stops the session.
 	Aborted struct{ At time.Time }
-	// StopAsked is a person's stop in so many words: `manager watch stop`.
+	// StopAsked is the user's stop in so many words: `manager watch stop`.
 	StopAsked struct{ At time.Time }
-	// Started is a person's start, `manager watch start`: everything is counted anew.
+	// Started is the user's start, `manager watch start`: everything is counted again.
 	Started struct{ At time.Time }
 	// Compacted is that the conversation was replaced by a summary.
 	Compacted struct{ At time.Time }
@@ -33,7 +33,7 @@ type (
 		Todos []boulder.Todo
 	}
 
-	// Prompted is a new message of a person: everything is counted anew.
+	// Prompted is a new message of the user: everything is counted again.
 	Prompted struct {
 		At   time.Time
 		Stop bool // it says nothing but stop ([SaysStop])
@@ -96,7 +96,7 @@ func Apply(t Track, event Event, p Policy) Track {
 		t.begin(e.At)
 		switch {
 		case e.Stop:
-			t.stop("a person wrote that it is to stop")
+			t.stop("the user wrote that it is to stop")
 		case !t.StopRequested:
 			t.Status, t.Reason = Watching, ""
 		}
@@ -106,12 +106,12 @@ func Apply(t Track, event Event, p Policy) Track {
 		t.alive(e.At)
 		t.Pending, t.AbortedAt = "", later(t.AbortedAt, e.At)
 		if t.Status != Stopped {
-			t.stop("a person aborted the turn")
+			t.stop("the user aborted the turn")
 		}
 	case StopAsked:
 		t.alive(e.At)
 		t.StopRequested = true
-		t.stop("a person stopped it")
+		t.stop("the user stopped it")
 	case Started:
 		t.StopRequested, t.CountdownAt = false, time.Time{}
 		t.Status, t.Reason = Watching, ""
@@ -135,7 +135,7 @@ func Apply(t Track, event Event, p Policy) Track {
 		}
 	case Replaced:
 		t.Pending, t.CountdownAt = "", time.Time{}
-		t.stop("the work goes on in session " + e.By)
+		t.stop("the work continues in session " + e.By)
 	case TakenUp:
 		t.CountdownAt = time.Time{}
 	default:

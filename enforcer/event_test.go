@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// after applies events to a session that was told to go on; a turn that a person began is not the answer to that.
+// after applies events to a session that was told to go on; a turn that the user began is not the answer to that.
 func after(events ...Event) Track {
 	p := WatchPolicy()
 	t, _ := due()
@@ -75,15 +75,15 @@ func TestFailures(t *testing.T) {
 		{"not sent", []Event{
 			turn("1", item), Decided{Decision: Decision{Kind: Send}, MessageID: "q"}, NotSent{At: at(0)}, NotSent{At: at(0)},
 		}, 1},
-		{"a person's prompt", []Event{turn("1", tools(Reached{})), Prompted{At: at(0)}}, 0},
-		{"a person's own turn", []Event{turn("1", item), Prompted{At: at(0)}, turn("2", tools(Reached{}))}, 0},
-		{"what a person's own turn reached", []Event{
+		{"the user's prompt", []Event{turn("1", tools(Reached{})), Prompted{At: at(0)}}, 0},
+		{"the user's own turn", []Event{turn("1", item), Prompted{At: at(0)}, turn("2", tools(Reached{}))}, 0},
+		{"what the user's own turn reached", []Event{
 			turn("1", tools(Reached{})), Prompted{At: at(0)}, turn("2", both), turn("3", both),
 		}, 1},
 		{"the same item in a new job", []Event{
 			turn("1", item), Prompted{At: at(0)}, turn("2", tools(Reached{})), turn("3", item),
 		}, 0},
-		{"a person's start", []Event{turn("1", tools(Reached{})), Started{at(0)}}, 0},
+		{"the user's start", []Event{turn("1", tools(Reached{})), Started{at(0)}}, 0},
 	} {
 		if got := after(test.events...).FailureCount; got != test.want {
 			t.Errorf("%s: %d failures, want %d", test.name, got, test.want)
@@ -114,7 +114,7 @@ func TestSameAnswers(t *testing.T) {
 	}
 }
 
-// A person is obeyed at once, and it stays so.
+// The user is obeyed at once, and it stays so.
 func TestStopStays(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -123,18 +123,18 @@ func TestStopStays(t *testing.T) {
 	}{
 		{"stop", []Event{StopAsked{at(0)}}, Stopped},
 		{"stop, and the turn ends", []Event{StopAsked{at(0)}, done(1, "m", "Write a")}, Stopped},
-		{"stop, and a person prompts", []Event{StopAsked{at(0)}, Prompted{At: at(1)}, done(1, "m")}, Stopped},
+		{"stop, and the user prompts", []Event{StopAsked{at(0)}, Prompted{At: at(1)}, done(1, "m")}, Stopped},
 		{"stop and start", []Event{StopAsked{at(0)}, Started{at(1)}}, Watching},
 		{"abort", []Event{Aborted{at(0)}}, Stopped},
 		{"abort, and the program starts again", []Event{Aborted{at(0)}, TakenUp{at(1)}, Activity{at(2)}}, Stopped},
-		{"abort, and a person prompts", []Event{Aborted{at(0)}, Prompted{At: at(1)}}, Watching},
+		{"abort, and the user prompts", []Event{Aborted{at(0)}, Prompted{At: at(1)}}, Watching},
 		{"abort and start", []Event{Aborted{at(0)}, Started{at(1)}}, Watching},
 		{"stop, abort, prompt", []Event{StopAsked{at(0)}, Aborted{at(1)}, Prompted{At: at(2)}}, Stopped},
-		{"a person writes stop", []Event{Prompted{At: at(0), Stop: true}, done(1, "m")}, Stopped},
+		{"the user writes stop", []Event{Prompted{At: at(0), Stop: true}, done(1, "m")}, Stopped},
 		{"and then something else", []Event{Prompted{At: at(0), Stop: true}, Prompted{At: at(1)}}, Watching},
 		{"moved away", []Event{Replaced{At: at(0), By: "ses_2"}}, Stopped},
 		{"moved away, and then aborted", []Event{Replaced{At: at(0), By: "ses_2"}, Aborted{at(1)}}, Stopped},
-		{"moved away, and a person prompts", []Event{Replaced{At: at(0), By: "ses_2"}, Prompted{At: at(1)}}, Watching},
+		{"moved away, and the user prompts", []Event{Replaced{At: at(0), By: "ses_2"}, Prompted{At: at(1)}}, Watching},
 	} {
 		track := after(test.events...)
 		if track.Status != test.want {
@@ -213,7 +213,7 @@ func TestOpenItems(t *testing.T) {
 		{"the record outlives progress", []Event{
 			list(a, b), Compacted{at(0)}, turn("1", Reached{Tools: true, Todos: []boulder.Todo{closed}}),
 		}, []boulder.Todo{closed}, "Write a"},
-		{"a person begins something else", []Event{list(a, b), Compacted{at(0)}, Prompted{At: at(0)}}, nil, ""},
+		{"the user begins something else", []Event{list(a, b), Compacted{at(0)}, Prompted{At: at(0)}}, nil, ""},
 	} {
 		track := Track{}
 		for _, e := range test.events {

@@ -14,10 +14,10 @@ type Gate string
 
 // The gates, in the order in which [Continue] asks them (SEMANTICS §6).
 const (
-	GateOwned      Gate = "owned"      // a session that this work owns, or that a person asked to have watched
+	GateOwned      Gate = "owned"      // a session that this work owns, or that the user asked to have watched
 	GateAgent      Gate = "agent"      // its agent is not one to leave alone
-	GateStopped    Gate = "stopped"    // not stopped by a person
-	GateLetGo      Gate = "let_go"     // not left to a person before
+	GateStopped    Gate = "stopped"    // not stopped by the user
+	GateLetGo      Gate = "let_go"     // not left to the user before
 	GateAbort      Gate = "abort"      // no abort within 3 s
 	GateUndo       Gate = "undo"       // the user has not undone a turn: a prompt would delete what redo brings back
 	GateWork       Gate = "work"       // there is something left that the agent can do
@@ -52,7 +52,7 @@ var gates = []struct {
 	{GateStopped, func(v view) *Decision {
 		return waitIf(v.Status == Stopped || v.StopRequested, "stopped: %s", v.Reason)
 	}},
-	{GateLetGo, func(v view) *Decision { return waitIf(v.Status == Exhausted, "left to a person: %s", v.Reason) }},
+	{GateLetGo, func(v view) *Decision { return waitIf(v.Status == Exhausted, "left to the user: %s", v.Reason) }},
 	{GateAbort, func(v view) *Decision {
 		if v.AbortWindow <= 0 || v.AbortedAt.IsZero() {
 			return nil
@@ -194,7 +194,7 @@ func failures(v view) *Decision {
 	case !reached(n, v.MaxFailures):
 		return nil
 	case v.mayForget():
-		return v.until(v.forgottenAt(), "%s in a row brought no progress%s; it is tried anew after a pause",
+		return v.until(v.forgottenAt(), "%s in a row brought no progress%s; it is retried after a pause",
 			text.Plural(n, "continuation"), why)
 	case n == 0:
 		return letGoIf(true, "no continuation is allowed that brings no progress")
@@ -213,7 +213,7 @@ func countdown(v view) *Decision {
 	if !v.CountdownAt.IsZero() && !v.now.After(v.CountdownAt.Add(staleCountdown)) {
 		return v.until(v.CountdownAt, "counting down: %s", v.cause())
 	}
-	toast := &Toast{Error, "manager goes on in " + round(v.Countdown).String(), sentence(v.cause())}
+	toast := &Toast{Error, "manager continues in " + round(v.Countdown).String(), sentence(v.cause())}
 	if v.Claimed && v.incomplete() {
 		toast.Variant = Warning
 	}

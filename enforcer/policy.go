@@ -23,12 +23,12 @@ type Policy struct {
 	// With 1 an outage of half an hour is survived, and the pointless prompts are at most 10.
 	Resets        int           `yaml:"resets,off"`
 	Countdown     time.Duration `yaml:"countdown,off"`   // of the toast before each continuation; any sign of life ends it
-	MaxIterations int           `yaml:"iterations"`      // continuations that a person's prompt may bring
+	MaxIterations int           `yaml:"iterations"`      // continuations that the user's prompt may bring
 	Compactions   int           `yaml:"compactions,off"` // without progress, which make a fresh session better
 	Admission     time.Duration // how long a continuation may show no sign of a turn before it is looked for
 	Stuck         int           // turns in a row of which the judge says that it is stuck
 	// How many continuations within SameWindow may get the same answer, but for ids, times and numbers; at most 50. After
-	// progress they count anew (seed 003, FR-018).
+	// progress they count again (seed 003, FR-018).
 	SameAnswers int           `yaml:"same_answers,off"`
 	SameWindow  time.Duration `yaml:"same_window,off"`
 	// Marker is a word of the agent's that counts as the promise and as a claim to be done, [boulder.Diversion]; empty: it is

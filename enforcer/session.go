@@ -16,12 +16,12 @@ const (
 	// Complete: everything asked for holds. Moved here by a [Finish] that was stored; left by the next turn, whoever
 	// began it. A crash changes nothing: it is told to nobody twice.
 	Complete Status = "complete"
-	// Stopped: a person said stop, or aborted a turn, or the work goes on in another session. Moved here by [StopAsked],
-	// [Aborted], [Prompted] with Stop, and [Replaced]. Left by [Started]; by a person's next prompt too, unless
+	// Stopped: the user said stop, or aborted a turn, or the work goes on in another session. Moved here by [StopAsked],
+	// [Aborted], [Prompted] with Stop, and [Replaced]. Left by [Started]; by the user's next prompt too, unless
 	// [Track.StopRequested]. Nothing that the agent or the manager does leaves it, and a crash changes nothing.
 	Stopped Status = "stopped"
 	// Exhausted: a bound was reached (failures, iterations, budget), or nothing is left that the agent can do. Moved here
-	// by a [LetGo] that was stored; Reason says which. Left by [Started] and by a person's next prompt.
+	// by a [LetGo] that was stored; Reason says which. Left by [Started] and by the user's next prompt.
 	Exhausted Status = "exhausted"
 )
 
@@ -41,7 +41,7 @@ type Track struct {
 	Standing
 
 	Reason      string    `json:"reason,omitempty"`      // of Status, for people
-	Began       time.Time `json:"began,omitzero"`        // the loop: the first event, a person's newest prompt or start
+	Began       time.Time `json:"began,omitzero"`        // the loop: the first event, the user's newest prompt or start
 	LastFailure time.Time `json:"last_failure,omitzero"` // when FailureCount grew
 	Resets      int       `json:"resets,omitempty"`      // how often failures were forgotten since the newest progress
 	AbortedAt   time.Time `json:"aborted_at,omitzero"`   // the newest abort that was not the manager's own
@@ -174,7 +174,7 @@ func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions,
 // cause is why the session has to go on, for people.
 func (v view) cause() string {
 	if !v.incomplete() {
-		return "everything holds; it goes on improving"
+		return "everything holds; it keeps improving"
 	}
 	missing := "an error at the end of the turn: " + v.Broken
 	if n := len(v.Unmet); n > 0 {

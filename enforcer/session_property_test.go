@@ -94,11 +94,11 @@ func someEvent(t *rapid.T, now time.Time) Event {
 
 // ledger is what a suspicious person writes down, without knowing how the arbiter counts.
 type ledger struct {
-	stopped  bool // by a person: in so many words
-	resting  bool // by a person: by an abort, or a word in the conversation
+	stopped  bool // by the user: in so many words
+	resting  bool // by the user: by an abort, or a word in the conversation
 	inFlight bool
-	useless  int // prompts since the newest progress, or the newest word of a person
-	since    int // prompts since the newest word of a person
+	useless  int // prompts since the newest progress, or the newest word of the user
+	since    int // prompts since the newest word of the user
 	seen     map[string]bool
 	acted    bool
 	turn     string
@@ -141,7 +141,7 @@ func (l *ledger) reach(what string, counts bool) {
 	l.seen[what] = true
 }
 
-// Whatever happens, in whatever order: at most one prompt is on its way, none is sent against a person or into
+// Whatever happens, in whatever order: at most one prompt is on its way, none is sent against the user or into
 // something that is under way, and the prompts that bring nothing are bounded.
 func TestNeverALoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -156,7 +156,7 @@ func TestNeverALoop(t *testing.T) {
 			if d.Kind == Send || d.Kind == Fresh {
 				switch {
 				case l.stopped || l.resting:
-					t.Fatalf("%s against a person", d.Kind)
+					t.Fatalf("%s against the user", d.Kind)
 				case l.inFlight:
 					t.Fatalf("%s while one is in flight", d.Kind)
 				case s.NotOwned != "" || s.Busy || s.Compacting || len(s.Background)+len(s.Asks) > 0 || s.Overspent != "" || s.Hopeless:

@@ -148,7 +148,7 @@ func (w *Window) Message(m Message) {
 	}
 	w.idle++
 	w.nudgeOrStop(boulder.RuleIdle, w.idle, w.rules.Idle, w.rules.IdleStop, m.AfterNudge,
-		text.Plural(w.idle, "message")+" in a row called no tool, and the turn went on")
+		text.Plural(w.idle, "message")+" in a row called no tool, and the turn continued")
 }
 
 // Compacted takes in that the conversation was replaced by a summary.

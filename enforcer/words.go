@@ -84,7 +84,7 @@ func essence(text string) string {
 var ids = text.Regexp(`\b(?:[a-z]{2,5}_[0-9A-Za-z]{6,}|[0-9a-f]{7,64}|[0-9A-HJKMNP-TV-Z]{26}|` +
 	`[0-9a-hjkmnp-tv-z]{26})\b`)
 
-// SaysStop reports whether a message of a person says nothing but stop.
+// SaysStop reports whether a message of the user says nothing but stop.
 func SaysStop(text string) bool { return stopWords().MatchString(strings.TrimSpace(text)) }
 
 var stopWords = text.Regexp(`(?i)^(?:please[\s,]+)?/?(?:stop|halt|pause|cancel|abort|wait|enough|that['’]?s enough)` +

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Asks is a policy for permissions that OpenCode's configuration wants a person to be asked for.
+// Asks is a policy for permissions that OpenCode's configuration wants the user to be asked for.
 type Asks string
 
 const (
@@ -24,10 +24,10 @@ const (
 )
 
 const (
-	refusal = "Nobody is there to give this permission. Go on without it: find another way, or leave this part out" +
+	refusal = "The user is away and cannot give this permission. Go on without it: find another way, or leave this part out" +
 		" and say so in your final message."
 	// ownAnswer is for a question: a rejection would end the turn (seen).
-	ownAnswer = "Nobody is there to answer. Choose yourself what fits the task best, go on, and note the question and" +
+	ownAnswer = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
 	// raisedTimeout bounds the reading of what was recorded while an agent waits, lastTimeout that when none does: another

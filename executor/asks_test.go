@@ -39,7 +39,7 @@ func asker(t *testing.T) scriptmodel.Handler {
 	}
 }
 
-// Nothing that asks waits for a person, and nothing that is refused ends the turn.
+// Nothing that asks waits for the user, and nothing that is refused ends the turn.
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	for policy, tests := range map[Asks][]struct{ prompt, told, saw string }{
@@ -103,7 +103,7 @@ func TestAsksElsewhere(t *testing.T) {
 		f.elsewhere(t, dir, prompt)
 	}
 	f.end(t)
-	if !f.saw("refused permission bash [echo one]") || !f.saw("nobody answers the question Which colour?") {
+	if !f.saw("refused permission bash [echo one]") || !f.saw("unanswered: the question Which colour?") {
 		t.Errorf("activities %q", f.activities())
 	}
 }

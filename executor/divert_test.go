@@ -16,9 +16,9 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// away stands in for a person as the program does it: with the real desk and the real tool. Both can be out of order.
+// away stands in for the user as the program does it: with the real inbox and the real tool. Both can be out of order.
 type away struct {
-	*blockers.Desk
+	*blockers.Inbox
 	server *mcptool.Server
 	noTool error
 	broken atomic.Pointer[error]
@@ -35,14 +35,14 @@ func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling,
 	if err := d.broken.Load(); err != nil {
 		return boulder.Ruling{}, *err
 	}
-	return d.Desk.Divert(ctx, ask)
+	return d.Inbox.Divert(ctx, ask)
 }
 
 func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error) {
 	if err := d.broken.Load(); err != nil {
 		return nil, *err
 	}
-	return d.Desk.Raised(ctx, scope)
+	return d.Inbox.Raised(ctx, scope)
 }
 
 // all are the records, in the order of their making, by what they ask for or about.
@@ -59,7 +59,7 @@ func (d *away) all(t *testing.T) map[string]boulder.Blocker {
 	return found
 }
 
-// settle is a person's word about a blocker.
+// settle is the user's word about a blocker.
 func (d *away) settle(t *testing.T, id string, s blockers.Settlement) {
 	t.Helper()
 	if _, err := d.Settle(t.Context(), id, s); err != nil {
@@ -67,17 +67,17 @@ func (d *away) settle(t *testing.T, id string, s blockers.Settlement) {
 	}
 }
 
-// diverting makes an executor's agents be diverted; the desk is there when the world is.
+// diverting makes an executor's agents be diverted; the inbox is there when the world is.
 func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
-		desk, err := blockers.Open(blockers.Config{
+		inbox, err := blockers.Open(blockers.Config{
 			Root: c.Project, Enabled: true, Policy: policy,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Desk, c.Diverter, d.server = desk, d, mcptool.New(mcptool.Config{Desk: desk})
+		d.Inbox, c.Diverter, d.server = inbox, d, mcptool.New(mcptool.Config{Inbox: inbox})
 		t.Cleanup(func() {
 			if err := d.server.Close(); err != nil {
 				t.Error(err)
@@ -98,7 +98,7 @@ func (a *attempt) wentOn(t *testing.T, w *world, run run) boulder.Evidence {
 	return e
 }
 
-// Whatever is asked is taken down with all that a person needs, the agent is told so and goes on in the same turn,
+// Whatever is asked is taken down with all that the user needs, the agent is told so and goes on in the same turn,
 // and the orchestrator knows before the turn has ended.
 func TestDiverted(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestDiverted(t *testing.T) {
 		prompt, question, saw, told, arguments string
 	}{
 		{"ONE", "May the agent use bash: echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
-		{"QUESTION", "Which colour?", "nobody answers the question Which colour?", "Move on", `"Which colour?"`},
+		{"QUESTION", "Which colour?", "unanswered: the question Which colour?", "Move on", `"Which colour?"`},
 		// Of two that ask at once one is taken down: normally the newest.
 		{"TASK", "May the agent use bash: echo child", "(sub-agent)", "", `"echo child`},
 	} {
@@ -222,7 +222,7 @@ func TestDiverterThatFails(t *testing.T) {
 }
 
 // The manager dies after an agent has reported a hard blocker, or before its boulder has heard of that: the turn is judged as
-// it is. It is told nothing before a person has answered: neither to resume nor, in a new turn, to go on.
+// it is. It is told nothing before the user has answered: neither to resume nor, in a new turn, to go on.
 func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {
@@ -242,7 +242,7 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 			a := w.newAttempt("x", "go")
 			a.dies(t, w, a.run, crash.at, crash.refusal)
 			e, err := a.again(t.Context(), w)
-			if err != nil || e.ToolCount < crash.calls || !strings.Contains(e.Ended.Truncated, "before a person has answered") {
+			if err != nil || e.ToolCount < crash.calls || !strings.Contains(e.Ended.Truncated, "before the user has answered") {
 				t.Errorf("%d calls, ended %+v, %v", e.ToolCount, e.Ended, err)
 			}
 			asked := w.prompts("")

@@ -19,7 +19,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// someWait is a policy by which a person is waited for: for a command that waits an hour, for one that is late a
+// someWait is a policy by which the user is waited for: for a command that waits an hour, for one that is late a
 // second; and what else is asked is refused.
 var someWait = blockers.Policy{
 	Questions: blockers.AskMe, Wait: time.Hour,
@@ -31,10 +31,10 @@ var someWait = blockers.Policy{
 
 var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true}
 
-// onWait does something whenever the turn says that it waits for a person, whom it tells the blocker.
+// onWait does something whenever the turn says that it waits for the user, whom it tells the blocker.
 func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	t.Helper()
-	notice := regexp.MustCompile(`^waits for a person until (?:\w+ \d+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
+	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
 	a.refuse = func(b boulder.Body) error {
 		switch b := b.(type) {
 		case boulder.BlockerRaised:
@@ -59,7 +59,7 @@ func (a *attempt) knows(id string) bool {
 	return slices.ContainsFunc(a.SubTask.Blockers, func(k boulder.RaisedBlocker) bool { return k.ID == id })
 }
 
-// A person answers in time, says something else, or does not answer: each time the agent goes on in the same turn.
+// The user answers in time, says something else, or does not answer: each time the agent goes on in the same turn.
 func TestPersonIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -77,12 +77,12 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		outputs []string // of the calls
 		saw     string
 	}{
-		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as a person said to B"},
-		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as a person said to B"},
+		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as the user answered B"},
+		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as the user answered B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late] when its time was over, recorded as B"},
-		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as a person said to B"},
-		{"NUMBER", first, []string{`="red"`}, "answered the question Which colour?, as a person said to B"},
-		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},
+		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as the user answered B"},
+		{"NUMBER", first, []string{`="red"`}, "answered the question Which colour?, as the user answered B"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as the user said"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
@@ -118,7 +118,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A person who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the
+// The user who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the
 // session asks for when it goes on.
 func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func (waits) Ruling(context.Context, string) (boulder.Ruling, error) {
 }
 func (waits) Gone(context.Context, string) error { return nil }
 
-// Silence and the time of a turn are for what its agent does, and not for a person who takes their time.
+// Silence and the time of a turn are for what its agent does, and not for the user who takes their time.
 func TestWaitingIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	now := at(0)
@@ -267,7 +267,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := enforcer.Decide(tu.asSeen(), *e.cfg.Rules, now); d.Kind != enforcer.Wait {
-		t.Errorf("as soon as a person had answered: %+v", d)
+		t.Errorf("as soon as the user had answered: %+v", d)
 	}
 	if got := now.Add(time.Minute).Sub(tu.seen.Began); got != time.Minute {
 		t.Errorf("a turn that worked for a minute is said to have worked for %s", got)

@@ -215,7 +215,7 @@ func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	switch ended := e.Ended; {
 	case t.seen.cutOff && t.job.Awaits():
-		return "the turn was cut off from outside, and does not go on before a person has answered"
+		return "the turn was cut off from outside, and does not continue before the user has answered"
 	case t.seen.cutOff:
 		return "the turn was cut off from outside twice"
 	case ended.Finish == opencode.FinishLength, ended.Error == opencode.MessageOutputLength:

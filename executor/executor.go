@@ -80,7 +80,7 @@ type Config struct {
 	GateTimeout  time.Duration    // of one gate; defaults to [DefaultGateTimeout]
 	Env          []string         // of gates; defaults to os.Environ()
 	Asks         Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
-	Diverter     session.Diverter // takes down what agents want a person to answer; where it is off, or nil, Asks holds
+	Diverter     session.Diverter // takes down what agents want the user to answer; where it is off, or nil, Asks holds
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)

@@ -62,7 +62,7 @@ type integration struct {
 	report func(boulder.Body) error
 }
 
-// regenerate has the commands of generated files make those anew that conflict, on top of what the tip has of them. No commit, and
+// regenerate has the commands of generated files make those again that conflict, on top of what the tip has of them. No commit, and
 // no error: another file conflicts, or a command failed.
 func (i *integration) regenerate(ctx context.Context, tree string, conflicts []string) (commit, made string, err error) {
 	commands := map[string]string{}
@@ -86,7 +86,7 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 		return "", "", err
 	}
 	if err := at.slot.Lay(ctx, tree, conflicts); err != nil {
-		i.cfg.Logger.Info("generated files are not made anew", "files", conflicts, "error", err)
+		i.cfg.Logger.Info("generated files were not regenerated", "files", conflicts, "error", err)
 		return "", "", context.Cause(ctx)
 	}
 	message := i.message()
@@ -94,7 +94,7 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 		dir := filepath.Join(at.path, filepath.FromSlash(path.Dir(file)))
 		g := RunCommand(ctx, dir, at.env, commands[file], i.cfg.GateTimeout, i.cfg.Redact.Text)
 		if ctx.Err() != nil || !g.Green() {
-			i.cfg.Logger.Info("a generated file is not made anew", "file", file, "command", g.Command, "output", g.Output)
+			i.cfg.Logger.Info("a generated file was not regenerated", "file", file, "command", g.Command, "output", g.Output)
 			return "", "", context.Cause(ctx)
 		}
 		message += fmt.Sprintf("\nManager-Generated: %s", file)

@@ -12,7 +12,7 @@ import (
 const defaultMCPTimeout = 15 * time.Second
 
 // MCPConnected is the state of an MCP server whose tools agents have. One is "disabled" by the configuration or by
-// [API.DisconnectMCP], "failed", or in another state if it wants a person to log in.
+// [API.DisconnectMCP], "failed", or in another state if it wants the user to log in.
 const MCPConnected = "connected"
 
 // MCPServer is a server of tools that OpenCode is to use, over streamable HTTP.

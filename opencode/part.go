@@ -27,7 +27,7 @@ type Part struct {
 
 	// Of PartText and PartReasoning. While the model writes it is what has come so far; the last update has it all.
 	Text      string
-	Synthetic bool           // written by a program, not by a person or the model
+	Synthetic bool           // written by a program, not by the user or the model
 	Metadata  map[string]any // as given with the prompt
 
 	Cut bool `json:"-"` // says that Text, or a text in Tool, is longer than what is here, see [PartUpdated]

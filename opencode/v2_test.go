@@ -144,7 +144,7 @@ func TestRefusalIsExplained(t *testing.T) {
 			t.Fatalf("%d calls: %d messages, %v", calls, len(all), err)
 		}
 		if p := all[2].Parts[0]; !p.Synthetic {
-			t.Errorf("%d calls: a person seems to have written %+v", calls, p)
+			t.Errorf("%d calls: the user seems to have written %+v", calls, p)
 		}
 	}
 }

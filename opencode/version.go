@@ -102,7 +102,7 @@ func (e *VersionError) Error() string {
 		return fmt.Sprintf("OpenCode %s has an older API than this program speaks, that of before 2.0.4: update it to 2.0.4 or later",
 			e.Version)
 	case major > 2:
-		return fmt.Sprintf("OpenCode %s has another API than OpenCode 1 and 2, which this program knows: install 1.x beside it "+
+		return fmt.Sprintf("OpenCode %s has another API than OpenCode 1 and 2, which this program knows: install 1.x alongside it "+
 			"with `npm install --prefix ~/opencode-1 opencode-ai@%s`, and choose it with --opencode or MANAGER_OPENCODE="+
 			"~/opencode-1/node_modules/.bin/opencode", e.Version, TestedVersion)
 	}

@@ -31,7 +31,7 @@ func settles(subTask, id, text string) boulder.Order {
 	return boulder.Order{Do: boulder.OrderSettle, SubTaskID: subTask, BlockerID: id, Text: text}
 }
 
-// TestBlocked: what does not need the answer goes on, then the run waits for a person; a resume without an answer prompts
+// TestBlocked: what does not need the answer goes on, then the run waits for the user; a resume without an answer prompts
 // nobody; with it the next attempt has it in its brief.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestOnlyTheUserCanHelp(t *testing.T) {
 	r.completes(r.resume())
 }
 
-// TestAnswersOutliveAReplan: what a person answered is told to whoever plans anew, and to the sub-task that takes over.
+// TestAnswersOutliveAReplan: what the user answered is told to whoever plans again, and to the sub-task that takes over.
 func TestAnswersOutliveAReplan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

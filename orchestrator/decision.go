@@ -25,7 +25,7 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			return nil
 		}
 		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
-		if a.Shared = r.beside; r.state.SubTask(a.SubTaskID).Standing == "" {               // else no agent is told anything
+		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Standing == "" {         // else no agent is told anything
 			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
 		}
 		action = a
@@ -50,7 +50,7 @@ func finished(s *boulder.State, status boulder.Status) []boulder.Body {
 	return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(s, status)}
 }
 
-// parkError stops a turn whose sub-task needs a person.
+// parkError stops a turn whose sub-task needs the user.
 type parkError struct{ boulder.Parked }
 
 func (e *parkError) Error() string { return e.Reason }

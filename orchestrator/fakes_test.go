@@ -106,7 +106,7 @@ func (s *memStore) stored(fits func(boulder.Body) bool) bool {
 type server struct {
 	// turn is the agent: what comes of a prompt that arrived. Nil ends every turn well.
 	turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
-	// asks is what the agent comes upon, when it has a prompt, that only a person can answer.
+	// asks is what the agent comes upon, when it has a prompt, that only the user can answer.
 	asks func(job boulder.Job) []boulder.Blocker
 
 	mu      sync.Mutex

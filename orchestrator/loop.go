@@ -269,7 +269,7 @@ func (r *run) decide() error {
 			others = append(others, share)
 		}
 	}
-	r.beside = r.beside || len(others) > 1
+	r.limitsShared = r.limitsShared || len(others) > 1
 	err := r.decideWith(others)
 	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.busy, others, err != nil || r.halting())
 	if !reflect.DeepEqual(mine, shares[r]) {

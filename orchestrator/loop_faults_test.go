@@ -13,7 +13,7 @@ import (
 )
 
 // A loop has no tries: a fault of the machine every few turns, as git under a busy disk, does not add up to its end, and
-// it stays in its session. Faults in a row let it wait for a person.
+// it stays in its session. Faults in a row let it wait for the user.
 func TestFaultsOfALoop(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

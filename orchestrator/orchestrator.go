@@ -46,7 +46,7 @@ type Config struct {
 
 	// Limits defaults to [DefaultLimits].
 	Limits *Limits
-	// Diversion is how the agents of a boulder report what only a person can answer. It is asked whenever a brief is
+	// Diversion is how the agents of a boulder report what only the user can answer. It is asked whenever a brief is
 	// written; zero: they cannot now. Defaults to that.
 	Diversion func(b boulder.Boulder) boulder.Diversion
 	// RaiseBlocker records a hard blocker that the verdict on a turn calls for, and returns it with its id. It is called
@@ -148,7 +148,7 @@ type Request struct {
 	// Plan is run exactly as it is written.
 	Plan *boulder.Plan
 	// Fork runs the plan of another boulder of this project again, from a sub-task on: that one, what depends on it and
-	// what was not completed is done anew; the rest is taken over with its outputs. The files of the project stay as they
+	// what was not completed is done again; the rest is taken over with its outputs. The files of the project stay as they
 	// are. Task, Constraints, PlanMode and Plan do not count then; DoneWhen, Checks and Loop are those of the original, as is a
 	// Model that is empty. An error wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
 	Fork *boulder.Fork
@@ -173,13 +173,13 @@ type Request struct {
 	ApproveReplan ApproveReplan `json:"-"`
 }
 
-// ApproveReplan asks a person about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
+// ApproveReplan asks the user about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
 // replan open, ends the run and is its error; a resume asks the Task Ledger again, or with
 // AskReplans about the same replan, which is stored then and may have been answered by an order. gates says whether the gates that the
 // model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
 
-// ReplanProposal is a replan as a person sees it, before it is adopted.
+// ReplanProposal is a replan as the user sees it, before it is adopted.
 type ReplanProposal struct {
 	Number              int               // of the replan within the run, from 1
 	Reason              string            // why
@@ -187,7 +187,7 @@ type ReplanProposal struct {
 	boulder.Replacement                   // what comes instead
 }
 
-// Approve asks a person about a plan; the plan is a copy of its own. [ErrDeclined] cancels the boulder; any other error
+// Approve asks the user about a plan; the plan is a copy of its own. [ErrDeclined] cancels the boulder; any other error
 // pauses it, and a resume asks again. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type Approve func(ctx context.Context, plan *boulder.Plan) (Approval, error)
 
@@ -206,11 +206,11 @@ var (
 	ErrStopped = errors.New("stopped")
 	// ErrFinished is returned by Resume, and for an order, if the boulder is over. It is that of package boulder.
 	ErrFinished = boulder.ErrFinished
-	// ErrCancelled ends a run whose boulder a person cancelled ([Orchestrator.Order]).
-	ErrCancelled = errors.New("cancelled by a person")
-	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, everything that is left waits for an
+	// ErrCancelled ends a run whose boulder the user cancelled ([Orchestrator.Order]).
+	ErrCancelled = errors.New("cancelled by the user")
+	// ErrWaiting ends a run that cannot go on without the user: a budget is used up, everything that is left waits for an
 	// answer, or the judge cannot be used (then it is a [boulder.ErrFatal] as well). The boulder is paused and can be resumed.
-	ErrWaiting = errors.New("waiting for a person")
+	ErrWaiting = errors.New("waiting for the user")
 	// ErrLoopLimit is an ErrWaiting of a loop that has had all its turns: it goes on when it gets more
 	// ([Request].Iterations).
 	ErrLoopLimit = fmt.Errorf("%w", ErrWaiting)

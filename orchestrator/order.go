@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// order is a person's order on its way to the loop goroutine.
+// order is the user's order on its way to the loop goroutine.
 type order struct {
 	boulder.Order
 	reply Inbox
@@ -26,7 +26,7 @@ func RunsElsewhere(b *boulder.Boulder) error {
 	return fmt.Errorf("%w: boulder %s runs on %s, and this is a copy of its log: start `manager-%[3]s gateway`, which reaches it", boulder.ErrRefused, b.ID, b.Engine)
 }
 
-// Order carries out what a person says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
+// Order carries out what the user says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
 // It returns when that is on disk, and with the errors of Obey; a resume is for a boulder that is being run only. If ctx
 // ends before, the order may still be carried out.
 func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder.Order) error {
@@ -152,9 +152,9 @@ func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(bou
 }
 
 const (
-	pausedByPerson    = "paused by a person"
-	cancelledByPerson = "cancelled by a person"
-	triedAgain        = "a person wants it tried again"
+	pausedByUser    = "paused by the user"
+	cancelledByUser = "cancelled by the user"
+	triedAgain      = "retried by the user"
 )
 
 // ordered are the events that an order comes to. What [boulder.State.Apply] refuses with the first of them is not looked at
@@ -186,7 +186,7 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
 		return nil, refusal("boulder %s is paused already", b.ID)
 	case o.Do == boulder.OrderPause:
-		return []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson}}, nil
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByUser}}, nil
 	case o.Do == boulder.OrderResume && b.Status != boulder.Paused:
 		return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
 	case o.Do == boulder.OrderResume:
@@ -215,9 +215,9 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 	}
 	switch o.Do {
 	case boulder.OrderCancel:
-		return []boulder.Body{drop(s, t, boulder.SubTaskCancelled, cancelledByPerson)}, nil
+		return []boulder.Body{drop(s, t, boulder.SubTaskCancelled, cancelledByUser)}, nil
 	case boulder.OrderSkip:
-		return []boulder.Body{drop(s, t, boulder.SubTaskSkipped, "skipped by a person")}, nil
+		return []boulder.Body{drop(s, t, boulder.SubTaskSkipped, "skipped by the user")}, nil
 	}
 	return retry(s, t, now)
 }
@@ -272,14 +272,14 @@ func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, wh
 // cancelAll ends everything that is not over, what depends on something before that, and the boulder.
 func cancelAll(s *boulder.State) (bodies []boulder.Body) {
 	if len(s.SubTasks) == 0 {
-		return []boulder.Body{boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson}}
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByUser}}
 	}
 	if r := s.Boulder.Replan; r != nil {
-		bodies = append(bodies, boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson})
+		bodies = append(bodies, boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByUser})
 	}
 	for _, t := range slices.Backward(s.SubTasks) {
 		if !t.Status.Terminal() {
-			bodies = append(bodies, drop(s, t, boulder.SubTaskCancelled, cancelledByPerson))
+			bodies = append(bodies, drop(s, t, boulder.SubTaskCancelled, cancelledByUser))
 		}
 	}
 	return append(bodies, boulder.StatusChanged{Status: boulder.Synthesizing})
@@ -367,7 +367,7 @@ func (r *run) takeAway() {
 	}
 }
 
-var errTakenAway = errors.New("a person ended it")
+var errTakenAway = errors.New("the user ended it")
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {
@@ -378,4 +378,4 @@ func (r *run) suspend() {
 	}
 }
 
-var errSuspended = errors.New(pausedByPerson)
+var errSuspended = errors.New(pausedByUser)

@@ -44,7 +44,7 @@ func (r *run) startPlan() {
 	})
 }
 
-// startApproval asks a person about the plan. Without one to ask it is adopted, see adoptUnasked.
+// startApproval asks the user about the plan. Without one to ask it is adopted, see adoptUnasked.
 func (r *run) startApproval() {
 	if r.busy(planRef) {
 		return
@@ -87,7 +87,7 @@ func (r *run) adoptUnasked() error {
 		return nil
 	}
 	if r.state.Boulder.AskPlan {
-		r.end(fmt.Errorf("%w: nobody has agreed to the plan yet", ErrWaiting))
+		r.end(fmt.Errorf("%w: the plan is not approved yet", ErrWaiting))
 		return nil
 	}
 	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)
@@ -187,8 +187,8 @@ func runnable(from *boulder.State) boulder.Plan {
 	return plan
 }
 
-// inherited are the results that stay: of what was completed, and neither is the sub-task from which on it is done anew
-// nor depends on it, or on anything else that is done anew. It collects in rounds, because a plan may name a sub-task
+// inherited are the results that stay: of what was completed, and neither is the sub-task from which on it is done again
+// nor depends on it, or on anything else that is done again. It collects in rounds, because a plan may name a sub-task
 // before what it depends on.
 func inherited(plan boulder.Plan, from *boulder.State, first string) map[string]boulder.Inherited {
 	results := map[string]boulder.Inherited{}

@@ -40,7 +40,7 @@ func gated() *boulder.Plan {
 	return plan
 }
 
-// TestApprove: what a person answers becomes of the boulder.
+// TestApprove: what the user answers becomes of the boulder.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	type answer struct {
@@ -149,7 +149,7 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 		"terminal gone": {func(*orchestrator.Orchestrator, context.Context) error { return errSignal }, errSignal},
 		"stop": {func(o *orchestrator.Orchestrator, ctx context.Context) error {
 			o.Stop()
-			<-ctx.Done() // a person who does not answer
+			<-ctx.Done() // the user who does not answer
 			return ctx.Err()
 		}, orchestrator.ErrStopped},
 		"no answer at all": {func(*orchestrator.Orchestrator, context.Context) error { return nil }, nil},
@@ -186,7 +186,7 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyAgreedYet: a plan that a person is to be asked about waits where there is none, however often it is resumed,
+// TestNobodyAgreedYet: a plan that the user is to be asked about waits where there is none, however often it is resumed,
 // whether it was made or given; a yes from another process, to a plan that may have been edited there, ends that.
 func TestNobodyAgreedYet(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestNobodyAgreedYet(t *testing.T) {
 				for _, req := range []orchestrator.Request{req, {Resume: "b1"}, {Resume: "b1", GatesApproved: true}} {
 					_, err := r.request(req)
 					if head, subTasks := r.store.load(t); !errors.Is(err, orchestrator.ErrWaiting) || len(subTasks) > 0 ||
-						head.Status != boulder.Paused || !strings.HasSuffix(head.Reason, "nobody has agreed to the plan yet") {
+						head.Status != boulder.Paused || !strings.HasSuffix(head.Reason, "the plan is not approved yet") {
 						t.Fatalf("%v; the boulder is %s because %q, with %d sub-tasks", err, head.Status, head.Reason, len(subTasks))
 					}
 				}

@@ -13,7 +13,7 @@ type Planner interface {
 	// error. An error means that nobody could be asked: it wraps [boulder.ErrFatal] where a retry cannot help. The
 	// usage is valid with an error too.
 	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
-	// Replan makes anew what remains of a plan. It may block for minutes and honours ctx; it may be called again for the
+	// Replan makes again what remains of a plan. It may block for minutes and honours ctx; it may be called again for the
 	// same replan after a crash or after [boulder.ErrTrouble]. It returns sub-tasks that are valid beside what is done and
 	// kept, or an error: one that wraps [boulder.ErrNoNewPlan] if nothing new came, [boulder.ErrTrouble] or
 	// [boulder.ErrFatal] if nobody could be asked; any other error counts as ErrNoNewPlan. The usage is valid with an

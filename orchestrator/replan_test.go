@@ -41,8 +41,8 @@ func hardPlan() *boulder.Plan {
 	return plan
 }
 
-// TestReplan: a sub-task that makes no progress twice is planned anew together with what depends on it; what is done and
-// what is beside it stay; gates that a person approved stay approved, those of the model do not run.
+// TestReplan: a sub-task that makes no progress twice is planned again together with what depends on it; what is done and
+// what is beside it stay; gates that the user approved stay approved, those of the model do not run.
 func TestReplan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

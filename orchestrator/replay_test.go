@@ -18,7 +18,7 @@ import (
 )
 
 // TestReplay makes the decisions of boulders again that were run on the real OpenCode. Who changes what is decided sees here
-// in which situations, and makes them anew:
+// in which situations, and makes them again:
 //
 //	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {

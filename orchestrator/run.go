@@ -44,7 +44,7 @@ type run struct {
 	grace         time.Time // ends the patience with running turns after a stop
 	waitsFor      string    // the parked sub-task for which the run ends
 	decidedToStop bool      // the scheduler did
-	beside        bool      // other boulders have shared the limits
+	limitsShared  bool      // other boulders have shared the limits
 	ended         error     // why the run ends before the boulder does
 	aborted       error     // why all work is ended
 	broken        error     // what the store failed with: the state is ahead of the disk, nothing more is written
@@ -221,13 +221,13 @@ func (r *run) resume() error {
 	return r.unparkAffordable()
 }
 
-// nobodyToAsk is for a boulder whose replans a person wants to see, where there is none: in a server.
+// nobodyToAsk is for a boulder whose replans the user wants to see, where there is none: in a server.
 func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
-	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: approve it in"+
+	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on: approve it in"+
 		" `manager ui`, or with `manager resume` on a terminal", ErrWaiting)
 }
 
-// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns, an answer, or a
+// unparkAffordable lets sub-tasks go on that wait for the user, unless it is for a larger budget, more turns, an answer, or a
 // program that is still not there: an agent's turn would end at the same gate.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {

@@ -136,7 +136,7 @@ func TestBreakBeforeApproval(t *testing.T) {
 		}
 	}
 	if asked {
-		t.Error("a person was asked about a plan of an abandoned run")
+		t.Error("the user was asked about a plan of an abandoned run")
 	}
 	r.completes(r.resume())
 }
@@ -190,7 +190,7 @@ func TestFatal(t *testing.T) {
 			spoil(r)
 			_, err := r.run(planOf(spec("a"), spec("b")))
 			want := wrongKey
-			if name == "judge" { // the work is done; only a person can have it judged
+			if name == "judge" { // the work is done; only the user can have it judged
 				want = fmt.Errorf("%w: %w", orchestrator.ErrWaiting, wrongKey)
 			}
 			if !errors.Is(err, boulder.ErrFatal) || errors.Is(err, orchestrator.ErrWaiting) != errors.Is(want, orchestrator.ErrWaiting) {

@@ -218,7 +218,7 @@ func (r *run) startJudge(o *boulder.Open) {
 	var usage boulder.Usage
 	r.launchFor(ref, func(ctx context.Context) (err error) {
 		if verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req); errors.Is(err, boulder.ErrFatal) {
-			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only a person can choose another judge, or give it a key
+			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only the user can choose another judge, or give it a key
 		}
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
@@ -350,7 +350,7 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
 		return []boulder.Body{boulder.Trouble{
-			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.now, Uncounted: true,
+			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByUser, NotBefore: r.now, Uncounted: true,
 		}}
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)

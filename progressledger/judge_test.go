@@ -115,7 +115,7 @@ func TestPromptGoldenContinuation(t *testing.T) {
 		{ID: "B1", Attempt: 1, Question: "What is it called?", Choice: "theme", Status: boulder.BlockerPending},
 		{ID: "B2", Attempt: 1, Question: "Which file?", Choice: "this.go", Status: boulder.BlockerAnswered, Answer: "other.go"},
 		{ID: "B3", Attempt: 1, Question: "Which key?", Hard: true, Status: boulder.BlockerPending},
-		{ID: "B4", Attempt: 1, Question: "May it run npm publish?", Status: boulder.BlockerPending}, // refused for a person
+		{ID: "B4", Attempt: 1, Question: "May it run npm publish?", Status: boulder.BlockerPending}, // refused for the user
 	}
 	req.SubTask.Baseline = []boulder.Gate{
 		{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}, {Command: "npm run lint", ExitCode: 1},
@@ -367,7 +367,7 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 	const tests = "go test ./..."
 	for name, ended := range map[string]boulder.Ended{
 		"an error":          {Error: "UnknownError", Message: "no"},
-		"a person's abort":  {Error: boulder.ErrorAborted},
+		"the user's abort":  {Error: boulder.ErrorAborted},
 		"stopped by a rule": {Stopped: "the same call again and again", Rule: boulder.RuleRepeat},
 		"no answer":         {},
 	} {

@@ -93,8 +93,8 @@ func whatCounts(t boulder.SubTask) string {
 		rules = append(rules, "- It is not complete before the agent has promised that everything is done.")
 	}
 	if len(choices(t)) > 0 {
-		rules = append(rules, "- Where what was to be done leaves something open and nobody could be asked, the agent was told to "+
-			"choose, and to report its choice. No criterion is unmet because of such a choice, or because nobody agreed to "+
+		rules = append(rules, "- Where what was to be done leaves something open and the user could not be asked, the agent was told to "+
+			"choose, and to report its choice. No criterion is unmet because of such a choice, or because the user did not agree to "+
 			"it; one that contradicts what was asked for is no such choice.")
 	}
 	if len(t.NoWorse) > 0 {

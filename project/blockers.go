@@ -19,8 +19,8 @@ import (
 )
 
 // Blockers opens the project's blockers. Nothing is read or made yet.
-func (p *Project) Blockers() *blockers.Desk {
-	cfg := p.cfg.Blockers.Desk(p.dir)
+func (p *Project) Blockers() *blockers.Inbox {
+	cfg := p.cfg.Blockers.Inbox(p.dir)
 	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
 	d, err := blockers.Open(cfg)
 	if err != nil {
@@ -105,7 +105,7 @@ func TooLate(item *report.Blocker) string {
 // deliver hands the answers over that a boulder does not have yet: given while nobody could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
-func (p *Project) deliver(ctx context.Context, there *Desk, boulderID string) error {
+func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) error {
 	open, err := p.Blockers().Undelivered(ctx, boulderID)
 	for i := range open {
 		_, oneErr := p.handOver(ctx, there, &open[i])
@@ -115,7 +115,7 @@ func (p *Project) deliver(ctx context.Context, there *Desk, boulderID string) er
 }
 
 // handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
-func (p *Project) handOver(ctx context.Context, there *Desk, b *boulder.Blocker) (control.Handover, error) {
+func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocker) (control.Handover, error) {
 	how, err := control.HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	})
@@ -156,7 +156,7 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 		return report, p.Blockers().Delivered(ctx, b.ID)
 	}
 	for last := range Tries(ctx, step, raisedWait) {
-		err = p.Steer(ctx, func(there *Desk) (err error) {
+		err = p.Steer(ctx, func(there *Access) (err error) {
 			if report.Handover, err = p.handOver(ctx, there, &report.Blocker); err != nil {
 				return err
 			}
@@ -188,14 +188,14 @@ var _ session.Diverter = (*diverter)(nil)
 // diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
 // diversion is on or not: that can be switched at any time.
 type diverter struct {
-	*blockers.Desk
+	*blockers.Inbox
 	*mcptool.Server
 }
 
 // newDiverter makes one. Nothing is stored and nothing listens before it is needed.
 func (p *Project) newDiverter() *diverter {
-	desk := p.Blockers()
-	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: p.log})}
+	inbox := p.Blockers()
+	return &diverter{inbox, mcptool.New(mcptool.Config{Inbox: inbox, Logger: p.log})}
 }
 
 // briefed is what the agents of a boulder are told; zero: it is not diverted now.
@@ -230,7 +230,7 @@ func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 			err = errors.Join(err, p.Blockers().PassOver(ctx, b.ID))
 		}
 	}
-	err = errors.Join(err, p.deliver(ctx, &Desk{Reader: db, Orders: onDisk{db}}, boulderID))
+	err = errors.Join(err, p.deliver(ctx, &Access{Reader: db, Orders: onDisk{db}}, boulderID))
 	if err != nil {
 		p.warn("answers to blockers: %v", err)
 	}

@@ -52,7 +52,7 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	if err := p.WritePlan(p.PlanPath(), plan); err == nil {
 		t.Error("a .manager that is a link was written to")
 	}
-	// Where a person named the file, their link is theirs.
+	// Where the user named the file, their link is theirs.
 	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
 	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), p.WritePlan(link, plan))
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		told = trouble
 		s.server.SetRunning(running, trouble)
 		for _, id := range running { // answers that came while the question was on its way
-			if err := s.p.deliver(ctx, &Desk{Reader: s.DB, Orders: e}, id); err != nil {
+			if err := s.p.deliver(ctx, &Access{Reader: s.DB, Orders: e}, id); err != nil {
 				s.p.log.Warn("an answer was not handed over", "error", err)
 			}
 		}

@@ -303,7 +303,7 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestGeneratedFiles: where results conflict in generated files alone, a command makes these anew, and no agent is asked. Where
+// TestGeneratedFiles: where results conflict in generated files alone, a command makes these again, and no agent is asked. Where
 // it fails, that is an ordinary conflict.
 func TestGeneratedFiles(t *testing.T) {
 	t.Parallel()

@@ -182,7 +182,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	case how.How == boulder.LandedPR:
 		l.PR, l.NoPR = p.pullRequest(ctx, b, &l)
 	}
-	err = p.Steer(ctx, func(d *Desk) error {
+	err = p.Steer(ctx, func(d *Access) error {
 		return d.Orders.Order(ctx, head.ID, boulder.Order{Do: boulder.OrderLanded, Landed: &l.Landed})
 	})
 	if err == nil {

@@ -72,7 +72,7 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 // schemaFile is beside the project's own plan file, whose first line names it: editors complete and check by it.
 const schemaFile = "plan.schema.json"
 
-// WritePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
+// WritePlan writes a plan to a file that the user named, as they would write it, or to the project's own, which is
 // below .manager: there a link is not followed, since it may come from anybody.
 func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if path != p.PlanPath() {

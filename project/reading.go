@@ -26,7 +26,7 @@ type Reading struct {
 	Unread  error               // not nil: the blockers are as the boulder knows them, without these records
 	Holder  *control.Holder     // nil: no process holds the state
 	Limits  orchestrator.Limits // that explain why something waits
-	Beside  []boulder.Snapshot  // what the process runs that runs it
+	Others  []boulder.Snapshot  // what the process runs that runs it
 	Now     time.Time
 }
 
@@ -50,9 +50,9 @@ func (r *Reading) Raised() []report.Blocker {
 const Newest = 200
 
 // Reading reads what tells how a boulder stands besides what was read of it.
-func (p *Project) Reading(ctx context.Context, there *Desk, d boulder.Snapshot, events []boulder.Event) *Reading {
+func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot, events []boulder.Event) *Reading {
 	r := &Reading{
-		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Beside: there.beside(ctx, d.Boulder.ID),
+		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Others: there.others(ctx, d.Boulder.ID),
 		Now: time.Now(),
 	}
 	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: d.Boulder.ID}}
@@ -65,7 +65,7 @@ func (p *Project) Reading(ctx context.Context, there *Desk, d boulder.Snapshot, 
 // Look reads the boulder that the user means, see [Get], and makes something of it. With an error there is that as well if at least
 // the boulder's head could be read. Nothing is held when it returns: a pager must not keep a run from starting.
 func Look[T any](
-	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Desk, d boulder.Snapshot) (T, error),
+	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Access, d boulder.Snapshot) (T, error),
 ) (made T, err error) {
 	there, err := p.Read(ctx)
 	if err != nil {
@@ -83,25 +83,25 @@ func Look[T any](
 
 // Snapshot reads the boulder that the user means, and nothing but its state.
 func (p *Project) Snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
-	return Look(ctx, p, ref, func(_ context.Context, _ *Desk, d boulder.Snapshot) (boulder.Snapshot, error) {
+	return Look(ctx, p, ref, func(_ context.Context, _ *Access, d boulder.Snapshot) (boulder.Snapshot, error) {
 		return d, nil
 	})
 }
 
 // Recent is [Project.Reading] with the newest events, which tell what the agents do right now. With an error some lack.
-func (p *Project) Recent(ctx context.Context, there *Desk, d boulder.Snapshot) (*Reading, error) {
+func (p *Project) Recent(ctx context.Context, there *Access, d boulder.Snapshot) (*Reading, error) {
 	events, err := there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, Newest), 0)
 	return p.Reading(ctx, there, d, events), err
 }
 
 // Whole is [Project.Reading] with all events. With an error something lacks.
-func (p *Project) Whole(ctx context.Context, there *Desk, d boulder.Snapshot) (*Reading, error) {
+func (p *Project) Whole(ctx context.Context, there *Access, d boulder.Snapshot) (*Reading, error) {
 	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
 	return p.Reading(ctx, there, d, events), err
 }
 
 // ReadReport makes the report of a boulder. With an error it lacks something.
-func (p *Project) ReadReport(ctx context.Context, there *Desk, d boulder.Snapshot) (*report.Report, error) {
+func (p *Project) ReadReport(ctx context.Context, there *Access, d boulder.Snapshot) (*report.Report, error) {
 	r, err := p.Whole(ctx, there, d)
 	return p.Report(r), errors.Join(err, r.Unread)
 }

@@ -259,7 +259,7 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 			return nil, fmt.Sprintf("there is no snapshot of what %q changed", id), nil
 		case t.Snapshot == t.Tree:
 		case t.Shared:
-			return nil, fmt.Sprintf("other sub-tasks were at work beside %q, so what it changed is not known for sure", id), nil
+			return nil, fmt.Sprintf("other sub-tasks were at work at the same time as %q, so what it changed is not known for sure", id), nil
 		default:
 			changes, err := p.slots.TakeBack(ctx, t.Snapshot, t.Tree, true)
 			if err != nil {
@@ -285,7 +285,7 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 		return "", err
 	}
 	defer p.ground.Unlock()
-	err = p.Steer(ctx, func(there *Desk) error {
+	err = p.Steer(ctx, func(there *Access) error {
 		if by = ""; there.Holder.Runs(b.Boulder) {
 			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
 		}

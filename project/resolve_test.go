@@ -82,7 +82,7 @@ func TestWhichBoulderIsMeant(t *testing.T) {
 		id, err := project.Resolve(t.Context(), tc.of, tc.ref)
 		check(id, err, tc.want)
 		if tc.unfinished != "" {
-			found, err := (&project.Desk{Reader: tc.of}).Find(t.Context(), "")
+			found, err := (&project.Access{Reader: tc.of}).Find(t.Context(), "")
 			check(found.Boulder.ID, err, tc.unfinished)
 		}
 	}

@@ -108,7 +108,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 		defer work.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		id, here := "", &Desk{Reader: s.DB, Orders: s.run}
+		id, here := "", &Access{Reader: s.DB, Orders: s.run}
 		defer func() { s.server.Ended(id) }()
 		for e, err := range s.events(ctx, req) {
 			if err == nil && id == "" {
@@ -179,10 +179,10 @@ type Reader = control.Source
 // was run reads as empty. Nothing is created, and no order is carried out.
 //
 // While the database itself is open, no run can start: the caller closes it as soon as it has read.
-func (p *Project) Read(ctx context.Context) (*Desk, error) {
+func (p *Project) Read(ctx context.Context) (*Access, error) {
 	there, err := p.enter(ctx, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Desk{Reader: nothing{}, Close: func() {}}, nil
+		return &Access{Reader: nothing{}, Close: func() {}}, nil
 	}
 	return there, err
 }
@@ -196,7 +196,7 @@ func (p *Project) Earlier(ctx context.Context) (all []store.Item) {
 	return all
 }
 
-// Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at
+// Get reads the boulder that the user means; an empty ref is the active one. With an error there is what could be read: at
 // least the head, or nothing.
 func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {
 	id, err := Resolve(ctx, r, ref)
@@ -206,7 +206,7 @@ func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {
 	return r.Get(ctx, id)
 }
 
-// Resolve finds the boulder that a person means: by its id, or by a beginning or an end that no other id has. With "" it is
+// Resolve finds the boulder that the user means: by its id, or by a beginning or an end that no other id has. With "" it is
 // the active one, or if there is none, or it is archived, the newest one that is not archived. One that is not there, or not
 // the only one, is their mistake: a [UsageError].
 func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
@@ -253,7 +253,7 @@ func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, er
 var (
 	// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
 	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
-	// ErrAllOver is in that of [Desk.Find].
+	// ErrAllOver is in that of [Access.Find].
 	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; see `manager list`")
 	// ErrAllArchived is in that of [Resolve] where no boulder is named and all are archived.
 	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",

@@ -29,12 +29,12 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 	return texts
 }
 
-// triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
+// triage explains the tool with which an agent reports what only the user can answer (seed 003, FR-011, FR-026).
 func triage(d boulder.Diversion) string {
 	if d.Tool == "" {
 		return ""
 	}
-	return "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + d.Tool + "`, once for " +
+	return "The user does not read along. Never wait for an answer, and never end with a question: call the tool `" + d.Tool + "`, once for " +
 		"each thing, and go on.\n\n" +
 		"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: " + strings.Join(d.Soft, ", ") + ". " +
 		"Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
@@ -43,19 +43,19 @@ func triage(d boulder.Diversion) string {
 		"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
 		"without. Do not get around it. Do what does not depend on it, then end your turn: the answer comes in a later " +
 		"session.\n\n" +
-		"`question` is for somebody who has not seen your work; `context` says what they have to know: files, findings, what " +
+		"`question` is for the user, who has not seen your work; `context` says what the user has to know: files, findings, what " +
 		"follows from each answer. A permission that was refused is on record already: do not ask for it again, and report it " +
 		"with the tool only where it is a hard blocker."
 }
 
-const triageHeading = "## When you need a person"
+const triageHeading = "## When you need the user"
 
 // before is what a session did that ended because it needed an answer.
 func before(t *boulder.SubTask) string {
 	if t.Before == "" {
 		return ""
 	}
-	return "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
+	return "It ended because it needed the user's answer, and that is no failure. Find out what is done of it in the files, " +
 		"and go on from there." + separator + quoted(clean(t.Before))
 }
 
@@ -65,7 +65,7 @@ func checkProgress(d boulder.Diversion) string {
 	if d.Tool == "" {
 		return ""
 	}
-	return "Check where each of your tasks stands. What only a person can settle, report with the tool `" + d.Tool + "`, unless " +
+	return "Check where each of your tasks stands. What only the user can decide, report with the tool `" + d.Tool + "`, unless " +
 		"you have, and go on with the rest; what you can do, do. When nothing is left to be done, and only then, write " +
 		d.Marker + " on a line of its own, outside of code blocks."
 }

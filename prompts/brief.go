@@ -12,7 +12,7 @@ import (
 // Bounds of a brief, in characters, headings within a part and notices of cuts included.
 const (
 	// maxBrief yields only to what is never cut: goal, constraints, the sub-task's own content, criteria, outputs and
-	// commands, what to do when a person is needed, headings, notices, and texts shorter than their notice.
+	// commands, what to do when the user is needed, headings, notices, and texts shorter than their notice.
 	maxBrief        = 24_000
 	maxRequest      = 8_000
 	maxDependency   = 4_000 // of one result; short ones are given whole
@@ -30,14 +30,14 @@ type Input struct {
 	RunsDir   string // absolute; the files of cuts go below it
 	Plan      boulder.Plan
 	SubTask   boulder.SubTask
-	// Dependencies are the direct ones, all completed, or skipped by a person. When there is not room for every one, the
+	// Dependencies are the direct ones, all completed, or skipped by the user. When there is not room for every one, the
 	// first ones win.
 	Dependencies []*boulder.SubTask
 	NewFacts     []string           // what judges noted since the plan was made, oldest first
 	News                            // of the whole job, and of this sub-task
 	Isolated     bool               // it works in a slot
 	Conflict     *Conflict          // what kept an earlier result from being integrated; nil: nothing
-	Diversion    boulder.Diversion  // what only a person can answer is diverted
+	Diversion    boulder.Diversion  // what only the user can answer is diverted
 	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
 }
 

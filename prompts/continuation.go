@@ -192,12 +192,12 @@ type Unfinished struct {
 	Compacted  bool           // the conversation was replaced by a summary; the items are the manager's own record
 	Idle       int            // turns in a row without a tool call, once these are too many; 0: they are not
 	Promise    bool           // is asked for, [boulder.Promise]
-	Answers    []string       // of a person about blockers of the session, see [Answers]
+	Answers    []string       // of the user about blockers of the session, see [Answers]
 	Diversion  boulder.Diversion
 	Continuous bool // everything holds, and the agent is to go on improving
 }
 
-// Mark begins every prompt of the manager, so that people and agents can tell it from one of a person.
+// Mark begins every prompt of the manager, so that people and agents can tell it from one of the user.
 const Mark = "[manager]"
 
 // KeepGoing writes the prompt that sends an idle session back to work without anybody's verdict: what is unmet, the open
@@ -235,7 +235,7 @@ func KeepGoing(u Unfinished) string {
 	p.add(check)
 	// How the agent gets out: a prompt that demands the impossible would be answered for ever.
 	ending := "Mark each item as completed when it is done and checked. Items that are not needed may be cancelled; one that " +
-		"only a person can do is marked as blocked, with the reason in your last message."
+		"only the user can do is marked as blocked, with the reason in your last message."
 	if u.Promise && check == "" {
 		ending += " When everything is done, and only then, end your last message with this line, as plain text:\n\n" +
 			boulder.Promise

@@ -19,9 +19,9 @@ func opening(in Input) string {
 			text.If(!in.Isolated, "in the same files. ")
 	}
 	if in.Diversion.Tool == "" {
-		said += "Nobody is there to answer questions: decide yourself, and say in the end what you decided."
+		said += "The user is not there to answer questions: decide yourself, and say in the end what you decided."
 	} else {
-		said += "Nobody is there to answer questions; what to do instead is said below, under \"" +
+		said += "The user is not there to answer questions; what to do instead is said below, under \"" +
 			strings.TrimPrefix(triageHeading, "## ") + "\"."
 	}
 	said += " Results, findings and facts are quoted below (lines that begin with >): they come from models and tools. Use " +
@@ -54,7 +54,7 @@ func work(t *boulder.SubTask, d boulder.Diversion) string {
 		"still fail; nothing else may.", commands(t.NoWorse))
 	if t.DoneNeeds(boulder.DoneTodos) {
 		add("### Todo list", "No item may be open on your todo list in the end. Cancel those that are not needed, and mark "+
-			"as blocked those that only somebody else can close.")
+			"as blocked those that only the user can close.")
 	}
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
 		lint := ""

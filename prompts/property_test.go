@@ -87,7 +87,7 @@ func TestBuildProperties(t *testing.T) {
 			t.Fatalf("the gate that must not get worse is not in the brief")
 		}
 
-		triage := strings.Contains(b.Text, "\n## When you need a person\n") && strings.Contains(b.Text, "only where it is a hard blocker.\n")
+		triage := strings.Contains(b.Text, "\n## When you need the user\n") && strings.Contains(b.Text, "only where it is a hard blocker.\n")
 		if triage != (in.Diversion.Tool != "") {
 			t.Fatalf("with the tool %q the brief explains it whole: %v", in.Diversion.Tool, triage)
 		}

@@ -23,7 +23,7 @@ type Reading struct {
 }
 
 // Load takes in the server's state, and says what has happened that no event told of. Events that came since the reading
-// began are taken in after it. A session that is seen for the first time begins with the newest prompt of a person that is
+// began are taken in after it. A session that is seen for the first time begins with the newest prompt of the user that is
 // among the messages.
 func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
@@ -43,7 +43,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	root, failed, first := t.members[t.root], t.failed, t.newest() == nil
 	var events []enforcer.Event
 	for _, read := range r.Messages {
-		m, _ := t.heard(read.Info)
+		m, _ := t.messageOf(read.Info)
 		if !slices.Contains(t.messages, m) {
 			continue // it is older than those that are kept
 		}

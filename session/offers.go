@@ -23,7 +23,7 @@ type offer struct {
 	tools  []string
 }
 
-// place is a directory as one server sees it. A server that was started anew has a client of its own.
+// place is a directory as one server sees it. A server that was started again has a client of its own.
 type place struct {
 	client *opencode.Client
 	path   string

@@ -168,7 +168,7 @@ func (s *StandIn) round(ctx context.Context, pending []opencode.Request) (found 
 	if err := s.ruleOn(ctx, pending); err != nil {
 		return nil, err
 	}
-	found = s.unheard(ctx, replies(s.asks))
+	found = s.otherPermissions(ctx, replies(s.asks))
 	if err := s.ruleOn(ctx, found); err != nil {
 		return found, err
 	}
@@ -207,9 +207,9 @@ func replies(asks []*Ruled) (now []*Ruled) {
 	return now
 }
 
-// unheard are the permissions of which no event told yet and that a refusal would sweep away. What cannot be known holds
+// otherPermissions are the permissions of which no event told yet and that a refusal would sweep away. What cannot be known holds
 // no reply up.
-func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []opencode.Request) {
+func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []opencode.Request) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	for _, r := range due {
@@ -288,19 +288,19 @@ func (s *StandIn) word(r *Ruled) {
 	case r.Permission == "" && allowed:
 		done = "answered "
 	case r.Permission == "":
-		done = "nobody answers "
+		done = "unanswered: "
 	case allowed:
 		done = "allowed "
 	}
 	r.Says, r.Notice = done+what, true
 	switch id := r.Ruling.BlockerID; {
 	case r.failed != nil:
-		s.Log.Warn("an ask could not be taken down", "session", r.SessionID, "ask", r.ID, "error", r.failed)
+		s.Log.Warn("an ask could not be recorded", "session", r.SessionID, "ask", r.ID, "error", r.failed)
 		r.Says += ", which could not be recorded: " + text.Short(s.Redact(r.failed.Error()), 200)
 	case r.Waits():
-		r.Says = "waits for a person until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
+		r.Says = "waits for the user until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
 	case id != "" && (allowed || r.Ruling.ByUser):
-		r.Says += ", as a person said to " + id
+		r.Says += ", as the user answered " + id
 	case id != "":
 		r.Says += text.If(!r.Ruling.Until.IsZero(), " when its time was over") + ", recorded as " + id
 	default:
@@ -308,7 +308,7 @@ func (s *StandIn) word(r *Ruled) {
 	}
 }
 
-// clock is a time as a person reads it who looks at it now.
+// clock is a time as the user reads it who looks at it now.
 func clock(at, now time.Time) string {
 	at, now = at.Local(), now.Local()
 	switch {
@@ -507,7 +507,7 @@ func (s *StandIn) Gone(ctx context.Context, blockerID string) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
 	if err := s.Diverter.Gone(ctx, blockerID); err != nil {
-		s.Log.Warn("a blocker that nobody waits for is not marked so", "blocker", blockerID, "error", err)
+		s.Log.Warn("an obsolete blocker is not marked as such", "blocker", blockerID, "error", err)
 	}
 }
 

@@ -44,14 +44,14 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		switch {
 		case !own:
 			return nil
-		case p.Err.Name == opencode.MessageAborted: // by a person: the manager never aborts a session that it watches
+		case p.Err.Name == opencode.MessageAborted: // by the user: the manager never aborts a session that it watches
 			return t.abort(t.newest(), at)
 		}
 		t.failed = p.Err
 		return t.alive(m, at)
 	case opencode.MessageUpdated:
 		if own {
-			m, lives := t.heard(p.Message)
+			m, lives := t.messageOf(p.Message)
 			if !lives {
 				return t.news(m, at)
 			}
@@ -161,7 +161,7 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 }
 
 // heard takes in a message of the root as it is now, and reports whether that is a sign of life.
-func (t *Tree) heard(info opencode.MessageInfo) (m *message, lives bool) {
+func (t *Tree) messageOf(info opencode.MessageInfo) (m *message, lives bool) {
 	info.Structured = nil
 	if m = t.known(info.ID); m == nil {
 		lives, m = true, &message{Message: opencode.Message{Info: info}}

@@ -116,7 +116,7 @@ func (t *Tree) Busy() bool {
 	return false
 }
 
-// Request is what a person wrote last, as far as it is known.
+// Request is what the user wrote last, as far as it is known.
 func (t *Tree) Request() string { return t.last((*message).person).Text() }
 
 // Clarifies reports whether it was a /blockers clarify, so that the user is there.

@@ -100,7 +100,7 @@ func TestBackgroundTask(t *testing.T) {
 			t.Errorf("%s: much later: %q", test.name, got)
 		}
 		if n := count[enforcer.Prompted](s.all); n != 1 {
-			t.Errorf("%s: %d prompts of a person", test.name, n)
+			t.Errorf("%s: %d prompts of the user", test.name, n)
 		}
 	}
 }

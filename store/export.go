@@ -156,7 +156,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 	return s, from, nil
 }
 
-const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
+const askedElsewhere = "imported: its questions to the user stayed where they were, and are asked again"
 
 // leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a
 // replan stays: its turn is over. Parked sub-tasks go on that wait for an answer that nobody can give here.
@@ -175,7 +175,7 @@ func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,
 			Reason: "imported: its session stayed where it was",
 		}
-		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // only a person sends that on without the answer
+		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // only the user sends that on without the answer
 			retry.Status, retry.Reason = boulder.AttemptCancelled, askedElsewhere
 		}
 		bodies = append(bodies, retry)

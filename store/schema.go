@@ -121,7 +121,7 @@ type (
 )
 
 // ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the remedy is to load it again.
-var ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
+var ErrConflict = errors.New("the boulder was changed by another process in the meantime; resume it to continue")
 
 const (
 	DirName  = ".manager"   // the directory of a project that holds manager's state

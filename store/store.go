@@ -109,7 +109,7 @@ const (
 )
 
 // entryOf is the entry of a boulder in the list; Seq is 0 if there is none yet. Where it cannot be read, the log says what
-// is needed of it, and the next commit writes it anew.
+// is needed of it, and the next commit writes it again.
 func entryOf(tx *bolt.Tx, id string) (e entry) {
 	if decode(bucketList, id, []byte(id), tx.Bucket(bucketList).Get([]byte(id)), &e) != nil {
 		s, _ := load(tx, id)

@@ -77,10 +77,10 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 	return plan
 }
 
-// Replan plans anew what could not be done, by the contract of orchestrator.Planner: 1–5 new sub-tasks instead of
+// Replan plans again what could not be done, by the contract of orchestrator.Planner: 1–5 new sub-tasks instead of
 // req.Replaced, that depend on what is done, on what is kept, and on each other.
 //
-// Ids that are taken get a number ("toggle-2"). What a person wrote into a replaced sub-task stays in force: the gates
+// Ids that are taken get a number ("toggle-2"). What the user wrote into a replaced sub-task stays in force: the gates
 // of a sub-task stand at the last of the new ones that replace it, or at the last of all if none does, before the
 // model's own; model, agent, priority, done_when and budget go over to each one that replaces it.
 //
@@ -104,7 +104,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if err != nil {
 		return boulder.Replacement{}, spent, err
 	}
-	p.Logger.DebugContext(ctx, "planned anew",
+	p.Logger.DebugContext(ctx, "replanned",
 		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	made.Model = p.Model
 	return made, spent, nil

@@ -101,12 +101,12 @@ func shown(name string, dir bool) string {
 }
 
 const replanSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. A task was split
-into sub-tasks, and a part of that plan could not be done. You plan that part anew: 1 to 5 new sub-tasks instead of
+into sub-tasks, and a part of that plan could not be done. You replan that part: 1 to 5 new sub-tasks instead of
 those that are replaced, so that the task is done when they are.
 
 ` + agentsPrompt + `
 
-How to plan anew
+How to replan
 - Find out from the failures why it did not work, and plan around that cause: another way, a missing step before, a
   smaller piece, a wrong assumption put right. The same plan again is refused.
 - What is done is frozen: do not do it again, build on it. Its changes are in the files, and so are those of the failed
@@ -140,7 +140,7 @@ func replanPrompt(req boulder.ReplanRequest, shrink int) string {
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
 		ledger.Headed(filesHeading, strings.Join(projectFiles(req.Project), "\n")) +
-		ledger.Marked("RECORDS", replanRecords(req, shrink)) + "Plan anew what is replaced."
+		ledger.Marked("RECORDS", replanRecords(req, shrink)) + "Replan what is replaced."
 }
 
 func replanRecords(req boulder.ReplanRequest, shrink int) string {

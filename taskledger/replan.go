@@ -195,7 +195,7 @@ func (r *replanner) rename() {
 	}
 }
 
-// inherit keeps in force what a person may have written into the replaced sub-tasks.
+// inherit keeps in force what the user may have written into the replaced sub-tasks.
 func (r *replanner) inherit() {
 	var all []int
 	for i, old := range r.replaces {
@@ -227,7 +227,7 @@ func (r *replanner) inherit() {
 	}
 	for i := range r.specs {
 		s := &r.specs[i]
-		// A command that may stay red by a person's word does not become one that must pass by the model's.
+		// A command that may stay red by the user's word does not become one that must pass by the model's.
 		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool {
 			stays := slices.Contains(mayStayRed, gate) && !slices.Contains(mustPass, gate)
 			if stays {

@@ -153,7 +153,7 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 		},
 	} {
 		req := replanRequest()
-		if name == "the same plan" { // as a person's plan file fills it in
+		if name == "the same plan" { // as the user's plan file fills it in
 			req.Replaced[1].SuccessCriteria = []string{"Wire it up"}
 		}
 		m := answers(tc.bad, goodReplan)
@@ -261,7 +261,7 @@ func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	return req, `{"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
-// Whatever the model answers, what comes out fits beside what is done and kept, and no gate of a person is lost.
+// Whatever the model answers, what comes out fits beside what is done and kept, and no gate of the user is lost.
 func TestReplanProperties(t *testing.T) {
 	t.Parallel()
 	usable := 0

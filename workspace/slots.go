@@ -558,7 +558,7 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 }
 
 // ErrMoved is in the chain of the error of who finds a ref where nobody of ours has put it.
-var ErrMoved = errors.New("somebody else moved it")
+var ErrMoved = errors.New("it was moved by another process")
 
 // MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on top of, as
 // tip.<commit>. One that is there already stays; one that is anywhere

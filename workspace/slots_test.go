@@ -202,7 +202,7 @@ func TestSlotOfAnOlderAttempt(t *testing.T) {
 	}
 }
 
-// A slot that was half made, or whose files were half put there, is made anew; one that lost its .git is not taken for the project.
+// A slot that was half made, or whose files were half put there, is made again; one that lost its .git is not taken for the project.
 func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.user()
@@ -395,7 +395,7 @@ func TestAnotherLine(t *testing.T) {
 	s, err := l.slots.Prepare(t.Context(), claim)
 	must(t, err)
 	if got := (repo{t, s.Dir()}).read("a.txt"); got != "a\n" {
-		t.Errorf("a session that begins anew finds %q", got)
+		t.Errorf("a session that begins again finds %q", got)
 	}
 }
 

@@ -46,9 +46,9 @@ const (
 	keepCall = time.Minute
 )
 
-// Config of a [Server]. Desk is needed.
+// Config of a [Server]. Inbox is needed.
 type Config struct {
-	Desk *blockers.Desk
+	Inbox *blockers.Inbox
 	// Logger defaults to none. It is told ids, and never what a blocker says.
 	Logger *slog.Logger
 }

@@ -121,7 +121,7 @@ func prepare(path string, tree Tree, opts Options) error {
 // write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
 // taken for a damaged one. fill leaves it on disk, and name gives it its name.
 func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
-	temp := beside(path)
+	temp := tempName(path)
 	defer func() { _ = os.Remove(temp) }()
 	if err := fill(temp); err != nil {
 		return err
@@ -155,8 +155,8 @@ func place(temp, path string) error {
 	return err
 }
 
-// beside is the name of a new hidden file in the directory of path.
-func beside(path string) string {
+// tempName is the name of a new hidden file in the directory of path.
+func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
 }
 

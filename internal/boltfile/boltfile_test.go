@@ -31,7 +31,7 @@ func TestMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.db")
-	for _, left := range []string{beside(path), beside(path)} {
+	for _, left := range []string{tempName(path), tempName(path)} {
 		if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -24,7 +24,7 @@ func TestBudgetFlag(t *testing.T) {
 	if got := f.subTasks["toggle"]; got != (boulder.Budget{Tokens: 1500}) {
 		t.Errorf("the sub-task's budget is %+v", got)
 	}
-	if got := morning.Budget(&want); got != "2.0M tokens, $5.00, 8h00m, 20 attempts, 500 model calls" {
+	if got := report.Budget(&want); got != "2.0M tokens, $5.00, 8h00m, 20 attempts, 500 model calls" {
 		t.Errorf("in words: %q", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-// walk goes through a project's blockers with what a person types, checks the order of the questions, and returns what is on
+// walk goes through a project's blockers with what the user types, checks the order of the questions, and returns what is on
 // the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
 func walk(t *testing.T, project, order string, then func(n int), typed ...string) (screen string) {
 	t.Helper()
@@ -40,7 +40,7 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 // statusOf is the status of each blocker of a project.
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
-	all, err := deskOfProject(t, project).List(t.Context(), blockers.Filter{})
+	all, err := inboxOfProject(t, project).List(t.Context(), blockers.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestClarify(t *testing.T) {
 	}
 	texts(t, "the screen", []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
-		`✓ Answered B1. "theme" goes on with the answer when the boulder does: manager resume ` + sampleID,
+		`✓ Answered B1. "theme" continues with the answer when the boulder does: manager resume ` + sampleID,
 		"1 hard blocker waits for an answer; continue with: manager blockers clarify",
 	}, nil, screen)
 	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
@@ -117,7 +117,7 @@ func TestClarifyBesideOthers(t *testing.T) {
 	screen := walk(t, project, "B1 B4 B5 B2", func(n int) {
 		switch n {
 		case 1:
-			if _, err := deskOfProject(t, project).Settle(t.Context(), "B1",
+			if _, err := inboxOfProject(t, project).Settle(t.Context(), "B1",
 				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "theirs"}); err != nil {
 				t.Error(err)
 			}

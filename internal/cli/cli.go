@@ -281,9 +281,9 @@ const (
 	exitError       = 1
 	exitUsage       = 2   // usage, bad plan file or bad configuration
 	exitPartial     = 3   // finished, but some sub-tasks failed
-	exitWaiting     = 4   // stopped, waiting for a person
+	exitWaiting     = 4   // stopped, waiting for the user
 	exitHeld        = 5   // the state is held by another process
-	exitInterrupted = 130 // a signal stopped it, or a person cancelled it
+	exitInterrupted = 130 // a signal stopped it, or the user cancelled it
 )
 
 var (

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/unixsock"
@@ -130,11 +130,11 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 
 // status says whether blockers are recorded and how many wait, and with list also which.
 func (a *app) blockersStatus(ctx context.Context, session string, list bool) error {
-	report, open, unread, err := a.readBlockers(ctx, session)
+	status, open, unread, err := a.readBlockers(ctx, session)
 	if err != nil {
 		return err
 	}
-	if err := a.show(report); err != nil || !list { // what is unread is in the report, as trouble
+	if err := a.show(status); err != nil || !list { // what is unread is in the report, as trouble
 		return err
 	}
 	if !a.json && len(open) > 0 {
@@ -145,7 +145,7 @@ func (a *app) blockersStatus(ctx context.Context, session string, list bool) err
 
 // readBlockers says how things stand, in a session or with none named in the project, with what an answer still reaches.
 func (a *app) readBlockers(ctx context.Context, session string) (
-	report *view.BlockersStatus, open []morning.Blocker, unread, err error,
+	status *view.BlockersStatus, open []report.Blocker, unread, err error,
 ) {
 	d, scope := a.Blockers(), boulder.BlockerScope{SessionID: session}
 	s, err := d.Status(ctx)
@@ -153,30 +153,30 @@ func (a *app) readBlockers(ctx context.Context, session string) (
 		return nil, nil, nil, err
 	}
 	all, unread := d.List(ctx, blockers.Filter{BlockerScope: scope})
-	report = &view.BlockersStatus{Type: "blockers-status", On: d.On(scope), SessionID: session, Status: s}
-	open = slices.DeleteFunc(a.Placed(ctx, all), func(b morning.Blocker) bool {
+	status = &view.BlockersStatus{Type: "blockers-status", On: d.On(scope), SessionID: session, Status: s}
+	open = slices.DeleteFunc(a.Placed(ctx, all), func(b report.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
-			report.Answered++
+			status.Answered++
 		case b.Status == boulder.BlockerSkipped:
-			report.Skipped++
+			status.Skipped++
 		case b.Standing == blockers.Moot:
-			report.Moot++
+			status.Moot++
 		}
 		return b.Status.Settled() || b.Standing == blockers.Moot
 	})
-	report.WaitingBlockers, report.Pending = view.WaitingOf(open), len(open)+report.Moot
-	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
-		report.Diverted, report.Watched = a.divertedNow(ctx)
-		report.On = len(report.Diverted) > 0 || report.Watched
+	status.WaitingBlockers, status.Pending = view.WaitingOf(open), len(open)+status.Moot
+	if _, own := s.Sessions[session]; !own && s.Switch == nil && !status.On {
+		status.Diverted, status.Watched = a.divertedNow(ctx)
+		status.On = len(status.Diverted) > 0 || status.Watched
 	}
-	return report, open, unread, nil
+	return status, open, unread, nil
 }
 
 // divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
-	report, _ := a.askWatch(ctx, watch.Request{})
+	watching, _ := a.askWatch(ctx, watch.Request{})
 	if there, err := a.Read(ctx); err == nil {
 		defer there.Close()
 		if there.Holder != nil {
@@ -186,7 +186,7 @@ func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 			})
 		}
 	}
-	return ids, report.Holder.Diverts
+	return ids, watching.Holder.Diverts
 }
 
 func (a *app) warnOfSwitch() {
@@ -240,7 +240,7 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, err := a.Blockers().List(ctx, f)
-	shown := slices.DeleteFunc(a.Placed(ctx, records), func(b morning.Blocker) bool {
+	shown := slices.DeleteFunc(a.Placed(ctx, records), func(b report.Blocker) bool {
 		return o.Status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
 	if a.json || len(shown) > 0 || err != nil {
@@ -255,7 +255,7 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 	return nil
 }
 
-func (a *app) printBlockers(all []morning.Blocker) error {
+func (a *app) printBlockers(all []report.Blocker) error {
 	if a.json {
 		return writeLines(a.Stdout, all)
 	}
@@ -302,7 +302,7 @@ func (a *app) showBlocker(ctx context.Context, id string) error {
 }
 
 // findBlocker reads the blocker that the user means. If there is none, the error says which one was probably meant.
-func (a *app) findBlocker(ctx context.Context, id string) (morning.Blocker, error) {
+func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error) {
 	b, err := a.Blockers().Get(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
 		return a.Placed(ctx, []boulder.Blocker{b})[0], err
@@ -318,11 +318,11 @@ func (a *app) findBlocker(ctx context.Context, id string) (morning.Blocker, erro
 	}
 	switch {
 	case meant != "":
-		return morning.Blocker{}, usagef("there is no blocker %q: did you mean %s?", id, meant)
+		return report.Blocker{}, usagef("there is no blocker %q: did you mean %s?", id, meant)
 	case len(all) == 0 && err == nil:
-		return morning.Blocker{}, usagef("there is no blocker %q: nothing was recorded yet", id)
+		return report.Blocker{}, usagef("there is no blocker %q: nothing was recorded yet", id)
 	}
-	return morning.Blocker{}, usagef("there is no blocker %q: see `manager blockers list --all`", id)
+	return report.Blocker{}, usagef("there is no blocker %q: see `manager blockers list --all`", id)
 }
 
 func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {

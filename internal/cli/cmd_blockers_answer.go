@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -57,13 +57,13 @@ and to say so.`,
 }
 
 func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) error {
-	report, err := a.settle(ctx, id, s)
+	answered, err := a.settle(ctx, id, s)
 	switch {
-	case report == nil:
+	case answered == nil:
 	case a.json:
-		err = errors.Join(a.printJSON(report), err)
+		err = errors.Join(a.printJSON(answered), err)
 	default:
-		a.on(a.Stdout).Say(view.Settled(report, time.Now()))
+		a.on(a.Stdout).Say(view.Settled(answered, time.Now()))
 	}
 	return err
 }
@@ -122,20 +122,20 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	v := a.on(a.Stderr)
 	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
-		var open []morning.Blocker
+		var open []report.Blocker
 		open, err = a.ListBlockers(ctx, f)
-		open = slices.DeleteFunc(view.WithoutMoot(open), func(b morning.Blocker) bool { return seen[b.ID] })
+		open = slices.DeleteFunc(view.WithoutMoot(open), func(b report.Blocker) bool { return seen[b.ID] })
 		if len(open) == 0 {
 			break
 		}
 		seen[open[0].ID] = true
 		v.Say("")
 		v.Say(v.Dim(fmt.Sprintf("── %d left ", len(open)) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
-		var report *project.Answered
-		report, err = a.clarifyOne(ctx, v, &open[0], ask)
+		var answered *project.Answered
+		answered, err = a.clarifyOne(ctx, v, &open[0], ask)
 		leave = err != nil
-		if report != nil && view.GoesOnLater(report) && !slices.Contains(resume, report.BoulderID) {
-			resume = append(resume, report.BoulderID)
+		if answered != nil && view.GoesOnLater(answered) && !slices.Contains(resume, answered.BoulderID) {
+			resume = append(resume, answered.BoulderID)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -161,7 +161,7 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 
 // clarifyOne shows a blocker and asks until there is an answer that can be used, which it stores. It gives none if the user
 // wants to answer later.
-func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker, ask asker) (*project.Answered, error) {
+func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, ask asker) (*project.Answered, error) {
 	var all strings.Builder
 	whole, b := v, &item.Blocker
 	whole.Writer = &all
@@ -182,21 +182,21 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		if s == nil && err == nil || errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		var report *project.Answered
+		var answered *project.Answered
 		if err == nil {
-			report, err = a.settle(ctx, b.ID, *s)
+			answered, err = a.settle(ctx, b.ID, *s)
 		}
-		if report != nil {
-			v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
+		if answered != nil {
+			v.Say(v.Green("✓ ") + view.Settled(answered, time.Now()))
 		}
 		if err != nil {
 			v.Say(v.Yellow(text.OneLine(err.Error())))
 		}
-		if report != nil && a.json {
-			return report, a.printJSON(report)
+		if answered != nil && a.json {
+			return answered, a.printJSON(answered)
 		}
-		if now, err := a.Blockers().Get(ctx, b.ID); report != nil || err == nil && now.Status.Settled() { // also by another process
-			return report, nil
+		if now, err := a.Blockers().Get(ctx, b.ID); answered != nil || err == nil && now.Status.Settled() { // also by another process
+			return answered, nil
 		}
 	}
 }

@@ -77,7 +77,7 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		args []string
 	}{
 		{exitOK, []string{"plan", demoTask}},
-		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task needs a person's word
+		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task needs the user's word
 		{exitOK, []string{"blockers", "list"}},
 		{exitOK, []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
 		{exitOK, []string{"resume"}},          // both named their function in the same place of README.md

@@ -28,7 +28,7 @@ func (a *app) newLandCmd() *cobra.Command {
 a pull request of them: exactly the files on which all gates were green, merged with what you have changed since. If anything conflicts,
 nothing is written. Then the slots and the refs of the boulder are removed.
 
-Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that somebody moved · 2 usage, or the branch exists.`,
+Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, or the branch exists.`,
 		Example: `  manager land --files --dry-run
   manager land --branch dark-mode 01k3
   manager land --pr`,
@@ -222,7 +222,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, b.Boulder.ID, err)
 		}
 		if c.Files != nil {
-			a.note("Others were at work beside %s: only the files that it was seen to write are shown.", c.SubTask.ID)
+			a.note("Others were at work at the same time as %s: only the files that it was seen to write are shown.", c.SubTask.ID)
 		}
 		reports = append(reports, diffReport{"diff", b.Boulder.ID, c.SubTask.ID, c.From, c.To, c.OnTip, out})
 	}

@@ -23,7 +23,7 @@ import (
 
 // look reads a boulder, with read, and shows a report of it.
 func (a *app) look(
-	ctx context.Context, ref string, read func(context.Context, *project.Desk, boulder.Snapshot) (*project.Reading, error),
+	ctx context.Context, ref string, read func(context.Context, *project.Access, boulder.Snapshot) (*project.Reading, error),
 	of func(r *project.Reading) (view.Report, error),
 ) error {
 	r, err := project.Look(ctx, a.Project, ref, read)

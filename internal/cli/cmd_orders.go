@@ -94,7 +94,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest continu
 // confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while the user thinks.
 func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
 	var d boulder.Snapshot
-	err := a.Steer(ctx, func(there *project.Desk) (err error) {
+	err := a.Steer(ctx, func(there *project.Access) (err error) {
 		d, err = toSteer(ctx, there, ref, &o)
 		return err
 	})
@@ -195,7 +195,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 		args = []string{""}
 	}
 	var done []archiveReport
-	err := a.Steer(ctx, func(d *project.Desk) error {
+	err := a.Steer(ctx, func(d *project.Access) error {
 		done = nil
 		for _, arg := range args { // nothing is done if one of them cannot be meant
 			found, err := project.Get(ctx, d, arg)
@@ -242,7 +242,7 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
-	return a.order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+	return a.order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		before, err := toSteer(ctx, d, ref, &o)
 		if err == nil && check != nil {
 			err = check(before)
@@ -251,7 +251,7 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 	})
 }
 
-func (a *app) order(ctx context.Context, find func(*project.Desk) (boulder.Snapshot, boulder.Order, error)) error {
+func (a *app) order(ctx context.Context, find func(*project.Access) (boulder.Snapshot, boulder.Order, error)) error {
 	done, err := a.Order(ctx, find)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (a *app) order(ctx context.Context, find func(*project.Desk) (boulder.Snaps
 
 // toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only
 // be a slip, and says what was probably meant.
-func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order) (boulder.Snapshot, error) {
+func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Order) (boulder.Snapshot, error) {
 	d, err := r.Find(ctx, ref)
 	switch {
 	case err != nil:
@@ -293,7 +293,7 @@ which may be over. Their earlier attempts, verdicts and costs stay visible. What
 come out differently: another result for it, or another change. On a terminal it shows that first, and asks.
 
 What a sub-task changed is taken back before it begins where that merges with what came later, and else stays (--files says
-which it has to be). In an isolated run the results begin anew before it; those of others are applied and tested again.
+which it has to be). In an isolated run the results are rebuilt from before it; those of others are applied and tested again.
 
 With --stale it redoes all that is out of date, as ` + "`manager status --stale`" + ` shows it; with --check-gates also what has
 a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" + ` takes a result as up to date.`,
@@ -336,7 +336,7 @@ as they are now; one that waits to see whether what it depends on comes out the 
 }
 
 func (a *app) runKeep(ctx context.Context, id string) error {
-	return a.order(ctx, func(d *project.Desk) (b boulder.Snapshot, order boulder.Order, err error) {
+	return a.order(ctx, func(d *project.Access) (b boulder.Snapshot, order boulder.Order, err error) {
 		if b, err = project.Get(ctx, d, a.ref); err != nil {
 			return b, order, err
 		}

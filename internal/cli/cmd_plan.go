@@ -19,7 +19,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -245,7 +245,7 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), morning.Usage(usage))
+		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), report.Usage(usage))
 	}
 	return plan, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/ui"
 	"github.com/bouldermgr/manager/internal/view"
@@ -83,7 +83,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
-func (a *app) writeReport(made *morning.Report) (string, error) {
+func (a *app) writeReport(made *report.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
 	name := filepath.Join(made.BoulderID, "report.md")
@@ -112,14 +112,14 @@ is a plan file.`,
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := a.readGraph(cmd.Context(), cmp.Or(args...), all)
-			if report == nil {
+			drawn, err := a.readGraph(cmd.Context(), cmp.Or(args...), all)
+			if drawn == nil {
 				return err
 			}
-			if len(report.SubTasks) == 0 {
+			if len(drawn.SubTasks) == 0 {
 				a.note("There are no sub-tasks yet.")
 			}
-			return errors.Join(o.write(a, report, func(to page.Out) { fmt.Fprint(to, report.Draw(o.format, to)) }), err)
+			return errors.Join(o.write(a, drawn, func(to page.Out) { fmt.Fprint(to, drawn.Draw(o.format, to)) }), err)
 		},
 	}
 	o.register(a, cmd)
@@ -131,14 +131,14 @@ is a plan file.`,
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
-		var report *view.Graph
+		var drawn *view.Graph
 		r, err := project.Look(ctx, a.Project, ref, a.Recent)
 		if r != nil {
-			report = view.GraphOf(r.Snapshot, r.Limits, all)
+			drawn = view.GraphOf(r.Snapshot, r.Limits, all)
 		}
 		path = a.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
-			return report, err
+			return drawn, err
 		}
 	}
 	if !exists(path) {
@@ -213,7 +213,7 @@ func checkWritable(document, path string) error {
 	return nil
 }
 
-// write draws the document into its file, which is written anew if it is there, or on stdout. With --json, stdout gets the
+// write draws the document into its file, which is written again if it is there, or on stdout. With --json, stdout gets the
 // object in any case.
 func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 	if o.format == formatJSON {

@@ -19,7 +19,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -47,7 +47,7 @@ Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. 
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed, or
-a gate is red · 4 stopped, waiting for a person: a question, a budget, a new plan, or repeated infrastructure errors ·
+a gate is red · 4 stopped, waiting for the user: a question, a budget, a new plan, or repeated infrastructure errors ·
 5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
@@ -272,7 +272,7 @@ func (a *app) away(req *project.Request) bool { return a.detach || req.Engine !=
 func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
 	if a.away(req) {
 		if a.approveReplans {
-			return usagef("--approve-replans needs a person at the terminal, and what is handed over does not have one")
+			return usagef("--approve-replans needs a user at the terminal, and a detached boulder has none")
 		}
 		if err := complete(nil); err != nil {
 			return err
@@ -377,7 +377,7 @@ func (e *ending) howToContinue(err error) error {
 
 // nothingLost adds to what holds a boulder up how to continue it.
 func nothingLost(err error, d boulder.Snapshot) error {
-	made, how := morning.New(morning.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
+	made, how := report.New(report.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
 	if view.WaitingOf(made.Blockers).Hard > 0 {
 		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
 	}
@@ -416,7 +416,7 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 	}
 	var req project.Request
 	return a.run(ctx, &req, func(st *project.State) error {
-		detail, err := (&project.Desk{Reader: st.DB}).Find(ctx, cmp.Or(args...))
+		detail, err := (&project.Access{Reader: st.DB}).Find(ctx, cmp.Or(args...))
 		if err != nil {
 			return err
 		}
@@ -461,7 +461,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 // resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
 const resumeLook = time.Second
 
-func (a *app) resumeServed(ctx context.Context, there *project.Desk, detail boulder.Snapshot) error {
+func (a *app) resumeServed(ctx context.Context, there *project.Access, detail boulder.Snapshot) error {
 	a.warnOfSwitch()
 	id := detail.Boulder.ID
 	if a.opts.Attach != "" || a.approveReplans {
@@ -515,7 +515,7 @@ func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
 }
 
 // agreeHere asks the user here about the plan of a boulder that the server is going to run.
-func (a *app) agreeHere(ctx context.Context, there *project.Desk, d boulder.Snapshot, req *project.Request) error {
+func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Snapshot, req *project.Request) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/mcpserver"
 	"github.com/bouldermgr/manager/internal/orphan"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -154,7 +154,7 @@ func (a *app) detached(id string, pid int) error {
 
 // startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
 // and waits until it is there. What it prints goes to a file.
-func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
+func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 	root, err := statedir.Open(a.Dir(), store.DirName)
 	if err != nil {
 		return nil, err
@@ -225,11 +225,11 @@ func (a *app) newWaitCmd() *cobra.Command {
 then. A server that is started again has five seconds to take it up.
 
   --for done      until it is over
-  --for blocked   until a sub-task is blocked, or the boulder waits for a person
+  --for blocked   until a sub-task is blocked, or the boulder waits for the user
 
 Exit codes: 0 what was waited for has come, and with "done" every sub-task is completed · 1 the time is up, or with
 "blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed, or a gate is red · 4 no
-process runs it, or waiting for "done": it is paused or waits for a person, so that it will not be done by itself · 130 it
+process runs it, or waiting for "done": it is paused or waits for the user, so that it will not be done by itself · 130 it
 was cancelled, or Ctrl-C.`,
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
@@ -274,7 +274,7 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
 		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
-			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
+			report.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),
 			text.If(w.Unlanded, " Its results have not landed: manager land --files "+w.BoulderID+".")))
 	}
@@ -368,7 +368,7 @@ func standsStill(d boulder.Snapshot, holder *control.Holder) error {
 	case b.Status != boulder.Paused:
 		return nothingLost(fmt.Errorf("%w: boulder %s was interrupted: %w", orchestrator.ErrWaiting, b.ID, errNotRun), d)
 	case !asks:
-		why = morning.Stated(string(b.Status), why)
+		why = report.Stated(string(b.Status), why)
 	}
 	return nothingLost(fmt.Errorf("%w: %s", orchestrator.ErrWaiting, why), d)
 }
@@ -403,7 +403,7 @@ func (a *app) runMCP(ctx context.Context) error {
 }
 
 // startServerApart is [app.startServer] by a process that has left afterwards: clients end an MCP server with its children.
-func (a *app) startServerApart(ctx context.Context) (*project.Desk, error) {
+func (a *app) startServerApart(ctx context.Context) (*project.Access, error) {
 	cmd := exec.CommandContext(ctx, a.Executable, append(a.serverArgs(), "--apart")...)
 	cmd.Env = a.Environ
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -159,7 +159,7 @@ func TestConnectionIsCut(t *testing.T) {
 	}
 }
 
-// serve starts an OpenCode server without a password, as a person does in a terminal, and returns its address.
+// serve starts an OpenCode server without a password, as the user does in a terminal, and returns its address.
 func serve(t *testing.T, dir string, env []string) string {
 	t.Helper()
 	server, err := octest.Serve(dir, env, "0")

@@ -113,7 +113,7 @@ sub_tasks:
 	}
 }
 
-// A wrong key pauses the run at the first call for a person, says which variable holds it, and a resume with the right one
+// A wrong key pauses the run at the first call for the user, says which variable holds it, and a resume with the right one
 // finishes.
 func TestWrongKey(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ var (
 const (
 	killsPerRun = 6
 	maxGap      = 40 // things from one kill to the next, at most
-	// A sub-task waits for a person after three faults in a row of one process.
+	// A sub-task waits for the user after three faults in a row of one process.
 	maxServerKills = 2
 	killDeadline   = 10 * time.Minute // of one process, which needs half a minute if it is alone: what takes longer hangs
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/notify"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/tracing"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -57,7 +57,7 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	e.telling.Go(func() { // the run does not wait for it
 		made, err := e.report(ctx, id)
 		if made == nil {
-			e.logger().Warn("nobody was told about the boulder", "event", what, "error", err)
+			e.logger().Warn("no notification was sent about the boulder", "event", what, "error", err)
 			return
 		}
 		made.Running = true
@@ -138,12 +138,12 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	return path
 }
 
-func (e *ending) report(ctx context.Context, id string) (*morning.Report, error) {
+func (e *ending) report(ctx context.Context, id string) (*report.Report, error) {
 	d, err := e.db.Get(ctx, id)
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	made, reportErr := e.ReadReport(ctx, &project.Desk{Reader: e.db}, d)
+	made, reportErr := e.ReadReport(ctx, &project.Access{Reader: e.db}, d)
 	return made, cmp.Or(err, reportErr)
 }
 
@@ -183,7 +183,7 @@ func eventOf(runErr error) notify.Event {
 	return notify.Failed
 }
 
-func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Event, code *int, path string, until time.Time) {
+func (e *ending) send(ctx context.Context, made *report.Report, what notify.Event, code *int, path string, until time.Time) {
 	err := e.notifier.Send(ctx, notify.Message{
 		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made, until),
 		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
@@ -197,9 +197,9 @@ func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Eve
 }
 
 // titleOf is a notification in a sentence. It has nothing in it that the user, a model or an agent wrote.
-func titleOf(what notify.Event, made *morning.Report, until time.Time) string {
+func titleOf(what notify.Event, made *report.Report, until time.Time) string {
 	says := map[notify.Event]string{
-		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for a person",
+		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for the user",
 		notify.Failed: "was broken off by an error", notify.Limited: "is limited until " + text.Until(until, made.MadeAt),
 	}[what]
 	awaited := made.Awaited() // the session first that goes on first

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/notify"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
@@ -101,27 +101,27 @@ func TestWaitingIsToldOnce(t *testing.T) {
 
 func TestTitles(t *testing.T) {
 	t.Parallel()
-	made := morning.Report{
+	made := report.Report{
 		BoulderID: "01k3", Task: "SECRET", Goal: "SECRET", Reason: "SECRET", Tally: boulder.Tally{Planned: 3, Completed: 1, Blocked: 2},
-		Blockers: []morning.Blocker{{Awaited: true}, {}}, MadeAt: sampleStart,
+		Blockers: []report.Blocker{{Awaited: true}, {}}, MadeAt: sampleStart,
 	}
 	over, live := made, made
 	over.Status, live.Running = boulder.Partial, true
 	held := live
-	held.Blockers = []morning.Blocker{{Awaited: true, Blocker: boulder.Blocker{
+	held.Blockers = []report.Blocker{{Awaited: true, Blocker: boulder.Blocker{
 		Ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, Until: sampleStart.Add(time.Minute),
 	}}}
 	until := sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC")
 	for _, test := range []struct {
 		what notify.Event
-		made morning.Report
+		made report.Report
 		want string
 	}{
 		{notify.Finished, made, "is done"},
 		{notify.Budget, made, "has used its budget up"},
-		{notify.Blocked, made, "waits for a person, with 1 question"},
-		{notify.Blocked, live, "waits for a person, with 1 question, and continues with the rest"},
-		{notify.Blocked, held, "waits for a person, with 1 question, until " + until},
+		{notify.Blocked, made, "waits for the user, with 1 question"},
+		{notify.Blocked, live, "waits for the user, with 1 question, and continues with the rest"},
+		{notify.Blocked, held, "waits for the user, with 1 question, until " + until},
 		{notify.Failed, made, "was broken off by an error"},
 		{notify.Failed, over, "is over, and not everything is done"},
 		{notify.Limited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
@@ -158,7 +158,7 @@ func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
 	for _, s := range samples.Blockers()[2:4] {
-		_, err := deskOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
+		_, err := inboxOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
 			BlockerScope: boulder.BlockerScope{BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID},
 			Question:     s.Question,
 			Ask:          &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
@@ -193,7 +193,7 @@ func TestConcludeInTrouble(t *testing.T) {
 	}
 }
 
-// What is not asked for is not told: nobody without a configuration, and a person who ended the run knows.
+// What is not asked for is not told: nobody without a configuration, and the user who ended the run knows.
 func TestNobodyIsTold(t *testing.T) {
 	t.Parallel()
 	for config, err := range map[string]error{

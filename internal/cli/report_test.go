@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/report"
 )
 
 func TestReport(t *testing.T) {
@@ -25,7 +25,7 @@ func TestReport(t *testing.T) {
 	// The goldens of package report have the JSON form; here it has the time at which it was made.
 	for _, args := range [][]string{{"report", "--json"}, {"report", "--format", "json"}} {
 		stdout, _ := expect(t, project, exitOK, args, `{"type":"report"`)
-		var made morning.Report
+		var made report.Report
 		if err := json.Unmarshal([]byte(stdout), &made); err != nil || strings.Count(stdout, "\n") != 1 || made.Running ||
 			made.BoulderID != sampleID || made.MadeAt.IsZero() ||
 			len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {

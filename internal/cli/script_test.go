@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 //	requests N    check how many requests the model got since it was started
 //	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
 //	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
-//	blocked       make a boulder that waits for a person, see blockedSample
+//	blocked       make a boulder that waits for the user, see blockedSample
 //	repo          make the current directory a git repository with one commit
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
@@ -183,7 +183,7 @@ func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("the model got %d requests, want %d", len(requests), want)
 }
 
-// scriptServe is a server that a person runs, who attaches to it; it has a password. Other scripts use it, too.
+// scriptServe is a server that the user runs, who attaches to it; it has a password. Other scripts use it, too.
 func scriptServe(ts *testscript.TestScript, _ bool, _ []string) {
 	address, err := ts.Value(serverKey{}).(*sharedServer).lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)

@@ -90,13 +90,13 @@ func TestSteerARun(t *testing.T) {
 	// Two are at work. One is skipped, the other ends its turn, and nothing starts until the note is made.
 	prompts := model.next(t, "one", "three")
 	steer("Still at work", "pause")
-	expect(t, w.dir, exitWaiting, []string{"wait"}, "paused by a person")
+	expect(t, w.dir, exitWaiting, []string{"wait"}, "paused by the user")
 	steer(`Skipped "three"`, "skip", "three")
 	untilOf("subtask-done", "three")
 	close(prompts["one"].answer)
 	untilOf("usage", "one")
 	steer("Noted for all sub-tasks", "note", forAll)
-	steer("paused by a person", "status")
+	steer("paused by the user", "status")
 	steer(fmt.Sprintf("Resumed. Process %d continues", p.cmd.Process.Pid), "resume")
 
 	// What was held back and what was blocked begins, and has the note.

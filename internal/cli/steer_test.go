@@ -94,7 +94,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 		{[]string{"resume"}, exitHeld, "!Waiting up to"},            // not longer than every command does
 		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
-		{[]string{"status"}, exitOK, "paused by a person\nContinue with: manager resume " + sampleID + "\n"},
+		{[]string{"status"}, exitOK, "paused by the user\nContinue with: manager resume " + sampleID + "\n"},
 		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},
 		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
 	} {
@@ -244,7 +244,7 @@ func TestCancelAsks(t *testing.T) {
 	}
 }
 
-// lookingReader checks, before a person answers, that the database is free.
+// lookingReader checks, before the user answers, that the database is free.
 type lookingReader struct {
 	io.Reader
 	t       *testing.T

@@ -113,7 +113,7 @@ func TestLandOnThePage(t *testing.T) {
 	endUI()
 }
 
-// plans is a model that splits the task, finds the sub-task "hard" to be the wrong plan, and plans it anew as "easy".
+// plans is a model that splits the task, finds the sub-task "hard" to be the wrong plan, and plans it again as "easy".
 func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	said := req.FirstUser()
 	switch {

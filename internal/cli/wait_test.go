@@ -74,7 +74,7 @@ func TestWaitByState(t *testing.T) {
 // Who waits or looks on ends with the boulder, and where it stands still, whether its process tells of that or dies before.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
-	pause := boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"}
+	pause := boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"}
 	for _, test := range []struct {
 		name string
 		end  func(db *store.DB, server *control.Server, s *sample)
@@ -90,7 +90,7 @@ func TestWaitEnds(t *testing.T) {
 			s.Apply(pause)
 			s.commit(db)
 			server.Notify()
-		}, exitWaiting, "waiting for a person: paused by a person\nNothing is lost. Continue with: manager resume " + sampleID + "\n"},
+		}, exitWaiting, "waiting for the user: paused by the user\nNothing is lost. Continue with: manager resume " + sampleID + "\n"},
 		{"paused, and gone", func(db *store.DB, server *control.Server, s *sample) {
 			s.Apply(pause)
 			s.commit(db)
@@ -147,16 +147,16 @@ func TestCopy(t *testing.T) {
 	expect(t, project, exitError, []string{"attach"}, "start `manager-temporal gateway`", "!manager resume")
 	db, server := holdAs(t, project, control.Holder{Serves: true})
 	expect(t, project, exitOK, []string{"status"}, "interrupted: no process runs it", "!a copy")
-	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 	s.commit(db)
-	expect(t, project, exitOK, []string{"status"}, "paused by a person\nContinue with: manager resume", "!a copy")
+	expect(t, project, exitOK, []string{"status"}, "paused by the user\nContinue with: manager resume", "!a copy")
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, project, exitOK, []string{"status"}, "paused by a person\na copy of a boulder that runs on temporal", "!manager resume")
+	expect(t, project, exitOK, []string{"status"}, "paused by the user\na copy of a boulder that runs on temporal", "!manager resume")
 	s.Apply(boulder.StatusChanged{Status: boulder.Running})
 	s.Finish()
 	db = openState(t, project)

@@ -51,7 +51,7 @@ const SocketName = "manager.sock"
 type Holder struct {
 	PID       int    `json:"pid"`
 	BoulderID string `json:"boulder_id,omitempty"` // what it is running; empty until that exists
-	Command   string `json:"command"`              // as a person typed it
+	Command   string `json:"command"`              // as the user typed it
 	// Serves: it runs boulders for others, those of Running, and BoulderID is empty.
 	Serves  bool      `json:"serves,omitempty"`
 	Running []string  `json:"running,omitempty"`
@@ -124,7 +124,7 @@ var (
 	// ErrNotServed is returned when no process serves the socket, or the one that did is gone: the state can be read
 	// from the database.
 	ErrNotServed = unixsock.ErrNotServed
-	// ErrNotReady is returned for an order that comes before the holder has begun to run anything, as while a person is
+	// ErrNotReady is returned for an order that comes before the holder has begun to run anything, as while the user is
 	// asked about the plan. It was not carried out.
 	ErrNotReady = errors.New("the process that holds the state has not begun its work: try again in a moment")
 	// ErrUnanswered is returned for an order that may have been carried out or not: the holder ended, or did not answer in

@@ -165,7 +165,7 @@ type Server struct {
 	mu      sync.Mutex
 	holder  Holder        // with all that it runs, also if it does not serve
 	steerer Steerer       // nil until there is one
-	news    chan struct{} // closed when events have come, and made anew
+	news    chan struct{} // closed when events have come, and made again
 }
 
 // Serve puts a socket at path, as [unixsock.Serve] does, and answers on it until [Server.Close], after which no order

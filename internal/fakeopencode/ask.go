@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// request is what a tool call asks a person: for a permission, or to fill in a form.
+// request is what a tool call asks the user: for a permission, or to fill in a form.
 type request struct {
 	form    bool
 	id      string
@@ -22,7 +22,7 @@ type request struct {
 	answer  fields // of a form
 }
 
-// request waits for a person, for ever if need be.
+// request waits for the user, for ever if need be.
 func (t *toolCall) request(form bool, sent fields) (*request, error) {
 	x, s, prefix := t.step.x, t.server(), "per_"
 	if form {

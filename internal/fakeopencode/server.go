@@ -7,7 +7,7 @@
 // repository): most were seen on a branch older than 2.0.0. The server is no proof that a real one behaves like that.
 //
 // All state is guarded by [Server.mu], which each request, execution and tool call has while it works. It gives the lock up
-// while it waits, for the model, a program or a person; see [Server.unlocked].
+// while it waits, for the model, a program or the user; see [Server.unlocked].
 package fakeopencode
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // Compare reports how got differs from testdata/name. With -update it writes the file instead.
 func Compare(t testing.TB, name, got string) {

@@ -21,7 +21,7 @@ import (
 
 type server struct {
 	*project.Project
-	start func(ctx context.Context) (*project.Desk, error)
+	start func(ctx context.Context) (*project.Access, error)
 }
 
 const (
@@ -39,7 +39,7 @@ const instructions = `manager runs tasks that are too big for one agent session:
 
 // New makes a server of tools. start begins a server of the project, which outlives this process; it is called where none is there.
 // version is that of manager.
-func New(p *project.Project, start func(ctx context.Context) (*project.Desk, error), version string) *mcp.Server {
+func New(p *project.Project, start func(ctx context.Context) (*project.Access, error), version string) *mcp.Server {
 	s := &server{Project: p, start: start}
 	to := mcp.NewServer(&mcp.Implementation{Name: "manager", Version: version}, &mcp.ServerOptions{
 		Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes

@@ -78,7 +78,7 @@ func named(ref string) error {
 
 // look is [project.Look] for a boulder that is named.
 func (s *server) look(
-	ctx context.Context, ref string, of func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error),
+	ctx context.Context, ref string, of func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error),
 ) ([]any, error) {
 	if err := named(ref); err != nil {
 		return nil, err
@@ -91,14 +91,14 @@ func (s *server) look(
 }
 
 func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
 		r, err := s.Recent(ctx, there, d)
 		return view.NewStatus(r), err
 	})
 }
 
 func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
-	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
 		return s.ReadReport(ctx, there, d)
 	})
 }
@@ -124,7 +124,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 	w := &waited{Wait: view.Wait{Type: "wait", For: "news", Blocked: []string{}}, Cursor: in.Cursor, Events: []boulder.Event{}}
 	var err error
 	for last := range project.Tries(waiting, waitLook, long-waitLook) {
-		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Desk, d boulder.Snapshot) (any, error) {
+		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
 			return nil, w.take(ctx, there, d)
 		})
 		if last || err != nil && !later(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
@@ -146,7 +146,7 @@ func later(err error) bool {
 }
 
 // take takes in how a boulder is, and what is new.
-func (w *waited) take(ctx context.Context, there *project.Desk, d boulder.Snapshot) error {
+func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snapshot) error {
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)
 	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
@@ -232,7 +232,7 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 	if err := cmp.Or(named(ref), o.Validate()); err != nil {
 		return nil, err
 	}
-	done, err := s.Order(ctx, func(there *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+	done, err := s.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		d, err := project.Get(ctx, there, ref)
 		if err == nil && d.Boulder.Status.Terminal() {
 			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)

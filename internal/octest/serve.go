@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// Server is `opencode serve`, as a person runs it in a terminal.
+// Server is `opencode serve`, as the user runs it in a terminal.
 type Server struct {
 	URL  string
 	cmd  *exec.Cmd

@@ -18,9 +18,9 @@ type Blocker struct {
 	Type string `json:"type"` // blocker-record: the event is of type blocker
 	boulder.Blocker
 	Standing blockers.Standing `json:"standing"`
-	// Awaited: its sub-task stands still until a person has settled it, or its session until the time for that is over.
+	// Awaited: its sub-task stands still until the user has settled it, or its session until the time for that is over.
 	Awaited bool `json:"awaited"`
-	// Undelivered: a person has settled it, and its sub-task has not been told yet: the next run tells it.
+	// Undelivered: the user has settled it, and its sub-task has not been told yet: the next run tells it.
 	Undelivered bool `json:"undelivered,omitempty"`
 	// Over says what is over, so that an answer can reach nothing any more.
 	Over string `json:"-"`
@@ -123,7 +123,7 @@ func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {
 	case settled && whole:
 		o.Field(depth, string(b.Status), when(b.SettledAt))
 	case b.Status == boulder.BlockerSkipped:
-		o.Field(depth, "skipped", "it goes on without an answer")
+		o.Field(depth, "skipped", "it continues without an answer")
 	}
 	if b.Allowed {
 		o.Field(depth, "allowed", strings.TrimSpace("for the rest of the sub-task. "+b.Answer))

@@ -232,7 +232,7 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
 
-// Stated is a status and the reason for it, which often begins with the same word: "paused by a person".
+// Stated is a status and the reason for it, which often begins with the same word: "paused by the user".
 func Stated(status, reason string) string {
 	if strings.HasPrefix(reason, status) {
 		return reason

@@ -197,7 +197,7 @@ func (r *Report) next() []Step {
 			return !s.completed() && s.Status != boulder.SubTaskSkipped
 		})
 		if r.Status != boulder.Completed && undone >= 0 && !r.closed {
-			add("do anew what is not done; what is done is taken over", "manager run --fork %s --from %s", r.BoulderID,
+			add("redo what is not done and keep what is done", "manager run --fork %s --from %s", r.BoulderID,
 				r.SubTasks[undone].ID)
 		}
 	default:

@@ -46,7 +46,7 @@ func inputOf(say func(string) string) report.Input {
 		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the zone of its reader
 		Boulder: boulder.Boulder{
 			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
-			Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
+			Status: boulder.Paused, Reason: "waiting for the user: " + say("a sub-task is blocked"),
 			Settings: boulder.Settings{Base: "0123456789abcdef", Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}},
 			Tally:    boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
 			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),

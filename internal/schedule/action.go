@@ -43,7 +43,7 @@ type Finish struct {
 // up again. Without Budget, AtLimit and SubTaskID it is a fault that does not end and meets every sub-task.
 type Stop struct {
 	Reason    string
-	SubTaskID string // everything that is left waits for a person: the first sub-task that does
+	SubTaskID string // everything that is left waits for the user: the first sub-task that does
 	Budget    bool   // a budget is used up: the run's, or that of the sub-task
 	AtLimit   bool   // for more turns of a loop
 }
@@ -51,7 +51,7 @@ type Stop struct {
 // Wake asks for another Compute at this time; the earliest one is given.
 type Wake struct{ At time.Time }
 
-// park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
+// park lets a sub-task wait for the user, for an answer before anything else. The reason may be empty if it waits for one.
 func park(o *boulder.Open, reason string) boulder.Parked {
 	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason}
 	awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt)

@@ -25,7 +25,7 @@ func ends(e boulder.Evidence) boulder.Body {
 }
 
 // TestAwaitingParks goes through every way out of an attempt that awaits an answer: all but a turn that may still be at
-// work lead to a person.
+// work lead to the user.
 func TestAwaitingParks(t *testing.T) {
 	t.Parallel()
 	at := ref("a", 1)
@@ -145,7 +145,7 @@ func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
 	}
 }
 
-// TestAwait: what does not depend on the answer goes on, what does waits, and then the run waits for a person; with the
+// TestAwait: what does not depend on the answer goes on, what does waits, and then the run waits for the user; with the
 // answer it goes on. An answer comes before a budget: without it nothing could be done with the money.
 func TestAwaitAnswers(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestAnswersAreHeardOnce(t *testing.T) {
 	}
 }
 
-// A loop that waited for an answer is counted anew with it, as one that a person takes up again.
+// A loop that waited for an answer is counted again with it, as one that the user takes up again.
 func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 3, Failures: 9})

@@ -220,7 +220,7 @@ func TestTimeBudgetWakes(t *testing.T) {
 	}
 }
 
-// TestUnknownCostIsAccepted: a budget that is set anew leaves out the calls of unknown cost before it; later ones count.
+// TestUnknownCostIsAccepted: a budget that is set again leaves out the calls of unknown cost before it; later ones count.
 func TestUnknownCostIsAccepted(t *testing.T) {
 	t.Parallel()
 	s := begun(t, abc()...)
@@ -237,7 +237,7 @@ func TestUnknownCostIsAccepted(t *testing.T) {
 	}
 	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Cost: 5}})
 	if stops() {
-		t.Error("it stops although the budget was set anew")
+		t.Error("it stops although the budget was set again")
 	}
 	feed(t, s, epoch, unknown)
 	if !stops() {
@@ -259,7 +259,7 @@ func TestBudgetWaitsForNothing(t *testing.T) {
 	}
 }
 
-// TestBudgetWarning: once for each limit, at 80 %; again only after a person changed the budget.
+// TestBudgetWarning: once for each limit, at 80 %; again only after the user changed the budget.
 func TestBudgetWarning(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}...)
@@ -294,7 +294,7 @@ func TestBudgetWarning(t *testing.T) {
 	expect("with another budget", boulder.BudgetWarning{Dimension: "tokens", Used: 90, Limit: 110})
 }
 
-// TestPark: a sub-task whose own budget is used up waits for a person; the others go on, and the run ends when nothing
+// TestPark: a sub-task whose own budget is used up waits for the user; the others go on, and the run ends when nothing
 // else is left.
 func TestPark(t *testing.T) {
 	t.Parallel()
@@ -327,6 +327,6 @@ func TestPark(t *testing.T) {
 	}
 	feed(t, s, epoch, boulder.Unparked{SubTaskID: "a"})
 	if got := kindsOf(Compute(s, l, epoch)); got != "start" {
-		t.Errorf("after a person raised the budget, got %s", got)
+		t.Errorf("after the user raised the budget, got %s", got)
 	}
 }

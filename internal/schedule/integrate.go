@@ -66,7 +66,7 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 		return b
 	}
 	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf("How is %q to be put together with %s?", o.SubTask.ID, strings.Join(conflict.With, ", ")),
-		fmt.Sprintf("%s.\nBoth are merged in .manager/slots/%s/%d: put it right there, or say here how the agent is to do it. Then it goes on.",
+		fmt.Sprintf("%s.\nBoth are merged in .manager/slots/%s/%d: put it right there, or say here how the agent is to do it. Then it continues.",
 			reason, c.s.Boulder.ID, o.SubTask.Slot))
 }
 

@@ -44,7 +44,7 @@ type Limits struct {
 	NeedsUser int `json:"needs_user"`
 	// Stuck is how many turns in a row of which the judge says that it is stuck end a loop. Defaults to 2.
 	Stuck int `json:"stuck"`
-	// Replans is how often in a run what remains of a plan may be made anew. 0: never. Defaults to 2.
+	// Replans is how often in a run what remains of a plan may be made again. 0: never. Defaults to 2.
 	Replans int `json:"replans"`
 	// IdleTurns is how many turns in a row without a tool call bring a nudge; one more is stuck. Defaults to 3.
 	IdleTurns int `json:"idle_turns"`

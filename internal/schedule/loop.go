@@ -23,7 +23,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	p := loopPolicy(c.s.Boulder.Loop)
 	p.Stuck = c.l.Stuck
 	if len(lateAnswers(o)) > 0 {
-		track = enforcer.Track{} // as if it had been parked: what a person takes up again is counted anew
+		track = enforcer.Track{} // as if it had been parked: what the user takes up again is counted again
 	}
 	ended := o.Turn.Evidence.Ended
 	for range o.Turn.Evidence.Compactions {
@@ -58,7 +58,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		b := retry(o, d.Reason, boulder.AttemptFailed)
 		b.Track = encode(track)
 		return b
-	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only a person can close these, or lift a stop
+	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only the user can close these, or lift a stop
 		return park(o, d.Reason+blockedItems(o.Turn.Evidence))
 	case len(lateAnswers(o)) > 0:
 		b := uncounted(o, "there is an answer to "+lateAnswers(o)[0].ID, boulder.AttemptCancelled)
@@ -87,8 +87,8 @@ func RulesFirst(s *boulder.State, o *boulder.Open) bool {
 }
 
 // Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,
-// or more turns. A loop that was parked for want of turns keeps its count; anything else that a person takes up is counted
-// anew.
+// or more turns. A loop that was parked for want of turns keeps its count; anything else that the user takes up is counted
+// again.
 func Unpark(s *boulder.State, t *boulder.SubTask) (boulder.Unparked, bool) {
 	unparked := boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}
 	if overspent(t, nil) != "" || len(t.AwaitedBy(t.Attempts)) > 0 {
@@ -165,7 +165,7 @@ func situationOf(o *boulder.Open) enforcer.Situation {
 }
 
 // stuckReason is why a session cannot get further by itself, by the judge; empty: it can. A loop has no plan that could be
-// made anew.
+// made again.
 func stuckReason(v *boulder.Verdict) string {
 	if !v.IsStuck && !v.NeedReplan && v.BlockedBy != "wrong_plan" {
 		return ""
@@ -197,7 +197,7 @@ func blocked(e *boulder.Evidence) []string {
 	return items
 }
 
-// blockedItems names what a person has to look after.
+// blockedItems names what the user has to look after.
 func blockedItems(e *boulder.Evidence) string {
 	const named = 5
 	items := blocked(e)

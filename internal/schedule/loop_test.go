@@ -200,8 +200,8 @@ func TestLoop(t *testing.T) {
 				e.Todos, e.Gates = todos("blocked"), []boulder.Gate{{Command: "make", ExitCode: 1}}
 			},
 		},
-		"a person stops it in OpenCode": {
-			loop: five, want: "park", turns: 1, reason: "stopped: a person aborted the turn",
+		"the user stops it in OpenCode": {
+			loop: five, want: "park", turns: 1, reason: "stopped: the user aborted the turn",
 			turn: func(_ int, e *boulder.Evidence) { e.Ended.Error = boulder.ErrorAborted },
 		},
 		"an error that comes again and again": {
@@ -299,7 +299,7 @@ func TestLoopRemembersItems(t *testing.T) {
 	}
 }
 
-// What a person takes up again is counted anew.
+// What the user takes up again is counted again.
 func TestLoopTakenUpByAPerson(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})

@@ -34,7 +34,7 @@ func TestNeedsUser(t *testing.T) {
 }
 
 // TestRaise: the second verdict asks the user, in a run and in a loop; recorded, it parks the sub-task for the answer, and
-// after that the row begins anew. What cannot be recorded parks it all the same.
+// after that the row begins again. What cannot be recorded parks it all the same.
 func TestRaise(t *testing.T) {
 	t.Parallel()
 	captcha := boulder.Verdict{

@@ -312,7 +312,7 @@ func unrunnable(o *boulder.Open) *boulder.Parked {
 	return nil
 }
 
-// waits reports whether an attempt has nothing more to do before a person has answered: its turn is over, or its prompt
+// waits reports whether an attempt has nothing more to do before the user has answered: its turn is over, or its prompt
 // was never sent, or its model turned it away. A turn that may still be at work is seen to its end ([boulder.Job.Awaits]).
 func (c *computing) waits(o *boulder.Open) bool {
 	a := o.Attempt

@@ -7,7 +7,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A gate that names a program that is not there is no fault of the agent's: no judge, no try, no replan, but a person.
+// A gate that names a program that is not there is no fault of the agent's: no judge, no try, no replan, but the user.
 func TestGateThatCannotRun(t *testing.T) {
 	t.Parallel()
 	noScript := boulder.Gate{Command: "npm run nosuch", ExitCode: 1, NotFound: "nosuch", NotIn: "package.json"}

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan anew, or give up.
+// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan again, or give up.
 func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
@@ -23,7 +23,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case len(o.Turn.Evidence.Escaped) > 0 && len(lateAnswers(o)) == 0:
 		return c.blocker(o, boulder.BlockerEscape, fmt.Sprintf("%q changed files of your project itself: are they to be as they are now?", o.SubTask.ID),
 			fmt.Sprintf("%s.\nIt was to work in .manager/slots/%s/%d. Nothing was reverted, and these changes are no part of its result: move them "+
-				"into the slot, undo or keep them. Then answer, and it goes on.",
+				"into the slot, undo or keep them. Then answer, and it continues.",
 				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot))
 	case v.Completed && o.SubTask.Integrated != "":
 		return complete(o)
@@ -111,7 +111,7 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
-// lateAnswers are the hard blockers that a person settled while the turn was at work that raised them. The agent has not
+// lateAnswers are the hard blockers that the user settled while the turn was at work that raised them. The agent has not
 // heard of it: whatever was judged, it could not do better.
 func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.RaisedBlocker) bool {
@@ -136,7 +136,7 @@ func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Actio
 		return uncounted(o, why, boulder.AttemptCancelled)
 	}
 	b := proceed(o, why)
-	b.Track = encode(enforcer.Track{}) // its answers count anew
+	b.Track = encode(enforcer.Track{}) // its answers count again
 	return b
 }
 
@@ -225,7 +225,7 @@ func shortcoming(v *boulder.Verdict) string {
 	return v.Summary
 }
 
-// retryOrReplan retries in a fresh session while there are tries left, then plans anew while that is allowed, and then
+// retryOrReplan retries in a fresh session while there are tries left, then plans again while that is allowed, and then
 // fails. An attempt that ends with the same changes and the same failing gates as the one before makes further tries
 // pointless.
 func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
@@ -242,7 +242,7 @@ func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder
 	return fail(o.Attempt.AttemptRef, reason, status)
 }
 
-// replanOrRetry plans anew even if there are tries left.
+// replanOrRetry plans again even if there are tries left.
 func (c *computing) replanOrRetry(o *boulder.Open, reason string) Action {
 	if c.mayReplan() {
 		return c.planAnew(o, reason)

@@ -68,7 +68,7 @@ func OpenCodeConfig(url string) string {
 // The configuration in it is not optional: OpenCode 1.18.33 without any provider turns to a free model hosted by its
 // makers, and would send them the prompts.
 //
-// It writes an empty catalogue of models into home. OpenCode carries one of thousands, which it decodes anew for each
+// It writes an empty catalogue of models into home. OpenCode carries one of thousands, which it decodes again for each
 // project that it opens: a second of a processor (measured), for models that enabled_providers hides anyway.
 func OpenCodeEnv(environ []string, home, url string) []string {
 	catalogue := filepath.Join(home, "models.json")

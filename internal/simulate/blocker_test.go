@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// question is a blocker as the desk has it: on a disk of its own, which outlives processes and servers.
+// question is a blocker as the inbox has it: on a disk of its own, which outlives processes and servers.
 type question struct {
 	boulder.Blocker
 
@@ -42,18 +42,18 @@ func (sc *scenario) asksAt(at place) []ask {
 // raise is the agent calling its tool: what it needs to know and nobody has answered at this place. The caller holds mu.
 func (w *world) raise(s *session, at place) {
 	for nth, a := range w.sc.asksAt(at) {
-		if slices.ContainsFunc(w.desk, func(q *question) bool {
+		if slices.ContainsFunc(w.inbox, func(q *question) bool {
 			return q.at == at && q.nth == nth && (q.Status.Settled() || q.ref == s.ref)
 		}) {
 			continue
 		}
 		q := &question{ref: s.ref, at: at, nth: nth, Blocker: boulder.Blocker{
-			ID:           fmt.Sprintf("B%d", len(w.desk)+1),
+			ID:           fmt.Sprintf("B%d", len(w.inbox)+1),
 			BlockerScope: boulder.BlockerScope{SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id},
 			Category:     boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
 			Status: boulder.BlockerPending,
 		}}
-		w.desk = append(w.desk, q)
+		w.inbox = append(w.inbox, q)
 		w.note("session %s asks %s, hard %v", s.id, q.ID, q.Hard)
 		w.seen["asked"]++
 		if a.fast {
@@ -64,7 +64,7 @@ func (w *world) raise(s *session, at place) {
 	}
 }
 
-// RaiseBlocker records what a verdict needs of a person: orchestrator.Config has the contract. A person may answer before
+// RaiseBlocker records what a verdict needs of the user: orchestrator.Config has the contract. The user may answer before
 // the boulder knows of it, and the process may die between.
 func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
 	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
@@ -75,15 +75,15 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 	err := p.alive(func() error {
 		at := placeOf(*p.w.disk.SubTask(b.SubTaskID), boulder.Turn{Number: turn})
 		same := func(q *question) bool { return q.ref == ref && q.at == at && q.nth == ofVerdict }
-		i := slices.IndexFunc(p.w.desk, same)
+		i := slices.IndexFunc(p.w.inbox, same)
 		if i < 0 {
-			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.desk)+1), boulder.BlockerPending
-			p.w.desk, i = append(p.w.desk, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.desk)
+			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.inbox)+1), boulder.BlockerPending
+			p.w.inbox, i = append(p.w.inbox, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.inbox)
 			p.w.note("the verdict on turn %d of %v asks %s", turn, ref, b.ID)
 			p.w.seen["the user was needed for: "+string(b.Category)]++
 		}
-		b = p.w.desk[i].Blocker
-		p.w.desk[i].delivered = b.Status.Settled() // the report has it
+		b = p.w.inbox[i].Blocker
+		p.w.inbox[i].delivered = b.Status.Settled() // the report has it
 		return nil
 	})
 	if err == nil {
@@ -95,7 +95,7 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 // ofVerdict is the nth of a question that no agent asked.
 const ofVerdict = -1
 
-// decide writes a person's word onto the desk. The caller holds mu.
+// decide writes the user's word onto the inbox. The caller holds mu.
 func (w *world) decide(q *question) {
 	d := throw(w.sc.seed, "word", q.at, q.nth)
 	q.Status = boulder.BlockerAnswered
@@ -107,7 +107,7 @@ func (w *world) decide(q *question) {
 	default:
 		q.Answer, q.Allowed = fmt.Sprintf("answer %s to %v", q.ID, q.at), x < 0.4
 	}
-	w.note("desk: %s is %s", q.ID, q.Status)
+	w.note("inbox: %s is %s", q.ID, q.Status)
 }
 
 func (q *question) order() boulder.Order {
@@ -141,11 +141,11 @@ func (c *call) tellRaised() error {
 	}
 }
 
-// unknown is a copy of the first one on the desk that the job does not know.
+// unknown is a copy of the first one on the inbox that the job does not know.
 func (c *call) unknown() *question {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	for _, q := range c.w.desk {
+	for _, q := range c.w.inbox {
 		if q.ref == c.job.Attempt.AttemptRef && !q.among(c.job.SubTask.Blockers) {
 			return new(*q)
 		}
@@ -153,7 +153,7 @@ func (c *call) unknown() *question {
 	return nil
 }
 
-// answers is a person who answers while the process runs, now and then what was answered already.
+// answers is the user who answers while the process runs, now and then what was answered already.
 func (p *process) answers() {
 	for i := range 40 {
 		d := throw(p.w.sc.seed, "answer", p.number, i)
@@ -167,8 +167,8 @@ func (p *process) answers() {
 		}
 		crash := q != nil && d.is(0.05)
 		if crash {
-			p.w.seen["answer lost between desk and boulder"]++
-			p.die() // the answer is on the desk, and nobody has handed it over
+			p.w.seen["answer lost between inbox and boulder"]++
+			p.die() // the answer is on the inbox, and nobody has handed it over
 		}
 		p.w.mu.Unlock()
 		if crash {
@@ -180,11 +180,11 @@ func (p *process) answers() {
 	}
 }
 
-// pickQuestion draws one that a person sees to. Where the end must be as without crashes, that is only one for which a
+// pickQuestion draws one that the user sees to. Where the end must be as without crashes, that is only one for which a
 // sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
 func (w *world) pickQuestion(d dice) *question {
 	var can []*question
-	for _, q := range w.desk {
+	for _, q := range w.inbox {
 		if !w.sc.class.same() || w.waitsFor(q) {
 			can = append(can, q)
 		}
@@ -226,7 +226,7 @@ func (w *world) pending(q *question) bool {
 func (p *process) deliver() {
 	p.w.mu.Lock()
 	var all []*question
-	for _, q := range p.w.desk {
+	for _, q := range p.w.inbox {
 		if q.Status.Settled() && p.w.pending(q) {
 			all = append(all, q)
 		}
@@ -240,14 +240,14 @@ func (p *process) deliver() {
 	}
 }
 
-// answerBetween is a person who sees to blockers while no process runs: to all of them when the run waits for that, and
+// answerBetween is the user who sees to blockers while no process runs: to all of them when the run waits for that, and
 // otherwise to some. In a serial world an earlier answer would change the order of the work.
 func (w *world) answerBetween(dir string, number int, ended error) {
 	waits := errors.Is(ended, orchestrator.ErrWaiting)
 	d := throw(w.sc.seed, "answers between", number)
 	var all []*question
 	for _, t := range w.disk.SubTasks {
-		for _, q := range w.desk {
+		for _, q := range w.inbox {
 			if q.SubTaskID != t.ID || q.Status.Settled() {
 				continue
 			}
@@ -278,7 +278,7 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 	p.close(context.Canceled)
 }
 
-// checkAnswers: what a person said about a sub-task's blockers since an event is in its next prompt, and what an earlier
+// checkAnswers: what the user said about a sub-task's blockers since an event is in its next prompt, and what an earlier
 // prompt had is not told to the same session again.
 func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	t := w.disk.SubTask(id)
@@ -295,7 +295,7 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 
 // awaiting is what a session has asked and cannot do without, or nil.
 func (w *world) awaiting(s *session) *question {
-	for _, q := range w.desk {
+	for _, q := range w.inbox {
 		if q.ref == s.ref && q.Hard && !q.Status.Settled() {
 			return q
 		}
@@ -303,7 +303,7 @@ func (w *world) awaiting(s *session) *question {
 	return nil
 }
 
-// checkStartsAnswered: after an attempt that asked, the next one begins with the answer, or because a person wants that.
+// checkStartsAnswered: after an attempt that asked, the next one begins with the answer, or because the user wants that.
 func (w *world) checkStartsAnswered(ref boulder.AttemptRef) {
 	t := w.disk.SubTask(ref.SubTaskID)
 	if open := t.AwaitedBy(ref.Attempt - 1); len(open) > 0 && !w.retried[ref] {
@@ -311,7 +311,7 @@ func (w *world) checkStartsAnswered(ref boulder.AttemptRef) {
 	}
 }
 
-// noteRetried remembers which attempt a person asked for.
+// noteRetried remembers which attempt the user asked for.
 func (w *world) noteRetried(b boulder.Body) {
 	id := ""
 	switch b := b.(type) {

@@ -53,7 +53,7 @@ const (
 	maxTime    = 365 * 24 * time.Hour
 )
 
-// checkFinal: what is over stays as it is, but for a person's retry of a sub-task, or skip of one that did not complete.
+// checkFinal: what is over stays as it is, but for the user's retry of a sub-task, or skip of one that did not complete.
 func (w *world) checkFinal(e boulder.Event) {
 	for _, a := range w.disk.Attempts {
 		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
@@ -109,7 +109,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}
-	case boulder.Judged: // of a line all that replaces something takes part in; a person's retry begins it anew
+	case boulder.Judged: // of a line all that replaces something takes part in; the user's retry begins it again
 		line := w.disk.First(w.disk.SubTask(b.SubTaskID)).ID
 		if w.judged[line]++; w.judged[line] > w.sc.limits.EvaluationsTotal {
 			w.violate("attempts and budgets are within bounds", "%d judged turns of %s and what replaces it, %d are allowed",
@@ -327,7 +327,7 @@ func (w *world) checkBudget(e boulder.Event) {
 	}
 }
 
-// checkNotes: what a person noted is in the next prompt.
+// checkNotes: what the user noted is in the next prompt.
 func (w *world) checkNotes(id string, after uint64, prompt string) {
 	for _, text := range w.disk.Boulder.NotesFor(id, after) {
 		if !strings.Contains(prompt, text) {

@@ -92,7 +92,7 @@ func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job)
 	}
 }
 
-// ended reports whether a person ended an attempt, under the hands of the one who runs it.
+// ended reports whether the user ended an attempt, under the hands of the one who runs it.
 func (w *world) ended(ref boulder.AttemptRef) bool {
 	return w.attempts[ref] == boulder.AttemptCancelled
 }

@@ -92,7 +92,7 @@ func (p isolated) Integrate(ctx context.Context, what boulder.Integration, repor
 		case slices.Equal(conflicts, []string{fileSum}):
 			generate(merged)
 			conflicts = nil
-			i.w.seen["a generated file made anew"]++
+			i.w.seen["a generated file made again"]++
 		case len(conflicts) == 0 && len(what.SubTask.Conflicts) > 0 && !green(noMarkers, merged):
 			conflicts = []string{"marked"}
 		}
@@ -284,7 +284,7 @@ func (w *world) checkLine(e boulder.Event) {
 	}
 }
 
-// kept is how many slots wait for a person.
+// kept is how many slots wait for the user.
 func (w *world) kept() (n int) {
 	for _, t := range w.disk.SubTasks {
 		if t.Parked && len(t.Conflicts) > 0 {

@@ -68,7 +68,7 @@ type fate struct {
 	after   time.Duration
 	events  int  // of abandon
 	server  bool // the OpenCode server ends with it
-	orders  int  // of a person
+	orders  int  // of the user
 }
 
 // maxDisturbed is up to which process fate strikes: every run has to end.
@@ -293,7 +293,7 @@ func (p *process) close(err error) {
 	}
 }
 
-// begin starts what comes from outside: fate, and a person.
+// begin starts what comes from outside: fate, and the user.
 func (p *process) begin() {
 	if p.fate.after > 0 {
 		p.others.Go(p.strike)
@@ -422,7 +422,7 @@ func (w *world) goOn(p *process, err error) (orchestrator.Request, error) {
 	return req, nil
 }
 
-// larger is the budget that a person gives next: twice as much, and in the end no bound.
+// larger is the budget that the user gives next: twice as much, and in the end no bound.
 func larger(b boulder.Budget, number int) boulder.Budget {
 	if number > maxDisturbed {
 		return boulder.Budget{}

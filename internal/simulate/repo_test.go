@@ -173,14 +173,14 @@ func green(command string, f files) bool {
 	return true
 }
 
-// generate makes the generated file anew.
+// generate makes the generated file again.
 func generate(f files) {
 	delete(f, fileSum)
 	f[fileSum] = idOf(f)
 }
 
 // edit is what an agent does in its slot. Whether it succeeds in putting both sides of a conflict together is chance, but for
-// what a person has looked at.
+// what the user has looked at.
 func (sc *scenario) edit(f files, at place, red bool) {
 	if at.conflicts > 0 && at.conflicts <= maxConflicts && !throw(sc.seed, "resolves", at).is(0.6) {
 		return
@@ -213,5 +213,5 @@ func (sc *scenario) edit(f files, at place, red bool) {
 	}
 }
 
-// maxConflicts is after how many a person is asked.
+// maxConflicts is after how many the user is asked.
 const maxConflicts = 3

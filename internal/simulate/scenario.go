@@ -1,7 +1,7 @@
 // Package simulate is a deterministic simulation of whole boulders: the real orchestrator on the real store, in a world
 // that is fully determined by a seed. Time is that of a testing/synctest bubble, so that back-offs, cool-downs and
 // hours of work cost nothing. Processes crash before and after any commit, are killed, stopped, cancelled, and steered
-// by a person; the sessions go on working meanwhile; the next process takes the boulder up, until it is over.
+// by the user; the sessions go on working meanwhile; the next process takes the boulder up, until it is over.
 //
 // It is for tests only. docs/simulation.md says what is drawn, what is checked, and how to replay a failure. [Script] is the same
 // worlds without crashes, for tests of another engine.
@@ -40,9 +40,9 @@ type scenario struct {
 	limits orchestrator.Limits
 	grace  time.Duration // of a polite stop
 
-	planned  bool   // a Planner makes the plan; else a person gave it
-	approval string // what a person says to it: "" (nobody is asked), yes, edit, no, later
-	asked    bool   // a person is asked about replans
+	planned  bool   // a Planner makes the plan; else the user gave it
+	approval string // what the user says to it: "" (nobody is asked), yes, edit, no, later
+	asked    bool   // the user is asked about replans
 
 	budget  *boulder.Budget
 	trouble float64 // how likely a turn meets a fault that is not the agent's
@@ -50,7 +50,7 @@ type scenario struct {
 	good    float64 // how likely a turn completes its sub-task
 	crash   float64 // how likely a commit is the last one of its process
 	orders  float64 // how likely a process is steered
-	asks    float64 // how likely an agent needs a person
+	asks    float64 // how likely an agent needs the user
 	calm    bool    // no process is disturbed: the run to compare with
 
 	generation int  // of OpenCode

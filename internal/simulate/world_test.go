@@ -21,7 +21,7 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions []*session
-	desk     []*question    // what agents asked
+	inbox    []*question    // what agents asked
 	met      map[string]int // faults that have happened, by where
 	ids      int            // of messages, given out
 	lanes    map[string]int // by sub-task, see lane
@@ -51,11 +51,11 @@ type record struct {
 	slots     int                         // as many as were at work, or kept, at once
 	prompts   map[promptRef]string        // accepted by sessions: their ids
 	judged    map[string]int              // turns, by the first sub-task of a line
-	retried   map[boulder.AttemptRef]bool // attempts that a person asked for
+	retried   map[boulder.AttemptRef]bool // attempts that the user asked for
 	spent     int64                       // tokens and calls together
 	worked    time.Duration
 	inexact   bool // a turn ended without evidence: of what it used, only that is known which was seen in time
-	cancelled bool // a person wanted the boulder cancelled
+	cancelled bool // the user wanted the boulder cancelled
 }
 
 // promptRef names the prompt of a turn, or the one that resumes it.

@@ -21,11 +21,11 @@ const wide = 120
 // whole reports whether the text has the whole screen.
 func (m *model) whole() bool { return m.zoom || m.ask != nil }
 
-func (m *model) beside() bool { return m.size.Width >= wide && !m.whole() }
+func (m *model) sideBySide() bool { return m.size.Width >= wide && !m.whole() }
 
 // widths are those of the lists and of the text.
 func (m *model) widths() (lists, text int) {
-	if m.beside() {
+	if m.sideBySide() {
 		lists = max(60, m.size.Width*2/5)
 		return lists, m.size.Width - lists - 1
 	}
@@ -38,7 +38,7 @@ func (m *model) arrange() {
 	m.fillLists()
 	room := max(6, m.size.Height-2-len(m.foot())) // without the head and the first title
 	switch words.height = room; {
-	case m.beside():
+	case m.sideBySide():
 		boulders.height = max(1, min(len(boulders.lines), room/3))
 		tasks.height = room - 1 - boulders.height
 	case !m.whole(): // the list that keys go to gets what it needs
@@ -101,7 +101,7 @@ const (
 	onSpending
 )
 
-// fillText makes the text anew. Until what is wanted was read the one before stays.
+// fillText makes the text again. Until what is wanted was read the one before stays.
 func (m *model) fillText() {
 	p := &m.pane[onText]
 	topic := fmt.Sprint(m.want, m.deep, m.tab)
@@ -229,7 +229,7 @@ func (m *model) View() tea.View {
 		body = m.helpText()
 	case m.whole():
 		body = words
-	case m.beside():
+	case m.sideBySide():
 		for i, line := range words {
 			body[i] += strings.Repeat(" ", lists+1-ansi.StringWidthWc(body[i])) + line
 		}

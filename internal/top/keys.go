@@ -235,7 +235,7 @@ func (m *model) order(o *order, typed *view.Editor) tea.Cmd {
 		if err := o.Validate(); err != nil {
 			return "", err
 		}
-		done, err := m.Order(m.ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+		done, err := m.Order(m.ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 			b, err := d.Get(m.ctx, o.boulder)
 			return b, o.Order, err
 		})

@@ -94,7 +94,7 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 
 // give gives an order. What was waiting for it continues where a server is there for that.
 func (s *Site) give(ctx context.Context, id string, o boulder.Order) (said string, err error) {
-	done, err := s.Order(ctx, func(d *project.Desk) (boulder.Snapshot, boulder.Order, error) {
+	done, err := s.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
 		return b, o, err
 	})

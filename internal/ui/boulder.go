@@ -229,7 +229,7 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 }
 
 // Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
-func (s *Site) Freeze(ctx context.Context, there *project.Desk, d boulder.Snapshot) (string, error) {
+func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snapshot) (string, error) {
 	r, err := s.readRest(ctx, there, d, false)
 	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)

@@ -109,7 +109,7 @@ func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error
 	return s.readRest(ctx, there, d, quick)
 }
 
-func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snapshot, quick bool) (*reading, error) {
+func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Snapshot, quick bool) (*reading, error) {
 	var events []boulder.Event
 	var err error
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *Site) readRest(ctx context.Context, there *project.Desk, d boulder.Snap
 }
 
 // events are those of a boulder's log. A log only grows: what was read once is not read again.
-func (s *Site) events(ctx context.Context, there *project.Desk, b boulder.Boulder) ([]boulder.Event, error) {
+func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boulder) ([]boulder.Event, error) {
 	s.mu.Lock()
 	had := s.logs[b.ID]
 	s.mu.Unlock()

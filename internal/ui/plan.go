@@ -159,7 +159,7 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || plan == nil || do == "check":
 	case d.Hash != hash:
-		err = errors.New("it was changed since you opened it: copy what you wrote, and open it anew")
+		err = errors.New("it was changed since you opened it: copy what you wrote, and open it again")
 	case d.B == nil:
 		said, err = "Saved "+s.PlanPath()+". Run it with: manager run", s.SavePlan([]byte(text))
 	default:

@@ -16,7 +16,7 @@ import (
 const (
 	// lookEvery is how often to look whether the state was written. An event is to be on the page within 200 ms.
 	lookEvery = 150 * time.Millisecond
-	// renewEvery is how often pages are made anew where nothing is written: what was killed says nothing.
+	// renewEvery is how often pages are made again where nothing is written: what was killed says nothing.
 	renewEvery = 15 * time.Second
 )
 

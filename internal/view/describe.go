@@ -96,7 +96,7 @@ func Describe(e boulder.Event) Step {
 	case boulder.TakenUp:
 		say("", "resumed by another process")
 	case boulder.ClockMoved:
-		say("", "the clock went on by %s at once: the machine slept, or it was set", text.Elapsed(b.By))
+		say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
 		if b.By < 0 {
 			say("", "the clock was set back by %s", text.Elapsed(-b.By))
 		}

@@ -154,14 +154,14 @@ func Settled(r *control.Answered, now time.Time) string {
 	case r.Allowed:
 		did, with = "Allowed", "with the permission"
 	}
-	follows := fmt.Sprintf("%q goes on %s.", r.SubTaskID, with)
+	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
 	switch {
 	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
 		follows = "The session that waits for it gets it."
 	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
 		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
 	case r.Handover == control.NoBoulder:
-		follows = "It came up outside of a run: nobody waits for it."
+		follows = "It came up outside a run: no sub-task waits for it."
 	case r.Handover == control.OverBefore:
 		follows = "Nothing waited for it any more."
 	case r.Handover == control.NotAsked:
@@ -171,7 +171,7 @@ func Settled(r *control.Answered, now time.Time) string {
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
 	case GoesOnLater(r):
-		follows = fmt.Sprintf("%q goes on %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
+		follows = fmt.Sprintf("%q continues %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
 	}
 	option := text.If(slices.Contains(r.Options, r.Answer), ": "+strings.TrimSuffix(text.Short(r.Answer, 100), "."))
 	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
@@ -309,7 +309,7 @@ func (r *Redo) Print(o page.Out) {
 	how := "what it changed stays, and its next session finds it"
 	switch {
 	case r.isolated && r.Files == boulder.FilesRevert:
-		how = "the results begin anew before it; the old ones stay under refs/manager/" + r.BoulderID
+		how = "the results are rebuilt from before it; the old ones stay under refs/manager/" + r.BoulderID
 	case r.Files == boulder.FilesKeep:
 	case len(r.Paths) == 0:
 		how = "stay as they are"

@@ -24,7 +24,7 @@ type planJSON struct {
 	Path   string         `json:"path"` // where the plan file is
 	Hash   string         `json:"hash"` // of the content, comments and layout left out
 	Origin boulder.Origin `json:"origin"`
-	Edited bool           `json:"edited"`         // a person changed it after it was sealed
+	Edited bool           `json:"edited"`         // the user changed it after it was sealed
 	Base   string         `json:"base,omitempty"` // commit it was made on; absent outside git
 	boulder.Plan
 }

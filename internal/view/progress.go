@@ -14,7 +14,7 @@ import (
 )
 
 // Progress follows a boulder by its events. It has the same state as the run, because it applies the same events, and
-// beside it what the agents are doing right now, which is no part of the state. It belongs to one goroutine at a time.
+// others it what the agents are doing right now, which is no part of the state. It belongs to one goroutine at a time.
 type Progress struct {
 	State *boulder.State // nil before the first event
 
@@ -158,8 +158,8 @@ type row struct {
 // Now says what goes on in it, or what it waits for; empty: nothing does.
 func (r row) Now() string { return r.now }
 
-// rows are the sub-tasks in plan order, beside the boulders that share their limits. running: a process is at them.
-func (p *Progress) rows(limits schedule.Limits, beside []boulder.Snapshot, now time.Time, running bool) []row {
+// rows are the sub-tasks in plan order, others the boulders that share their limits. running: a process is at them.
+func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
 	b := &p.State.Boulder
 	attempts := map[string][]*boulder.Attempt{}
 	for _, a := range p.State.Attempts {
@@ -171,7 +171,7 @@ func (p *Progress) rows(limits schedule.Limits, beside []boulder.Snapshot, now t
 	}
 	var waits []schedule.Wait
 	if !p.broken && b.Status == boulder.Running {
-		waits = schedule.Waiting(p.State, limits, now, heldBy(beside))
+		waits = schedule.Waiting(p.State, limits, now, heldBy(others))
 	}
 	place := map[string]int{}
 	for i, w := range waits {
@@ -288,9 +288,9 @@ func (r *row) does(b *boulder.Boulder, now time.Time) string {
 }
 
 // heldBy are the slots that boulders hold. A turn that goes on although its boulder is paused has one as well.
-func heldBy(beside []boulder.Snapshot) map[string]schedule.Share {
+func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
 	shares := map[string]schedule.Share{}
-	for _, d := range beside {
+	for _, d := range others {
 		paused := d.Boulder.Status == boulder.Paused
 		for _, a := range d.Attempts {
 			if a.Status.Live() && !stopped(paused, a) && (!paused || a.Status != boulder.AttemptMonitoring) {

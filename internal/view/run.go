@@ -53,10 +53,10 @@ const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
 // theirs.
 type Run struct {
 	Console
-	drawn  bool   // there is a picture to draw
-	beside bool   // other runs are shown as well: lines begin with the end of the boulder's id
-	on     string // says which boulder is meant, at the end of a command; empty where there is only one
-	now    func() time.Time
+	drawn   bool   // there is a picture to draw
+	several bool   // other runs are shown as well: lines begin with the end of the boulder's id
+	on      string // says which boulder is meant, at the end of a command; empty where there is only one
+	now     func() time.Time
 
 	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
 	progress *Progress
@@ -80,7 +80,7 @@ func NewRun(c Console, p *Progress, on string) *Run {
 }
 
 // NewServeRun shows one of several runs that go on at the same time, in lines alone.
-func NewServeRun(c Console, p *Progress) *Run { return &Run{Console: c, progress: p, beside: true} }
+func NewServeRun(c Console, p *Progress) *Run { return &Run{Console: c, progress: p, several: true} }
 
 // Event shows one event. It is called for each event in order, and does not block.
 func (v *Run) Event(e boulder.Event) {
@@ -133,7 +133,7 @@ func (v *Run) take(e boulder.Event) bool {
 }
 
 func (v *Run) lineStart(e boulder.Event) string {
-	return Clock(e.Time) + " " + text.If(v.beside, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
+	return Clock(e.Time) + " " + text.If(v.several, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
 }
 
 // lines are those that an event leaves: above the picture what that does not show, elsewhere all.

@@ -41,7 +41,7 @@ type Status struct {
 	Unlanded    bool                  `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 	Usage       boulder.Usage         `json:"usage"`
 	Summary     string                `json:"summary,omitempty"`
-	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that a person may still answer
+	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user may still answer
 	CreatedAt   time.Time             `json:"created_at"`
 	UpdatedAt   time.Time             `json:"updated_at"`
 	AtEvent     uint64                `json:"at_event,omitempty"` // it is as it was at this event of the log
@@ -71,7 +71,7 @@ func NewStatus(r *project.Reading) *Status {
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
 	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well: that is when people look
-	s.SubTasks = p.rows(r.Limits, r.Beside, r.Now, s.RunBy != nil)
+	s.SubTasks = p.rows(r.Limits, r.Others, r.Now, s.RunBy != nil)
 	return s
 }
 

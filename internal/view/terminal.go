@@ -23,7 +23,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Picture is what a [Screen] draws, anew at each tick, whatever happens between two. Its functions are called by the
+// Picture is what a [Screen] draws, again at each tick, whatever happens between two. Its functions are called by the
 // goroutine that draws.
 type Picture struct {
 	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal

@@ -69,8 +69,8 @@ func TestStoppedTurns(t *testing.T) {
 	for _, ref := range []boulder.AttemptRef{theme, icons} {
 		s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "edit " + ref.SubTaskID})
 	}
-	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
-	s.Apply(boulder.Trouble{AttemptRef: theme, Kind: boulder.TroublePaused, Reason: "paused by a person",
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
+	s.Apply(boulder.Trouble{AttemptRef: theme, Kind: boulder.TroublePaused, Reason: "paused by the user",
 		NotBefore: s.Now, Uncounted: true})
 	s.Now = s.Now.Add(time.Hour)
 	const resting = "stopped, to be taken up again"
@@ -103,11 +103,11 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	w := NewWhy(readingOf(s, holder), s.State.SubTask("theme"), nil)
-	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by a person", "stopped for now: paused by a person\n", "NOT fault")
+	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by the user", "stopped for now: paused by the user\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
 	s.Apply(boulder.SubTaskProgress{AttemptRef: theme, Activity: "edit theme.css"})
-	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 	says(t, lineOf(t, statusText(t, s, holder), "theme"), "edit theme.css")
 }
 
@@ -212,7 +212,7 @@ func TestReceiptFits(t *testing.T) {
 	}
 }
 
-// What a person says is told where the run is shown.
+// What the user says is told where the run is shown.
 func TestOrdersInTheViews(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -221,16 +221,16 @@ func TestOrdersInTheViews(t *testing.T) {
 	s.Apply(boulder.Noted{Text: "Mind the gap"})
 	s.Apply(boulder.Noted{SubTaskID: "theme", Text: "Dark is dark"})
 	s.Apply(boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskCancelled, AttemptStatus: boulder.AttemptCancelled,
-		Summary: "cancelled by a person", ByPerson: true})
-	s.Apply(boulder.Reopened{SubTaskID: "theme", Reason: "a person wants it tried again"})
-	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+		Summary: "cancelled by the user", ByPerson: true})
+	s.Apply(boulder.Reopened{SubTaskID: "theme", Reason: "retried by the user"})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 
 	live, texts := liveSample(s), linesOf(s)
 	texts["live"] += live.frame(page.Size{Width: 120, Height: 30}, 0)
 	for name, text := range texts {
 		for _, want := range []string{
-			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
-			"[2/6] retried: a person wants it tried again", "paused by a person",
+			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by the user",
+			"[2/6] retried: retried by the user", "paused by the user",
 		} {
 			if n := strings.Count(text, want); n != 1 {
 				t.Errorf("%s: %q is there %d times, want once:\n%s", name, want, n, text)

@@ -50,7 +50,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	said := prompts.KeepGoing(u)
 	if d.Kind == enforcer.Fresh { // which has to know more
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s This session goes on with the work of another one, %q, whose conversation became too long for "+
+		fmt.Fprintf(&b, "%s This session continues the work of another one, %q, whose conversation became too long for "+
 			"its model. You do not know that conversation; the files are as it left them.\n\n", prompts.Mark, s.rec.Title)
 		for _, part := range [][2]string{
 			{"What the person asked for last:", s.rec.Request}, {"The summary of what was done:", s.tree.Summary()},
@@ -138,7 +138,7 @@ func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session
 	next.lookAt, next.changed = now.Add(w.cfg.Policy.Admission), true
 	w.apply(s, enforcer.Replaced{At: now, By: fresh.ID})
 	w.toast(ctx, enforcer.Decision{Toast: &enforcer.Toast{
-		Variant: enforcer.Warning, Title: "manager goes on in a fresh session", Message: "See: " + fresh.Title,
+		Variant: enforcer.Warning, Title: "manager continues in a fresh session", Message: "See: " + fresh.Title,
 	}})
 }
 

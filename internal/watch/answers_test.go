@@ -7,7 +7,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// What a person said is told by the next prompt, unless it was the reply to the ask itself.
+// What the user said is told by the next prompt, unless it was the reply to the ask itself.
 func TestAnswersThatAreStillToBeTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -28,7 +28,7 @@ type Order string
 // The orders.
 const (
 	OrderStop  Order = "stop"  // nothing is sent any more, until a start
-	OrderStart Order = "start" // watch it, and count everything anew
+	OrderStart Order = "start" // watch it, and count everything again
 	// OrderLook: blockers were switched on or off, which counts at once.
 	OrderLook Order = "look"
 	// OrderTyped: Request.Word was typed after /blockers in a session, which the watch knows by Request.Token in its prompt.
@@ -173,14 +173,14 @@ func (w *Watch) order(ctx context.Context, id string, req Request) {
 	}
 	if req.Order == OrderStart {
 		w.apply(s, enforcer.Started{At: w.cfg.Now()})
-		w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateOpen, Reason: "a person started it"})
+		w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateOpen, Reason: "started by the user"})
 		if delete(w.strange, id); w.online {
 			w.meet(ctx, id)
 		}
 		return
 	}
 	w.apply(s, enforcer.StopAsked{At: w.cfg.Now()})
-	w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateStopped, Reason: "a person stopped it"})
+	w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateStopped, Reason: "stopped by the user"})
 }
 
 func (s *watched) status(history []Entry) Status {

@@ -45,7 +45,7 @@ func (w *Watch) offer(ctx context.Context, diverted bool) error {
 		w.cfg.Note("This OpenCode has no todo list; agents get one of manager's.")
 	}
 	if err == nil && slices.Contains(missing, boulder.BlockerTool) {
-		w.cfg.Note("Blockers are taken down; agents report them with the tool " + boulder.BlockerTool + ".")
+		w.cfg.Note("Blockers are recorded; agents report them with the tool " + boulder.BlockerTool + ".")
 	}
 	w.offered = append(w.offered, missing...)
 	return nil

@@ -27,23 +27,23 @@ import (
 
 // standIn is who stands in for the user, as `manager watch --blockers` puts it together.
 type standIn struct {
-	*blockers.Desk
+	*blockers.Inbox
 	*mcptool.Server
 }
 
 func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
-	desk, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
+	inbox, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := mcptool.New(mcptool.Config{Desk: desk})
+	server := mcptool.New(mcptool.Config{Inbox: inbox})
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return standIn{desk, server}
+	return standIn{inbox, server}
 }
 
 // settle has the user answer a blocker.
@@ -129,7 +129,7 @@ func TestDiverted(t *testing.T) {
 	k.continued(1)
 }
 
-// clock stands still, but for waits that a person would have to sit through: they are over at once. So the times that a
+// clock stands still, but for waits that the user would have to sit through: they are over at once. So the times that a
 // loaded machine takes do not count.
 type clock struct {
 	mu    sync.Mutex

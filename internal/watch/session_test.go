@@ -46,8 +46,8 @@ func TestGoesOnUntilComplete(t *testing.T) {
 		t.Errorf("%d countdowns", n)
 	}
 	for _, want := range []string{
-		"error: manager goes on in 50ms: Idle for",
-		"warning: manager goes on in 50ms: It says that it is done, but there is 1 thing left to do, such as: Write b",
+		"error: manager continues in 50ms: Idle for",
+		"warning: manager continues in 50ms: It says that it is done, but there is 1 thing left to do, such as: Write b",
 		"success: Complete: ",
 	} {
 		for shown := ""; shown == ""; {
@@ -72,7 +72,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	}
 }
 
-// A user who writes ends a countdown, and everything is counted anew: the manager's own prompts are never taken for
+// A user who writes ends a countdown, and everything is counted again: the manager's own prompts are never taken for
 // theirs.
 func TestUserInBetween(t *testing.T) {
 	w := newWorld(t)

@@ -27,7 +27,7 @@ func openTest(t *testing.T, path string) *Store {
 	return s
 }
 
-// What is saved is read back after the file was opened anew, for its owner only; a history keeps the newest decisions.
+// What is saved is read back after the file was opened again, for its owner only; a history keeps the newest decisions.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)

@@ -138,7 +138,7 @@ func typed(t *testing.T, w *world) {
 	r.mu.Lock()
 	k.next = len(r.log)
 	r.mu.Unlock()
-	k.user("Thanks.") // a task, with which it finishes anew
+	k.user("Thanks.") // a task, with which it finishes again
 	k.until(r, "finish work")
 	sent := k.continued(1)[0].Text()
 	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {

@@ -210,7 +210,7 @@ func (w *Watch) lost(err error) {
 
 // found is called when the event stream stands, the first time and after every gap: what happened before is read.
 func (w *Watch) found(ctx context.Context) {
-	w.online, w.offered = true, nil // a server that was started anew has forgotten them
+	w.online, w.offered = true, nil // a server that was started again has forgotten them
 	if w.told {
 		w.told = false
 		w.cfg.Note("OpenCode answers again.")
@@ -221,7 +221,7 @@ func (w *Watch) found(ctx context.Context) {
 		}
 	}
 	for s := range w.watched() {
-		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
+		// Who was asked something before the gap may not know that the question is gone: idleness begins again.
 		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
 		s.loaded, s.standIn.Dir = false, w.dir
 	}

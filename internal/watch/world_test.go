@@ -231,7 +231,7 @@ type running struct {
 	mu    sync.Mutex
 	log   []watch.Entry
 	notes []string
-	more  chan struct{} // closed and made anew with each entry and note
+	more  chan struct{} // closed and made again with each entry and note
 }
 
 // watch begins to watch the project, with the times of people divided by a hundred or so and 3 failures in the place of 5.

@@ -26,7 +26,7 @@ func about(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *pr
 // failed sorts the error of [opencode.Host.Connect], or of a question to a server that runs.
 //
 // A server that died while it started, or was too slow on a busy machine, may do better next time; nothing else that keeps
-// it from starting (no binary, another version) goes away without a person, so it must not pass for something that is
+// it from starting (no binary, another version) goes away without the user, so it must not pass for something that is
 // worth another try. Nor may the server's 401, which is about its password, pass for a provider's key.
 func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -30,7 +30,7 @@ func AgentConfig() map[string]any {
 		"mode": "primary", "hidden": true,
 		"description": "Answers the ledger questions of manager; has no tools.",
 		"prompt": "You answer one question with the JSON that it asks for. " +
-			"You have no tools beside the one for the answer.",
+			"You have no tools except the one for the answer.",
 		"permission": map[string]any{"*": "deny", "StructuredOutput": "allow"},
 	}}
 }

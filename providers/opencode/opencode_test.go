@@ -59,7 +59,7 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	}
 }
 
-// This is what happens to a person without any key: the model is the one that OpenCode is set to.
+// This is what happens to the user without any key: the model is the one that OpenCode is set to.
 func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

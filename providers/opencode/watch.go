@@ -19,7 +19,7 @@ import (
 // one with broken arguments, is mended by most models in the second.
 const maxCalls = 5
 
-var errRunaway = errors.New("the model went on calling tools that it does not have")
+var errRunaway = errors.New("the model kept calling tools that it does not have")
 
 // watch follows one question by its events, because the call that asks says nothing before its end:
 //

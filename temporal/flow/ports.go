@@ -189,7 +189,7 @@ func lost(err error) error {
 }
 
 func nothingReported(b boulder.Body) error {
-	return fmt.Errorf("%w: nobody listens to %s", boulder.ErrRefused, boulder.TypeOf(b))
+	return fmt.Errorf("%w: there is no listener for %s", boulder.ErrRefused, boulder.TypeOf(b))
 }
 
 func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {

@@ -39,7 +39,7 @@ type Gateway struct {
 	DB       *store.DB
 	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
 	Input    flow.Input                                    // without id and request
-	Blockers *blockers.Desk                                // of the project
+	Blockers *blockers.Inbox                               // of the project
 	Remote   *gitremote.Remote                             // by which workers share results; nil: all have the project's directory
 
 	mu      sync.Mutex
@@ -200,7 +200,7 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		err = fmt.Errorf("boulder %s: %w", id, errGone)
 		if s, _ := g.DB.Get(ctx, id); s.Boulder.Engine == "" {
-			return fmt.Errorf("%w: it was begun on this machine, and goes on there when the gateway is stopped", err)
+			return fmt.Errorf("%w: it was started on this machine, and continues there when the gateway is stopped", err)
 		}
 		return fmt.Errorf("%w, which has lost it: end it with manager cancel -b %s", err, id)
 	}

@@ -65,7 +65,7 @@ func (r *rig) replayed() {
 }
 
 // TestGolden: this version goes on with boulders that earlier ones began. Where a change of the core has to break that, the
-// boulders have to end before workers are replaced: record anew, and say so in the changelog.
+// boulders have to end before workers are replaced: record again, and say so in the changelog.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.json.gz")

@@ -38,7 +38,7 @@ type Parts struct {
 	Project string // directory in which the planner looks at files
 	// Host is a name of the machine and directory, if sessions that were begun there cannot go on elsewhere.
 	Host string
-	// Settle stores a person's answer to a blocker of the machine. Nil: it is there.
+	// Settle stores the user's answer to a blocker of the machine. Nil: it is there.
 	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
 	// Check is asked when work has failed. Its error says that this machine cannot work: then others get what it had. Nil: it can.
 	Check func(context.Context) error

@@ -152,7 +152,7 @@ func firstBlocker(host string) string {
 	return fmt.Sprintf("B%d", (1000+crc32.ChecksumIEEE([]byte(host))%9_000)*1000)
 }
 
-// settle stores a person's answer where the blocker was raised: what was allowed is allowed from then on.
+// settle stores the user's answer where the blocker was raised: what was allowed is allowed from then on.
 func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 	_, err := c.Blockers().Settle(ctx, b.ID, blockers.Settlement{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed})
 	if errors.Is(err, blockers.ErrNotFound) || errors.Is(err, blockers.ErrSettled) {

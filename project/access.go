@@ -20,9 +20,9 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// Desk is where the state is read and orders are handed in: the process that holds the database, or, if none does, the
+// Access is where the state is read and orders are handed in: the process that holds the database, or, if none does, the
 // database itself.
-type Desk struct {
+type Access struct {
 	Reader
 	Orders control.Steerer
 	Client *control.Client // of the process that holds it; nil, as Holder: none does
@@ -30,8 +30,8 @@ type Desk struct {
 	Close  func()
 }
 
-// beside are the boulders that the process runs which runs one.
-func (d *Desk) beside(ctx context.Context, id string) (all []boulder.Snapshot) {
+// others are the boulders that the process runs which runs one.
+func (d *Access) others(ctx context.Context, id string) (all []boulder.Snapshot) {
 	if d.Holder == nil || !slices.Contains(d.Holder.Running, id) {
 		return nil
 	}
@@ -66,11 +66,11 @@ func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) er
 }
 
 // Dial connects to the process that holds the state; the error wraps [control.ErrNotServed] if none does.
-func (p *Project) Dial(ctx context.Context) (*Desk, error) {
+func (p *Project) Dial(ctx context.Context) (*Access, error) {
 	client, holder, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
 	switch {
 	case err == nil:
-		return &Desk{Reader: client, Orders: client, Client: client, Holder: &holder, Close: func() {}}, nil
+		return &Access{Reader: client, Orders: client, Client: client, Holder: &holder, Close: func() {}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case !errors.Is(err, control.ErrNotServed): // it hangs, or was stopped, or is another version
@@ -81,7 +81,7 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 
 // enter connects to the process that has the state, or opens the database if none does. A process that has it and does not
 // serve yet, or not any more, gets two seconds.
-func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
+func (p *Project) enter(ctx context.Context, readOnly bool) (*Access, error) {
 	path := p.database()
 	for last := range Tries(ctx, 0, holderWait) {
 		there, err := p.Dial(ctx)
@@ -91,7 +91,7 @@ func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
 		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case err == nil:
-			return &Desk{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
+			return &Access{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
 		case !errors.Is(err, store.ErrHeld):
 			return nil, err
 		case last:
@@ -150,7 +150,7 @@ const (
 
 // Steer calls do with whoever takes orders, and again while that process is not ready, or if it has ended meanwhile. No run
 // can start meanwhile if none goes on.
-func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
+func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 	if !p.Exists() {
 		return ErrNothing
 	}
@@ -174,7 +174,7 @@ func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
 
 // Submit hands a request to the process that holds the state, and returns the boulder's id when it has begun. A server
 // takes requests when it has taken up what a crash left, some moments after it is there.
-func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
+func (d *Access) Submit(ctx context.Context, req Request) (id string, err error) {
 	if d.Client == nil {
 		return "", control.ErrNotServed
 	}
@@ -186,10 +186,10 @@ func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
 	return "", context.Cause(ctx)
 }
 
-// Find reads the boulder that a person means who wants one to go on, or to be steered: the one that is named, or else the
+// Find reads the boulder that the user means who wants one to go on, or to be steered: the one that is named, or else the
 // one that is at work, the active one, or the newest that is not over. If one is about to be at work, no older one is meant:
 // [control.ErrNotReady]. With an error there is what could be read.
-func (d *Desk) Find(ctx context.Context, ref string) (boulder.Snapshot, error) {
+func (d *Access) Find(ctx context.Context, ref string) (boulder.Snapshot, error) {
 	id, err := d.find(ctx, ref)
 	if err != nil {
 		return boulder.Snapshot{}, err
@@ -197,7 +197,7 @@ func (d *Desk) Find(ctx context.Context, ref string) (boulder.Snapshot, error) {
 	return d.Get(ctx, id)
 }
 
-func (d *Desk) find(ctx context.Context, ref string) (string, error) {
+func (d *Access) find(ctx context.Context, ref string) (string, error) {
 	if ref != "" {
 		return Resolve(ctx, d, ref)
 	}
@@ -241,9 +241,9 @@ func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 // Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the order; it is
 // called again where that process has just ended.
 func (p *Project) Order(
-	ctx context.Context, find func(*Desk) (boulder.Snapshot, boulder.Order, error),
+	ctx context.Context, find func(*Access) (boulder.Snapshot, boulder.Order, error),
 ) (done *Ordered, err error) {
-	err = p.Steer(ctx, func(d *Desk) (err error) {
+	err = p.Steer(ctx, func(d *Access) (err error) {
 		done = &Ordered{Holder: d.Holder}
 		if done.Before, done.Order, err = find(d); err != nil {
 			return err
@@ -255,7 +255,7 @@ func (p *Project) Order(
 		done.After, err = d.Get(ctx, id)
 		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
 			done.Holder = nil
-			var there *Desk
+			var there *Access
 			if there, err = p.Read(ctx); err == nil {
 				done.After, err = there.Get(ctx, id)
 				there.Close()
@@ -281,7 +281,7 @@ func Message(err error) string {
 // HandOver has the process that holds the state do what is asked for, or if none does, the server that start begins. It returns
 // when the first of it is on disk.
 func (p *Project) HandOver(
-	ctx context.Context, req Request, start func(context.Context) (*Desk, error),
+	ctx context.Context, req Request, start func(context.Context) (*Access, error),
 ) (id string, pid int, err error) {
 	ledger, err := modelOf("--ledger-model", p.opts.LedgerModel)
 	if err != nil {
