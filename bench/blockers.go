@@ -56,13 +56,13 @@ func (w *world) record(ctx context.Context, n int) (dir string, slowest float64,
 	if dir, err = os.MkdirTemp(w.root, "blockers"); err != nil {
 		return "", 0, err
 	}
-	inbox, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
+	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
 	if err != nil {
 		return "", 0, err
 	}
 	for i := range n {
 		took, err := timed(func() error {
-			_, err := inbox.Raise(ctx, boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", i/50)}, boulder.Blocker{
+			_, err := register.Raise(ctx, boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", i/50)}, boulder.Blocker{
 				Category: boulder.BlockerArchitecture, Question: fmt.Sprintf("Which way, of question %d?", i),
 				Context: "There are two, and both cost a week.", Hard: true,
 			})

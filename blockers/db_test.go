@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// edit changes the database behind the inbox's back.
+// edit changes the database behind the register's back.
 func (p *project) edit(change func(*bolt.Tx) error) error {
 	db, err := bolt.Open(p.database(), 0o600, nil)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			d, path := p.inbox(t), p.database()
+			d, path := p.register(t), p.database()
 			raise(t, d, hardInput("Which?"))
 			check(t, damage(p, path))
 			before, _ := os.ReadFile(path)
@@ -73,7 +73,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	for _, q := range []string{"One?", "Two?", "Three?", "Four?"} {
 		raise(t, d, hardInput(q))
 	}
@@ -101,7 +101,7 @@ func TestDamagedRecord(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	raise(t, d, hardInput("Which?"))
 	db, err := bolt.Open(p.database(), 0o600, nil)
 	check(t, err)
@@ -132,11 +132,11 @@ func TestWaiting(t *testing.T) {
 func TestPlacesForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t, func(c *Config) { c.Root = filepath.Join(p.dir, "none") })
+	d := p.register(t, func(c *Config) { c.Root = filepath.Join(p.dir, "none") })
 	if _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	d = p.inbox(t)
+	d = p.register(t)
 	state := filepath.Join(p.dir, store.DirName)
 	check(t, os.WriteFile(state, nil, 0o600))
 	if _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, store.ErrUnusable) {

@@ -31,7 +31,7 @@ const (
 // The same ask of the same session is one record however often it comes, and is ruled on alike; it waits for no longer than
 // the first time. A question that comes again after it was answered is a new one. [ErrOff] means that asks are not
 // diverted. With [ErrTooMany] there is a ruling all the same; with any other error there is none.
-func (d *Inbox) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
+func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
 	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
 		return ruling, errors.New("divert: it is neither a permission nor a question")
 	}
@@ -84,7 +84,7 @@ func (d *Inbox) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder
 
 // taken is the record of an ask: without secrets, bounded, and with words for people where it has none. Its
 // keys are made of the whole texts, without the secrets.
-func (d *Inbox) taken(ask boulder.Blocker) *record {
+func (d *Register) taken(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
 	r := &record{Blocker: ask}
@@ -164,7 +164,7 @@ func granted(all []*record, keys []string) bool {
 }
 
 // Ruling says what has become of a ruling to wait. That the time is over is stored.
-func (d *Inbox) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
+func (d *Register) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
 	news := false
 	rule := func(r *record) error {
 		if r.Ask == nil {
@@ -180,7 +180,7 @@ func (d *Inbox) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, e
 	return ruling, err
 }
 
-func (d *Inbox) ruling(b *boulder.Blocker) boulder.Ruling {
+func (d *Register) ruling(b *boulder.Blocker) boulder.Ruling {
 	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted, ByUser: b.Status.Settled()}
 	answered := b.Status == boulder.BlockerAnswered
 	switch {
@@ -198,7 +198,7 @@ func (d *Inbox) ruling(b *boulder.Blocker) boulder.Ruling {
 
 // Gone stores that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one away.
 // The blocker stays for the user to see, and an answer that it has for the next prompt. It may be called again.
-func (d *Inbox) Gone(ctx context.Context, id string) error {
+func (d *Register) Gone(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
 		if r.Ask != nil {
 			r.Ask.Reply = boulder.ReplyGone
@@ -209,7 +209,7 @@ func (d *Inbox) Gone(ctx context.Context, id string) error {
 
 // Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
 // tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010).
-func (d *Inbox) Instruction(ask boulder.Blocker) string {
+func (d *Register) Instruction(ask boulder.Blocker) string {
 	said := "The user is away. The question is recorded for them to see; do not ask it again. If you may choose " +
 		"yourself, find three options, choose one, go on with it, and report it with the tool " + boulder.BlockerTool +
 		" and blocks_progress false; if you must not, call " + boulder.BlockerTool + " with blocks_progress true."

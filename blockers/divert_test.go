@@ -21,7 +21,7 @@ func waiting(c *Config) {
 func TestDivert(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	a := permission("per_1", "git push *", "git tag *")
 	a.Ask.Arguments = `{"command":"git push && git tag v1"}`
 	want := boulder.Ruling{
@@ -49,7 +49,7 @@ func TestDivert(t *testing.T) {
 	}
 	p.clock.pass(time.Hour)
 	for _, request := range []string{"per_1", "per_2"} { // after a restart; and asked again
-		if diff := cmp.Diff(want, divert(t, p.inbox(t), permission(request, "git push *", "git tag *"))); diff != "" {
+		if diff := cmp.Diff(want, divert(t, p.register(t), permission(request, "git push *", "git tag *"))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", request, diff)
 		}
 	}
@@ -65,7 +65,7 @@ func TestDivert(t *testing.T) {
 // A question is answered in the agent's stead.
 func TestDivertQuestion(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).inbox(t)
+	d := newProject(t).register(t)
 	q := question("que_1", "Which colour?", "red", "blue")
 	if r := divert(t, d, q); r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "The user is away.") ||
 		!strings.Contains(r.Message, boulder.BlockerTool+" and blocks_progress false") {
@@ -106,20 +106,20 @@ func TestDivertAndWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			d := p.inbox(t, waiting)
+			d := p.register(t, waiting)
 			r := divert(t, d, c.ask)
 			if r.Reply != boulder.ReplyWaiting || !r.Until.Equal(epoch.Add(time.Minute)) || r.BlockerID != "B1" {
 				t.Fatalf("%+v", r)
 			}
 			p.clock.pass(c.after)
 			if c.says.Status != "" {
-				settle(t, p.inbox(t), "B1", c.says)
+				settle(t, p.register(t), "B1", c.says)
 			}
 			r, err := d.Ruling(t.Context(), "B1")
 			check(t, err)
 			rulings := []boulder.Ruling{r}
 			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission is granted, see TestGrants
-				rulings = append(rulings, divert(t, p.inbox(t, waiting), c.ask))
+				rulings = append(rulings, divert(t, p.register(t, waiting), c.ask))
 			}
 			for _, r := range rulings {
 				if r.Reply != c.want || r.BlockerID != "B1" || !strings.HasPrefix(r.Message, c.message) {
@@ -138,7 +138,7 @@ func TestDivertAndWait(t *testing.T) {
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	divert(t, d, permission("per_1", "git push", "git tag"))
 	settle(t, d, "B1", allowed)
 	watched := boulder.BlockerScope{SessionID: "ses_watched"}
@@ -166,7 +166,7 @@ func TestGrants(t *testing.T) {
 	} {
 		a := *permission("per_"+c.what, c.patterns...).Ask
 		a.Permission = c.permission
-		r := divert(t, p.inbox(t), askedIn(c.at, a))
+		r := divert(t, p.register(t), askedIn(c.at, a))
 		if (r.Reply == boulder.ReplyAllowed) != c.allowed || (r.BlockerID == "") != c.allowed {
 			t.Errorf("%s: %+v", c.what, r)
 		}
@@ -177,13 +177,13 @@ func TestGrants(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t, waiting)
+	d := p.register(t, waiting)
 	divert(t, d, permission("per_1", "one"))
 	divert(t, d, permission("per_2", "two"))
 	settle(t, d, "B2", allowed)
 	_, err := d.Ruling(t.Context(), "B2")
 	check(t, err)
-	divert(t, p.inbox(t), permission("per_3", "refused"))
+	divert(t, p.register(t), permission("per_3", "refused"))
 	raise(t, d, hardInput("Is this an ask?"))
 	for id, want := range map[string]boulder.AskReply{
 		"B1": boulder.ReplyGone, "B2": boulder.ReplyGone, "B3": boulder.ReplyGone, "B4": "",
@@ -206,7 +206,7 @@ func TestGone(t *testing.T) {
 // What OpenCode asks for is kept within bounds, and every cut is seen. The whole of it decides, not what is kept.
 func TestAsksAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).inbox(t)
+	d := newProject(t).register(t)
 	long := func(last string) boulder.Blocker {
 		a := permission("per_" + last)
 		a.Ask.Permission, a.Ask.Tool = strings.Repeat("n", 300), strings.Repeat("t", 300)

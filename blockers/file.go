@@ -23,7 +23,7 @@ const maxFile = 16 << 20
 //
 // It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
 // regular file is written to, and what is in it is never changed, only added to.
-func (d *Inbox) append(items []item) error {
+func (d *Register) append(items []item) error {
 	name, path := d.cfg.File, filepath.Join(d.cfg.Root, d.cfg.File)
 	root, err := os.OpenRoot(d.cfg.Root)
 	if err != nil {

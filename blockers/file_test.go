@@ -34,7 +34,7 @@ func TestListInADirectory(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	for _, name := range []string{"notes/night/list.md", "./notes/night/../night/list.md"} {
-		raise(t, p.inbox(t, func(c *Config) { c.File = name }), hardInput("For "+name+"?"))
+		raise(t, p.register(t, func(c *Config) { c.File = name }), hardInput("For "+name+"?"))
 	}
 	data, err := os.ReadFile(filepath.Join(p.dir, "notes", "night", "list.md"))
 	if err != nil || strings.Count(string(data), "- [ ] ") != 2 || p.file(t) != "" {
@@ -76,7 +76,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			p, outside := newProject(t), t.TempDir()
-			d := p.inbox(t, func(c *Config) { c.File = name })
+			d := p.register(t, func(c *Config) { c.File = name })
 			victims := []string{filepath.Join(p.dir, "victim"), filepath.Join(outside, "victim"), filepath.Join(outside, DefaultFile)}
 			for _, v := range victims {
 				check(t, os.WriteFile(v, []byte("mine\n"), 0o600))
@@ -113,7 +113,7 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 			p := newProject(t)
 			path, victim := filepath.Join(p.dir, DefaultFile), filepath.Join(p.dir, "victim")
 			check(t, os.WriteFile(victim, []byte("mine\n"), 0o600))
-			d := p.inbox(t)
+			d := p.register(t)
 			d.failpoint = func(step string) {
 				if step == "committed" { // it is a file, until it is none
 					_ = os.Remove(path)
@@ -130,7 +130,7 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 				}
 				p.clock.pass(time.Minute)
 			}
-			if s := status(t, p.inbox(t)); s.Unwritten != 2 || s.Trouble == "" {
+			if s := status(t, p.register(t)); s.Unwritten != 2 || s.Trouble == "" {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -160,7 +160,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 			t.Run(name+"/"+step, func(t *testing.T) {
 				t.Parallel()
 				p := newProject(t)
-				d := p.inbox(t)
+				d := p.register(t)
 				raise(t, d, hardInput("The first?"))
 				const note = "  - We have to talk about it on Monday.\n"
 				old := strings.Replace(p.file(t), "[ ]", "[x]", 1) + note
@@ -172,7 +172,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 					}
 				}
 				raise(t, d, softInput("The second?"))
-				listed(t, p.inbox(t), Filter{}) // any process
+				listed(t, p.register(t), Filter{}) // any process
 				got := p.file(t)
 				if !saved || !strings.Contains(got, "[x] **B1**") || !strings.Contains(got, note) {
 					t.Errorf("saved: %v; what the person wrote is lost:\n%s", saved, got)
@@ -189,7 +189,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 func TestWhatPeopleTakeOut(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	raise(t, d, hardInput("The first?"))
 	p.write(t, "# Mine\n")
 	raise(t, d, hardInput("The second?"))
@@ -208,24 +208,24 @@ func TestWhatPeopleTakeOut(t *testing.T) {
 // (SC-009: within three tries; this takes one). Nothing else depends on it.
 func TestUnwritableList(t *testing.T) {
 	t.Parallel()
-	for name, operation := range map[string]func(*Inbox) error{
-		"reading":  func(d *Inbox) error { _, err := d.List(t.Context(), Filter{}); return err },
-		"changing": func(d *Inbox) error { return d.Delivered(t.Context(), "B1") },
-		"making":   func(d *Inbox) error { return d.Switch(t.Context(), "", ptr(true)) },
-		"flush":    func(d *Inbox) error { return d.Flush(t.Context()) },
+	for name, operation := range map[string]func(*Register) error{
+		"reading":  func(d *Register) error { _, err := d.List(t.Context(), Filter{}); return err },
+		"changing": func(d *Register) error { return d.Delivered(t.Context(), "B1") },
+		"making":   func(d *Register) error { return d.Switch(t.Context(), "", ptr(true)) },
+		"flush":    func(d *Register) error { return d.Flush(t.Context()) },
 	} {
 		p := newProject(t)
 		path := filepath.Join(p.dir, DefaultFile)
 		check(t, os.Mkdir(path, 0o700)) // as good as a full disk: nothing can be written there
-		d := p.inbox(t)
+		d := p.register(t)
 		raise(t, d, hardInput("The first?"))
 		raise(t, d, softInput("The second?"))
 		settle(t, d, "B1", answered("Yes."))
-		if s := status(t, p.inbox(t)); s.Unwritten != 3 || !strings.Contains(s.Trouble, "not a regular file") {
+		if s := status(t, p.register(t)); s.Unwritten != 3 || !strings.Contains(s.Trouble, "not a regular file") {
 			t.Fatalf("%s: %+v", name, s)
 		}
 		check(t, os.Remove(path))
-		after := p.inbox(t)
+		after := p.register(t)
 		check(t, operation(after))
 		p.present(t, after)
 		if s := status(t, after); s.Unwritten != 0 || s.Trouble != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How long texts may be, in characters, for somebody who reads them one after another. The agent is told, and shortens what
+// How long texts may be, in characters, for a user who reads them one after another. The agent is told, and shortens what
 // is longer or puts it into a file; nothing is cut of what it says.
 const (
 	maxQuestion  = 2_000
@@ -34,7 +34,7 @@ type InputError struct {
 
 func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Inbox.Raise]. Everything that is wrong is told
+// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Register.Raise]. Everything that is wrong is told
 // at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not there, as
 // models mean it.
 func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {

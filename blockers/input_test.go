@@ -165,7 +165,7 @@ func TestCheckScope(t *testing.T) {
 	}
 }
 
-// Whatever comes as arguments is either accepted by the inbox's own check, or refused with a readable text.
+// Whatever comes as arguments is either accepted by the register's own check, or refused with a readable text.
 func FuzzReadInput(f *testing.F) {
 	for _, seed := range []string{
 		softJSON, hardJSON, ``, `{}`, `[]`, `{"a\u0000b":1}`, `{"options":[null]}`, `{"question":1e999}`,

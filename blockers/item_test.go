@@ -16,7 +16,7 @@ import (
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t, func(c *Config) {
+	d := p.register(t, func(c *Config) {
 		c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "git push *", Action: AskMe, Wait: 10 * time.Minute}}
 	})
 	hard := hardInput("Which database may the service use?")

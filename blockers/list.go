@@ -19,7 +19,7 @@ type Filter struct {
 
 // List gives the blockers that a filter wants, oldest first. One that cannot be read is named in the error, and the others
 // are given all the same.
-func (d *Inbox) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
+func (d *Register) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		return (f.BoulderID == "" || r.BoulderID == f.BoulderID) && (f.SubTaskID == "" || r.SubTaskID == f.SubTaskID) &&
 			(f.Attempt == 0 || r.Attempt == f.Attempt) && (f.SessionID == "" || r.SessionID == f.SessionID) &&
@@ -28,7 +28,7 @@ func (d *Inbox) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 }
 
 // Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
-func (d *Inbox) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
+func (d *Register) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
 	if s.BoulderID != "" {
 		s.SessionID = "" // an attempt may have had several
 	}
@@ -36,13 +36,13 @@ func (d *Inbox) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.B
 }
 
 // Undelivered lists settled blockers that their boulder was not told about, oldest first.
-func (d *Inbox) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
+func (d *Register) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		return r.BoulderID == boulderID && r.Status.Settled() && !r.Delivered
 	})
 }
 
-func (d *Inbox) read(ctx context.Context, want func(*record) bool) (found []boulder.Blocker, err error) {
+func (d *Register) read(ctx context.Context, want func(*record) bool) (found []boulder.Blocker, err error) {
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
 		all, err := records(tx)
 		for _, r := range all {
@@ -56,7 +56,7 @@ func (d *Inbox) read(ctx context.Context, want func(*record) bool) (found []boul
 }
 
 // Get gives one blocker, by its id in upper or lower case. Errors wrap [ErrNotFound].
-func (d *Inbox) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
+func (d *Register) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
 	err = d.one(ctx, reading, id, func(r *record) error {
 		b = r.Blocker
 		return nil
@@ -76,7 +76,7 @@ type Status struct {
 }
 
 // Status reads the switches, and writes what blockers.md lacks.
-func (d *Inbox) Status(ctx context.Context) (Status, error) {
+func (d *Register) Status(ctx context.Context) (Status, error) {
 	s := Status{Sessions: map[string]bool{}, File: d.cfg.File}
 	trouble := d.Flush(ctx)
 	err := d.with(ctx, reading, func(tx *bolt.Tx) error {
@@ -111,7 +111,7 @@ const (
 // On reports whether what comes up there is diverted and recorded: as the session's switch says, else the project's, else
 // it is on if the configuration says so or the boulder was started with it. Where the database cannot be read within a
 // second, for which an ask of an agent waits, no switch counts.
-func (d *Inbox) On(scope boulder.BlockerScope) bool {
+func (d *Register) On(scope boulder.BlockerScope) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	on, err := d.on(ctx, scope)
@@ -121,7 +121,7 @@ func (d *Inbox) On(scope boulder.BlockerScope) bool {
 	return on
 }
 
-func (d *Inbox) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
+func (d *Register) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
 	on = d.cfg.Enabled || scope.Diverted
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
 		for _, key := range []string{switchProject, switchSession + scope.SessionID} { // the session's counts more
@@ -136,7 +136,7 @@ func (d *Inbox) on(ctx context.Context, scope boulder.BlockerScope) (on bool, er
 
 // Switch turns diversion on or off for a session, or with "" for the project; nil takes the switch away. It holds, over
 // restarts as well, until it is used again, and is seen by whatever comes up next in any process.
-func (d *Inbox) Switch(ctx context.Context, sessionID string, on *bool) error {
+func (d *Register) Switch(ctx context.Context, sessionID string, on *bool) error {
 	key, how, value := switchProject, making, valueOff
 	if sessionID != "" {
 		if err := checkScope(boulder.BlockerScope{SessionID: sessionID}); err != nil {

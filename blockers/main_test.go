@@ -51,7 +51,7 @@ func (c *clock) pass(d time.Duration) time.Time {
 	return c.t
 }
 
-// project is a place with inboxes.
+// project is a place with registers.
 type project struct {
 	dir   string
 	clock *clock
@@ -77,8 +77,8 @@ type fataler interface {
 	Errorf(format string, args ...any)
 }
 
-// inbox opens one, as another process would.
-func (p *project) inbox(t fataler, changes ...func(*Config)) *Inbox {
+// register opens one, as another process would.
+func (p *project) register(t fataler, changes ...func(*Config)) *Register {
 	t.Helper()
 	cfg := p.config()
 	for _, change := range changes {
@@ -105,7 +105,7 @@ func (p *project) write(t fataler, text string) {
 }
 
 // present fails unless the items of all blockers are in the file from end to end, once each.
-func (p *project) present(t fataler, d *Inbox) {
+func (p *project) present(t fataler, d *Register) {
 	t.Helper()
 	text := p.file(t)
 	for _, b := range listed(t, d, Filter{}) {
@@ -168,42 +168,42 @@ func check(t fataler, err error) {
 }
 
 // raise records something that is not refused.
-func raise(t fataler, d *Inbox, in boulder.Blocker) boulder.Blocker {
+func raise(t fataler, d *Register, in boulder.Blocker) boulder.Blocker {
 	t.Helper()
 	b, err := d.Raise(context.Background(), scope, in)
 	check(t, err)
 	return b
 }
 
-func divert(t fataler, d *Inbox, ask boulder.Blocker) boulder.Ruling {
+func divert(t fataler, d *Register, ask boulder.Blocker) boulder.Ruling {
 	t.Helper()
 	r, err := d.Divert(context.Background(), ask)
 	check(t, err)
 	return r
 }
 
-func settle(t fataler, d *Inbox, id string, s Settlement) boulder.Blocker {
+func settle(t fataler, d *Register, id string, s Settlement) boulder.Blocker {
 	t.Helper()
 	b, err := d.Settle(context.Background(), id, s)
 	check(t, err)
 	return b
 }
 
-func get1(t fataler, d *Inbox, id string) boulder.Blocker {
+func get1(t fataler, d *Register, id string) boulder.Blocker {
 	t.Helper()
 	b, err := d.Get(context.Background(), id)
 	check(t, err)
 	return b
 }
 
-func listed(t fataler, d *Inbox, f Filter) []boulder.Blocker {
+func listed(t fataler, d *Register, f Filter) []boulder.Blocker {
 	t.Helper()
 	found, err := d.List(context.Background(), f)
 	check(t, err)
 	return found
 }
 
-func status(t fataler, d *Inbox) Status {
+func status(t fataler, d *Register) Status {
 	t.Helper()
 	s, err := d.Status(context.Background())
 	check(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// model is what an inbox should have, kept in the plainest way.
+// model is what a register should have, kept in the plainest way.
 type model struct {
 	records []boulder.Blocker
 	granted map[string]bool // sub-task, pattern
@@ -27,7 +27,7 @@ type model struct {
 
 const modelMax = 4
 
-// Whatever happens in whatever order, to whichever process, with a list that can be written and one that cannot: the inbox
+// Whatever happens in whatever order, to whichever process, with a list that can be written and one that cannot: the register
 // has the records that the plain model has, and in the end the list has all items, once each.
 func TestDeskAndModel(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestDeskAndModel(t *testing.T) {
 			c.Max = modelMax
 			c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "wait*", Action: AskMe, Wait: time.Minute}}
 		}
-		inboxes := []*Inbox{p.inbox(t, change), p.inbox(t, change)}
+		registers := []*Register{p.register(t, change), p.register(t, change)}
 		m := &model{granted: map[string]bool{}, told: map[string]bool{}, off: map[string]bool{}}
 		blocked := filepath.Join(p.dir, DefaultFile)
 		scopeOf := func() boulder.BlockerScope {
@@ -49,7 +49,7 @@ func TestDeskAndModel(t *testing.T) {
 			}
 			return s
 		}
-		inbox := func() *Inbox { return rapid.SampledFrom(inboxes).Draw(t, "process") }
+		register := func() *Register { return rapid.SampledFrom(registers).Draw(t, "process") }
 		t.Repeat(map[string]func(*rapid.T){
 			"raise": func(t *rapid.T) {
 				in := hardInput(rapid.SampledFrom([]string{"Which one?", "Which\n\tone?", "Which two?"}).Draw(t, "question"))
@@ -57,7 +57,7 @@ func TestDeskAndModel(t *testing.T) {
 				in.Hard = rapid.Bool().Draw(t, "hard")
 				in.Options, in.ChosenOption, in.ChosenReasoning = []string{"a", "b"}, "a", "It is first."
 				at := scopeOf()
-				b, err := inbox().Raise(t.Context(), at, in)
+				b, err := register().Raise(t.Context(), at, in)
 				if want, wantErr := m.raise(at, in, p.clock.now()); !errors.Is(err, wantErr) || !cmp.Equal(b, want) {
 					t.Fatalf("%+v, %v and not %+v, %v", b, err, want, wantErr)
 				}
@@ -65,7 +65,7 @@ func TestDeskAndModel(t *testing.T) {
 			"divert": func(t *rapid.T) {
 				pattern := rapid.SampledFrom([]string{"wait a", "wait b", "rm"}).Draw(t, "pattern")
 				at := scopeOf()
-				r, err := inbox().Divert(t.Context(), askedIn(at, *permission("per_1", pattern).Ask))
+				r, err := register().Divert(t.Context(), askedIn(at, *permission("per_1", pattern).Ask))
 				id, reply, wantErr := m.divert(at, pattern, p.clock.now())
 				if !errors.Is(err, wantErr) || r.BlockerID != id || r.Reply != reply {
 					t.Fatalf("%+v, %v and not %s, %s, %v", r, err, id, reply, wantErr)
@@ -74,26 +74,26 @@ func TestDeskAndModel(t *testing.T) {
 			"settle": func(t *rapid.T) {
 				n := rapid.IntRange(1, len(m.records)+1).Draw(t, "number")
 				s := rapid.SampledFrom([]Settlement{skipped, answered("Yes."), allowed}).Draw(t, "settlement")
-				_, err := inbox().Settle(t.Context(), idOf(uint64(n)), s)
+				_, err := register().Settle(t.Context(), idOf(uint64(n)), s)
 				if want := m.settle(n, s, p.clock.now()); !errors.Is(err, want) {
 					t.Fatalf("%v and not %v", err, want)
 				}
 			},
 			"deliver": func(t *rapid.T) {
-				found, err := inbox().Undelivered(t.Context(), "01J")
+				found, err := register().Undelivered(t.Context(), "01J")
 				if want := m.undelivered(); err != nil || !slices.Equal(ids(found), want) {
 					t.Fatalf("%v and not %v, %v", ids(found), want, err)
 				}
 				if len(found) > 0 {
 					id := rapid.SampledFrom(ids(found)).Draw(t, "id")
-					check(t, inbox().Delivered(t.Context(), id))
+					check(t, register().Delivered(t.Context(), id))
 					m.told[id] = true
 				}
 			},
 			"switch": func(t *rapid.T) {
 				session := fmt.Sprintf("ses_%d", rapid.IntRange(0, 2).Draw(t, "session"))
 				on := rapid.SampledFrom([]*bool{nil, nil, ptr(true), ptr(false)}).Draw(t, "on")
-				check(t, inbox().Switch(t.Context(), session, on))
+				check(t, register().Switch(t.Context(), session, on))
 				m.off[session] = on != nil && !*on
 			},
 			"pass": func(*rapid.T) {
@@ -112,15 +112,15 @@ func TestDeskAndModel(t *testing.T) {
 			},
 			"unblock": func(t *rapid.T) { unblock(t, blocked) },
 			"": func(t *rapid.T) {
-				found, err := inbox().List(t.Context(), Filter{})
+				found, err := register().List(t.Context(), Filter{})
 				if diff := cmp.Diff(m.records, found, cmp.FilterPath(aboutAsk, cmp.Ignore())); err != nil || diff != "" {
 					t.Fatalf("%v (-want +got):\n%s", err, diff)
 				}
 			},
 		})
 		unblock(t, blocked)
-		check(t, inbox().Flush(t.Context()))
-		p.present(t, inbox())
+		check(t, register().Flush(t.Context()))
+		p.present(t, register())
 	})
 }
 

@@ -39,7 +39,7 @@ func (playing) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (playing) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func playWait(dir string) error {
-	d := (&project{dir, &clock{t: epoch}}).inbox(playing{})
+	d := (&project{dir, &clock{t: epoch}}).register(playing{})
 	d.failpoint = func(step string) {
 		if step == os.Getenv(stepEnv) {
 			fmt.Println("there")
@@ -68,7 +68,7 @@ func TestKill(t *testing.T) {
 			}
 			check(t, cmd.Process.Kill())
 			_ = cmd.Wait() // killed
-			d := p.inbox(t)
+			d := p.register(t)
 			if found := listed(t, d, Filter{}); len(found) != 1 {
 				t.Fatalf("%d records", len(found))
 			}
@@ -92,7 +92,7 @@ func playFileLimit(dir string) error {
 	p := &project{dir, &clock{t: epoch}}
 	theirs := strings.Repeat("x", size-room-1) + "\n"
 	p.write(playing{}, theirs)
-	d := p.inbox(playing{})
+	d := p.register(playing{})
 	var l syscall.Rlimit
 	check(playing{}, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l))
 	before := l.Cur

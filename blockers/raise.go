@@ -21,7 +21,7 @@ import (
 //
 // The same question and context of the same session, white space aside, within [Config.Cooldown] is a duplicate, for which
 // the first one's record is given; unless it blocks progress now and did not before.
-func (d *Inbox) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder.Blocker) (b boulder.Blocker, err error) {
+func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder.Blocker) (b boulder.Blocker, err error) {
 	if err := cmp.Or(checkInput(in, &in.Hard, nil, nil), checkScope(scope)); err != nil {
 		return b, err
 	}
@@ -58,7 +58,7 @@ func (d *Inbox) Raise(ctx context.Context, scope boulder.BlockerScope, in boulde
 // RaiseFor records a blocker that the verdict on a turn of an attempt calls for, and no agent. It is recorded wherever
 // diversion is off, too, and beyond [Config.Max]: the boulder stands still for it. Called again for the same turn it gives
 // the same record.
-func (d *Inbox) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b boulder.Blocker, err error) {
+func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b boulder.Blocker, err error) {
 	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
 	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
 	d.tidy(&r.Blocker)
@@ -81,9 +81,9 @@ func (d *Inbox) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b b
 	return b, nil
 }
 
-// Adopt records a blocker that an inbox on another machine has recorded, under the id that it has there. Called again it changes
+// Adopt records a blocker that a register on another machine has recorded, under the id that it has there. Called again it changes
 // nothing.
-func (d *Inbox) Adopt(ctx context.Context, b boulder.Blocker) error {
+func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
 	key, err := keyOf(b.ID)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (d *Inbox) Adopt(ctx context.Context, b boulder.Blocker) error {
 }
 
 // readable are the records. One that cannot be read keeps no agent from reporting something.
-func (d *Inbox) readable(tx *bolt.Tx) []*record {
+func (d *Register) readable(tx *bolt.Tx) []*record {
 	all, err := records(tx)
 	if err != nil {
 		d.cfg.Logger.Warn("blockers: not read", "error", err)
@@ -116,7 +116,7 @@ func (d *Inbox) readable(tx *bolt.Tx) []*record {
 }
 
 // add stores a new record with an id of its own, unless its session has as many among all as it may have.
-func (d *Inbox) add(tx *bolt.Tx, all []*record, r *record) error {
+func (d *Register) add(tx *bolt.Tx, all []*record, r *record) error {
 	n := 0
 	for _, old := range all {
 		if old.SessionID == r.SessionID {
@@ -141,7 +141,7 @@ func insert(tx *bolt.Tx, r *record) error {
 
 // tidy makes the texts of a blocker that come from outside what is stored of them: without control characters, and then
 // without secrets, which one of those may have hidden.
-func (d *Inbox) tidy(b *boulder.Blocker) {
+func (d *Register) tidy(b *boulder.Blocker) {
 	for _, s := range texts(b) {
 		*s = d.cfg.Redact(clean(*s))
 	}
@@ -158,8 +158,8 @@ type Settlement struct {
 
 // Settle stores what the user says, the number of an option being that option, and gives the blocker as it is then. Errors
 // wrap [ErrNotFound], [ErrSettled] (with the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then
-// tells the boulder, and calls [Inbox.Delivered].
-func (d *Inbox) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
+// tells the boulder, and calls [Register.Delivered].
+func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
 	refuse := func(format string, args ...any) (boulder.Blocker, error) {
 		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
 	}
@@ -207,7 +207,7 @@ func chosen(options []string, answer string) string {
 }
 
 // Delivered stores that the boulder has the answer. It may be called again.
-func (d *Inbox) Delivered(ctx context.Context, id string) error {
+func (d *Register) Delivered(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
 		if !r.Status.Settled() {
 			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.ID)
@@ -226,7 +226,7 @@ const (
 	Awaited Standing = "awaited"
 	// Choice: the agent chose for itself and went on, and an answer still reaches it.
 	Choice Standing = "choice"
-	// Moot: nobody answered, and nobody waits any more.
+	// Moot: not answered, and not waited for any more.
 	Moot Standing = "moot"
 	// Over: the user has seen to it.
 	Over Standing = "settled"

@@ -24,14 +24,14 @@ func TestRaise(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	in := softInput(" Which\r\nname? ")
-	got := raise(t, p.inbox(t), in)
+	got := raise(t, p.register(t), in)
 	want := boulder.Blocker{
 		ID:           "B1",
 		BlockerScope: scope, Category: "question",
 		Question: "Which\nname?", Context: "It is a detail.", Options: []string{"first", "second", "third"},
 		ChosenOption: "second", ChosenReasoning: "It is the middle.", Status: boulder.BlockerPending, CreatedAt: epoch,
 	}
-	for _, b := range []boulder.Blocker{got, get1(t, p.inbox(t), "b1")} {
+	for _, b := range []boulder.Blocker{got, get1(t, p.register(t), "b1")} {
 		if diff := cmp.Diff(want, b); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -53,8 +53,8 @@ func TestRaise(t *testing.T) {
 func TestNothingIsMadeForNothing(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t, func(c *Config) { c.Enabled = false })
-	on := p.inbox(t, func(c *Config) { c.Policy.Permissions = []Rule{{Permission: "bash", Action: Allow}} })
+	d := p.register(t, func(c *Config) { c.Enabled = false })
+	on := p.register(t, func(c *Config) { c.Policy.Permissions = []Rule{{Permission: "bash", Action: Allow}} })
 	ctx := t.Context()
 	only := func(_ any, err error) error { return err }
 	_, raiseErr := d.Raise(ctx, scope, hardInput("Which?"))
@@ -90,7 +90,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 func TestCap(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	none := p.inbox(t, func(c *Config) { c.Max = -1 })
+	none := p.register(t, func(c *Config) { c.Max = -1 })
 	if _, err := none.Raise(t.Context(), scope, hardInput("When?")); !errors.Is(err, ErrTooMany) {
 		t.Errorf("%v", err)
 	}
@@ -99,10 +99,10 @@ func TestCap(t *testing.T) {
 		!strings.Contains(ruling.Message, "bash: rm") {
 		t.Errorf("%+v, %v", ruling, err)
 	}
-	if most := p.inbox(t).cfg.Max; most != 50 {
+	if most := p.register(t).cfg.Max; most != 50 {
 		t.Errorf("without a number: %d", most)
 	}
-	hasty := p.inbox(t, func(c *Config) { c.Cooldown = -1 })
+	hasty := p.register(t, func(c *Config) { c.Cooldown = -1 })
 	if first, again := raise(t, hasty, hardInput("Who?")), raise(t, hasty, hardInput("Who?")); first.ID == again.ID {
 		t.Errorf("without a cooldown: %s again", again.ID)
 	}
@@ -113,13 +113,13 @@ func TestTenSessionsAtOnce(t *testing.T) {
 	t.Parallel()
 	const sessions, each = 10, 6
 	p := newProject(t)
-	inboxes := []*Inbox{p.inbox(t), p.inbox(t)}
+	registers := []*Register{p.register(t), p.register(t)}
 	var g errgroup.Group
 	for s := range sessions {
 		g.Go(func() (err error) {
 			at := boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", s)}
 			for i := 0; i < each && err == nil; i++ {
-				d := inboxes[(s+i)%2]
+				d := registers[(s+i)%2]
 				if i%3 == 2 {
 					_, err = d.Divert(t.Context(), askedIn(at, *permission("per", fmt.Sprintf("cmd %d", i)).Ask))
 				} else {
@@ -130,7 +130,7 @@ func TestTenSessionsAtOnce(t *testing.T) {
 		})
 	}
 	check(t, g.Wait())
-	d := p.inbox(t)
+	d := p.register(t)
 	for s := range sessions {
 		if found, err := d.Raised(t.Context(), boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", s)}); len(found) != each {
 			t.Errorf("session %d has %d records, %v", s, len(found), err)
@@ -147,7 +147,7 @@ func TestSecrets(t *testing.T) {
 	const key = `planted key of 40 characters, & more`
 	p := newProject(t)
 	var logged bytes.Buffer
-	d := p.inbox(t, func(c *Config) {
+	d := p.register(t, func(c *Config) {
 		c.Redact = secret.New([]string{"MY_TOKEN=" + key}).Text
 		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})
@@ -188,7 +188,7 @@ func TestSecrets(t *testing.T) {
 func TestRaiseFor(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t, func(c *Config) { c.Enabled, c.Max = false, -1 })
+	d := p.register(t, func(c *Config) { c.Enabled, c.Max = false, -1 })
 	in := boulder.Blocker{BlockerScope: scope, Category: boulder.BlockerOther, Question: "Solve the CAPTCHA", Context: "It said so.", Hard: true}
 	var got []string
 	for _, turn := range []int{2, 2, 4} {
@@ -211,10 +211,10 @@ func TestRaiseFor(t *testing.T) {
 	}
 }
 
-// A blocker of an inbox on another machine has its id here too. What is allowed here is then allowed there.
+// A blocker of a register on another machine has its id here too. What is allowed here is then allowed there.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	there, here := newProject(t).inbox(t), newProject(t).inbox(t)
+	there, here := newProject(t).register(t), newProject(t).register(t)
 	check(t, there.PassOver(t.Context(), "B4711000"))
 	ruled := divert(t, there, permission("r1", "git push"))
 	raised := get1(t, there, ruled.BlockerID)

@@ -82,7 +82,7 @@ func put(tx *bolt.Tx, r *record) error {
 }
 
 // one lets fn see a record. With [changing], what fn makes of it is stored. Errors wrap [ErrNotFound].
-func (d *Inbox) one(ctx context.Context, how access, id string, fn func(*record) error) error {
+func (d *Register) one(ctx context.Context, how access, id string, fn func(*record) error) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Inbox) one(ctx context.Context, how access, id string, fn func(*record)
 
 // PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
 // some that are not here: they were imported, or the database was moved away.
-func (d *Inbox) PassOver(ctx context.Context, id string) error {
+func (d *Register) PassOver(ctx context.Context, id string) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
@@ -124,11 +124,11 @@ func (d *Inbox) PassOver(ctx context.Context, id string) error {
 
 // Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
 // says why something could not be written; it is tried again with the next operation.
-func (d *Inbox) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
+func (d *Register) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
 // flush appends what blockers.md lacks, and notes that it is there. The database is open for writing, so that no other
 // process of ours appends at the same time; items that were appended before a crash are not appended again.
-func (d *Inbox) flush(tx *bolt.Tx) error {
+func (d *Register) flush(tx *bolt.Tx) error {
 	all, _ := records(tx)
 	due, items := unlisted(all)
 	if len(due) == 0 {

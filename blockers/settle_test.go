@@ -15,7 +15,7 @@ import (
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.inbox(t)
+	d := p.register(t)
 	raise(t, d, hardInput("One?"))
 	if err := d.Delivered(t.Context(), "B1"); err == nil {
 		t.Error("what nobody has settled is delivered")
@@ -25,7 +25,7 @@ func TestSettle(t *testing.T) {
 	if b.Status != boulder.BlockerAnswered || b.Answer != "Yes.\nDo." || !b.SettledAt.Equal(epoch.Add(time.Hour)) {
 		t.Errorf("%+v", b)
 	}
-	if diff := cmp.Diff(b, get1(t, p.inbox(t), "B1")); diff != "" {
+	if diff := cmp.Diff(b, get1(t, p.register(t), "B1")); diff != "" {
 		t.Error(diff)
 	}
 	if b, err := d.Settle(t.Context(), "B1", skipped); !errors.Is(err, ErrSettled) || b.Answer != "Yes.\nDo." {
@@ -36,7 +36,7 @@ func TestSettle(t *testing.T) {
 // The number of an option is that option, unless an option is that number, or it stands for those that are left out.
 func TestSettleByNumber(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).inbox(t)
+	d := newProject(t).register(t)
 	many := strings.Fields("a b c d e f g h i j k l")
 	for i, test := range []struct {
 		options      []string
@@ -56,7 +56,7 @@ func TestSettleByNumber(t *testing.T) {
 
 func TestSettlementsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).inbox(t)
+	d := newProject(t).register(t)
 	raise(t, d, hardInput("One?"))
 	divert(t, d, question("que_1", "Who?"))
 	for want, s := range map[string]Settlement{
@@ -84,7 +84,7 @@ func TestSettlementsThatAreRefused(t *testing.T) {
 // Each filter finds what it says, oldest first, alone and with others.
 func TestList(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).inbox(t)
+	d := newProject(t).register(t)
 	at := func(boulderID, subTask string, attempt int, session string) boulder.BlockerScope {
 		return boulder.BlockerScope{BoulderID: boulderID, SubTaskID: subTask, Attempt: attempt, SessionID: session}
 	}
@@ -128,12 +128,12 @@ func TestSwitch(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	for _, configured := range []bool{true, false} {
-		d := p.inbox(t, func(c *Config) { c.Enabled = configured })
+		d := p.register(t, func(c *Config) { c.Enabled = configured })
 		mine, other := boulder.BlockerScope{SessionID: "mine"}, boulder.BlockerScope{SessionID: "other"}
 		diverted := boulder.BlockerScope{SessionID: "third", Diverted: true}
 		set := func(session string, on *bool, wantMine, wantOther, wantDiverted bool) {
 			t.Helper()
-			check(t, p.inbox(t).Switch(t.Context(), session, on))
+			check(t, p.register(t).Switch(t.Context(), session, on))
 			for at, want := range map[boulder.BlockerScope]bool{mine: wantMine, other: wantOther, diverted: wantDiverted} {
 				_, raiseErr := d.Raise(t.Context(), at, hardInput("Which?"))
 				_, divertErr := d.Divert(t.Context(), askedIn(at, *permission("per_1", "ls").Ask))
@@ -157,7 +157,7 @@ func TestSwitch(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if err := p.inbox(t).Switch(t.Context(), "a\nb", ptr(true)); err == nil {
+	if err := p.register(t).Switch(t.Context(), "a\nb", ptr(true)); err == nil {
 		t.Error("a session that there cannot be is switched")
 	}
 }

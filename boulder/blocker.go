@@ -37,7 +37,7 @@ func BlockerCategories() []BlockerCategory {
 type BlockerStatus string
 
 const (
-	BlockerPending  BlockerStatus = "pending"  // nobody has answered
+	BlockerPending  BlockerStatus = "pending"  // not answered yet
 	BlockerAnswered BlockerStatus = "answered" // terminal
 	BlockerSkipped  BlockerStatus = "skipped"  // the user gives no answer: go on without; terminal
 )
@@ -188,7 +188,7 @@ type BlockerSettled struct {
 	Allowed   bool          `json:"allowed,omitempty"`
 }
 
-// AwaitedBy are the hard blockers that an attempt left and nobody has settled.
+// AwaitedBy are the hard blockers that an attempt left and that are not settled.
 func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
 	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
 }

@@ -201,7 +201,7 @@ type Replanning struct {
 type Cooldown struct {
 	Until time.Time `json:"until"`          // no prompt before
 	Since time.Time `json:"since,omitzero"` // the provider said so, or the user lifted it
-	// Lifted was the end before the user lifted it, which is Until then. Zero: nobody did.
+	// Lifted was the end before the user lifted it, which is Until then. Zero: it was not.
 	Lifted time.Time `json:"lifted,omitzero"`
 	// Limit is how many attempts may hold a slot, until it has grown back to what is configured.
 	Limit  int    `json:"limit"`

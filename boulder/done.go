@@ -58,7 +58,7 @@ type Checks struct {
 	Tests []string `json:"tests,omitempty"`
 	// Lint are the same for diagnostics, after turns in which no language server ran.
 	Lint []string `json:"lint,omitempty"`
-	// Default: nobody named the criteria of the run. A command that was red before the work, and named no test or did not come
+	// Default: the criteria of the run were not named. A command that was red before the work, and named no test or did not come
 	// to its own end, then decides nothing while it is red. One that was stopped for its time is not run again after a turn.
 	Default bool `json:"default,omitempty"`
 }

@@ -28,7 +28,7 @@ type Created struct {
 	Limits  json.RawMessage `json:"limits,omitempty" log:"only"` // of the process that runs it: what its decisions rest on
 }
 
-// Planned stores a plan that nobody has agreed to yet.
+// Planned stores a plan that is not approved yet.
 type Planned struct {
 	Revision int    `json:"revision"`
 	Origin   Origin `json:"origin"`

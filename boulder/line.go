@@ -203,7 +203,7 @@ func (s *State) conflict(e *Event, o *Open, b Conflict) error {
 	return nil
 }
 
-// Unlanded reports whether an isolated boulder is over and has results that nobody has landed or dropped.
+// Unlanded reports whether an isolated boulder is over and has results that are not landed or dropped.
 func (b *Boulder) Unlanded() bool {
 	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
 }

@@ -52,7 +52,7 @@ func (s *State) Snapshot() Snapshot {
 	return snap
 }
 
-// Asked names what waits for the user's yes, by its hash: the plan that nobody has agreed to yet, or the replan that is proposed.
+// Asked names what waits for the user's yes, by its hash: the plan that is not approved yet, or the replan that is proposed.
 // Empty: nothing does.
 func (s *Snapshot) Asked() string {
 	switch {
@@ -207,7 +207,7 @@ var (
 	ErrNotFound = errors.New("no such boulder")
 	// ErrFinished is returned for what cannot be done with a boulder that is over.
 	ErrFinished = errors.New("nothing to resume")
-	// ErrTrouble marks a fault of nobody (server gone, connection refused, 5xx, rate limit): tried again, and no attempt.
+	// ErrTrouble marks an infrastructure error (server gone, connection refused, 5xx, rate limit): tried again, and no attempt.
 	ErrTrouble = errors.New("infrastructure trouble")
 	// ErrSessionLost marks a session that the runner does not know any more.
 	ErrSessionLost = errors.New("session lost")

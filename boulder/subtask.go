@@ -65,13 +65,13 @@ type SubTask struct {
 	Agent          string   `json:"agent,omitempty"`
 	Gates          []string `json:"gates,omitempty"`
 	NoWorse        []string `json:"no_worse,omitempty"`   // gates that may stay as red as Baseline was
-	GateHints      []string `json:"gate_hints,omitempty"` // gates nobody approved: told to the agent, never run
+	GateHints      []string `json:"gate_hints,omitempty"` // gates without approval: told to the agent, never run
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
 	Writes         []string `json:"writes,omitempty"` // what it may write, by the plan; empty: the plan does not say
 	DoneWhen       []string `json:"done_when,omitempty"`
-	DoneDefault    bool     `json:"done_default,omitempty"` // nobody named DoneWhen
+	DoneDefault    bool     `json:"done_default,omitempty"` // DoneWhen was not named
 	Lint           []string `json:"lint,omitempty"`         // stand in for a language server where none runs; may stay as red as Baseline
 	Budget         *Budget  `json:"budget,omitempty"`
 

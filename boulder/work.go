@@ -91,7 +91,7 @@ type Verification struct {
 	Last string
 }
 
-// Awaits reports whether the attempt has asked what only the user can answer, and nobody has answered yet: the turn may
+// Awaits reports whether the attempt has asked what only the user can answer, without an answer yet: the turn may
 // come to its end, but nothing is sent any more.
 func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }
 

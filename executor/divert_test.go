@@ -16,9 +16,9 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// away stands in for the user as the program does it: with the real inbox and the real tool. Both can be out of order.
+// away stands in for the user as the program does it: with the real register and the real tool. Both can be out of order.
 type away struct {
-	*blockers.Inbox
+	*blockers.Register
 	server *mcptool.Server
 	noTool error
 	broken atomic.Pointer[error]
@@ -35,14 +35,14 @@ func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling,
 	if err := d.broken.Load(); err != nil {
 		return boulder.Ruling{}, *err
 	}
-	return d.Inbox.Divert(ctx, ask)
+	return d.Register.Divert(ctx, ask)
 }
 
 func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error) {
 	if err := d.broken.Load(); err != nil {
 		return nil, *err
 	}
-	return d.Inbox.Raised(ctx, scope)
+	return d.Register.Raised(ctx, scope)
 }
 
 // all are the records, in the order of their making, by what they ask for or about.
@@ -67,17 +67,17 @@ func (d *away) settle(t *testing.T, id string, s blockers.Settlement) {
 	}
 }
 
-// diverting makes an executor's agents be diverted; the inbox is there when the world is.
+// diverting makes an executor's agents be diverted; the register is there when the world is.
 func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
-		inbox, err := blockers.Open(blockers.Config{
+		register, err := blockers.Open(blockers.Config{
 			Root: c.Project, Enabled: true, Policy: policy,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Inbox, c.Diverter, d.server = inbox, d, mcptool.New(mcptool.Config{Inbox: inbox})
+		d.Register, c.Diverter, d.server = register, d, mcptool.New(mcptool.Config{Register: register})
 		t.Cleanup(func() {
 			if err := d.server.Close(); err != nil {
 				t.Error(err)

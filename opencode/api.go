@@ -52,7 +52,7 @@ type API interface {
 	//
 	// With a MessageID, sending the same prompt again is harmless: if the first one was answered or is being answered,
 	// nothing more happens; if it never arrived, or its turn was aborted, a turn runs. OpenCode 2 runs no message twice: it
-	// gets a repetition under another id, which nobody is shown.
+	// gets a repetition under another id, which is not shown.
 	Prompt(ctx context.Context, sessionID string, p Prompt) error
 
 	// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server refuses
@@ -74,16 +74,16 @@ type API interface {
 
 	// ReplyPermission answers a request. Rejecting with a message makes the tool fail with that text, and the agent goes
 	// on in the same turn; rejecting without one ends the turn. Rejecting one of several parallel requests of a session
-	// rejects them all, the others without the message. The error matches [ErrNotFound] if somebody else was quicker. In
+	// rejects them all, the others without the message. The error matches [ErrNotFound] if another client was quicker. In
 	// OpenCode 2 the message is a prompt to the agent, since most tools do not pass it on.
 	ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error
 
 	// AnswerQuestion answers with, for each question in order, the chosen labels or free text. The error matches
-	// [ErrNotFound] if somebody else was quicker.
+	// [ErrNotFound] if another client was quicker.
 	AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error
 
 	// RejectQuestion declines to answer, which ends the turn unless the configuration of OpenCode 1 has
-	// experimental.continue_loop_on_deny. The error matches [ErrNotFound] if somebody else was quicker.
+	// experimental.continue_loop_on_deny. The error matches [ErrNotFound] if another client was quicker.
 	RejectQuestion(ctx context.Context, requestID string) error
 
 	// Catalogue lists the connected providers and their models. It is also the call that warms a directory: the first one
@@ -102,7 +102,7 @@ type API interface {
 	// diagnostics, the same as for files without a fault. See [Caps].
 	HasLanguageServer(ctx context.Context) (bool, error)
 
-	// ShowToast shows a notice to whoever has the terminal interface open on this server; nobody having it open is no error.
+	// ShowToast shows a notice to whoever has the terminal interface open on this server; that it is open nowhere is no error.
 	// See [Caps].
 	ShowToast(ctx context.Context, t Toast) error
 

@@ -66,7 +66,7 @@ type (
 	// Asked of an [Event].
 	Asked struct{ Request Request }
 
-	// RequestClosed of an [Event]: somebody replied to the request, or rejected it.
+	// RequestClosed of an [Event]: the request was replied to or rejected.
 	RequestClosed struct{ RequestID string }
 
 	// Unknown of an [Event]: any other event, as it came.

@@ -39,7 +39,7 @@ type Connection struct {
 	memory func() int64 // in bytes; nil: not known
 }
 
-// Server is the address of a server that somebody else runs, without credentials; empty for one that was started here.
+// Server is the address of a server that others run, without credentials; empty for one that was started here.
 func (c Connection) Server() string {
 	if c.stop != nil {
 		return ""
@@ -66,7 +66,7 @@ func newHost(start func(context.Context) (Connection, error)) *Host {
 	return h
 }
 
-// AttachedHost returns a host for a server that somebody else runs. The caller closes the client.
+// AttachedHost returns a host for a server that others run. The caller closes the client.
 func AttachedHost(c *Client) *Host {
 	h := newHost(nil)
 	h.server.Client = c
@@ -86,7 +86,7 @@ func (h *Host) Connect(ctx context.Context) (Connection, error) { return h.conne
 
 func (h *Host) connect(ctx context.Context, live func() (any, error)) (Connection, error) {
 	if ctx.Err() != nil {
-		return Connection{}, context.Cause(ctx) // no server for somebody who has left
+		return Connection{}, context.Cause(ctx) // no server for a caller that has left
 	}
 	select {
 	case r := <-h.flight.DoChan("", live):

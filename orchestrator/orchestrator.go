@@ -136,7 +136,7 @@ func New(cfg Config) (*Orchestrator, error) {
 }
 
 // Request is what to run: with Resume a boulder to continue, else a new one. Of that either Plan is given, or Fork, or the
-// Planner makes a plan from Task. As JSON it is handed to another process, which has nobody to ask.
+// Planner makes a plan from Task. As JSON it is handed to another process, which cannot ask the user.
 type Request struct {
 	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done again. Then
 	// Approve and ApproveReplan count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
@@ -169,7 +169,7 @@ type Request struct {
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
 	// after a crash before the plan is adopted, a Resume without an Approve does not run them.
 	GatesApproved bool
-	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates that nobody approved do not run.
+	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates without approval do not run.
 	ApproveReplan ApproveReplan `json:"-"`
 }
 

@@ -81,7 +81,7 @@ func (r *run) unplanned(err error) error {
 	return nil
 }
 
-// adoptUnasked adopts a plan if nobody is here to be asked about it. One that has to be asked about ends the run.
+// adoptUnasked adopts a plan where the user cannot be asked about it. One that has to be asked about ends the run.
 func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
@@ -93,7 +93,7 @@ func (r *run) adoptUnasked() error {
 	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)
 }
 
-// propose makes a plan the first revision, which nobody has agreed to yet.
+// propose makes a plan the first revision, which is not approved yet.
 func (r *run) propose(plan *boulder.Plan) error {
 	rev := revision(plan, 1, r.now)
 	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
@@ -171,7 +171,7 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	return &plan, inherited(plan, from, f.SubTaskID), nil
 }
 
-// runnable is the plan of the original with the gates that might run there: those may in the fork, and nobody is asked
+// runnable is the plan of the original with the gates that might run there: those may in the fork, and the user is not asked
 // about others.
 func runnable(from *boulder.State) boulder.Plan {
 	plan := from.Revision.Plan.Clone()
@@ -182,7 +182,7 @@ func runnable(from *boulder.State) boulder.Plan {
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
 	}
 	if sealed {
-		plan.Seal.Hash = plan.Hash() // nobody has edited it
+		plan.Seal.Hash = plan.Hash() // it is not edited
 	}
 	return plan
 }

@@ -10,13 +10,13 @@ import (
 type Planner interface {
 	// Plan returns a valid plan with a seal that lacks only the base commit. It may block for minutes and honours ctx.
 	// Unusable answers of a model are its own business: it returns a plan with [boulder.OriginFallback] rather than an
-	// error. An error means that nobody could be asked: it wraps [boulder.ErrFatal] where a retry cannot help. The
+	// error. An error means that no model could be asked: it wraps [boulder.ErrFatal] where a retry cannot help. The
 	// usage is valid with an error too.
 	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
 	// Replan makes again what remains of a plan. It may block for minutes and honours ctx; it may be called again for the
 	// same replan after a crash or after [boulder.ErrTrouble]. It returns sub-tasks that are valid beside what is done and
 	// kept, or an error: one that wraps [boulder.ErrNoNewPlan] if nothing new came, [boulder.ErrTrouble] or
-	// [boulder.ErrFatal] if nobody could be asked; any other error counts as ErrNoNewPlan. The usage is valid with an
+	// [boulder.ErrFatal] if no model could be asked; any other error counts as ErrNoNewPlan. The usage is valid with an
 	// error too.
 	Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
 }
@@ -25,7 +25,7 @@ type Planner interface {
 type Judge interface {
 	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the
 	// same turn after a crash or after [boulder.ErrTrouble]. Unusable answers of a model are its own business: the
-	// verdict then says JudgeUnavailable. An error means that nobody could be asked: it wraps [boulder.ErrFatal] or
+	// verdict then says JudgeUnavailable. An error means that no model could be asked: it wraps [boulder.ErrFatal] or
 	// [boulder.ErrTrouble]; any other error ends the attempt. The usage is valid with an error too.
 	Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
 }

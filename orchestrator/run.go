@@ -23,7 +23,7 @@ type run struct {
 	gone  bool // the consumer stopped ranging
 
 	ctx   context.Context // of the caller
-	inbox Inbox           // of message, order and woken; closed when somebody else may have the boulder
+	inbox Inbox           // of message, order and woken; closed when another process may have the boulder
 	held  any             // of the inbox: an order that was taken, for the next turn of the loop
 	woken atomic.Bool     // the inbox has a woken
 

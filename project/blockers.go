@@ -19,8 +19,8 @@ import (
 )
 
 // Blockers opens the project's blockers. Nothing is read or made yet.
-func (p *Project) Blockers() *blockers.Inbox {
-	cfg := p.cfg.Blockers.Inbox(p.dir)
+func (p *Project) Blockers() *blockers.Register {
+	cfg := p.cfg.Blockers.Register(p.dir)
 	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
 	d, err := blockers.Open(cfg)
 	if err != nil {
@@ -102,7 +102,7 @@ func TooLate(item *report.Blocker) string {
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 
-// deliver hands the answers over that a boulder does not have yet: given while nobody could take them, or in the moment
+// deliver hands the answers over that a boulder does not have yet: given while no process could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
 func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) error {
@@ -188,14 +188,14 @@ var _ session.Diverter = (*diverter)(nil)
 // diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
 // diversion is on or not: that can be switched at any time.
 type diverter struct {
-	*blockers.Inbox
+	*blockers.Register
 	*mcptool.Server
 }
 
 // newDiverter makes one. Nothing is stored and nothing listens before it is needed.
 func (p *Project) newDiverter() *diverter {
-	inbox := p.Blockers()
-	return &diverter{inbox, mcptool.New(mcptool.Config{Inbox: inbox, Logger: p.log})}
+	register := p.Blockers()
+	return &diverter{register, mcptool.New(mcptool.Config{Register: register, Logger: p.log})}
 }
 
 // briefed is what the agents of a boulder are told; zero: it is not diverted now.
@@ -221,7 +221,7 @@ func (p *Project) closeDiverter(ctx context.Context) {
 	}
 }
 
-// Deliver hands the answers over that were given while nobody could take them, before a boulder is taken up again.
+// Deliver hands the answers over that were given while no process could take them, before a boulder is taken up again.
 // What cannot be handed over now is tried again the next time.
 func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 	detail, err := db.Get(ctx, boulderID)

@@ -54,7 +54,7 @@ func (s Slots) TakeBack(ctx context.Context, change boulder.Span) error {
 	return err
 }
 
-// generated are the commands of [boulder.Boulder.Generated] that nobody has to configure.
+// generated are the commands of [boulder.Boulder.Generated] that need no configuration.
 func generated() map[string]string {
 	return map[string]string{
 		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",
@@ -129,7 +129,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		return l, err
 	}
 	defer p.ground.Unlock()
-	l.Of, err = p.Snapshot(ctx, ref) // now that nobody else lands it
+	l.Of, err = p.Snapshot(ctx, ref) // now that no other process lands it
 	b, head := &l.Of, &l.Of.Boulder
 	switch line := head.Line; {
 	case err != nil:

@@ -216,7 +216,7 @@ func (p *Project) NoDiagnostics(ctx context.Context, done Criteria) (why string,
 	return executor.NoDiagnostics(client.Caps(), nil), nil
 }
 
-// namedBy says who wants a criterion to decide; empty: nobody does.
+// namedBy says who wants a criterion to decide; empty: nothing does.
 func (done Criteria) namedBy(plan *boulder.Plan, criterion string) string {
 	if plan == nil {
 		return text.If(slices.Contains(done.Words, criterion), "--done-when or the configuration")

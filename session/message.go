@@ -48,7 +48,7 @@ func (m *message) has(t opencode.PartType) bool {
 	return slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Type == t })
 }
 
-// own reports whether the manager wrote the message, person whether somebody else did. What OpenCode writes itself, as after
+// own reports whether the manager wrote the message, person whether the user did. What OpenCode writes itself, as after
 // a compaction or when a background task has ended, belongs to the turn that runs.
 func (m *message) own() bool {
 	return m.Info.Role == opencode.RoleUser &&

@@ -87,7 +87,7 @@ type Ruled struct {
 	failed  error // why there is no record
 	blocker boulder.Blocker
 	told    boulder.AskReply // the ruling of which [StandIn.Tell] knows
-	done    bool             // it was replied to, or nobody waits for that
+	done    bool             // it was replied to, or it is obsolete
 }
 
 // Waits reports whether the user may still answer.
@@ -413,7 +413,7 @@ func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 	}
 }
 
-// reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that nobody waits for it.
+// reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that it is obsolete.
 func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	message := r.Ruling.Message
 	if s.Diverter != nil && r.blocker.Ask != nil {
@@ -438,7 +438,7 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	}
 	r.done = true
 	if err != nil && r.Ruling.Reply != boulder.ReplyAllowed {
-		s.Gone(ctx, r.Ruling.BlockerID) // nobody reads the refusal
+		s.Gone(ctx, r.Ruling.BlockerID) // the refusal is not read
 	}
 	return nil
 }
@@ -499,7 +499,7 @@ func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err 
 	return p.Tool.State.Ended(), nil
 }
 
-// Gone marks a blocker that nobody waits for; none for an empty id. It is best effort: it is about what people read.
+// Gone marks an obsolete blocker; none for an empty id. It is best effort: it is about what people read.
 func (s *StandIn) Gone(ctx context.Context, blockerID string) {
 	if blockerID == "" {
 		return
@@ -511,7 +511,7 @@ func (s *StandIn) Gone(ctx context.Context, blockerID string) {
 	}
 }
 
-// End marks what is left: nobody waits for it any more.
+// End marks what is left: it is obsolete.
 func (s *StandIn) End(ctx context.Context) {
 	for _, r := range s.asks {
 		if !r.done {

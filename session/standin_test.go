@@ -105,8 +105,8 @@ func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencod
 func TestWaitThatNobodyEnds(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*ruler{
-		"the inbox fails":          {err: errors.New("the disk is full")},
-		"the inbox waits for ever": {then: boulder.Ruling{Reply: boulder.ReplyWaiting}},
+		"the register fails":          {err: errors.New("the disk is full")},
+		"the register waits for ever": {then: boulder.Ruling{Reply: boulder.ReplyWaiting}},
 	} {
 		s, now, asks := waiting(t, r)
 		r.then.Until = r.until

@@ -227,7 +227,7 @@ func (t *Tree) compacting(now time.Time) bool {
 	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
 }
 
-// Pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
+// Pending are the questions and permissions that an agent waits for. One of a session that is not at work is dead:
 // OpenCode goes on listing it after an abort (seen).
 func (t *Tree) Pending() []opencode.Request {
 	var all []opencode.Request
@@ -298,7 +298,7 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 		}, err.StatusCode)
 		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
 	case err != nil, m == nil, t.members[t.root].busy():
-	case m.assistant() && m.Info.Completed.IsZero(), m.person(): // nobody is at work on it
+	case m.assistant() && m.Info.Completed.IsZero(), m.person(): // no agent is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
 	return "", false, false

@@ -121,7 +121,7 @@ func (db *DB) Import(ctx context.Context, s *boulder.State, events []boulder.Eve
 }
 
 // Adopt makes the boulder of an export one of the project that it is imported into, and returns its state and the project
-// it comes from. One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their
+// it comes from. One that is not over becomes paused; its attempts that are at work end as lost, since nothing follows their
 // sessions from here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what
 // waits for an answer: the blockers stayed where they came up, with their ids, so that it is asked again.
 //
@@ -141,7 +141,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 				_, err = s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: body})
 			}
 		}
-		apply(boulder.TakenUp{}) // the time since it was left is nobody's work
+		apply(boulder.TakenUp{}) // the time since it was left is not work
 		for _, body := range leftBehind(s) {
 			apply(body)
 		}
@@ -159,7 +159,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 const askedElsewhere = "imported: its questions to the user stayed where they were, and are asked again"
 
 // leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a
-// replan stays: its turn is over. Parked sub-tasks go on that wait for an answer that nobody can give here.
+// replan stays: its turn is over. Parked sub-tasks go on that wait for an answer that cannot be given here.
 func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 	for _, o := range s.Live() {
 		ref := o.Attempt.AttemptRef

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Item is one boulder as a list shows it, kept ready so that nobody has to read its log for that.
+// Item is one boulder as a list shows it, kept ready so that its log need not be read for that.
 type Item struct {
 	BoulderID  string         `json:"boulder_id"`
 	Task       string         `json:"task"` // the request; its first 1,000 characters

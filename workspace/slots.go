@@ -557,7 +557,7 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 	return marked, err
 }
 
-// ErrMoved is in the chain of the error of who finds a ref where nobody of ours has put it.
+// ErrMoved is in the chain of the error of a ref that is not where this program put it.
 var ErrMoved = errors.New("it was moved by another process")
 
 // MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on top of, as

@@ -68,8 +68,8 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 	t.Cleanup(func() { server.Stop(context.Background()) })
 	dir := server.Client().In(octest.Repo(t, nil))
 
-	inbox := newInbox(t, nil)
-	s := newServer(t, inbox)
+	register := newRegister(t, nil)
+	s := newServer(t, register)
 	tools, err := s.Tools(ctx, boulder.BlockerTool, opencode.TodoTool)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 	told := follow(t, sub, s, sessions)
 
 	own, same := map[string]int{}, map[string]int{}
-	for _, b := range recorded(t, inbox, 2*sessions) {
+	for _, b := range recorded(t, register, 2*sessions) {
 		if b.Question == "The same question?" {
 			same[b.SessionID]++
 			continue

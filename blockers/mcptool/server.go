@@ -46,9 +46,9 @@ const (
 	keepCall = time.Minute
 )
 
-// Config of a [Server]. Inbox is needed.
+// Config of a [Server]. Register is needed.
 type Config struct {
-	Inbox *blockers.Inbox
+	Register *blockers.Register
 	// Logger defaults to none. It is told ids, and never what a blocker says.
 	Logger *slog.Logger
 }

@@ -29,24 +29,24 @@ func TestMain(m *testing.M) {
 	os.Exit(octest.CheckLeaks(m.Run()))
 }
 
-// newInbox is a real inbox in an empty project.
-func newInbox(t *testing.T, change func(*blockers.Config)) *blockers.Inbox {
+// newRegister is a real register in an empty project.
+func newRegister(t *testing.T, change func(*blockers.Config)) *blockers.Register {
 	t.Helper()
 	root := t.TempDir()
 	cfg := blockers.Config{Root: root, Enabled: true}
 	if change != nil {
 		change(&cfg)
 	}
-	inbox, err := blockers.Open(cfg)
+	register, err := blockers.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inbox
+	return register
 }
 
-func newServer(t *testing.T, inbox *blockers.Inbox) *Server {
+func newServer(t *testing.T, register *blockers.Register) *Server {
 	t.Helper()
-	s := New(Config{Inbox: inbox})
+	s := New(Config{Register: register})
 	s.patience = time.Minute // however slow the machine is
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -128,7 +128,7 @@ func input(question string) string {
 // Agents are offered one tool, with every field of the input and the four that are always needed.
 func TestTheToolIsOffered(t *testing.T) {
 	t.Parallel()
-	session := connect(t, newServer(t, newInbox(t, nil)))
+	session := connect(t, newServer(t, newRegister(t, nil)))
 	listed, err := session.ListTools(t.Context(), nil)
 	if err != nil || len(listed.Tools) != 1 {
 		t.Fatalf("%v, %v", listed, err)
@@ -153,7 +153,7 @@ func TestTheToolIsOffered(t *testing.T) {
 // A set of tools has what it names. Who asks for another one than those that OpenCode was told of is refused.
 func TestSetsOfTools(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, newInbox(t, nil))
+	s := newServer(t, newRegister(t, nil))
 	for _, names := range [][]string{{opencode.TodoTool}, {boulder.BlockerTool, opencode.TodoTool}, {boulder.BlockerTool}} {
 		listed, err := connect(t, s, names...).ListTools(t.Context(), nil)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestSetsOfTools(t *testing.T) {
 // The todo list is refused where it would not be read as it was meant; what is right is counted.
 func TestTodos(t *testing.T) {
 	t.Parallel()
-	session := connect(t, newServer(t, newInbox(t, nil)), opencode.TodoTool)
+	session := connect(t, newServer(t, newRegister(t, nil)), opencode.TodoTool)
 	item := `{"content":"a","status":"in_progress","priority":"low"}`
 	for arguments, want := range map[string]string{
 		`{"todos":[]}`: "Noted: 0 of 0 items are open.",
@@ -203,9 +203,9 @@ func tells(t *testing.T, session *mcp.ClientSession, arguments, want string, fai
 	}
 }
 
-func recorded(t *testing.T, inbox *blockers.Inbox, n int) []boulder.Blocker {
+func recorded(t *testing.T, register *blockers.Register, n int) []boulder.Blocker {
 	t.Helper()
-	raised, err := inbox.List(t.Context(), blockers.Filter{})
+	raised, err := register.List(t.Context(), blockers.Filter{})
 	if err != nil || len(raised) != n {
 		t.Fatalf("recorded: %+v, %v", raised, err)
 	}
@@ -215,8 +215,8 @@ func recorded(t *testing.T, inbox *blockers.Inbox, n int) []boulder.Blocker {
 // What an agent is told, in each case, and what is kept of its call.
 func TestACall(t *testing.T) {
 	t.Parallel()
-	inbox := newInbox(t, func(c *blockers.Config) { c.Max = 2 })
-	s := newServer(t, inbox)
+	register := newRegister(t, func(c *blockers.Config) { c.Max = 2 })
+	s := newServer(t, register)
 	session := connect(t, s)
 	scope := boulder.BlockerScope{BoulderID: "b", SubTaskID: "toggle", Attempt: 2, SessionID: "ses_1"}
 	n := 0
@@ -230,7 +230,7 @@ func TestACall(t *testing.T) {
 	}
 	made(soft, "Great, blocker registered, move on with the next non-blocking issues!", false) // seed 003, FR-009
 	made(soft, Registered, false)                                                              // the same again
-	if b := recorded(t, inbox, 1)[0]; b.BlockerScope != scope || b.Hard || b.ChosenOption != "b" {
+	if b := recorded(t, register, 1)[0]; b.BlockerScope != scope || b.Hard || b.ChosenOption != "b" {
 		t.Errorf("recorded: %+v", b)
 	}
 	made(`{"category":"question"}`, "… blocks_progress is missing", true)
@@ -238,12 +238,12 @@ func TestACall(t *testing.T) {
 	made(hard, Registered, false)
 	made(input("A third one?"), "… it has 2", true)
 	off := false
-	if err := inbox.Switch(t.Context(), "", &off); err != nil {
+	if err := register.Switch(t.Context(), "", &off); err != nil {
 		t.Fatal(err)
 	}
 	made(input("Off?"), Off, false)
 	made(`{"category":"question"}`, Off, false)
-	recorded(t, inbox, 2)
+	recorded(t, register, 2)
 	if !strings.HasPrefix(Off, "The blocker diverter is off; nothing was recorded") {
 		t.Errorf("while it is off: %q", Off)
 	}
@@ -252,20 +252,20 @@ func TestACall(t *testing.T) {
 // A call that no session shows is not recorded for anybody; of one that is wrong too, what is wrong is told.
 func TestACallOfNobody(t *testing.T) {
 	t.Parallel()
-	inbox := newInbox(t, nil)
-	s := newServer(t, inbox)
+	register := newRegister(t, nil)
+	s := newServer(t, register)
 	s.patience = time.Millisecond
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", input("Another question?")))
 	tells(t, session, hard, Unknown, true)
 	tells(t, session, `{}`, "… question is missing", true)
 	tells(t, session, input(strings.Repeat("long ", 50_000)), "… too long", true)
-	recorded(t, inbox, 0)
+	recorded(t, register, 0)
 }
 
 func TestABlockerThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, newInbox(t, func(c *blockers.Config) { c.Root = filepath.Join(c.Root, "none") }))
+	s := newServer(t, newRegister(t, func(c *blockers.Config) { c.Root = filepath.Join(c.Root, "none") }))
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", hard))
 	if text, failed := callTool(t, session, hard); !failed || !strings.HasPrefix(text, "The blocker could not be recorded: ") ||
@@ -277,7 +277,7 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 // Nobody is let in without the token, from a browser, or under another name; and nothing large is read.
 func TestTheDoor(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, newInbox(t, nil))
+	s := newServer(t, newRegister(t, nil))
 	tool, err := s.Tools(t.Context(), boulder.BlockerTool)
 	if err != nil {
 		t.Fatal(err)
@@ -336,12 +336,12 @@ func TestTheDoor(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Inbox: newInbox(t, nil)})
+	s := New(Config{Register: newRegister(t, nil)})
 	tool, err := s.Tools(t.Context(), boulder.BlockerTool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unused := New(Config{Inbox: newInbox(t, nil)})
+	unused := New(Config{Register: newRegister(t, nil)})
 	if err := errors.Join(s.Close(), s.Close(), unused.Close()); err != nil {
 		t.Error(err)
 	}
@@ -376,12 +376,12 @@ func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io
 // end of the input is in TestMCP of internal/cli.
 func TestServeStdio(t *testing.T) {
 	t.Parallel()
-	inbox, stop := newInbox(t, nil), errors.New("told to stop")
+	register, stop := newRegister(t, nil), errors.New("told to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	session, in, ended := pipes(ctx, t, New(Config{Inbox: inbox}))
+	session, in, ended := pipes(ctx, t, New(Config{Register: register}))
 	tells(t, session, soft, Registered, false)
 	tells(t, session, `{}`, "… question is missing", true)
-	if b := recorded(t, inbox, 1)[0]; b.SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
+	if b := recorded(t, register, 1)[0]; b.SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
 		t.Errorf("recorded: %+v", b)
 	}
 	cancel(stop)

@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// recording bounds the writing: the inbox waits five seconds for its database. Together with patience it stays below the
+	// recording bounds the writing: the register waits five seconds for its database. Together with patience it stays below the
 	// fifteen after which OpenCode gives a call up, see opencode.MCPServer.
 	recording = 8 * time.Second
 	// maxArguments bounds a call, in bytes. The fields together may be some 21,000 characters long. A session shows up to
@@ -92,7 +92,7 @@ func (s *Server) tools(who scopeOf, names ...string) *mcp.Server {
 	no := false
 	categories, _ := json.Marshal(boulder.BlockerCategories()) // texts always marshal
 	server.AddTool(&mcp.Tool{
-		Name: ToolName, Title: "Report a blocker", Description: fmt.Sprintf(description, strings.Join(s.cfg.Inbox.Diversion().Soft, ", ")),
+		Name: ToolName, Title: "Report a blocker", Description: fmt.Sprintf(description, strings.Join(s.cfg.Register.Diversion().Soft, ", ")),
 		InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -110,7 +110,7 @@ func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) 
 			"background into a file and name that.", len(arguments)), true
 	}
 	scope, known := who(ctx, r)
-	if known && !s.cfg.Inbox.On(scope) {
+	if known && !s.cfg.Register.On(scope) {
 		return Off, false
 	}
 	in, err := blockers.ReadInput(arguments)
@@ -121,7 +121,7 @@ func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) 
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, recording)
 		defer cancel()
-		_, err = s.cfg.Inbox.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+		_, err = s.cfg.Register.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
 	}
 	var invalid *blockers.InputError
 	switch {

@@ -123,7 +123,7 @@ func TestWarnOfUnwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	skip := blockers.Settlement{Status: boulder.BlockerSkipped}
-	if _, err := inboxOfProject(t, project).Settle(t.Context(), "B1", skip); err != nil {
+	if _, err := registerOfProject(t, project).Settle(t.Context(), "B1", skip); err != nil {
 		t.Fatal(err)
 	}
 	a.warnOfUnwritten(t.Context())

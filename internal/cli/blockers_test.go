@@ -31,7 +31,7 @@ func blockedSampleIn(t *testing.T, project string) string {
 	theme, lang := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
 	s.Start(theme)
 	s.Start(lang)
-	d := inboxOfProject(t, project)
+	d := registerOfProject(t, project)
 	scope := func(of string) boulder.BlockerScope {
 		return boulder.BlockerScope{BoulderID: s.ID, SubTaskID: of, Attempt: 1, SessionID: "ses_" + of}
 	}
@@ -73,8 +73,8 @@ func blockedSampleIn(t *testing.T, project string) string {
 	return project
 }
 
-// inboxOfProject is the inbox that the command line has on a project, with the diverter on.
-func inboxOfProject(t *testing.T, project string) *blockers.Inbox {
+// registerOfProject is the register that the command line has on a project, with the diverter on.
+func registerOfProject(t *testing.T, project string) *blockers.Register {
 	t.Helper()
 	d, err := blockers.Open(blockers.Config{
 		Root: project, Enabled: true,
@@ -96,7 +96,7 @@ type answerCase struct {
 // left checks how many answers the boulder was not told.
 func left(t *testing.T, project string, n int) {
 	t.Helper()
-	if left, err := inboxOfProject(t, project).Undelivered(t.Context(), sampleID); len(left) != n || err != nil {
+	if left, err := registerOfProject(t, project).Undelivered(t.Context(), sampleID); len(left) != n || err != nil {
 		t.Errorf("left to tell: %v, %v", left, err)
 	}
 }
@@ -158,7 +158,7 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	d := inboxOfProject(t, project)
+	d := registerOfProject(t, project)
 	for id, s := range map[string]blockers.Settlement{
 		"B1": {Status: boulder.BlockerAnswered, Answer: "the release key"}, "B2": {Status: boulder.BlockerSkipped},
 	} {
@@ -213,7 +213,7 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 // raise has a session meet a hard blocker, and returns its id.
 func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
 	t.Helper()
-	b, err := inboxOfProject(t, project).Raise(t.Context(), scope,
+	b, err := registerOfProject(t, project).Raise(t.Context(), scope,
 		boulder.Blocker{Category: "question", Question: "New?", Context: "c", Hard: true})
 	if err != nil {
 		t.Error(err)

@@ -40,7 +40,7 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 // statusOf is the status of each blocker of a project.
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
-	all, err := inboxOfProject(t, project).List(t.Context(), blockers.Filter{})
+	all, err := registerOfProject(t, project).List(t.Context(), blockers.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestClarifyBesideOthers(t *testing.T) {
 	screen := walk(t, project, "B1 B4 B5 B2", func(n int) {
 		switch n {
 		case 1:
-			if _, err := inboxOfProject(t, project).Settle(t.Context(), "B1",
+			if _, err := registerOfProject(t, project).Settle(t.Context(), "B1",
 				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "theirs"}); err != nil {
 				t.Error(err)
 			}

@@ -151,7 +151,7 @@ func TestSlashInOpenCode(t *testing.T) {
 		})
 	}
 	on := func(session string) bool {
-		return inboxOfProject(t, project).On(boulder.BlockerScope{SessionID: session})
+		return registerOfProject(t, project).On(boulder.BlockerScope{SessionID: session})
 	}
 	told("off", "blockers off  for session "+made.ID)
 	if on(made.ID) || !on("another") {
@@ -183,11 +183,11 @@ func TestSlashInOpenCode(t *testing.T) {
 	asked.Close()
 	w.signal(syscall.SIGINT)
 	w.wait(exitInterrupted)
-	if got, err := inboxOfProject(t, project).Get(t.Context(), "B3"); err != nil || got.Answer != "Port 4000" {
+	if got, err := registerOfProject(t, project).Get(t.Context(), "B3"); err != nil || got.Answer != "Port 4000" {
 		t.Errorf("after clarify: %+v, %v", got, err)
 	}
 
-	got, err := inboxOfProject(t, project).Get(t.Context(), "B1")
+	got, err := registerOfProject(t, project).Get(t.Context(), "B1")
 	if err != nil || got.Status != boulder.BlockerAnswered || got.Answer != answer {
 		t.Errorf("answered: %+v, %v", got, err)
 	}

@@ -83,7 +83,7 @@ func (a *app) askWhere(ctx context.Context) (how string, err error) {
 }
 
 // landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the terminal, who is
-// asked. Where nobody is, and nobody said that the run is to be isolated, they are in the files afterwards, as if it had worked
+// asked. Where there is no terminal, and isolation was not asked for, they are in the files afterwards, as if it had worked
 // there. runErr is how the run ended.
 func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
@@ -108,7 +108,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		how.How = "" // what failed may be wanted with it
 	}
 	if how.How == "" {
-		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // somebody else landed them
+		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
 			return runErr
 		}
 		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)

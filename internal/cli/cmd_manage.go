@@ -244,7 +244,7 @@ In the configuration of OpenCode, under a name other than manager, which is that
 			if terminal(a.Stdin) {
 				a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
 			}
-			return mcptool.New(mcptool.Config{Inbox: a.Blockers(), Logger: a.logger()}).ServeStdio(cmd.Context(), a.Stdin, a.Stdout)
+			return mcptool.New(mcptool.Config{Register: a.Blockers(), Logger: a.logger()}).ServeStdio(cmd.Context(), a.Stdin, a.Stdout)
 		},
 	}
 }

@@ -54,8 +54,8 @@ func TestMCP(t *testing.T) {
 	if text, failed := reportBlocker(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {
 		t.Errorf("while it is off: %v %q", failed, text)
 	}
-	inbox := inboxOfProject(t, project)
-	if all, err := inbox.List(t.Context(), blockers.Filter{}); err != nil || len(all) != 0 {
+	register := registerOfProject(t, project)
+	if all, err := register.List(t.Context(), blockers.Filter{}); err != nil || len(all) != 0 {
 		t.Errorf("recorded while it is off: %v, %v", all, err)
 	}
 	if code, _, stderr := run(t, project, env, "blockers", "on"); code != 0 {
@@ -64,7 +64,7 @@ func TestMCP(t *testing.T) {
 	if text, failed := reportBlocker(t, session, hardBlocker("May it stay?")); failed || text != mcptool.Registered {
 		t.Errorf("it was told %v %q", failed, text)
 	}
-	all, err := inbox.List(t.Context(), blockers.Filter{})
+	all, err := register.List(t.Context(), blockers.Filter{})
 	if err != nil || len(all) != 1 || !all[0].Hard || all[0].SessionID != fmt.Sprintf("test-%d", cmd.Process.Pid) {
 		t.Errorf("recorded: %+v, %v", all, err)
 	}

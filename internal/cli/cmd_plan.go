@@ -286,7 +286,7 @@ type approver struct {
 // into has the request ask. askReplans: replans are to be approved, too.
 func (p *approver) into(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
-	if !askReplans { // they go ahead, and their gates run if the configuration allows gates that nobody has looked at
+	if !askReplans { // they go ahead, and their gates run if the configuration allows gates without a review
 		req.ApproveReplan = func(context.Context, orchestrator.ReplanProposal) (gates bool, err error) {
 			return p.Config().AllowModelGates, nil
 		}
@@ -327,7 +327,7 @@ func (p *approver) approve(
 	}
 	gates = gates || p.edit || p.interactive()
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
-		p.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
+		p.note("The model proposed gates. They are not reviewed, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)

@@ -465,7 +465,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	a.warnOfSwitch()
 	id := detail.Boulder.ID
 	if a.opts.Attach != "" || a.approveReplans {
-		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
+		return usagef("process %d serves this project, with an OpenCode server of its own choice and without a"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}
 	waits := detail.Revision != nil && len(detail.SubTasks) == 0

@@ -270,7 +270,7 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	case a.json:
 		return errors.Join(err, writeLines(a.Stdout, report.Sessions))
 	case holder.PID == 0:
-		a.note("Nobody watches here now.")
+		a.note("No watch runs here now.")
 	case report.Online:
 		a.note("Process %d watches, at %s, since %s.", holder.PID, holder.URL, holder.Since.Local().Format(time.DateTime))
 	default:

@@ -158,7 +158,7 @@ func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
 	for _, s := range samples.Blockers()[2:4] {
-		_, err := inboxOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
+		_, err := registerOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
 			BlockerScope: boulder.BlockerScope{BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID},
 			Question:     s.Question,
 			Ask:          &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},

@@ -36,7 +36,7 @@ type Config struct {
 	// Environment names the variables that OpenCode and commands get, as PATH or NPM_*. Nil: all.
 	Environment []string `yaml:"environment"`
 
-	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
+	// AllowModelGates runs the gates of a plan that a model wrote, without a review. Defaults to false: they are
 	// told to the agent as hints.
 	AllowModelGates bool          `yaml:"allow_model_gates"`
 	Gates           []string      `yaml:"gates"`        // of every sub-task, besides its own
@@ -81,7 +81,7 @@ type Config struct {
 }
 
 // LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
-// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where nobody is asked.
+// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot be asked.
 const LandAsk = "ask"
 
 // Tracing says where the trace of a run is sent when it ends.

@@ -80,14 +80,14 @@ blockers:
 	if w := c.Watch; !slices.Equal(w.SkipAgents, []string{"prometheus"}) || w.SameAnswers != 3 || w.SameWindow != 0 {
 		t.Errorf("watch: %+v", c.Watch)
 	}
-	inbox := blockers.Config{
+	register := blockers.Config{
 		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1, Marker: "ALL_DONE!", Soft: []string{"a colour"},
 		Policy: blockers.Policy{Questions: blockers.AskMe, Wait: 5 * time.Minute, Permissions: []blockers.Rule{
 			{Permission: "bash", Pattern: "git push *", Action: blockers.AskMe, Wait: 30 * time.Minute},
 			{Permission: "edit", Action: blockers.Allow},
 		}},
 	}
-	if diff := gocmp.Diff(inbox, c.Blockers.Inbox("/p")); diff != "" {
+	if diff := gocmp.Diff(register, c.Blockers.Register("/p")); diff != "" {
 		t.Errorf("blockers (-want +got):\n%s", diff)
 	}
 }

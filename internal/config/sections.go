@@ -132,7 +132,7 @@ func (b *Blockers) check(file *yamlfile.File) {
 			"to record none, leave the diverter off")
 		return
 	}
-	if _, err := blockers.Open(b.Inbox("/project")); err != nil {
+	if _, err := blockers.Open(b.Register("/project")); err != nil {
 		for line := range strings.SplitSeq(strings.TrimPrefix(err.Error(), "open blockers: "), "\n") {
 			value, _, _ := strings.Cut(line, ":")
 			file.Report("blockers."+value, "blockers: "+line, "")
@@ -140,8 +140,8 @@ func (b *Blockers) check(file *yamlfile.File) {
 	}
 }
 
-// Inbox is the configuration of an inbox, without what the process adds to it.
-func (b *Blockers) Inbox(root string) blockers.Config {
+// Register is the configuration of a register, without what the process adds to it.
+func (b *Blockers) Register(root string) blockers.Config {
 	return blockers.Config{
 		Root: root, File: b.File, Enabled: b.Enabled, Policy: b.Policy, Max: b.MaxPerSession,
 		Cooldown: cmp.Or(b.Cooldown, -1), Marker: b.Marker, Soft: b.Soft,

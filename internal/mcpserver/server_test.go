@@ -408,7 +408,7 @@ func TestLookAndSteer(t *testing.T) {
 func TestBlockers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	inbox, err := blockers.Open(blockers.Config{Root: w.dir, Enabled: true})
+	register, err := blockers.Open(blockers.Config{Root: w.dir, Enabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +417,7 @@ func TestBlockers(t *testing.T) {
 	s.Start(theme)
 	scope := boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}
 	for _, question := range []string{"Which colour?", "Which name?"} {
-		b, err := inbox.Raise(t.Context(), scope, boulder.Blocker{
+		b, err := register.Raise(t.Context(), scope, boulder.Blocker{
 			Category: boulder.BlockerSecurity, Question: question, Context: "There are many.", Hard: true,
 		})
 		if err != nil {
@@ -425,7 +425,7 @@ func TestBlockers(t *testing.T) {
 		}
 		s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: b})
 	}
-	ruling, err := inbox.Divert(t.Context(), boulder.Blocker{
+	ruling, err := register.Divert(t.Context(), boulder.Blocker{
 		BlockerScope: scope, Category: boulder.BlockerPermission, Question: "May it push?", Context: "It has to be published.",
 		Ask: &boulder.Ask{Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"}},
 	})
@@ -448,7 +448,7 @@ func TestBlockers(t *testing.T) {
 		how["blocker"] = ruling.BlockerID
 		w.refuses("answer", how, "the user's to give", "--allow")
 	}
-	if b, err := inbox.Get(t.Context(), ruling.BlockerID); err != nil || b.Status.Settled() || b.Allowed {
+	if b, err := register.Get(t.Context(), ruling.BlockerID); err != nil || b.Status.Settled() || b.Allowed {
 		t.Errorf("%+v, %v", b, err)
 	}
 }

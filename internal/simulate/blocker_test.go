@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// question is a blocker as the inbox has it: on a disk of its own, which outlives processes and servers.
+// question is a blocker as the register has it: on a disk of its own, which outlives processes and servers.
 type question struct {
 	boulder.Blocker
 
@@ -42,18 +42,18 @@ func (sc *scenario) asksAt(at place) []ask {
 // raise is the agent calling its tool: what it needs to know and nobody has answered at this place. The caller holds mu.
 func (w *world) raise(s *session, at place) {
 	for nth, a := range w.sc.asksAt(at) {
-		if slices.ContainsFunc(w.inbox, func(q *question) bool {
+		if slices.ContainsFunc(w.register, func(q *question) bool {
 			return q.at == at && q.nth == nth && (q.Status.Settled() || q.ref == s.ref)
 		}) {
 			continue
 		}
 		q := &question{ref: s.ref, at: at, nth: nth, Blocker: boulder.Blocker{
-			ID:           fmt.Sprintf("B%d", len(w.inbox)+1),
+			ID:           fmt.Sprintf("B%d", len(w.register)+1),
 			BlockerScope: boulder.BlockerScope{SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id},
 			Category:     boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
 			Status: boulder.BlockerPending,
 		}}
-		w.inbox = append(w.inbox, q)
+		w.register = append(w.register, q)
 		w.note("session %s asks %s, hard %v", s.id, q.ID, q.Hard)
 		w.seen["asked"]++
 		if a.fast {
@@ -75,15 +75,15 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 	err := p.alive(func() error {
 		at := placeOf(*p.w.disk.SubTask(b.SubTaskID), boulder.Turn{Number: turn})
 		same := func(q *question) bool { return q.ref == ref && q.at == at && q.nth == ofVerdict }
-		i := slices.IndexFunc(p.w.inbox, same)
+		i := slices.IndexFunc(p.w.register, same)
 		if i < 0 {
-			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.inbox)+1), boulder.BlockerPending
-			p.w.inbox, i = append(p.w.inbox, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.inbox)
+			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.register)+1), boulder.BlockerPending
+			p.w.register, i = append(p.w.register, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.register)
 			p.w.note("the verdict on turn %d of %v asks %s", turn, ref, b.ID)
 			p.w.seen["the user was needed for: "+string(b.Category)]++
 		}
-		b = p.w.inbox[i].Blocker
-		p.w.inbox[i].delivered = b.Status.Settled() // the report has it
+		b = p.w.register[i].Blocker
+		p.w.register[i].delivered = b.Status.Settled() // the report has it
 		return nil
 	})
 	if err == nil {
@@ -95,7 +95,7 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 // ofVerdict is the nth of a question that no agent asked.
 const ofVerdict = -1
 
-// decide writes the user's word onto the inbox. The caller holds mu.
+// decide writes the user's word onto the register. The caller holds mu.
 func (w *world) decide(q *question) {
 	d := throw(w.sc.seed, "word", q.at, q.nth)
 	q.Status = boulder.BlockerAnswered
@@ -107,7 +107,7 @@ func (w *world) decide(q *question) {
 	default:
 		q.Answer, q.Allowed = fmt.Sprintf("answer %s to %v", q.ID, q.at), x < 0.4
 	}
-	w.note("inbox: %s is %s", q.ID, q.Status)
+	w.note("register: %s is %s", q.ID, q.Status)
 }
 
 func (q *question) order() boulder.Order {
@@ -141,11 +141,11 @@ func (c *call) tellRaised() error {
 	}
 }
 
-// unknown is a copy of the first one on the inbox that the job does not know.
+// unknown is a copy of the first one on the register that the job does not know.
 func (c *call) unknown() *question {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	for _, q := range c.w.inbox {
+	for _, q := range c.w.register {
 		if q.ref == c.job.Attempt.AttemptRef && !q.among(c.job.SubTask.Blockers) {
 			return new(*q)
 		}
@@ -167,8 +167,8 @@ func (p *process) answers() {
 		}
 		crash := q != nil && d.is(0.05)
 		if crash {
-			p.w.seen["answer lost between inbox and boulder"]++
-			p.die() // the answer is on the inbox, and nobody has handed it over
+			p.w.seen["answer lost between register and boulder"]++
+			p.die() // the answer is on the register, and nobody has handed it over
 		}
 		p.w.mu.Unlock()
 		if crash {
@@ -184,7 +184,7 @@ func (p *process) answers() {
 // sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
 func (w *world) pickQuestion(d dice) *question {
 	var can []*question
-	for _, q := range w.inbox {
+	for _, q := range w.register {
 		if !w.sc.class.same() || w.waitsFor(q) {
 			can = append(can, q)
 		}
@@ -226,7 +226,7 @@ func (w *world) pending(q *question) bool {
 func (p *process) deliver() {
 	p.w.mu.Lock()
 	var all []*question
-	for _, q := range p.w.inbox {
+	for _, q := range p.w.register {
 		if q.Status.Settled() && p.w.pending(q) {
 			all = append(all, q)
 		}
@@ -247,7 +247,7 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 	d := throw(w.sc.seed, "answers between", number)
 	var all []*question
 	for _, t := range w.disk.SubTasks {
-		for _, q := range w.inbox {
+		for _, q := range w.register {
 			if q.SubTaskID != t.ID || q.Status.Settled() {
 				continue
 			}
@@ -295,7 +295,7 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 
 // awaiting is what a session has asked and cannot do without, or nil.
 func (w *world) awaiting(s *session) *question {
-	for _, q := range w.inbox {
+	for _, q := range w.register {
 		if q.ref == s.ref && q.Hard && !q.Status.Settled() {
 			return q
 		}

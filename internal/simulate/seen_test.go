@@ -57,7 +57,7 @@ func (c *census) check(t *testing.T) {
 		"a conflict; in files: true", "a conflict; in files: false", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"answered before the report", "answered twice", "order settle", "delivered later",
-		"answer lost between inbox and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
+		"answer lost between register and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {

@@ -21,7 +21,7 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions []*session
-	inbox    []*question    // what agents asked
+	register []*question    // what agents asked
 	met      map[string]int // faults that have happened, by where
 	ids      int            // of messages, given out
 	lanes    map[string]int // by sub-task, see lane

@@ -53,7 +53,7 @@ func world(t *testing.T, dir string) {
 	asks, theme := sample.New(t, sample.ID), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	asks.Plan()
 	asks.Start(theme)
-	inbox, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
+	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func world(t *testing.T, dir string) {
 			Options: []string{"CSS variables", "classes"}, ChosenOption: "CSS variables", ChosenReasoning: "No build step.",
 		},
 	} {
-		recorded, err := inbox.Raise(t.Context(), boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}, b)
+		recorded, err := register.Raise(t.Context(), boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}, b)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ const hostile = `</pre><script>alert(1)</script><img src=x onerror=alert(2)>" on
 // permission, B3; and one in the middle of its work.
 func blocked(t testing.TB, dir string) {
 	t.Helper()
-	inbox, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
+	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +65,13 @@ func blocked(t testing.TB, dir string) {
 		},
 	} {
 		scope := boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}
-		recorded, err := inbox.Raise(t.Context(), scope, b)
+		recorded, err := register.Raise(t.Context(), scope, b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: recorded})
 	}
-	ruling, err := inbox.Divert(t.Context(), boulder.Blocker{
+	ruling, err := register.Divert(t.Context(), boulder.Blocker{
 		BlockerScope: boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"},
 		Category:     boulder.BlockerPermission, Question: "May it run git push?", Context: "It has to be published.",
 		Ask: &boulder.Ask{Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"}},
@@ -79,7 +79,7 @@ func blocked(t testing.TB, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := inbox.Get(t.Context(), ruling.BlockerID)
+	asked, err := register.Get(t.Context(), ruling.BlockerID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,9 @@ type BlockersStatus struct {
 	// Watched: a watch is at work that was begun with --blockers.
 	Watched bool `json:"watched,omitempty"`
 	blockers.Status
-	Pending int `json:"pending"` // nobody answered: hard, asks, soft and moot
+	Pending int `json:"pending"` // not answered: hard, asks, soft and moot
 	WaitingBlockers
-	Moot     int `json:"moot"` // nobody waits any more
+	Moot     int `json:"moot"` // obsolete
 	Answered int `json:"answered"`
 	Skipped  int `json:"skipped"`
 }
@@ -130,7 +130,7 @@ func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 	return s.String()
 }
 
-// WithoutMoot leaves out what nobody waits for any more.
+// WithoutMoot leaves out what is obsolete.
 func WithoutMoot(all []report.Blocker) []report.Blocker {
 	return slices.DeleteFunc(all, func(b report.Blocker) bool { return b.Standing == blockers.Moot })
 }

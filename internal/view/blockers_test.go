@@ -124,7 +124,7 @@ func TestWaitingBlockersText(t *testing.T) {
 	}
 }
 
-// playBlocked brings a sample to where it waits for the user, without an inbox.
+// playBlocked brings a sample to where it waits for the user, without a register.
 func playBlocked(s *sample.Boulder) {
 	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	all := sample.Blockers()

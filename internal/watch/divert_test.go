@@ -27,23 +27,23 @@ import (
 
 // standIn is who stands in for the user, as `manager watch --blockers` puts it together.
 type standIn struct {
-	*blockers.Inbox
+	*blockers.Register
 	*mcptool.Server
 }
 
 func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
-	inbox, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
+	register, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := mcptool.New(mcptool.Config{Inbox: inbox})
+	server := mcptool.New(mcptool.Config{Register: register})
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return standIn{inbox, server}
+	return standIn{register, server}
 }
 
 // settle has the user answer a blocker.

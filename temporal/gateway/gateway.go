@@ -39,7 +39,7 @@ type Gateway struct {
 	DB       *store.DB
 	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
 	Input    flow.Input                                    // without id and request
-	Blockers *blockers.Inbox                               // of the project
+	Blockers *blockers.Register                            // of the project
 	Remote   *gitremote.Remote                             // by which workers share results; nil: all have the project's directory
 
 	mu      sync.Mutex

@@ -1,9 +1,9 @@
 // Package blockers keeps what only the user can answer: questions that agents report with the blocker tool, and
 // permissions and questions that OpenCode asked for while the user was away.
 //
-// An [Inbox] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the user's to
+// A [Register] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the user's to
 // edit. It rules on asks by a [Policy], takes the user's answers, and knows which of them have not reached their sub-task.
-// Any number of processes may have an inbox on the same files: each operation opens the database, waits for whoever has it,
+// Any number of processes may have a register on the same files: each operation opens the database, waits for whoever has it,
 // and gives it up again.
 package blockers
 
@@ -51,7 +51,7 @@ var (
 	bucketSwitches = []byte("switches")
 )
 
-// Config of a [Inbox]. Root is needed.
+// Config of a [Register]. Root is needed.
 type Config struct {
 	Root string // the project's directory; the database is [FileName] in its .manager, which is made when it is needed
 	// File is the list for people, relative to Root. Defaults to [DefaultFile].
@@ -88,10 +88,10 @@ var (
 	ErrNoAnswer = errors.New("that is no answer")
 )
 
-// Inbox is where blockers are recorded and answered. Its methods may be called from any goroutine. They wait up to five
+// Register is where blockers are recorded and answered. Its methods may be called from any goroutine. They wait up to five
 // seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
 // from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
-type Inbox struct {
+type Register struct {
 	cfg      Config
 	path     string // of the database
 	patience time.Duration
@@ -99,9 +99,9 @@ type Inbox struct {
 	failpoint func(step string)
 }
 
-// Open makes an inbox. It reads and makes no files: that is left to the operations, and nothing is made before something is
+// Open makes a register. It reads and makes no files: that is left to the operations, and nothing is made before something is
 // recorded. The error says what is wrong with the configuration.
-func Open(cfg Config) (*Inbox, error) {
+func Open(cfg Config) (*Register, error) {
 	cfg.File, cfg.Max, cfg.Cooldown = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
 	cfg.Marker = cmp.Or(cfg.Marker, boulder.DoneMarker)
 	if len(cfg.Soft) == 0 {
@@ -128,11 +128,11 @@ func Open(cfg Config) (*Inbox, error) {
 	}
 	cfg.File = filepath.Clean(cfg.File)
 	path := filepath.Join(cfg.Root, store.DirName, FileName)
-	return &Inbox{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
+	return &Register{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
 }
 
 // Diversion is what agents are told while they are diverted.
-func (d *Inbox) Diversion() boulder.Diversion {
+func (d *Register) Diversion() boulder.Diversion {
 	return boulder.Diversion{Tool: boulder.BlockerTool, Marker: d.cfg.Marker, Soft: d.cfg.Soft}
 }
 
@@ -156,7 +156,7 @@ func checkFile(name string) error {
 }
 
 // now is in UTC and without a monotonic part, so that it is the same after it was stored.
-func (d *Inbox) now() time.Time { return d.cfg.Now().UTC().Round(0) }
+func (d *Register) now() time.Time { return d.cfg.Now().UTC().Round(0) }
 
 type access int
 
@@ -168,7 +168,7 @@ const (
 
 // with opens the database for the time of fn. What fn changes is on disk when with returns. Then what blockers.md lacks is
 // written; that this could not be done is no error: it is tried again with the next operation.
-func (d *Inbox) with(ctx context.Context, how access, fn func(*bolt.Tx) error) error {
+func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error) error {
 	var said error // by fn; everything else is about the file
 	lacking := false
 	run := func(tx *bolt.Tx) error {
@@ -202,7 +202,7 @@ func (d *Inbox) with(ctx context.Context, how access, fn func(*bolt.Tx) error) e
 	return err
 }
 
-func (d *Inbox) open(ctx context.Context, how access) (*boltfile.DB, error) {
+func (d *Register) open(ctx context.Context, how access) (*boltfile.DB, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
