@@ -174,7 +174,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
 	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on stderr")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "more detail on stderr")
 	group := func(title string, commands ...*cobra.Command) {
 		cmd.AddGroup(&cobra.Group{ID: title, Title: title})
 		for _, c := range commands {

@@ -43,13 +43,13 @@ Recording is off unless the configuration (blockers: {enabled: true}), --blocker
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), "", true) },
 	}
 	status := &cobra.Command{
-		Use: "status [flags]", Short: "Whether blockers are recorded, and how many wait",
+		Use: "status [flags]", Short: "Show whether blockers are recorded, and how many wait",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.blockersStatus(cmd.Context(), o.SessionID, false) },
 	}
 	status.Flags().StringVar(&o.SessionID, "session", "", "of this `SESSION` of OpenCode")
 
 	list := &cobra.Command{
-		Use: "list [flags]", Short: "What waits for an answer, the most urgent first",
+		Use: "list [flags]", Short: "List what waits for an answer, most urgent first",
 		Long: `Lists the blockers that wait for an answer: what a session holds still for, then hard ones, then the oldest. Choices
 that agents made for themselves follow, as long as an answer still reaches them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBlockers(cmd.Context(), &o) },
@@ -57,7 +57,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
 
 	show := &cobra.Command{
-		Use: "show [flags] ID", Short: "Everything about one blocker", ValidArgsFunction: a.completion(a.recorded("")),
+		Use: "show [flags] ID", Short: "Show everything about one blocker", ValidArgsFunction: a.completion(a.recorded("")),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showBlocker(cmd.Context(), args[0]) },
 	}
 	export := &cobra.Command{

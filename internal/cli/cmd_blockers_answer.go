@@ -47,7 +47,7 @@ boulder, else with ` + "`manager resume`" + `. The number of an option that is s
 func (a *app) newBlockersSkipCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "skip [flags] ID",
-		Short: "Give no answer: the sub-task continues without",
+		Short: "Skip a blocker: the sub-task continues without an answer",
 		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
 and to say so.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

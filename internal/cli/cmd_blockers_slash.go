@@ -34,7 +34,7 @@ func (a *app) newSlashFileCmd(install bool) *cobra.Command {
 	var global bool
 	cmd := &cobra.Command{
 		Use:   "install [flags]",
-		Short: "Make /blockers a command of OpenCode",
+		Short: "Add the command /blockers to OpenCode",
 		Long: `Makes /blockers a command inside OpenCode: /blockers list, /blockers answer B7 Use bcrypt, /blockers off, … do what
 ` + "`manager blockers`" + ` does; /blockers clarify has the agent ask one question after another. OpenCode sees the command
 when it is started the next time.
@@ -45,7 +45,7 @@ name that is not of this command, or was changed by hand, is left alone.`,
 		RunE: func(*cobra.Command, []string) error { return a.runSlashFile(install, global) },
 	}
 	if !install {
-		cmd.Use, cmd.Short, cmd.Long = "uninstall [flags]", "Take /blockers away from OpenCode", ""
+		cmd.Use, cmd.Short, cmd.Long = "uninstall [flags]", "Remove the command /blockers from OpenCode", ""
 	}
 	cmd.Flags().BoolVar(&global, "global", false, "for all projects")
 	return cmd

@@ -61,8 +61,8 @@ func (a *app) newInitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [flags]",
 		Short: "Write a commented configuration file for the project",
-		Long: `Writes .manager/config.yaml, in which everything is commented out, unless there is one, and prints a paragraph for AGENTS.md, by
-which agents know what manager wants of them.`,
+		Long: `Writes .manager/config.yaml with every option commented out, unless there is one, and prints a paragraph for AGENTS.md
+that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := a.writeConfig(); err != nil {
@@ -158,7 +158,7 @@ func (a *app) newSchemaCmd() *cobra.Command {
 		Use:   "schema [flags] " + strings.Join(schema.Names, "|"),
 		Short: "Print the JSON Schema of plan files, of the configuration, or of events",
 		Long: `Prints what a plan file or a configuration may hold, or what an event of ` + "`--json`" + ` looks like, as JSON Schema (draft 2020-12).
-` + "`manager plan`" + ` writes the schema of plans beside .manager/plan.yaml, and names it there for editors.`,
+` + "`manager plan`" + ` writes the schema of plans next to .manager/plan.yaml, and names it there for editors.`,
 		Example: `  manager schema config > .manager/config.schema.json
   # the first line of .manager/config.yaml, for YAML language servers:
   # yaml-language-server: $schema=config.schema.json`,

@@ -169,7 +169,7 @@ func (a *app) newDiffCmd() *cobra.Command {
 	var stat, names bool
 	cmd := &cobra.Command{
 		Use:   "diff [flags] [SUBTASK]",
-		Short: "Show whose change is whose",
+		Short: "Show what each sub-task changed",
 		Long: `Prints as a patch what a sub-task changed; without SUBTASK what each did, below a line that names it.
 
 Of an isolated run that is its commit on the tip, or with SUBTASK what it has in its slot so far. Without SUBTASK what is

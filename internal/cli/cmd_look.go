@@ -236,14 +236,14 @@ func (a *app) newListCmd() *cobra.Command {
 		Aliases:    []string{"ls"},
 		Short:      "List the boulders of the project",
 		SuggestFor: []string{"boulders"},
-		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
-was begun or taken up last: it is the one that is meant where a command is given none.`,
+		Long: `Lists the project's boulders, newest first, without the archived ones. The active one, marked with *, was started or
+resumed last: commands that are given no boulder use it.`,
 		Example: `  manager list --status paused,interrupted
   manager list -n 10 --archived`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived, statuses, most) },
 	}
-	cmd.Flags().BoolVar(&archived, "archived", false, "those that are archived, and no others")
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those with one of these `STATUSES`, as the list shows them")
+	cmd.Flags().BoolVar(&archived, "archived", false, "only archived boulders")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only boulders with one of these `STATUSES`, as the list shows them")
 	cmd.Flags().IntVarP(&most, "lines", "n", 0, "the `N` newest")
 	return cmd
 }
@@ -535,7 +535,7 @@ func (l *logs) print() (err error) {
 func (a *app) newAttachCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "attach [flags] [BOULDER]",
-		Short: "Show a boulder that runs in the background, and end as its run does",
+		Short: "Follow a boulder that runs in the background, with the exit code of its run",
 		Long: `Shows a boulder (default: the active one) as ` + "`manager run`" + ` does, while another process runs it. When it is over or paused
 it ends, with the exit code of ` + "`manager run`" + `: 4 at a pause, or if no process runs it. Ctrl-C leaves it, and does not disturb the run.`,
 		Example: `  manager run --detach && manager attach`,

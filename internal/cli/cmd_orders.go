@@ -119,7 +119,7 @@ func (a *app) newNoteCmd() *cobra.Command {
 		Use:   "note [flags] \"TEXT\" | -",
 		Short: "Tell the agents and the judge something",
 		Long: `The text goes into the next prompt of every sub-task, or of one with --sub-task, and into the next judgement. A turn
-that is at work is not disturbed. With - the text is read from stdin. It may have 4,000 characters.`,
+that is at work is not disturbed. With - the text is read from stdin. At most 4,000 characters.`,
 		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
   git diff --stat | manager note --sub-task toggle -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,7 +164,7 @@ func (a *app) newArchiveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
 		Short: "Archive finished boulders",
-		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is deleted: they are
+		Long: `Hides finished boulders from ` + "`manager list`" + ` (default: the active one). Nothing is deleted: they are
 listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
 		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
@@ -234,7 +234,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 const toSteerDefault = "the one that is at work, or the newest unfinished one"
 
 func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
-	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` that is meant (default: "+fallback+")")
+	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` (default: "+fallback+")")
 }
 
 // steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
@@ -296,7 +296,7 @@ What a sub-task changed is taken back before it begins where that merges with wh
 which it has to be). In an isolated run the results are rebuilt from before it; those of others are applied and tested again.
 
 With --stale it redoes all that is out of date, as ` + "`manager status --stale`" + ` shows it; with --check-gates also what has
-a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" + ` takes a result as up to date.`,
+a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" + ` marks a result as up to date.`,
 		Example: `  manager redo colours --dry-run
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
@@ -326,8 +326,8 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 func (a *app) newKeepCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep [flags] SUBTASK",
-		Short: "Take the result of a sub-task as up to date",
-		Long: `Takes the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
+		Short: "Mark the result of a sub-task as up to date",
+		Long: `Marks the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
 as they are now; one that waits to see whether what it depends on comes out the same is kept in any case.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runKeep(cmd.Context(), args[0]) },
 	}

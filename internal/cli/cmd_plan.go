@@ -39,7 +39,7 @@ type taskFlags struct {
 func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
-	cmd.Flags().Func("done-when", "`CRITERIA` by which a sub-task that names none is done: "+
+	cmd.Flags().Func("done-when", "`CRITERIA` of sub-tasks that name none: "+
 		strings.Join(boulder.DoneWords(), ", ")+doneWithout, f.doneWhen.Set)
 }
 

@@ -104,9 +104,9 @@ func (a *app) newGraphCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
 		Short: "Show the dependency graph",
-		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was
-run), with how far each sub-task is, also while another process runs it. An argument that ends in .yaml, .yml or .json
-is a plan file.`,
+		Long: `Draws the dependency graph of a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was run)
+with the status of each sub-task, also while another process runs it. An argument that ends in .yaml, .yml or .json is a
+plan file.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg

@@ -246,7 +246,7 @@ func (a *app) shared(cmd *cobra.Command, names ...string) {
 	all.BoolVarP(&a.yes, "yes", "y", false, "do not ask")
 	all.BoolVar(&a.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	all.BoolVarP(&a.detach, "detach", "d", false,
-		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
+		"run it in the background server, started if need be; a task is planned and run without asking")
 	all.BoolVar(&a.blockers, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
 	all.Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
 		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", a.budget.Set)
@@ -399,7 +399,7 @@ stays spent.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), args) },
 	}
 	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans")
-	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
+	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, including those it had")
 	return cmd
 }
 

@@ -55,7 +55,7 @@ second one aborts the turns.`,
 		},
 	}
 	a.shared(cmd, "attach", "blockers", "lock-timeout")
-	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
+	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end after `TIME` without work")
 	cmd.Flags().BoolVar(&stop, "stop", false, "stop the server of this project, and wait until it has ended")
 	// For startServerApart.
 	cmd.Flags().BoolVar(&apart, "apart", false, "start the server of `manager run --detach`, and leave")
@@ -221,8 +221,8 @@ func (a *app) newWaitCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
 		Short: "Wait until a boulder is over or needs you",
-		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), and says how it is
-then. A server that is started again has five seconds to take it up.
+		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), then prints its
+status. A server that is restarted has five seconds to take it up.
 
   --for done      until it is over
   --for blocked   until a sub-task is blocked, or the boulder waits for the user
@@ -376,10 +376,10 @@ func standsStill(d boulder.Snapshot, holder *control.Holder) error {
 func (a *app) newMCPCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp [flags]",
-		Short: "Serve tools to other agents, which hand tasks over with them",
+		Short: "Serve MCP tools, with which other agents hand tasks over",
 		Long: `An MCP server over standard input and output with the tools plan, run, status, wait, blockers, answer, note, pause,
-resume, report and land. What an agent hands over runs in the background as after ` + "`manager run --detach`" + `, and goes on when
-the agent has gone. A plan with gates waits until you agree to it: ` + "`manager resume`" + ` shows it and asks.
+resume, report and land. What an agent hands over runs in the background as after ` + "`manager run --detach`" + `, and continues
+when the agent is gone. A plan with gates waits until you agree to it: ` + "`manager resume`" + ` shows it and asks.
 
 In the configuration of OpenCode, under a name other than manager, which is that of runs:
 

@@ -22,12 +22,12 @@ func (a *app) newUICmd() *cobra.Command {
 		Short: "Show the project in a browser, and answer there",
 		Long: `Serves pages on 127.0.0.1 until Ctrl-C: what needs you, with forms to answer, and plans to approve and edit; each
 boulder with its graph, its time and spending, and buttons to steer it; each sub-task with its decisions, gates, changes, prompts
-and transcripts. It works beside a process that runs boulders, and where none does. A boulder goes on in the process that runs it
+and transcripts. It works alongside a process that runs boulders, or alone. A boulder continues in the process that runs it
 or in ` + "`manager serve`" + `; this one runs nothing.
 
-It prints a link that lets one browser in, once, within five minutes; Enter prints another one. No other interface is
-listened on. For a phone, lead a tunnel of yours here (` + "`tailscale serve`, `ssh -L`" + `), and say with --public-url how it is
-reached.`,
+It prints a link that lets one browser in, once, within five minutes; Enter prints another one. It listens on
+no other interface. For a phone, point a tunnel here (` + "`tailscale serve`, `ssh -L`" + `), and give its address with
+--public-url.`,
 		Example: `  manager ui
   manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), port, public) },

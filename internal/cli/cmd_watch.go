@@ -71,7 +71,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	f.Func("done-when", "`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos",
 		(*doneFlag)(&o.DoneWhen).Set)
 	f.StringArrayVar(&o.Tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
-	f.BoolVar(&o.continuous, "continuous", false, "go on improving when everything holds, until a bound is reached")
+	f.BoolVar(&o.continuous, "continuous", false, "keep improving when everything holds, until a bound is reached")
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
 	f.Func("budget",
 		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt", o.budget.Set)
@@ -81,7 +81,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	f.BoolVar(&o.All, "all", false, "sessions of sub-agents as well")
 	f.BoolVar(&o.Once, "once", false, "look at each session once, do what is due, and end")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done and why; do and store nothing")
-	f.BoolVar(&o.status, "status", false, "how the sessions are; also while a watch runs, and without OpenCode")
+	f.BoolVar(&o.status, "status", false, "show the sessions; also while a watch runs, and without OpenCode")
 	for _, other := range []string{"once", "dry-run", "continuous"} {
 		cmd.MarkFlagsMutuallyExclusive("status", other)
 	}
