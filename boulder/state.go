@@ -207,6 +207,8 @@ var (
 	ErrNotFound = errors.New("no such boulder")
 	// ErrFinished is returned for what cannot be done with a boulder that is over.
 	ErrFinished = errors.New("nothing to resume")
+	// ErrRunning is returned for a boulder that is to be run while the same process runs it.
+	ErrRunning = errors.New("it is being run already")
 	// ErrTrouble marks an infrastructure error (server gone, connection refused, 5xx, rate limit): tried again, and no attempt.
 	ErrTrouble = errors.New("infrastructure trouble")
 	// ErrSessionLost marks a session that the runner does not know any more.

@@ -315,10 +315,8 @@ func (p *Project) HandOver(
 	switch {
 	case errors.Is(err, control.ErrNoSubmitter):
 		err = fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
-	case err != nil && req.Resume != "" && req.Plan == nil: // a server takes up by itself what a crashed process was at
-		if now, dialErr := p.Dial(ctx); dialErr == nil && slices.Contains(now.Holder.AtWork(), req.Resume) {
-			id, err = req.Resume, nil
-		}
+	case errors.Is(err, boulder.ErrRunning) && req.Plan == nil: // a server takes up by itself what a crashed process was at
+		id, err = req.Resume, nil
 	}
 	return id, there.Holder.PID, err
 }

@@ -144,7 +144,7 @@ type wireError struct {
 }
 
 var sentinels = map[string]error{
-	"not_found": boulder.ErrNotFound, "refused": boulder.ErrRefused, "finished": boulder.ErrFinished,
+	"not_found": boulder.ErrNotFound, "refused": boulder.ErrRefused, "finished": boulder.ErrFinished, "running": boulder.ErrRunning,
 	"not_ready": ErrNotReady, "unanswered": ErrUnanswered, "no_submitter": ErrNoSubmitter,
 	"not_served": ErrNotServed,
 }
