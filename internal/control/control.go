@@ -64,7 +64,7 @@ type Holder struct {
 // Submitter runs boulders for others. A [Steerer] that is one takes submissions.
 type Submitter interface {
 	// Submit begins to run a boulder and returns its id when it is on disk. What the request leaves out is as this process
-	// was configured. It may be called from any goroutine.
+	// was configured. One that it runs already is [boulder.ErrRunning]. It may be called from any goroutine.
 	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
 }
 
