@@ -136,11 +136,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		began := time.Now()
 		plan, err := taskledger.Parse("plan.yaml", data)
-		if took := time.Since(began); took > 5*time.Second {
-			t.Fatalf("took %v", took)
-		}
 		if err != nil {
 			var file *taskledger.FileError
 			if !errors.As(err, &file) || len(file.Problems) == 0 || !utf8.ValidString(err.Error()) {

@@ -119,13 +119,9 @@ func TestFollow(t *testing.T) {
 	<-source.looked
 	s.Notify() // of another boulder's event: it looks, and goes on waiting
 	<-source.looked
-	began := time.Now()
-	s.Grace = time.Minute // not two seconds: a busy machine is no failure
+	s.Grace = 24 * time.Hour // if a request that waits holds it up, that is beyond the time limit of all tests
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(began); took >= s.Grace {
-		t.Errorf("a request that waits held Close up for %v", took)
 	}
 	if e, open := <-got; open {
 		t.Errorf("after the end: %q", e)
