@@ -164,7 +164,10 @@ func longSession(s *scene) {
 	s.want(len(newest) == 2 && newest[1].Info.ID == last, "the newest two are %+v", newest)
 }
 
-var noModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "none"}
+var (
+	noModel     = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "none"}
+	hiddenModel = opencode.ModelRef{ProviderID: "hidden", ModelID: scriptmodel.ModelAgent}
+)
 
 func unknown(s *scene) {
 	s.model(scriptmodel.Steps())
