@@ -46,7 +46,7 @@ var Cases = []Case{
 	{"the agent's todo list is told and can be read", todos},
 	{"a prompt that is sent twice under one id runs once", promptTwice},
 	{"an abort ends the tool that runs, and the prompt runs again under its id", abort},
-	{"prompts to a busy session are taken, and a session of more than 200 messages is read whole", longSession},
+	{"prompts to a busy session are taken, and a session of more than 100 messages is read whole", longSession},
 	{"a turn or a question with an unknown model or agent fails, and says so", unknown},
 	{"a tool that needs a permission waits for it, and runs when it is given", allowed},
 	{"an agent learns why a permission was refused, and goes on", refused},
