@@ -190,7 +190,7 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 		if m.once && gate > 0 {
 			break
 		}
-		n := m.size(4, 2)
+		n := m.size(4, 1)
 		name := fmt.Sprintf("%d at once, gate of %d s", n, gate)
 		dir, err := m.project(ctx, fmt.Sprint("fan", gate), 40)
 		if err != nil {

@@ -22,8 +22,7 @@ func (w *world) machine(ctx context.Context) string {
 	if out, err := exec.CommandContext(ctx, "git", "version").Output(); err == nil {
 		parts = append(parts, strings.Replace(strings.TrimSpace(string(out)), "version ", "", 1))
 	}
-	p := w.command(ctx, w.root, w.opencode, "--version")
-	if err := p.Cmd.Run(); err == nil {
+	if p := w.command(ctx, w.root, w.opencode, "--version"); !w.once && p.Run() == nil {
 		parts = append(parts, "OpenCode "+strings.TrimSpace(p.output.String()))
 	}
 	if load := firstMatch("/proc/loadavg", `(\S+)`, ""); load != "" {

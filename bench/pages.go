@@ -240,7 +240,7 @@ func (w *world) watchedRun(ctx context.Context) (c comparison, err error) {
 		return c, err
 	}
 	defer w.leave(warm)
-	n, open := w.size(20, 2), w.size(50, 4)
+	n, open := w.size(20, 1), w.size(50, 4)
 	plan, err := w.plan("watched.yaml", n, independent)
 	if err != nil {
 		return c, err

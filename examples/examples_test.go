@@ -32,32 +32,28 @@ func agent(_ context.Context, r managertest.Request) managertest.Reply {
 }
 
 func TestPrograms(t *testing.T) {
-	t.Parallel()
 	opencode, err := filepath.Abs("../tools/node_modules/.bin/opencode")
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := filepath.Dir(opencode) + string(os.PathListSeparator) + os.Getenv("PATH")
+	// In one home, and so one after the other: OpenCode's version and database are there for the second.
+	env := append(managertest.OpenCodeEnv(os.Environ(), t.TempDir(), managertest.StartModel(t, agent).URL()), "PATH="+path)
 	for program, test := range map[string]struct{ args, want string }{
 		"front": {"Write hello.txt", "1 of 1 sub-tasks completed"},
 		"parts": {"", "hello completed\nbye completed\ncompleted\n"},
 	} {
-		t.Run(program, func(t *testing.T) {
-			t.Parallel()
-			dir, bin := t.TempDir(), filepath.Join(t.TempDir(), program)
-			if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", bin, "./"+program).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if out, err := exec.CommandContext(t.Context(), "git", "-C", dir, "init", "--quiet").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			path := filepath.Dir(opencode) + string(os.PathListSeparator) + os.Getenv("PATH")
-			cmd := exec.CommandContext(t.Context(), bin, strings.Fields(test.args)...)
-			cmd.Dir = dir
-			cmd.Env = append(managertest.OpenCodeEnv(os.Environ(), t.TempDir(), managertest.StartModel(t, agent).URL()), "PATH="+path)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), test.want) {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
+		dir, bin := t.TempDir(), filepath.Join(t.TempDir(), program)
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", bin, "./"+program).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if out, err := exec.CommandContext(t.Context(), "git", "-C", dir, "init", "--quiet").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		cmd := exec.CommandContext(t.Context(), bin, strings.Fields(test.args)...)
+		cmd.Dir, cmd.Env = dir, env
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), test.want) {
+			t.Errorf("%s: %v\n%s", program, err, out)
+		}
 	}
 }

@@ -209,11 +209,6 @@ func TestDiverterThatFails(t *testing.T) {
 	if !a.saw("refused permission bash [echo one], which could not be recorded: the disk is full") {
 		t.Errorf("activities %q", a.activities())
 	}
-	doom := w.newAttempt("doom", "DOOM")
-	_, err = doom.run(t.Context(), w)
-	if !errors.Is(err, boulder.ErrTrouble) || !doom.saw("allowed permission doom_loop") {
-		t.Fatalf("ended with %v, activities %q", err, doom.activities())
-	}
 	d.broken.Store(nil)
 	e := a.wentOn(t, w, a.again)
 	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || w.prompts("RESUME") != 0 {

@@ -25,8 +25,8 @@ func blocker(category boulder.BlockerCategory, question string, options ...strin
 	return call(boulder.BlockerTool, args)
 }
 
-// Ten things come up in one session, five hard and five soft, and it goes on after each, in one turn. What is
-// hard is known to be, what was chosen is, and the agent is told what was wrong with a call.
+// Ten things come up in one session, five hard and five soft, and it goes on after each, in one turn. They are reported at
+// once, after what was refused. What is hard is known to be, what was chosen is, and the agent is told what was wrong with a call.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
 	incomplete := blocker(boulder.BlockerQuestion, "Which log format?", "text")
@@ -51,21 +51,23 @@ func TestTenScenarios(t *testing.T) {
 		{boulder.BlockerOther, "How many retries?", []string{"3", "5", "none"}, nil, ""},
 		{boulder.BlockerQuestion, "Which log format?", []string{"text", "JSON", "both"}, does{incomplete}, "chosen_option"},
 	}
-	var play [][]scriptmodel.ToolCall
+	var play []does
 	var told []string
+	var reports does
 	for _, s := range scenarios {
 		if s.before != nil {
 			play, told = append(play, s.before), append(told, s.told)
 		}
-		play = append(play, does{blocker(s.category, s.question, s.options...)})
-		told = append(told, mcptool.Registered)
+		reports = append(reports, blocker(s.category, s.question, s.options...))
 	}
+	told = append(told, slices.Repeat([]string{mcptool.Registered}, len(reports))...)
+	play = append(play, reports)
 	var d away
 	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{"GO": play}), diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "GO")
 	e := a.wentOn(t, w, a.run)
-	if len(e.ToolCalls) != len(play) || w.prompts("GO") != 1 {
-		t.Fatalf("%d calls, want %d; %d prompts", len(e.ToolCalls), len(play), w.prompts("GO"))
+	if len(e.ToolCalls) != len(told) || w.prompts("GO") != 1 {
+		t.Fatalf("%d calls, want %d; %d prompts", len(e.ToolCalls), len(told), w.prompts("GO"))
 	}
 	for i, c := range e.ToolCalls {
 		if !strings.Contains(c.Output, told[i]) {

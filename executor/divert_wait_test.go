@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,11 +65,10 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	var d away
 	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"ALLOWED": {{shell("echo no"), shell("echo wait")}}, "REFUSED": {{shell("echo wait 2"), shell("echo wait 3")}},
-		"LATE": {{shell("echo late")}}, "QUESTION": {{whichColour()}}, "NUMBER": {{whichColour()}},
+		"LATE": {{shell("echo late")}}, "QUESTION": {{whichColour()}},
 		"TASK": {{delegate(t, "Ask", "CHILD")}}, "CHILD": {{shell("echo wait child")}},
 	}), diverting(t, &d, someWait))
 	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
-	blue := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}
 	first := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "1"}
 	for _, test := range []struct {
 		prompt  string
@@ -80,9 +79,8 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as the user answered B"},
 		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as the user answered B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late] when its time was over, recorded as B"},
-		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as the user answered B"},
-		{"NUMBER", first, []string{`="red"`}, "answered the question Which colour?, as the user answered B"},
-		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as the user said"},
+		{"QUESTION", first, []string{`="red"`}, "answered the question Which colour?, as a person said to B"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
@@ -174,40 +172,74 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	}
 }
 
-// OpenCode dies in the middle of a call that waits, and with it the ask. The same session goes on, with one resume prompt,
-// and asks again: that is the same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
-func TestServerDiesWhileTurnWaits(t *testing.T) {
+// A server that somebody else runs is restarted in the middle of a call, and then in the middle of one that waits, with which the
+// ask dies. Whose server it is makes no difference: the same session goes on, with one resume prompt, soon. It asks again: that
+// is the same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where every
+// other call asks.
+func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	var d away
 	policy := someWait
-	policy.Permissions = append([]blockers.Rule{{Permission: "task", Action: blockers.Allow}}, policy.Permissions...)
-	var server *opencode.Server
+	policy.Permissions = append([]blockers.Rule{
+		{Permission: "task", Action: blockers.Allow}, {Permission: "bash", Pattern: "sleep*", Action: blockers.Allow},
+	}, policy.Permissions...)
+	var serve func(port string)
+	var running *octest.Server
 	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		resumed := strings.Contains(req.LastUser(), "RESUME")
 		switch n := req.TurnsSinceUser(); {
 		case n == 0 && strings.Contains(req.FirstUser(), "CHILD"):
 			return calls(blocker(boulder.BlockerSecurity, "Which key?"))
-		case n == 0:
+		case n == 0 && strings.Contains(req.FirstUser(), ": WAIT"):
 			return calls(shell("echo wait"))
-		case n == 1 && strings.Contains(req.LastUser(), "RESUME"):
+		case n == 1 && resumed:
 			return calls(delegate(t, "Help", "CHILD"))
+		case n == 0 && !resumed:
+			return calls(shell("sleep 600"))
 		}
 		return scriptmodel.Reply{Text: wentOn}
 	}, func(home string, env []string) *opencode.Host {
 		env = append(env, `OPENCODE_PERMISSION={"*": "ask"}`)
-		return opencode.NewHost(func(ctx context.Context) (s *opencode.Server, err error) {
-			server, err = opencode.Start(ctx, opencode.ServerConfig{
-				Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience, CallTimeout: patience,
-			})
-			return server, err
-		})
-	}, diverting(t, &d, policy))
-	a := w.newAttempt("x", "go")
-	a.onWait(t, func(string) error { return syscall.Kill(server.PID(), syscall.SIGKILL) })
-	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
-		t.Fatal(err)
+		serve = func(port string) {
+			var err error
+			if running, err = octest.Serve(home, env, port); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(running.Kill)
+		}
+		serve("0")
+		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{CallTimeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		return opencode.AttachedHost(client)
+	}, diverting(t, &d, policy), func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
+		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
+	})
+	restart := func() {
+		running.Kill()
+		serve(running.Port())
 	}
-	b := d.all(t)["May the agent use bash: echo wait?"]
-	if b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	work, a := w.newAttempt("work", "WORK"), w.newAttempt("x", "WAIT")
+	// Before the manager has seen the turn at work, it could not know that it was broken off, and would prompt it again.
+	atWork, once := does("sleep 600"), sync.OnceFunc(restart)
+	work.refuse = func(b boulder.Body) error {
+		if atWork(b) {
+			once()
+		}
+		return nil
+	}
+	a.onWait(t, func(string) error { restart(); return nil })
+	for i, broken := range []*attempt{work, a} {
+		if _, err := broken.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
+			t.Fatalf("%d: got %v", i, err)
+		}
+	}
+	work.wentOn(t, w, work.again)
+	if b := d.all(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)
 	}
 	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
@@ -217,8 +249,11 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}
 	all := d.all(t)
-	if key := all["Which key?"]; !key.Hard || len(all) != 2 || w.prompts("RESUME") != 1 {
-		t.Errorf("taken down %+v, %d resume prompts", all, w.prompts("RESUME"))
+	if key := all["Which key?"]; !key.Hard || len(all) != 2 {
+		t.Errorf("taken down %+v", all)
+	}
+	if begun, resumed := w.prompts(": WORK")+w.prompts(": WAIT"), w.prompts("RESUME"); begun != 2 || resumed != 2 {
+		t.Errorf("the prompts reached the model %d times, the resume prompts %d times", begun, resumed)
 	}
 	if !a.saw("allowed permission " + boulder.BlockerTool + " [*] (sub-agent)") {
 		t.Errorf("activities %q", a.activities())

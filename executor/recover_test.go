@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
@@ -117,64 +114,6 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	}
 	if n := w.prompts("RESUME"); n != 1 {
 		t.Errorf("the resume prompt reached the model %d times", n)
-	}
-}
-
-// An attached server is restarted in the middle of a tool call. Whose server it is makes no difference: the session goes on
-// with one resume prompt, soon.
-func TestAttachedServerRestartsInMidTurn(t *testing.T) {
-	t.Parallel()
-	inTool := make(chan struct{})
-	var serve func(port string) *octest.Server
-	var running *octest.Server
-	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if strings.Contains(req.LastUser(), "RESUME") {
-			return scriptmodel.Reply{Text: "Went on."}
-		}
-		return calls(shell("sleep 600"))
-	}, func(home string, env []string) *opencode.Host {
-		serve = func(port string) *octest.Server {
-			s, err := octest.Serve(home, env, port)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Kill)
-			return s
-		}
-		running = serve("0")
-		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{CallTimeout: patience})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
-		return opencode.AttachedHost(client)
-	}, func(c *Config) {
-		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
-		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
-	})
-	a := w.newAttempt("x", "begin")
-	// Before the manager has seen the turn at work, it could not know that it was broken off, and would prompt it again.
-	atWork, seen := does("sleep 600"), sync.OnceFunc(func() { close(inTool) })
-	a.refuse = func(b boulder.Body) error {
-		if atWork(b) {
-			seen()
-		}
-		return nil
-	}
-	first := a.start(t.Context(), w, a.run, "")
-	await(t, inTool, first)
-	running.Kill()
-	serve(running.Port())
-	if err := <-first; !errors.Is(err, boulder.ErrTrouble) {
-		t.Fatalf("got %v", err)
-	}
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.FinalMessage != "Went on." {
-		t.Fatalf("%q, %v", e.FinalMessage, err)
-	}
-	if begun, resumed := w.prompts("begin"), w.prompts("RESUME"); begun != 1 || resumed != 1 {
-		t.Errorf("the prompt reached the model %d times, the resume prompt %d times", begun, resumed)
 	}
 }
 

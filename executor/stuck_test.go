@@ -76,12 +76,6 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 		"the same call": {func(*testing.T, request) scriptmodel.Reply {
 			return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
 		}, boulder.RuleRepeat, "hello.txt\"} was called 4 times", 0},
-		"two calls in turns": {func(_ *testing.T, req request) scriptmodel.Reply {
-			if req.AssistantTurns()%2 == 0 {
-				return calls(readFile("hello.txt"))
-			}
-			return calls(shell("date; echo nothing new"))
-		}, boulder.RuleAlternate, "the last 6 calls", 0},
 		"a nudge that is ignored": {func(*testing.T, request) scriptmodel.Reply {
 			return calls(readFile("missing.txt"))
 		}, boulder.RuleErrors, "missing.txt\"} failed", 1},
@@ -112,12 +106,7 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 					<-nudge
 				}
 				return test.next(t, req)
-			}), func(c *Config) {
-				c.Rules = new(enforcer.DefaultRules())
-				if test.rule == boulder.RuleAlternate { // one output that differs delays it, until the other rule is first
-					c.Rules.SameOutput = -1
-				}
-			})
+			}))
 			w.hears(nudge)
 			a := w.newAttempt("x", "go")
 			a.SubTask.Gates = []string{"true"}
@@ -269,7 +258,6 @@ func TestProviderThatMakesItWait(t *testing.T) {
 		kind    boulder.TroubleKind
 		least   time.Duration // 0: it is OpenCode's own two seconds, which may be over by the time we look
 	}{
-		"rate limit":      {scriptmodel.Reply{Status: 429}, 0, boulder.TroubleRateLimit, 0},
 		"retry after":     {scriptmodel.Reply{Status: 429, Header: after}, 5, boulder.TroubleRateLimit, 80 * time.Second},
 		"overloaded":      {scriptmodel.Reply{Status: 529, Body: `{"error":{"type":"overloaded_error","message":"Overloaded"}}`}, 0, boulder.TroubleOverloaded, 0},
 		"unavailable":     {scriptmodel.Reply{Status: 503}, 0, boulder.TroubleOverloaded, 0},

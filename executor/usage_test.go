@@ -60,7 +60,7 @@ func sameUsage(a, b boulder.Usage) bool {
 // Each call of a sub-agent is reported when it ends, and not with its parent's next.
 func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	const calls = 6
+	const calls = 4
 	w := newWorld(t, busyChild(t, calls))
 	a := w.newAttempt("x", "go")
 	e := a.ends(t, w)
@@ -70,7 +70,7 @@ func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	if !sameUsage(a.running(), e.Usage) {
 		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
 	}
-	if !a.saw("sub-agent: write 3.txt") {
+	if !a.saw("sub-agent: write 2.txt") {
 		t.Errorf("activities %q", a.activities())
 	}
 	last := int64(0)

@@ -35,7 +35,7 @@ var start = sync.OnceValue(func() (err error) {
 	}
 	shared.server, err = opencode.Start(context.Background(), opencode.ServerConfig{
 		Binary: binary, Dir: shared.home, StartTimeout: patience, CallTimeout: patience,
-		Env: scriptmodel.OpenCodeEnv(os.Environ(), shared.home, "http://127.0.0.1:1/v1"),
+		Env: octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), shared.home, "http://127.0.0.1:1/v1")),
 	})
 	return err
 })

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/fakeopencode"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/project"
 )
 
-// The program of the example runs a task on the real OpenCode, and another one reads what is stored of it.
+// The program of the example runs a task, here on the stand-in for OpenCode 2, and another one reads what is stored of it. With
+// the real OpenCode examples/front, which is the same program, is run.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, r managertest.Request) managertest.Reply {
@@ -30,9 +32,10 @@ func TestEmbedding(t *testing.T) {
 		return managertest.Reply{Text: "All of it is done now."}
 	})
 	dir := octest.Repo(t, nil)
+	env := octest.Env(t, model.URL())
 	options := project.Options{
-		Environ:  managertest.OpenCodeEnv(append(os.Environ(), octest.Mark()), t.TempDir(), model.URL()),
-		OpenCode: octest.Binary(t), Model: "scripted/agent", LedgerModel: "scripted/ledger",
+		Environ: env, Attach: octest.ServeStandIn(t, fakeopencode.Behaviour{}, dir, env),
+		Model: "scripted/agent", LedgerModel: "scripted/ledger",
 	}
 	if err := run(t.Context(), dir, options, "Write hello.txt"); err != nil {
 		t.Fatal(err)

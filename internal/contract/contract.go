@@ -41,13 +41,12 @@ var Cases = []Case{
 	{"a session keeps its title, metadata, agent and rules, until it is deleted", storedSession},
 	{"sessions are listed by their last activity, and found by their title", listedSessions},
 	{"an event stream that was cut comes back, and says that something may be missing", cutStream},
-	{"a killed server leaves its sessions, and its prompt runs again; a stopped one ends its turns and tools", ended},
 	{"a turn calls its tools, its events come in order, and what it did can be read back", turn},
 	{"state alone says whether a turn runs, and that it is over", turnFromState},
 	{"the agent's todo list is told and can be read", todos},
 	{"a prompt that is sent twice under one id runs once", promptTwice},
 	{"an abort ends the tool that runs, and the prompt runs again under its id", abort},
-	{"prompts to a busy session are taken, and a session of more than 200 messages is read whole", longSession},
+	{"prompts to a busy session are taken, and a session of more than 100 messages is read whole", longSession},
 	{"a turn or a question with an unknown model or agent fails, and says so", unknown},
 	{"a tool that needs a permission waits for it, and runs when it is given", allowed},
 	{"an agent learns why a permission was refused, and continues", refused},
@@ -65,6 +64,7 @@ var Cases = []Case{
 	{"a question that is given up ends the model's call, and leaves no session", askGivenUp},
 	{"tools of an MCP server come to a session, answer, fail, are kept from it by a rule, and go again", mcpTools},
 	{"an MCP server that refuses the token, or hangs, is reported", badMCP},
+	{"a killed server leaves its sessions, and its prompt runs again; a stopped one ends its turns and tools", ended},
 }
 
 // Config says what the cases are tried on.
@@ -127,7 +127,7 @@ func (s *Suite) open(ctx context.Context) (err error) {
 	s.git = err == nil
 	client := s.cfg.Attached
 	if client == nil {
-		if s.server, err = s.start(ctx, project, "data"); err != nil {
+		if s.server, err = s.start(ctx, project); err != nil {
 			return err
 		}
 		client = s.server.Client()
@@ -159,11 +159,11 @@ func (s *Suite) project(ctx context.Context, name string, snapshots bool) (dir s
 	return dir, ctx.Err()
 }
 
-// start starts a server whose data is in the directory of that name, where another's may have been before.
-func (s *Suite) start(ctx context.Context, project, data string) (*opencode.Server, error) {
+// start starts a server with the data of the one before it, if there was one.
+func (s *Suite) start(ctx context.Context, project string) (*opencode.Server, error) {
 	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: s.cfg.Binary, Dir: project, StartTimeout: s.cfg.Patience, CallTimeout: s.cfg.Patience,
-		StopGrace: s.cfg.Patience / 4, Env: scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, data), s.model.URL()),
+		StopGrace: s.cfg.Patience / 4, Env: scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, "data"), s.model.URL()),
 	})
 }
 
@@ -192,7 +192,8 @@ func (s *Suite) Caps() opencode.Caps { return s.dir.Client().Caps() }
 // Dir is the directory that most cases work in.
 func (s *Suite) Dir() string { return s.dir.Path() }
 
-// Run tries cases, some at the same time, and gives what became of each in their order.
+// Run tries cases, some at the same time, and gives what became of each in their order. The last is tried when the others are
+// over: it may end the server.
 func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -207,6 +208,9 @@ func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 			slots := make(chan struct{}, atOnce)
 			for i, c := range cases {
 				slots <- struct{}{}
+				for others := atOnce - 1; i == len(cases)-1 && others > 0; others-- {
+					slots <- struct{}{}
+				}
 				running.Go(func() {
 					results[i] <- s.try(ctx, c, fmt.Sprintf("contract-%d.", i))
 					<-slots

@@ -1,7 +1,6 @@
 package contract_test
 
 import (
-	"context"
 	"flag"
 	"os"
 	"regexp"
@@ -65,8 +64,8 @@ func holds(t *testing.T, suite *contract.Suite, reasons ...string) {
 
 const noToasts = "it has no toasts"
 
+// It runs by itself: stand-ins make the manager forget the version that it knows of this binary, and to ask takes a second.
 func TestOpenCode1(t *testing.T) {
-	t.Parallel()
 	holds(t, open(t, contract.Config{Binary: octest.Binary(t)}))
 }
 
@@ -94,6 +93,17 @@ func TestOpenCode2(t *testing.T) {
 	})
 }
 
+// attach is a client of a stand-in that somebody else runs.
+func attach(t *testing.T, environ []string) *opencode.Client {
+	t.Helper()
+	client, err := opencode.Attach(t.Context(), octest.ServeStandIn(t, fakeopencode.Behaviour{}, t.TempDir(), environ), opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
 // On a server that somebody else runs nothing is ended, and no session is left.
 func TestAttached(t *testing.T) {
 	t.Parallel()
@@ -101,20 +111,14 @@ func TestAttached(t *testing.T) {
 	environ := slices.DeleteFunc(scriptmodel.OpenCodeEnv(os.Environ(), home, ""), func(entry string) bool {
 		return strings.HasPrefix(entry, "OPENCODE_CONFIG_CONTENT=")
 	})
-	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
-		Binary: standIn(t), Dir: home, Env: environ, StartTimeout: *patience,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop(context.WithoutCancel(t.Context()))
+	client := attach(t, environ)
 	var dir string
 	t.Run("cases", func(t *testing.T) {
-		suite := open(t, contract.Config{Attached: server.Client()})
+		suite := open(t, contract.Config{Attached: client})
 		holds(t, suite, noToasts, "it ends servers, and this one is yours")
 		dir = suite.Dir()
 	})
-	left, err := server.Client().In(dir).Sessions(t.Context(), opencode.SessionFilter{})
+	left, err := client.In(dir).Sessions(t.Context(), opencode.SessionFilter{})
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %+v, %v", left, err)
 	}
@@ -126,16 +130,8 @@ func TestAttached(t *testing.T) {
 // Whose environment does not let it have the model of the cases is not prompted: another model could cost money.
 func TestAttachedWithoutTheModel(t *testing.T) {
 	t.Parallel()
-	home := t.TempDir()
-	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
-		Binary: octest.Binary(t), Dir: home, StartTimeout: *patience,
-		Env: append(scriptmodel.OpenCodeEnv(os.Environ(), home, ""), `OPENCODE_CONFIG_CONTENT={"enabled_providers":["anthropic"]}`),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop(context.WithoutCancel(t.Context()))
-	suite, err := contract.Open(t.Context(), contract.Config{Attached: server.Client(), Environ: os.Environ()})
+	client := attach(t, []string{`OPENCODE_CONFIG_CONTENT={"provider":{"scripted":{}}}`})
+	suite, err := contract.Open(t.Context(), contract.Config{Attached: client, Environ: os.Environ()})
 	if err == nil {
 		suite.Close()
 	}

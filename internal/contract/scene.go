@@ -248,10 +248,13 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 func configOf(url string, snapshots bool) []byte {
 	config := map[string]any{}
 	_ = json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config) // it is JSON
+	scripted := config["provider"].(map[string]any)[scriptmodel.ProviderID]
 	maps.Copy(config, map[string]any{
-		"snapshot":       snapshots,
-		"subagent_depth": 2, // of OpenCode 1
-		"experimental":   map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
+		"provider":          map[string]any{scriptmodel.ProviderID: scripted, hiddenModel.ProviderID: scripted},
+		"enabled_providers": []string{scriptmodel.ProviderID, hiddenModel.ProviderID},
+		"snapshot":          snapshots,
+		"subagent_depth":    2, // of OpenCode 1
+		"experimental":      map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
 		"agent": map[string]any{nester: map[string]any{
 			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
 		}},

@@ -28,6 +28,7 @@ func handshake(s *scene) {
 func catalogue(s *scene) {
 	all := must(s.dir.Catalogue(s.ctx))
 	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers)
+	s.want(s.suite.server == nil || s.suite.Caps().Generation == 2 || !all.Has(hiddenModel), "a project has a provider that the environment does not enable")
 	fallback := must(s.dir.DefaultModel(s.ctx))
 	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
 	agents := must(s.dir.Agents(s.ctx))
@@ -106,28 +107,25 @@ func cutStream(s *scene) {
 	s.await(sub, "the answer", Answered(s.send(session, "go")))
 }
 
-// own starts a server for the scene, with the data of the one before. It is in the place of the suite's.
-func (s *scene) own() *opencode.Server {
-	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
-	path := s.dir.Path()
-	if s.dir == s.suite.dir {
-		path = must(s.suite.project(s.ctx, s.mark+"project", false))
-	}
-	server := must(s.suite.start(s.ctx, path, s.mark+"data"))
-	s.ends = append(s.ends, func() { server.Stop(context.WithoutCancel(s.ctx)) })
-	s.dir = server.Client().In(path)
-	return server
+// restart starts a server in the place of the suite's, which has ended.
+func (s *scene) restart() {
+	path := s.suite.Dir()
+	s.suite.server.Stop(s.ctx)
+	s.suite.server = must(s.suite.start(s.ctx, path))
+	s.suite.dir = s.suite.server.Client().In(path)
+	s.dir = s.suite.dir
 }
 
-// ended kills a server and stops the next one: a server's start is most of what each of the two costs.
+// ended kills the suite's server and stops the next one: a server's start is most of what each of the two costs.
 func ended(s *scene) {
-	s.stopped(s.killed())
+	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
+	s.killed()
+	s.stopped()
 }
 
-// killed gives the server that came after the one that was killed.
-func (s *scene) killed() *opencode.Server {
+func (s *scene) killed() {
 	s.model(once(s.endless()))
-	server := s.own()
+	server := s.suite.server
 	session, _ := s.newSession()
 	messageID := s.send(session, "go")
 	pid := s.endlessPID()
@@ -137,7 +135,7 @@ func (s *scene) killed() *opencode.Server {
 	_, err := s.dir.Session(s.ctx, session)
 	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a dead server: %v", err)
 
-	server = s.own()
+	s.restart()
 	found := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark}))
 	s.want(len(found) == 1 && found[0].ID == session, "found %+v", found)
 	messages := must(s.dir.Messages(s.ctx, session, 0))
@@ -145,15 +143,15 @@ func (s *scene) killed() *opencode.Server {
 		slices.ContainsFunc(messages[1].Parts, func(p opencode.Part) bool {
 			return p.Tool != nil && p.Tool.State == opencode.ToolRunning
 		}), "of the turn is left %+v", messages)
-	sub := s.follow(server.Client(), session)
+	sub := s.follow(s.dir.Client(), session)
 	s.sendAs(messageID, session, "go")
 	s.await(sub, "the answer", Answered(messageID))
 	s.must(os.Remove(s.file("pid")))
-	return server
 }
 
-func (s *scene) stopped(server *opencode.Server) {
+func (s *scene) stopped() {
 	s.model(scriptmodel.Steps(s.endless()))
+	server := s.suite.server
 	session, sub := s.newSession()
 	s.send(session, "go")
 	pid := s.endlessPID()
@@ -169,7 +167,7 @@ func (s *scene) stopped(server *opencode.Server) {
 	_, err = s.dir.Statuses(s.ctx)
 	s.want(errors.Is(err, opencode.ErrUnavailable), "a call to a stopped server: %v", err)
 
-	s.own()
+	s.restart()
 	messages := must(s.dir.Messages(s.ctx, session, 1))
 	s.want(len(messages) == 1 && !messages[0].Info.Completed.IsZero() && messages[0].Info.Error != nil &&
 		messages[0].Info.Error.Name == opencode.MessageAborted, "the interrupted turn was stored as %+v", messages)

@@ -5,12 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,41 +26,57 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
+// place is a project whose provider is wherever its user says: OpenCode takes half a second for one that it has not seen.
+type place struct {
+	dir string
+	at  atomic.Pointer[url.URL]
+}
+
 // The suite's server is the model's provider: between it and the adapter there is the real OpenCode, which keeps the
 // key, has limits of its own for the answer, and passes no headers on.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	places := make(chan *place, 100) // that no case uses now
+	take := func(c testing.TB, at *url.URL, key string) (dir string) {
+		p := &place{}
+		select {
+		case p = <-places:
+		default:
+			server := httptest.NewServer(&httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(p.at.Load()) }, ErrorLog: log.New(io.Discard, "", 0),
+			})
+			t.Cleanup(server.Close)
+			p.dir = project(t, map[string]string{"opencode.json": localProvider(server.URL, key)})
+		}
+		p.at.Store(at)
+		c.Cleanup(func() { places <- p })
+		return p.dir
+	}
 	providerstest.Run(t, providerstest.Adapter{
 		Provider: "local",
 		Wire:     wire,
 		// The scripted model tells of no tokens but these; what becomes of others, TestUsage sees.
 		Plain: true,
-		Open: func(t testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
-			t.Helper()
-			return &ocprovider.Completer{
-				Host:      shared.host,
-				Directory: project(t, map[string]string{"opencode.json": localProvider(base, key.Reveal())}),
-				Model:     opencode.ModelRef{ProviderID: "local", ModelID: "default-model"},
-				Agent:     ocprovider.Agent,
-				Timeout:   timeout(t, base),
+		Open: func(c testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
+			c.Helper()
+			at, err := url.Parse(base)
+			if err != nil {
+				c.Fatal(err)
 			}
+			completer := &ocprovider.Completer{
+				Host: shared.host, Model: opencode.ModelRef{ProviderID: "local", ModelID: "default-model"}, Agent: ocprovider.Agent,
+				Timeout: patience,
+			}
+			if conn, err := net.Dial("tcp", at.Host); err != nil { // OpenCode tries to reach it for longer than a test should take
+				completer.Directory = project(c, map[string]string{"opencode.json": localProvider(base, key.Reveal())})
+				completer.Timeout = 5 * time.Second
+			} else {
+				conn.Close()
+				completer.Directory = take(c, at, key.Reveal())
+			}
+			return completer
 		},
 	})
-}
-
-// timeout is short for a server that is not there: OpenCode tries to reach it for longer than a test should take.
-func timeout(t testing.TB, base string) time.Duration {
-	t.Helper()
-	address, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", address.Host)
-	if err != nil {
-		return 5 * time.Second
-	}
-	conn.Close()
-	return patience
 }
 
 // localProvider is a project's configuration of the provider at base.
