@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -34,14 +36,13 @@ type watchCase struct {
 	model  scriptmodel.Handler
 	rules  []opencode.Rule
 	change func(*watch.Config)
+	repos  *octest.Repos // of the project; nil: those without snapshots
 	// want are decisions that have to be made, in this order, among others.
 	want []string
 	// reason has to be in the reason of the last of them.
 	reason string
 	// sent is how many continuations the session has then.
 	sent int
-	// alone has a project for itself: it writes files, which others would take for their own progress.
-	alone bool
 	// seen begins when the watch is there: a message gets its error up to a second after the session is idle, and later on a
 	// loaded machine. Who comes in between takes it for one that OpenCode's end cut off.
 	seen bool
@@ -53,34 +54,23 @@ var watchCases = []watchCase{
 		want: []string{"finish work", "wait work"},
 	},
 	{
-		name: "complete", model: steps(whole, say("Both are there.")),
-		want: []string{"wait idle", "finish work"},
-	},
-	{
-		name:  "cancelled items are not open",
+		name:  "complete: cancelled items are not open",
 		model: steps(list("Write a", "completed", "Write b", "cancelled"), say("b is not needed.")),
 		want:  []string{"finish work"},
 	},
 	{
-		name:  "all blocked",
-		model: steps(list("Write a", "completed", "Ask the owner", "blocked"), say("The rest is not mine.")),
-		want:  []string{"let_go work", "wait let_go"},
-	},
-	{
 		name: "some blocked", model: steps(list("Ask the owner", "blocked", "Write b", "pending"), say("a needs the owner."),
 			list("Ask the owner", "blocked", "Write b", "completed"), say("b is there.")),
-		want: []string{"send open", "let_go work"}, sent: 1,
+		want: []string{"send open", "let_go work", "wait let_go"}, sent: 1,
 	},
 	{
-		name: "only chats", model: chat,
-		want: []string{"send open", "let_go failures"}, reason: "3 continuations in a row brought no progress", sent: 3,
+		name: "only chats", model: steps(half, say("I think about b."), say("I think about it again."), say("And again.")),
+		want: []string{"send open", "let_go failures"}, reason: "2 continuations in a row brought no progress", sent: 2,
 	},
 	{
 		name: "file to and fro",
 		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 			switch n := r.AssistantTurns(); {
-			case n == 0:
-				return half
 			case r.TurnsSinceUser() > 0:
 				return say(fmt.Sprint("I wrote it, for the time ", n))
 			case n%4 == 0:
@@ -88,7 +78,10 @@ var watchCases = []watchCase{
 			}
 			return bash("echo two > b.txt")
 		},
-		want: []string{"let_go failures"}, sent: 5, alone: true, // two states of the file are new, and then none
+		// Its own project, of which OpenCode takes snapshots: others would take its files for their own progress.
+		repos:  &shared.compared,
+		change: func(c *watch.Config) { c.Policy.MaxFailures, c.DoneWhen = 1, []string{boulder.DonePromise} },
+		want:   []string{"let_go failures"}, sent: 2, // two states of the file are new, and then none
 	},
 	{
 		name: "progress goes on",
@@ -98,7 +91,7 @@ var watchCases = []watchCase{
 				return say(fmt.Sprint("One more is there: ", n))
 			}
 			var items []string
-			for i := range 8 {
+			for i := range 4 {
 				status := "pending"
 				if i <= n/2 {
 					status = "completed"
@@ -107,12 +100,7 @@ var watchCases = []watchCase{
 			}
 			return list(items...)
 		},
-		want: []string{"finish work"}, sent: 7, // more than failures would allow
-	},
-	{
-		name: "budget", model: chat,
-		change: func(c *watch.Config) { c.Budget = &boulder.Budget{Tokens: 1} },
-		want:   []string{"let_go budget"},
+		want: []string{"finish work"}, sent: 3, // more than failures would allow
 	},
 	{
 		name: "wrong key", seen: true, model: refuse(http.StatusUnauthorized, "Incorrect API key provided."),
@@ -126,7 +114,7 @@ var watchCases = []watchCase{
 		name: "dead model", seen: true, model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
 		// A prompt that comes while OpenCode still ends the turn before begins none.
 		change: func(c *watch.Config) { c.Policy.Idle = 2 * time.Second },
-		want:   []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 3,
+		want:   []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 2,
 	},
 	{
 		name: "an error is survived",
@@ -152,14 +140,11 @@ var watchCases = []watchCase{
 		want: []string{"finish work"},
 	},
 	{
-		name: "question", model: steps(half, use("question", map[string]any{"questions": []map[string]any{{
-			"question": "Which colour?", "header": "Colour",
-			"options": []map[string]any{{"label": "Red", "description": "Like a rose"}},
-		}}})),
-		want: []string{"wait asks"}, reason: "Which colour?",
+		name: "question", model: steps(both(half, question)),
+		want: []string{"wait asks"}, reason: "Which name?",
 	},
 	{
-		name: "permission", model: steps(half, bash("true")),
+		name: "permission", model: steps(both(half, bash("true"))),
 		rules: []opencode.Rule{{Permission: "bash", Pattern: "*", Action: opencode.Ask}},
 		want:  []string{"wait asks"}, reason: "permission bash [true]",
 	},
@@ -175,42 +160,30 @@ var watchCases = []watchCase{
 		want:   []string{"send open", "finish work"}, sent: 1,
 	},
 	{
-		name: "tests", model: steps(say("I wrote it."), bash("touch fixed"), say("Now it passes.")),
+		name: "tests and judge", model: steps(say("I wrote it."), say("Now it passes."), say("Now it is better.")),
 		change: func(c *watch.Config) {
 			var ran atomic.Int32
-			c.DoneWhen, c.Tests = []string{boulder.DoneTodos, boulder.DoneTests}, []string{"make check"}
+			c.Policy.MaxFailures = 3
+			c.DoneWhen, c.Tests = []string{boulder.DoneTests, boulder.DoneJudge}, []string{"make check"}
 			c.Run = func(context.Context, string) boulder.Gate {
 				if ran.Add(1) == 1 {
 					return boulder.Gate{Command: "make check", ExitCode: 1, Output: "FAIL: b is missing"}
 				}
 				return boulder.Gate{Command: "make check"}
 			}
-		},
-		want: []string{"check check", "send open", "check check", "finish work"}, sent: 1,
-	},
-	{
-		name: "judge", model: steps(say("I wrote it."), bash("touch fixed"), say("Now it is better.")),
-		change: func(c *watch.Config) {
-			c.DoneWhen = []string{boulder.DoneJudge}
 			c.Judge = func(_ context.Context, request string, e *boulder.Evidence) ([]string, error) {
-				if e.FinalMessage == "I wrote it." && strings.Contains(request, "Write a and b.") {
+				if e.FinalMessage == "Now it passes." && strings.Contains(request, "Write a and b.") {
 					return []string{"b is missing"}, nil
 				}
 				return nil, nil
 			}
 		},
-		want: []string{"check check", "send open", "finish work"}, sent: 1,
+		want: []string{"check check", "send open", "check check", "send open", "check check", "finish work"}, sent: 2,
 	},
 	{
-		name: "continuous",
-		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-			if r.TurnsSinceUser() > 0 {
-				return say("I made it better.")
-			}
-			return bash(fmt.Sprintf("echo %d > better.txt", r.AssistantTurns()))
-		},
-		change: func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 3 },
-		want:   []string{"send open", "let_go iterations"}, sent: 3,
+		name: "continuous", model: steps(say("It is there."), say("I made it better.")),
+		change: func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 1 },
+		want:   []string{"send open", "let_go iterations"}, sent: 1,
 	},
 	{
 		name: "compaction forgets", // the agent begins another list after it, and thinks that it is done
@@ -241,23 +214,23 @@ func TestCases(t *testing.T) {
 	t.Parallel()
 	var together []watchCase
 	for i, c := range watchCases {
-		if c.change == nil && !c.alone {
+		if c.change == nil {
 			together = append(together, c)
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			w := comparedWorld(t)
+			w := worldIn(t, cmp.Or(c.repos, &shared.repos))
 			if i%2 == 0 {
-				r := w.watch(c.change)
+				r := w.watch(listed, c.change)
 				c.play(r, w.begin(c.model, c.rules...))
 				return
 			}
 			k := w.begin(c.model, c.rules...)
-			c.play(w.watch(c.change), k)
+			c.play(w.watch(listed, c.change), k)
 		})
 	}
 	t.Run("together", func(t *testing.T) {
-		w := comparedWorld(t)
+		w := newWorld(t)
 		talks := make([]*talk, len(together))
 		begin := func(early bool) {
 			for i, c := range together {
@@ -268,7 +241,8 @@ func TestCases(t *testing.T) {
 			}
 		}
 		begin(true)
-		r := w.watch()
+		r := w.watch(listed)
+		r.wait(t, "its begin", func() bool { return len(r.log) > 0 })
 		begin(false)
 		for i, c := range together {
 			t.Run(c.name, func(t *testing.T) {

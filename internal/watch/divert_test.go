@@ -73,9 +73,6 @@ var mayDelete = use(boulder.BlockerTool, map[string]any{
 
 const answer = "Yes, but keep old/LICENSE."
 
-// deletes is an agent that needs the user at once, and what they say.
-var deletes = steps(mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker))
-
 var question = use("question", map[string]any{"questions": []map[string]any{{
 	"question": "Which name?", "header": "Name", "options": []map[string]any{{"label": "a", "description": "Short"}},
 }}})
@@ -97,8 +94,7 @@ func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
-		half, bash("rm -r old"), mayDelete,
-		say("I cannot go on without an answer."), whole, say("It is gone.\n"+boulder.DoneMarker),
+		bash("rm -r old"), mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	r.noted(boulder.BlockerTool)
@@ -189,8 +185,6 @@ func insists(t *testing.T, w *world) {
 	}
 }
 
-func TestTheSameAnswerIsLetGo(t *testing.T) { insists(t, newWorld(t)) }
-
 // An agent that is diverted is asked where it stands, although it has no list, until it says that it is done.
 func TestStopIsPrevented(t *testing.T) {
 	w := newWorld(t)
@@ -220,7 +214,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
-		question, bash("true"), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
+		both(question, bash("true")), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
 	))
 	asked := w.events()
 	defer asked.Close()
@@ -259,7 +253,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 func TestDivertedWhenSwitchedOn(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, false)
-	k := w.begin(steps(half, bash("true"), whole, say("It works.\n"+boulder.DoneMarker)), askForBash)
+	k := w.begin(steps(bash("true"), say("It works.\n"+boulder.DoneMarker)), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	k.until(r, "wait asks", "permission bash [true]")
 	// Another test may have had the directory before, and withdrawn the tool.
@@ -299,32 +293,14 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	}
 }
 
-// An answer is told until a turn came of it: OpenCode refused the first prompt that had it.
-func TestAnswerIsToldAgain(t *testing.T) {
-	w := newWorld(t)
-	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, deletes)
-	var refused atomic.Bool
-	r := w.watch(func(c *watch.Config) { c.Diverter = away }, proxied(t, w.url, func(r *http.Request, body string) bool {
-		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
-	}))
-	r.noted(boulder.BlockerTool)
-	k.user("Delete what nothing uses.")
-	k.until(r, "wait asks")
-	away.settle(w, "B1", blockers.Settlement{Answer: answer})
-	k.sendsAnswer(r)
-	k.sendsAnswer(r)
-	k.until(r, "finish work")
-	if k.continued(1); !refused.Load() {
-		t.Error("nothing was refused")
-	}
-}
-
-// A watch that is started again goes on with a session that waits for an answer, however long it rested.
+// A watch that is started again goes on with a session that waits for an answer, however long it rested. The answer is told
+// until a turn came of it: OpenCode refused the first prompt that had it.
 func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, deletes)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+		mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
+	))
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
 	events := w.events()
 	defer events.Close()
@@ -339,7 +315,14 @@ func TestAnswerAfterARestart(t *testing.T) {
 	}
 	r.end()
 	away.settle(w, "B1", blockers.Settlement{Answer: answer})
-	r = r.again(change)
+	var refused atomic.Bool
+	r = r.again(change, proxied(t, w.url, func(r *http.Request, body string) bool {
+		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
+	}))
+	k.sendsAnswer(r)
 	k.sendsAnswer(r)
 	k.until(r, "finish work")
+	if k.continued(1); !refused.Load() {
+		t.Error("nothing was refused")
+	}
 }

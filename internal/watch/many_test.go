@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -21,12 +22,7 @@ var stops = []struct {
 	calls scriptmodel.Reply
 	says  scriptmodel.Reply
 }{
-	{"without a word about the rest", scriptmodel.Reply{}, say("I wrote the first one.")},
-	{"it announces the rest", scriptmodel.Reply{}, say("Next I will write the second one.")},
-	{"it claims to be done", scriptmodel.Reply{}, say("All three are done! Let me know if you need anything else.")},
-	{"it asks in prose", scriptmodel.Reply{}, say("Shall I go on with the second one?")},
 	{"with a list of what is open", half, say("I wrote the first one.")},
-	{"with a list, and claims to be done", half, say("Everything is finished.")},
 	{"its output is cut off", scriptmodel.Reply{}, scriptmodel.Reply{Text: "I wrote the fir", Finish: "length"}},
 	{"a permission is asked for", bash("true"), say("I was not allowed to.")},
 	{"a question is asked", question, say("I have no name for it.")},
@@ -34,29 +30,37 @@ var stops = []struct {
 		"category": "question", "question": "Which format?", "context": "Both are read.", "blocks_progress": false,
 		"options": []string{"text", "JSON", "YAML"}, "chosen_option": "text", "chosen_reasoning": "It is read by people.",
 	}), say("I have chosen text.")},
+	{"without a word about the rest", scriptmodel.Reply{}, say("I wrote the first one.")},
+	{"it announces the rest", scriptmodel.Reply{}, say("Next I will write the second one.")},
+	{"it claims to be done", scriptmodel.Reply{}, say("All three are done! Let me know if you need anything else.")},
+	{"it asks in prose", scriptmodel.Reply{}, say("Shall I go on with the second one?")},
+	{"with a list, and claims to be done", half, say("Everything is finished.")},
 }
 
-var sessions = flag.Int("sessions", 12, "`number` of sessions in TestManySessions (two that are let go, and each way to stop), twice those of separate")
+var sessions = flag.Int("sessions", 6, "`number` of sessions in TestManySessions, twice those of separate")
 
-// many has sessions with three tasks each, whose agents stop after each task in the ways above. The first two say the same for
-// ever. At least 80 % of the stops with work left are followed by a continuation, and so many sessions come to their end,
-// without the user (seed 003, SC-004, of 20 sessions: `make torture`). The agents are scripted: it shows what manager does,
-// not how a model takes it.
-func many(t *testing.T, w *world) {
+// many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that OpenCode
+// has a part in come first. Each sixth says the same for ever, and is let go for that. At least 80 % of the stops with work left
+// are followed by a continuation, and so many sessions come to their end, without the user (seed 003, SC-004, of 20 sessions:
+// `make torture`). The agents are scripted: it shows what manager does, not how a model takes it.
+func many(t *testing.T, w *world, n int) {
 	t.Helper()
 	if _, err := w.dir.Catalogue(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
+	r := w.watch(listed, func(c *watch.Config) {
+		c.Diverter = newStandIn(t, true)
+		c.Policy.MaxFailures, c.Policy.SameAnswers, c.Policy.SameWindow = 3, 2, never
+	})
 	r.noted(boulder.BlockerTool)
 	var talks []*talk
-	for i := range *sessions {
-		how := stops[i%len(stops)]
+	for i := range n {
+		how, same := stops[i%len(stops)], i%6 == 5
 		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
 				switch {
-				case i < 2:
+				case same:
 					return say("I wrote the first one.")
 				case r.AssistantTurns() == 0 && len(how.calls.ToolCalls) > 0:
 					return how.calls
@@ -88,6 +92,9 @@ func many(t *testing.T, w *world) {
 			sent[e.SessionID]++
 		case "let_go":
 			stopped++
+			if e.Gate != enforcer.GateAnswers {
+				t.Errorf("a session is let go: %s", e.Reason)
+			}
 		case "finish":
 			if sent[e.SessionID] < 2 { // tasks are left
 				stopped++
@@ -102,6 +109,6 @@ func many(t *testing.T, w *world) {
 	}
 }
 
-func TestManySessions(t *testing.T) { many(t, newWorld(t)) }
+func TestManySessions(t *testing.T) { many(t, newWorld(t), *sessions) }
 
-func TestOpenCode2ManySessions(t *testing.T) { many(t, secondWorld(t)) }
+func TestOpenCode2ManySessions(t *testing.T) { many(t, secondWorld(t), 16) }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/fakeopencode"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/watch"
@@ -24,9 +23,9 @@ func secondWorld(t *testing.T) *world {
 // countdown is a line of the watch.
 func TestOpenCode2(t *testing.T) {
 	w := secondWorld(t)
-	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
+	r := w.watch(listed, func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
 	r.noted("no todo list")
-	k := w.begin(twice, opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // which is allowed
+	k := w.begin(steps(half, say("I wrote a."), whole, say("Both are there.")), opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // which is allowed
 	k.until(r, "countdown countdown", "Write b")
 	k.until(r, "send open", "Write b")
 	k.until(r, "finish work")
@@ -41,7 +40,6 @@ func TestOpenCode2(t *testing.T) {
 func TestOpenCode2LeavesPlanAlone(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
-	r.noted("no todo list")
 	planned(t, w, r)
 }
 
@@ -55,7 +53,7 @@ func TestOpenCode2WithoutAList(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := w.begin(steps(say("I wrote a.")))
-	r := w.watch(func(c *watch.Config) { c.Diverter, c.Once = away, true })
+	r := w.watch(listed, func(c *watch.Config) { c.Diverter, c.Once = away, true })
 	<-r.done
 	if r.err == nil || !strings.Contains(r.err.Error(), "agents have no todo list") ||
 		slices.ContainsFunc(r.log, func(e watch.Entry) bool { return e.SessionID == k.id && e.Gate == "work" }) {
@@ -63,7 +61,7 @@ func TestOpenCode2WithoutAList(t *testing.T) {
 	}
 	r.err = nil
 	r = w.watch(func(c *watch.Config) { // the promise decides, and needs no list
-		c.Diverter, c.Once, c.DryRun, c.DoneWhen = away, true, true, []string{boulder.DonePromise}
+		c.Diverter, c.Once, c.DryRun = away, true, true
 	})
 	<-r.done
 	if r.err != nil {

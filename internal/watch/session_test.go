@@ -7,11 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -28,7 +28,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	screen := w.events()
 	defer screen.Close()
 	k := w.begin(steps(half, say("I wrote a."), half, say("All done. Everything works."), whole, say("Both are there.")))
-	r := w.watch()
+	r := w.watch(listed)
 	k.until(r, "countdown countdown")
 	first := k.until(r, "send open")
 	second := k.until(r, "send open")
@@ -136,36 +136,11 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
-// A "stop" holds until the user writes there again.
-func TestUserStopsAndGoesOn(t *testing.T) {
-	w := newWorld(t)
-	k := w.begin(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		switch told := strings.Contains(r.LastUser(), "Go on."); {
-		case told && r.TurnsSinceUser() == 0:
-			return whole
-		case told:
-			return say("Both are there.")
-		case r.AssistantTurns() == 0:
-			return half
-		}
-		return say("I look at b next.")
-	})
-	r := w.watch(func(c *watch.Config) { c.Policy.Idle = never })
-	k.until(r, "wait idle")
-	k.write("Stop!", agentModel)
-	k.until(r, "wait stopped", "wrote")
-	r = r.again()
-	k.until(r, "wait stopped")
-	k.user("Go on.")
-	k.until(r, "finish work")
-	k.continued(0)
-}
-
 // An agent that plans with the user is left to them, whatever is open, until they have another one go on.
 func planned(t *testing.T, w *world, r *running) {
 	t.Helper()
 	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
-		half, say("Shall I write b as well?"), say("I look at b."), whole, say("Both are there."),
+		say("Shall I write b as well?"), say("I look at b."), promised,
 	))
 	other := w.talk(opencode.NewSession{Title: "other"}, twice)
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a and b.\n" + k.mark})
@@ -174,7 +149,7 @@ func planned(t *testing.T, w *world, r *running) {
 	other.until(r, "finish work") // by then it would have been sent something long ago
 	k.continued(0)
 	k.user("Yes.")
-	k.until(r, "send open", "Write b")
+	k.until(r, "send open", boulder.Promise)
 	k.until(r, "finish work")
 	k.continued(1)
 }
@@ -279,7 +254,7 @@ func TestArchivedAndDeleted(t *testing.T) {
 // sub-agent's is watched for itself.
 func TestRunsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	model := steps(half, say("I wrote a."))
+	model := steps(say("I wrote a."))
 	tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
 	left := []*talk{
 		tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
@@ -326,7 +301,7 @@ func TestGrandchildAtWork(t *testing.T) {
 	}
 }
 
-// A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
+// A session that was compacted too often without progress is left for a fresh one, which is told what the work is, is
 // watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
 func TestFreshSessionAfterCompactions(t *testing.T) {
 	for name, crash := range map[string]bool{"switched": false, "crashed": true} {
@@ -356,7 +331,8 @@ func goesOnAfresh(t *testing.T, crash bool) {
 	crashed, how := w.crashing(func(r *http.Request) bool {
 		return crash && r.Method == http.MethodPost && r.URL.Path == "/session"
 	})
-	r := w.watch(how)
+	once := func(c *watch.Config) { c.Policy.Compactions = 1 }
+	r := w.watch(listed, once, how)
 	k.user("Write a and b.")
 	sent := k.until(r, "fresh open")
 	if crash {
@@ -368,7 +344,7 @@ func goesOnAfresh(t *testing.T, crash bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r = r.again(soon)
+		r = r.again(listed, once, soon)
 	}
 	k.until(r, "wait stopped")
 	fresh := &talk{t: t, w: w}
@@ -398,16 +374,19 @@ func goesOnAfresh(t *testing.T, crash bool) {
 	}
 }
 
-// A dry run says what would be done, and neither does nor stores anything; one look does what is due.
+// A dry run says what would be done, and neither does nor stores anything; one look does what is due. So is a budget that is
+// used up.
 func TestDryRunAndOnce(t *testing.T) {
 	w := newWorld(t)
-	k := w.begin(steps(half, say("I wrote a.")))
+	k := w.begin(steps(say("I wrote a.")))
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown") // it is idle by then
+	r = r.again(func(c *watch.Config) { c.Once, c.DryRun, c.Budget = true, true, &boulder.Budget{Tokens: 1} })
+	k.until(r, "let_go budget")
 	r = r.again(func(c *watch.Config) { c.Once, c.DryRun = true, true })
 	e := k.until(r, "send open")
 	<-r.done
-	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, "- Write b") {
+	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, boulder.Promise) {
 		t.Errorf("%+v, %v", e, r.err)
 	}
 	k.continued(0)
@@ -420,10 +399,16 @@ func TestDryRunAndOnce(t *testing.T) {
 	k.continued(1)
 }
 
-// Stop and start reach a watch that runs, and stay; a second watch is refused.
+// Stop and start reach a watch that runs, and stay; a second watch is refused. A "stop" that the user writes holds until they
+// write there again.
 func TestStopAndStart(t *testing.T) {
 	w := newWorld(t)
-	k := w.begin(twice)
+	k := w.begin(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(r.LastUser(), "Go on.") {
+			return promised
+		}
+		return say("I look at b next.")
+	})
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
 	if _, err := watch.OpenStore(w.db, store.Options{}); !errors.Is(err, store.ErrHeld) {
@@ -445,10 +430,18 @@ func TestStopAndStart(t *testing.T) {
 	}
 	r = r.again()
 	k.until(r, "wait stopped")
+	r = r.again(func(c *watch.Config) { c.Policy.Idle = never })
 	if report, err := r.ask(watch.Request{Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
 		t.Fatal(report.Named, err)
 	}
+	k.until(r, "wait idle", "not idle for")
+	k.write("Stop!", agentModel)
+	k.until(r, "wait stopped", "wrote")
+	r = r.again()
+	k.until(r, "wait stopped", "wrote")
+	k.user("Go on.")
 	k.until(r, "finish work")
+	k.continued(0)
 	if report, err := r.ask(watch.Request{Session: k.id}); err != nil || len(report.History) < 4 {
 		t.Errorf("%d decisions, %v", len(report.History), err)
 	}
@@ -492,7 +485,7 @@ func TestRestartAfterSend(t *testing.T) {
 	release := make(chan struct{})
 	k := w.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		reply := twice(ctx, r)
-		if r.AssistantTurns() == 2 {
+		if r.AssistantTurns() == 1 {
 			reply.Wait = release
 		}
 		return reply
@@ -511,30 +504,25 @@ func TestRestartAfterSend(t *testing.T) {
 	}
 }
 
-// OpenCode dies while the agent is at work, and is started again: the watch waits for it, says so once, and the session
-// goes on.
+// OpenCode dies while the agent is at work, and another one has its sessions then, as after a restart: the watch waits for it,
+// says so once, and the session goes on.
 func TestOpenCodeRestarts(t *testing.T) {
-	t.Parallel()
-	if err := start(); err != nil { // for begin
-		t.Fatal(err)
-	}
-	hang := make(chan struct{})
-	defer close(hang)
-	var dead atomic.Bool
-	model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		if dead.Load() {
-			return say("Both are there.")
-		}
-		return scriptmodel.Reply{Text: "never heard", Wait: hang}
-	})
-	home := t.TempDir()
-	env := scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())
-	s, err := octest.Serve(home, env, "0")
+	w := newWorld(t)
+	s, err := octest.Serve(shared.repos.Home, shared.env, "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, s.URL, octest.Repo(t, nil))
-	k := w.begin(nil)
+	t.Cleanup(s.Kill)
+	first := worldOn(t, s.URL, w.dir.Path())
+	hang := make(chan struct{})
+	defer close(hang)
+	var dead atomic.Bool
+	k := first.begin(func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		if dead.Load() {
+			return promised
+		}
+		return scriptmodel.Reply{Text: "never heard", Wait: hang}
+	})
 	var url atomic.Value
 	url.Store(s.URL)
 	r := w.watch(func(c *watch.Config) {
@@ -544,11 +532,7 @@ func TestOpenCodeRestarts(t *testing.T) {
 	s.Kill()
 	r.noted("does not answer")
 	dead.Store(true)
-	if s, err = octest.Serve(home, env, "0"); err != nil { // as a background service does
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Kill)
-	url.Store(s.URL)
+	url.Store(w.url)
 	r.noted("answers again")
 	k.until(r, "send open")
 	k.until(r, "finish work")

@@ -26,7 +26,7 @@ func separate(t *testing.T, w *world) {
 	if _, err := w.dir.Catalogue(w.ctx); err != nil { // the directory is booted, so that the tool is offered in time
 		t.Fatal(err)
 	}
-	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r := w.watch(listed, func(c *watch.Config) { c.Diverter = away })
 	r.noted(boulder.BlockerTool)
 	var talks []*talk
 	on := func(i, round int) bool { return (i+round)%2 == 0 }
@@ -96,7 +96,7 @@ func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
 // typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the command
-// printed, and says there what came of it. It is no task for the agent, which is not asked afterwards whether it is done.
+// printed, and says there what came of it. In that session nobody has written before, and it was left alone. It is no task for the agent, which is not asked afterwards whether it is done.
 func typed(t *testing.T, w *world) {
 	t.Helper()
 	type call struct{ session, word string }
@@ -119,16 +119,16 @@ func typed(t *testing.T, w *world) {
 		}
 	})
 	r.noted(boulder.BlockerTool)
-	for _, k := range []*talk{k, other} {
-		k.user("Hello.")
-		k.until(r, "finish work")
-	}
+	k.until(r, "wait work", "no turn has ended yet")
+	other.user("Hello.")
+	other.until(r, "finish work")
 	const printed = "QK7WZ2R5TCYFQ6DXJPOZ6OABCD"
 	if _, err := r.ask(watch.Request{Order: watch.OrderTyped, Token: printed, Word: "status"}); err != nil {
 		t.Fatal(err)
 	}
 	slash := boulder.SlashPrompt + " It was carried out.\n<output>\nIn a moment. [" + printed + "]\n</output>"
-	k.user(slash)
+	k.user(slash) // which is no task
+	k.until(r, "finish work")
 	r.wait(t, "what came of the word", func() bool {
 		return slices.ContainsFunc(k.messages(), func(m opencode.Message) bool {
 			return len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch"
@@ -155,18 +155,3 @@ func typed(t *testing.T, w *world) {
 func TestTypedInASession(t *testing.T) { typed(t, newWorld(t)) }
 
 func TestOpenCode2TypedInASession(t *testing.T) { typed(t, secondWorld(t)) }
-
-// A session that was opened, and in which nobody has written yet, is left alone, also where blockers are on.
-func empty(t *testing.T, w *world) {
-	t.Helper()
-	k := w.talk(opencode.NewSession{Title: "new"}, steps(say("I have nothing to do.")))
-	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
-	k.until(r, "wait work", "no turn has ended yet")
-	k.user(boulder.SlashPrompt + " It was carried out.") // which is no task
-	k.until(r, "finish work")
-	k.continued(0)
-}
-
-func TestEmptySession(t *testing.T) { empty(t, newWorld(t)) }
-
-func TestOpenCode2EmptySession(t *testing.T) { empty(t, secondWorld(t)) }

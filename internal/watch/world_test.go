@@ -37,6 +37,7 @@ var shared struct {
 	repos    octest.Repos
 	compared octest.Repos // those of which OpenCode takes snapshots
 	model    *scriptmodel.Server
+	env      []string // of the server
 	server   *octest.Server
 }
 
@@ -56,8 +57,8 @@ var start = sync.OnceValue(func() (err error) {
 	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
 		return err
 	}
-	env := scriptmodel.OpenCodeEnv(os.Environ(), shared.repos.Home, shared.model.URL())
-	shared.server, err = octest.Serve(shared.repos.Home, env, "0")
+	shared.env = scriptmodel.OpenCodeEnv(os.Environ(), shared.repos.Home, shared.model.URL())
+	shared.server, err = octest.Serve(shared.repos.Home, shared.env, "0")
 	return err
 })
 
@@ -88,16 +89,10 @@ type world struct {
 	db     string
 }
 
-// newWorld is one without OpenCode's snapshots, which are half of what a turn costs: the agent makes progress in its todo list.
+// newWorld is one without OpenCode's snapshots, which are half of what a turn costs: changed files are no progress.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return worldIn(t, &shared.repos)
-}
-
-// comparedWorld is one in which changed files are progress, too.
-func comparedWorld(t *testing.T) *world {
-	t.Helper()
-	return worldIn(t, &shared.compared)
 }
 
 func worldIn(t *testing.T, repos *octest.Repos) *world {
@@ -234,7 +229,8 @@ type running struct {
 	more  chan struct{} // closed and made again with each entry and note
 }
 
-// watch begins to watch the project, with the times of people divided by a hundred or so and 3 failures in the place of 5.
+// watch begins to watch the project, with the times of people divided by a hundred or so and 2 failures in the place of 5. A
+// session is complete with the promise, which takes an agent one call of the model, where a list takes two.
 func (w *world) watch(change ...func(*watch.Config)) *running {
 	w.t.Helper()
 	db, err := watch.OpenStore(w.db, store.Options{Timeout: patience})
@@ -248,10 +244,10 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	p := enforcer.WatchPolicy()
 	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
 	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
-	p.FailureReset, p.Admission, p.MaxFailures = 0, 20*time.Second, 3
+	p.FailureReset, p.Admission, p.MaxFailures = 0, 20*time.Second, 2
 	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
 	cfg := watch.Config{
-		Project: w.dir.Path(), Store: db, Records: records, Policy: p, DoneWhen: []string{boulder.DoneTodos},
+		Project: w.dir.Path(), Store: db, Records: records, Policy: p, DoneWhen: []string{boulder.DonePromise},
 		Since: 15 * time.Minute, Redact: func(text string) string { return text }, Logger: slog.New(slog.DiscardHandler),
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return attach(ctx, w.url) },
 		Show:   func(e watch.Entry) { r.add(func() { r.log = append(r.log, e) }) },
@@ -396,6 +392,11 @@ func bash(command string) scriptmodel.Reply {
 	return use("bash", map[string]any{"command": command, "description": "Run it"})
 }
 
+// both calls the tools of two replies at once.
+func both(a, b scriptmodel.Reply) scriptmodel.Reply {
+	return scriptmodel.Reply{ToolCalls: slices.Concat(a.ToolCalls, b.ToolCalls)}
+}
+
 // Todo lists that the scripted agents write.
 var (
 	half  = list("Write a", "completed", "Write b", "pending")
@@ -412,13 +413,15 @@ func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 	}
 }
 
+// listed is complete with the todo list.
+func listed(c *watch.Config) { c.DoneWhen = []string{boulder.DoneTodos} }
+
+var promised = say("Both are there.\n" + boulder.Promise)
+
 // twice is an agent that needs to be told once to continue.
-var twice = steps(half, say("I wrote a."), whole, say("Both are there."))
+var twice = steps(say("I wrote a."), promised)
 
 // chat never does anything, in other words each time.
 func chat(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-	if r.AssistantTurns() == 0 {
-		return half
-	}
-	return say(strings.Repeat("I think about b. ", r.AssistantTurns()))
+	return say(strings.Repeat("I think about b. ", 1+r.AssistantTurns()))
 }
