@@ -39,7 +39,7 @@ func asker(t *testing.T) scriptmodel.Handler {
 	}
 }
 
-// Nothing that asks waits for a person, and nothing that is refused ends the turn. Asks of sub-agents are in the tests below.
+// Nothing that asks waits for the user, and nothing that is refused ends the turn. Asks of sub-agents are in the tests below.
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	for policy, tests := range map[Asks][]struct{ prompt, told, saw string }{

@@ -79,8 +79,8 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as the user answered B"},
 		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as the user answered B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late] when its time was over, recorded as B"},
-		{"QUESTION", first, []string{`="red"`}, "answered the question Which colour?, as a person said to B"},
-		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},
+		{"QUESTION", first, []string{`="red"`}, "answered the question Which colour?, as the user answered B"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as the user said"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
