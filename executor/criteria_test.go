@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/textproto"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,9 +29,10 @@ const languageServerVar = "EXECUTOR_TEST_LANGUAGE_SERVER"
 // promise counts for the attempt, in the turn in which it is given and after it.
 func TestPromiseAndLanguageServer(t *testing.T) {
 	t.Parallel()
-	for name, served := range map[string]bool{"served": true, "alone": false} {
+	for name, turns := range map[string]int{"served": 3, "alone": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			served := name == "served"
 			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 				switch {
 				case req.TurnsSinceUser() > 0 && strings.Contains(req.LastUser(), "first"):
@@ -53,7 +55,7 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 			a.SubTask.DoneWhen = []string{boulder.DoneDiagnostics, boulder.DonePromise}
 			a.SubTask.Lint = []string{"! grep BAD a.foo"}
 			var promised, alone, linted []bool
-			for n := range 3 {
+			for n := range turns {
 				if n > 0 {
 					a.Turn = boulder.Turn{
 						AttemptRef: a.Attempt.AttemptRef, Number: n + 1, Kind: boulder.TurnContinuation,
@@ -66,12 +68,11 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 					t.Errorf("turn %d: diagnostics %v", n+1, e.Diagnostics)
 				}
 			}
-			if got := fmt.Sprint(promised); got != "[false true true]" {
-				t.Errorf("promised: %s", got)
+			if want := []bool{false, true, true}[:turns]; !slices.Equal(promised, want) {
+				t.Errorf("promised: %v", promised)
 			}
-			want := fmt.Sprint([]bool{!served, !served, !served})
-			if fmt.Sprint(alone) != want || fmt.Sprint(linted) != want {
-				t.Errorf("without a server: %v, red lint: %v, want %s", alone, linted, want)
+			if want := slices.Repeat([]bool{!served}, turns); !slices.Equal(alone, want) || !slices.Equal(linted, want) {
+				t.Errorf("without a server: %v, red lint: %v, want %v", alone, linted, want)
 			}
 			if b := a.SubTask.Baseline; len(b) != 1 || !b[0].Green() {
 				t.Errorf("before the work: %+v", b)

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -172,10 +171,9 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	}
 }
 
-// A server that somebody else runs is restarted in the middle of a call, and then in the middle of one that waits, with which the
-// ask dies. Whose server it is makes no difference: the same session goes on, with one resume prompt, soon. It asks again: that
-// is the same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where every
-// other call asks.
+// A server that somebody else runs is restarted in the middle of two calls, of which one waits: its ask dies. Whose server it
+// is makes no difference: each session goes on, with one resume prompt, soon. The one that asks again has the same blocker, and
+// its answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -183,7 +181,7 @@ func TestServerRestarts(t *testing.T) {
 	policy.Permissions = append([]blockers.Rule{
 		{Permission: "task", Action: blockers.Allow}, {Permission: "bash", Pattern: "sleep*", Action: blockers.Allow},
 	}, policy.Permissions...)
-	var serve func(port string)
+	var serve func(port string) *octest.Server
 	var running *octest.Server
 	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		resumed := strings.Contains(req.LastUser(), "RESUME")
@@ -200,14 +198,15 @@ func TestServerRestarts(t *testing.T) {
 		return scriptmodel.Reply{Text: wentOn}
 	}, func(home string, env []string) *opencode.Host {
 		env = append(env, `OPENCODE_PERMISSION={"*": "ask"}`)
-		serve = func(port string) {
-			var err error
-			if running, err = octest.Serve(home, env, port); err != nil {
+		serve = func(port string) *octest.Server {
+			s, err := octest.Serve(home, env, port)
+			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(running.Kill)
+			t.Cleanup(s.Kill)
+			return s
 		}
-		serve("0")
+		running = serve("0")
 		client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{CallTimeout: patience})
 		if err != nil {
 			t.Fatal(err)
@@ -219,25 +218,27 @@ func TestServerRestarts(t *testing.T) {
 		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
 		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
 	})
-	restart := func() {
-		running.Kill()
-		serve(running.Port())
-	}
 	work, a := w.newAttempt("work", "WORK"), w.newAttempt("x", "WAIT")
-	// Before the manager has seen the turn at work, it could not know that it was broken off, and would prompt it again.
-	atWork, once := does("sleep 600"), sync.OnceFunc(restart)
+	// Before the manager has seen the turns at work, it could not know that they were broken off, and would prompt them again.
+	inTool, waits, atWork := make(chan struct{}, 1), make(chan struct{}, 1), does("sleep 600")
 	work.refuse = func(b boulder.Body) error {
 		if atWork(b) {
-			once()
+			inTool <- struct{}{}
 		}
 		return nil
 	}
-	a.onWait(t, func(string) error { restart(); return nil })
-	for i, broken := range []*attempt{work, a} {
-		if _, err := broken.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
-			t.Fatalf("%d: got %v", i, err)
+	a.onWait(t, func(string) error { waits <- struct{}{}; return nil })
+	first, second := work.start(t.Context(), w, work.run, ""), a.start(t.Context(), w, a.run, "")
+	await(t, inTool, first)
+	await(t, waits, second)
+	running.Kill()
+	serve(running.Port())
+	for _, broken := range []<-chan error{first, second} {
+		if err := <-broken; !errors.Is(err, boulder.ErrTrouble) {
+			t.Fatalf("got %v", err)
 		}
 	}
+	work.refuse = nil
 	work.wentOn(t, w, work.again)
 	if b := d.all(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)

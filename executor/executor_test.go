@@ -92,7 +92,7 @@ rules:
 	}
 }
 
-// A second turn in the same session counts only what is its own.
+// A second turn in the same session counts only what is its own. Without the session there is nothing to go on with.
 func TestContinuation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -114,6 +114,15 @@ rules:
 	}
 	if n := len(reported[boulder.SubTaskStart](a)); n != 1 {
 		t.Errorf("%d sessions", n)
+	}
+	if err := w.dir().DeleteSession(t.Context(), a.Attempt.SessionID); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // of the prompt that was sent, and for a new one
+		if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
+			t.Errorf("got %v without the session", err)
+		}
+		a.Turn.MessageID = ""
 	}
 }
 

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -73,25 +72,6 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 	}
 	if n := w.prompts("begin"); n != 1 {
 		t.Errorf("the prompt reached the model %d times", n)
-	}
-}
-
-func TestLostSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, script(t, twoSteps))
-	a := w.newAttempt("x", "begin")
-	if _, err := a.run(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.dir().DeleteSession(t.Context(), a.Attempt.SessionID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
-		t.Errorf("got %v", err)
-	}
-	a.Turn.MessageID = ""
-	if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
-		t.Errorf("got %v for a new prompt", err)
 	}
 }
 

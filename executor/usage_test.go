@@ -57,33 +57,8 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
-// Each call of a sub-agent is reported when it ends, and not with its parent's next.
-func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
-	t.Parallel()
-	const calls = 4
-	w := newWorld(t, busyChild(t, calls))
-	a := w.newAttempt("x", "go")
-	e := a.ends(t, w)
-	if e.Usage.Calls != calls+2 || e.Usage.Calls != w.asked() {
-		t.Errorf("%d calls are counted, the model was asked %d times", e.Usage.Calls, w.asked())
-	}
-	if !sameUsage(a.running(), e.Usage) {
-		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
-	}
-	if !a.saw("sub-agent: write 2.txt") {
-		t.Errorf("activities %q", a.activities())
-	}
-	last := int64(0)
-	for _, p := range reported[boulder.SubTaskProgress](a) {
-		if p.Usage.Calls > last+1 {
-			t.Errorf("%d calls were reported together (%s)", p.Usage.Calls-last, p.Activity)
-		}
-		last = p.Usage.Calls
-	}
-}
-
-// The process dies while a sub-agent is at work, and asks its model again. What is taken up again counts all of it, what
-// was missed and what was cut off too, and nothing twice.
+// The process dies while a sub-agent is at work, and asks its model again. Each call was reported when it ended, and not with the
+// parent's next. What is taken up again counts all of it, what was missed and what was cut off too, and nothing twice.
 func TestUsageSurvivesAResume(t *testing.T) {
 	t.Parallel()
 	const fifth = 6 // of the sub-agent, after one of the agent
@@ -106,8 +81,8 @@ func TestUsageSurvivesAResume(t *testing.T) {
 		}
 		return ok
 	}, errCrash)
-	if n := a.running().Calls; n != 3 {
-		t.Fatalf("%d calls are stored", n)
+	if n := a.running().Calls; n != 3 || !a.saw("sub-agent: write 1.txt") {
+		t.Fatalf("%d calls are stored, activities %q", n, a.activities())
 	}
 	e, err := a.again(t.Context(), w)
 	if err != nil {

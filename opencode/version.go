@@ -49,12 +49,14 @@ func Version(ctx context.Context, binary string) (string, error) {
 	}
 	version := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(string(out)), "opencode "), "v")
 	if file := versionFile(); os.MkdirAll(filepath.Dir(file), 0o700) == nil {
-		_ = os.WriteFile(file, []byte(stamp(path)+version), 0o600)
+		older, _ := os.ReadFile(file)
+		_ = os.WriteFile(file, append([]byte(stamp(path)+version+"\n"), older[:min(len(older), 4000)]...), 0o600)
 	}
 	return version, nil
 }
 
-// versionFile has the version of the binary that was asked last, behind its stamp: to ask takes a second of a processor.
+// versionFile has the versions of the binaries that were asked, the newest answer first, each behind its binary's stamp: to ask
+// takes a second of a processor.
 func versionFile() string {
 	dir, _ := os.UserCacheDir() // without one nothing is remembered
 	return filepath.Join(dir, "manager", "opencode-version")
@@ -73,7 +75,8 @@ func stamp(path string) string {
 // not refuse a binary: the path may be that of a program that chooses among several.
 func launched(ctx context.Context, path string) (string, error) {
 	data, _ := os.ReadFile(versionFile())
-	if known, same := strings.CutPrefix(string(data), stamp(path)); same && CheckVersion(known) == nil {
+	_, version, _ := strings.Cut("\n"+string(data), "\n"+stamp(path))
+	if known, _, whole := strings.Cut(version, "\n"); whole && CheckVersion(known) == nil {
 		return known, nil
 	}
 	version, err := Version(ctx, path)

@@ -64,8 +64,8 @@ func holds(t *testing.T, suite *contract.Suite, reasons ...string) {
 
 const noToasts = "it has no toasts"
 
-// It runs by itself: stand-ins make the manager forget the version that it knows of this binary, and to ask takes a second.
 func TestOpenCode1(t *testing.T) {
+	t.Parallel()
 	holds(t, open(t, contract.Config{Binary: octest.Binary(t)}))
 }
 

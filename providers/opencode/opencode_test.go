@@ -23,9 +23,9 @@ import (
 // With the agent of AgentConfig a question must not pay for OpenCode's own prompt and the user's skills.
 func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	t.Parallel()
-	skill := map[string]string{
+	skilled := project(t, map[string]string{
 		".opencode/skills/baking/SKILL.md": "---\nname: baking\ndescription: Use when there is bread to bake\n---\nBake.\n",
-	}
+	})
 	for name, test := range map[string]struct {
 		agent    string
 		min, max int
@@ -36,9 +36,9 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, skill, says(yes()))
+			s := newScene(t, nil, says(yes()))
 			cfg := s.config()
-			cfg.Agent = test.agent
+			cfg.Directory, cfg.Agent = skilled, test.agent
 			if _, err := cfg.Complete(t.Context(), s.question()); err != nil {
 				t.Fatal(err)
 			}
