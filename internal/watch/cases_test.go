@@ -9,10 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -34,9 +32,11 @@ func long(text string) scriptmodel.Reply {
 type watchCase struct {
 	name   string
 	model  scriptmodel.Handler
+	of     string // the model's name; empty: that of all others
 	rules  []opencode.Rule
 	change func(*watch.Config)
-	repos  *octest.Repos // of the project; nil: those without snapshots
+	// world is one of its own, in which the promise is what completes a session; nil: one of all, with the todo list.
+	world func(*testing.T) *world
 	// want are decisions that have to be made, in this order, among others.
 	want []string
 	// reason has to be in the reason of the last of them.
@@ -44,7 +44,8 @@ type watchCase struct {
 	// sent is how many continuations the session has then.
 	sent int
 	// seen begins when the watch is there: a message gets its error up to a second after the session is idle, and later on a
-	// loaded machine. Who comes in between takes it for one that OpenCode's end cut off.
+	// loaded machine. Who comes in between takes it for one that OpenCode's end cut off; who comes after a compaction does not
+	// know the list before it.
 	seen bool
 }
 
@@ -71,17 +72,17 @@ var watchCases = []watchCase{
 		name: "file to and fro",
 		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 			switch n := r.AssistantTurns(); {
-			case r.TurnsSinceUser() > 0:
-				return say(fmt.Sprint("I wrote it, for the time ", n))
-			case n%4 == 0:
-				return bash("echo one > b.txt")
+			case n == 0, r.TurnsSinceUser() > 0:
+				return say(fmt.Sprint("I think it is right, for the time ", n))
+			case n == 1:
+				return bash("touch b.txt")
 			}
-			return bash("echo two > b.txt")
+			return bash("rm b.txt")
 		},
 		// Its own project, of which OpenCode takes snapshots: others would take its files for their own progress.
-		repos:  &shared.compared,
-		change: func(c *watch.Config) { c.Policy.MaxFailures, c.DoneWhen = 1, []string{boulder.DonePromise} },
-		want:   []string{"let_go failures"}, sent: 2, // two states of the file are new, and then none
+		world:  comparedWorld,
+		change: func(c *watch.Config) { c.Policy.MaxFailures = 1 },
+		want:   []string{"let_go failures"}, sent: 2, // that it is there is new, and then not that it is not
 	},
 	{
 		name: "progress goes on",
@@ -103,6 +104,10 @@ var watchCases = []watchCase{
 		want: []string{"finish work"}, sent: 3, // more than failures would allow
 	},
 	{
+		name: "unknown model", seen: true, of: "gone",
+		want: []string{"let_go broken"},
+	},
+	{
 		name: "wrong key", seen: true, model: refuse(http.StatusUnauthorized, "Incorrect API key provided."),
 		want: []string{"let_go broken", "wait let_go"},
 	},
@@ -111,10 +116,9 @@ var watchCases = []watchCase{
 		want: []string{"let_go broken"},
 	},
 	{
-		name: "dead model", seen: true, model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
-		// A prompt that comes while OpenCode still ends the turn before begins none.
-		change: func(c *watch.Config) { c.Policy.Idle = 2 * time.Second },
-		want:   []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 2,
+		name: "dead model", model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
+		world: secondWorld,
+		want:  []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 2,
 	},
 	{
 		name: "an error is survived",
@@ -149,18 +153,7 @@ var watchCases = []watchCase{
 		want:  []string{"wait asks"}, reason: "permission bash [true]",
 	},
 	{
-		name: "promise",
-		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-			if strings.Contains(r.LastUser(), "<promise>DONE</promise>") {
-				return say("Everything is there.\n\n<promise>DONE</promise>")
-			}
-			return say("I wrote both.")
-		},
-		change: func(c *watch.Config) { c.DoneWhen = []string{boulder.DoneTodos, boulder.DonePromise} },
-		want:   []string{"send open", "finish work"}, sent: 1,
-	},
-	{
-		name: "tests and judge", model: steps(say("I wrote it."), say("Now it passes."), say("Now it is better.")),
+		name: "tests and judge", world: secondWorld, model: steps(say("I wrote it."), say("Now it passes."), say("Now it is better.")),
 		change: func(c *watch.Config) {
 			var ran atomic.Int32
 			c.Policy.MaxFailures = 3
@@ -181,12 +174,7 @@ var watchCases = []watchCase{
 		want: []string{"check check", "send open", "check check", "send open", "check check", "finish work"}, sent: 2,
 	},
 	{
-		name: "continuous", model: steps(say("It is there."), say("I made it better.")),
-		change: func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 1 },
-		want:   []string{"send open", "let_go iterations"}, sent: 1,
-	},
-	{
-		name: "compaction forgets", // the agent begins another list after it, and thinks that it is done
+		name: "compaction forgets", seen: true, // the agent begins another list after it, and thinks that it is done
 		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 			switch last := r.Messages[len(r.Messages)-1]; {
 			case len(r.Tools) == 0:
@@ -208,25 +196,19 @@ var watchCases = []watchCase{
 }
 
 // TestCases plays each case to its end, and then looks whether nothing more was sent. Those that need nothing special
-// are sessions of one project with one watch. In each project every other user writes before the watch begins: events
-// and what is read have to tell the same.
+// are sessions of one project with one watch. Every other user there writes before the watch begins: events and what is read
+// have to tell the same.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	var together []watchCase
-	for i, c := range watchCases {
-		if c.change == nil {
+	for _, c := range watchCases {
+		if c.world == nil {
 			together = append(together, c)
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			w := worldIn(t, cmp.Or(c.repos, &shared.repos))
-			if i%2 == 0 {
-				r := w.watch(listed, c.change)
-				c.play(r, w.begin(c.model, c.rules...))
-				return
-			}
-			k := w.begin(c.model, c.rules...)
-			c.play(w.watch(listed, c.change), k)
+			w := c.world(t)
+			c.play(w.watch(c.change), w.begin(c.model, c.rules...))
 		})
 	}
 	t.Run("together", func(t *testing.T) {
@@ -236,7 +218,8 @@ func TestCases(t *testing.T) {
 			for i, c := range together {
 				if early == (i%2 == 0 && !c.seen) {
 					talks[i] = w.talk(opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
-					talks[i].user("Write a and b.")
+					of := opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: cmp.Or(c.of, scriptmodel.ModelAgent)}
+					talks[i].write("Write a and b.\n"+talks[i].mark, of)
 				}
 			}
 		}

@@ -24,12 +24,11 @@ var stops = []struct {
 }{
 	{"with a list of what is open", half, say("I wrote the first one.")},
 	{"its output is cut off", scriptmodel.Reply{}, scriptmodel.Reply{Text: "I wrote the fir", Finish: "length"}},
-	{"a permission is asked for", bash("true"), say("I was not allowed to.")},
-	{"a question is asked", question, say("I have no name for it.")},
-	{"a choice is reported", use(boulder.BlockerTool, map[string]any{
-		"category": "question", "question": "Which format?", "context": "Both are read.", "blocks_progress": false,
-		"options": []string{"text", "JSON", "YAML"}, "chosen_option": "text", "chosen_reasoning": "It is read by people.",
-	}), say("I have chosen text.")},
+	{"it asks for a permission, asks a question, and reports a choice", both(both(bash("true"), question), use(boulder.BlockerTool,
+		map[string]any{
+			"category": "question", "question": "Which format?", "context": "Both are read.", "blocks_progress": false,
+			"options": []string{"text", "JSON", "YAML"}, "chosen_option": "text", "chosen_reasoning": "It is read by people.",
+		})), say("I was not allowed to, and have chosen text.")},
 	{"without a word about the rest", scriptmodel.Reply{}, say("I wrote the first one.")},
 	{"it announces the rest", scriptmodel.Reply{}, say("Next I will write the second one.")},
 	{"it claims to be done", scriptmodel.Reply{}, say("All three are done! Let me know if you need anything else.")},
@@ -37,10 +36,10 @@ var stops = []struct {
 	{"with a list, and claims to be done", half, say("Everything is finished.")},
 }
 
-var sessions = flag.Int("sessions", 6, "`number` of sessions in TestManySessions, twice those of separate")
+var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
 // many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that OpenCode
-// has a part in come first. Each sixth says the same for ever, and is let go for that. At least 80 % of the stops with work left
+// has a part in come first. Each fifth says the same for ever, and is let go for that. At least 80 % of the stops with work left
 // are followed by a continuation, and so many sessions come to their end, without the user (seed 003, SC-004, of 20 sessions:
 // `make torture`). The agents are scripted: it shows what manager does, not how a model takes it.
 func many(t *testing.T, w *world, n int) {
@@ -55,7 +54,7 @@ func many(t *testing.T, w *world, n int) {
 	r.noted(boulder.BlockerTool)
 	var talks []*talk
 	for i := range n {
-		how, same := stops[i%len(stops)], i%6 == 5
+		how, same := stops[i%len(stops)], i%5 == 4
 		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
@@ -111,4 +110,4 @@ func many(t *testing.T, w *world, n int) {
 
 func TestManySessions(t *testing.T) { many(t, newWorld(t), *sessions) }
 
-func TestOpenCode2ManySessions(t *testing.T) { many(t, secondWorld(t), 16) }
+func TestOpenCode2ManySessions(t *testing.T) { many(t, secondWorld(t), 15) }

@@ -27,7 +27,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	w := newWorld(t)
 	screen := w.events()
 	defer screen.Close()
-	k := w.begin(steps(half, say("I wrote a."), half, say("All done. Everything works."), whole, say("Both are there.")))
+	k := w.begin(steps(half, say("I wrote a."), say("All done. Everything works."), whole, say("Both are there.")))
 	r := w.watch(listed)
 	k.until(r, "countdown countdown")
 	first := k.until(r, "send open")
@@ -72,18 +72,18 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	}
 }
 
-// A user who writes ends a countdown, and everything is counted again: the manager's own prompts are never taken for
-// theirs.
+// A user who writes ends a countdown, and everything is counted anew: the manager's own prompts are never taken for
+// theirs. A continuous watch goes on when everything is there.
 func TestUserInBetween(t *testing.T) {
 	w := newWorld(t)
-	k := w.begin(chat)
+	k := w.begin(steps(say("I think about b."), say("It scatters."), promised, say("It is better.\n"+boulder.Promise)))
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
 	k.user("By the way, why is the sky blue?")
 	k.until(r, "wait idle")
 	k.until(r, "countdown countdown")
 	k.continued(0)
-	r = r.again(func(c *watch.Config) { c.Policy.MaxIterations = 1 })
+	r = r.again(func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 1 })
 	k.until(r, "let_go iterations")
 	k.user("Go on, please.")
 	if e := k.until(r, "send open"); e.Iteration != 1 {
@@ -123,11 +123,9 @@ func TestAbortIsObeyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(r, "wait stopped", "aborted")
-	r = r.again()
-	k.until(r, "wait stopped")
-	k.continued(0)
 	r = r.again(func(c *watch.Config) { c.Policy.AbortWindow = never })
 	k.until(r, "wait stopped")
+	k.continued(0)
 	if report, err := r.ask(watch.Request{Session: k.id, Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
 		t.Fatal(report.Named, err)
 	}
@@ -183,15 +181,6 @@ func TestPlanAsksTheUser(t *testing.T) { asksTheUser(t, newWorld(t)) }
 
 func TestOpenCode2PlanAsksTheUser(t *testing.T) { asksTheUser(t, secondWorld(t)) }
 
-// A model that does not exist is nothing that a continuation heals.
-func TestUnknownModel(t *testing.T) {
-	w := newWorld(t)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps())
-	r := w.watch()
-	k.write("Write a and b.", opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "gone"})
-	k.until(r, "let_go broken")
-}
-
 // call does in a session what OpenCode's screen does for the user and the client has no call for.
 func (k *talk) call(method, path, body string) {
 	k.t.Helper()
@@ -211,15 +200,28 @@ func (k *talk) call(method, path, body string) {
 	}
 }
 
-// TestUndo would fail if a continuation deleted what the user may want to have back.
-func TestUndo(t *testing.T) {
+// A session that the user archives is left alone, and one that is deleted is forgotten. One in which they undo a turn is left
+// alone until they redo it: a continuation would delete what they may want to have back.
+func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	w := newWorld(t)
-	k := w.begin(twice)
-	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = patience })
+	archived, k := w.talk(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	archived.user("Write a and b.")
+	archived.until(r, "countdown countdown")
+	archived.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
+	archived.until(r, "wait owned", "archived")
+	archived.continued(0)
+	if err := w.dir.DeleteSession(w.ctx, archived.id); err != nil {
+		t.Fatal(err)
+	}
 	k.until(r, "countdown countdown")
 	before := k.messages()
 	k.call(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
 	k.until(r, "wait undo")
+	records, err := r.store.Records()
+	if err != nil || len(records) != 1 || records[0].SessionID != k.id {
+		t.Errorf("%+v, %v", records, err)
+	}
 	r = r.again() // which is fast, and sees it from the beginning
 	k.until(r, "wait undo")
 	k.call(http.MethodPost, "/unrevert", "")
@@ -227,26 +229,6 @@ func TestUndo(t *testing.T) {
 	k.until(r, "finish work")
 	if after := k.messages(); len(after) <= len(before) || after[0].Info.ID != before[0].Info.ID {
 		t.Errorf("%d messages of %d are left", len(after), len(before))
-	}
-}
-
-// A session that the user archives is left alone, and one that is deleted is forgotten.
-func TestArchivedAndDeleted(t *testing.T) {
-	w := newWorld(t)
-	k, other := w.begin(twice), w.talk(opencode.NewSession{Title: "other"}, chat)
-	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
-	k.until(r, "countdown countdown")
-	k.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
-	k.until(r, "wait owned", "archived")
-	k.continued(0)
-	if err := w.dir.DeleteSession(w.ctx, k.id); err != nil {
-		t.Fatal(err)
-	}
-	other.user("Write a and b.")
-	other.until(r, "countdown countdown")
-	records, err := r.store.Records()
-	if err != nil || len(records) != 1 || records[0].SessionID != other.id {
-		t.Errorf("%+v, %v", records, err)
 	}
 }
 
@@ -261,16 +243,15 @@ func TestRunsAreLeftAlone(t *testing.T) {
 		w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
 	}
 	users := w.talk(opencode.NewSession{Title: "three"}, model)
-	own := w.talk(opencode.NewSession{Title: "own child", ParentID: users.id}, model)
+	own := w.talk(opencode.NewSession{Title: "own child", ParentID: users.id}, twice)
 	r := w.watch(func(c *watch.Config) { c.All = true })
 	for _, k := range append(left, own) {
 		k.user("Write a and b.")
 	}
-	own.until(r, "send open")
 	for _, k := range left {
 		k.until(r, "wait owned", "run of manager")
 	}
-	own.until(r, "let_go failures") // by then the others would have been sent something long ago
+	own.until(r, "finish work") // by then the others would have been sent something long ago
 	for _, k := range left {
 		k.continued(0)
 	}
@@ -304,13 +285,6 @@ func TestGrandchildAtWork(t *testing.T) {
 // A session that was compacted too often without progress is left for a fresh one, which is told what the work is, is
 // watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
 func TestFreshSessionAfterCompactions(t *testing.T) {
-	for name, crash := range map[string]bool{"switched": false, "crashed": true} {
-		t.Run(name, func(t *testing.T) { goesOnAfresh(t, crash) })
-	}
-}
-
-func goesOnAfresh(t *testing.T, crash bool) {
-	t.Helper()
 	w := newWorld(t)
 	k := w.talk(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
@@ -322,30 +296,21 @@ func goesOnAfresh(t *testing.T, crash bool) {
 			}
 			return say("Both are there.")
 		case r.AssistantTurns() == 0 && !strings.Contains(r.Text(), "Summary"):
-			return half
+			return list("Write b", "pending")
 		case strings.HasPrefix(r.LastUser(), "Continue"):
 			return say("I look at it.")
 		}
 		return long("I look at it once more.")
 	})
 	crashed, how := w.crashing(func(r *http.Request) bool {
-		return crash && r.Method == http.MethodPost && r.URL.Path == "/session"
+		return strings.HasSuffix(r.URL.Path, "/prompt_async") && !strings.Contains(r.URL.Path, k.id)
 	})
 	once := func(c *watch.Config) { c.Policy.Compactions = 1 }
 	r := w.watch(listed, once, how)
 	k.user("Write a and b.")
 	sent := k.until(r, "fresh open")
-	if crash {
-		<-crashed
-		r.end()
-		_, err := w.dir.CreateSession(w.ctx, opencode.NewSession{
-			Title: "left behind", Metadata: map[string]any{"manager_continues": sent.MessageID},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r = r.again(listed, once, soon)
-	}
+	<-crashed
+	r = r.again(listed, once, soon)
 	k.until(r, "wait stopped")
 	fresh := &talk{t: t, w: w}
 	r.wait(t, "a decision about the fresh session", func() bool {
@@ -379,10 +344,8 @@ func goesOnAfresh(t *testing.T, crash bool) {
 func TestDryRunAndOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I wrote a.")))
-	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
-	k.until(r, "countdown countdown") // it is idle by then
-	r = r.again(func(c *watch.Config) { c.Once, c.DryRun, c.Budget = true, true, &boulder.Budget{Tokens: 1} })
-	k.until(r, "let_go budget")
+	r := w.watch(func(c *watch.Config) { c.DryRun, c.Budget = true, &boulder.Budget{Tokens: 1} })
+	k.until(r, "let_go budget") // it is idle by then
 	r = r.again(func(c *watch.Config) { c.Once, c.DryRun = true, true })
 	e := k.until(r, "send open")
 	<-r.done
@@ -428,13 +391,12 @@ func TestStopAndStart(t *testing.T) {
 	if report, err := r.ask(watch.Request{Order: watch.OrderStop, Session: "nobody"}); err != nil || len(report.Named) != 0 {
 		t.Errorf("an order for nobody: %v, %v", report.Named, err)
 	}
-	r = r.again()
+	r = r.again(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "wait stopped")
-	r = r.again(func(c *watch.Config) { c.Policy.Idle = never })
 	if report, err := r.ask(watch.Request{Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
 		t.Fatal(report.Named, err)
 	}
-	k.until(r, "wait idle", "not idle for")
+	k.until(r, "countdown countdown")
 	k.write("Stop!", agentModel)
 	k.until(r, "wait stopped", "wrote")
 	r = r.again()
@@ -461,26 +423,9 @@ func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}
 	})
 }
 
-// A crash between the decision and the sending: the same message is sent once, and the count goes on.
-func TestRestartBetweenIntentAndSend(t *testing.T) {
-	w := newWorld(t)
-	k := w.begin(twice)
-	crashed, how := w.crashing(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/prompt_async") })
-	r := w.watch(how)
-	intended := k.until(r, "send open")
-	<-crashed
-	r.end()
-	k.continued(0)
-	r = r.again(soon)
-	k.until(r, "look in_flight")
-	k.until(r, "finish work")
-	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(r.said(k.id), "send open") {
-		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, r.said(k.id))
-	}
-}
-
-// A crash after the sending: while it is answered, and after it was.
-func TestRestartAfterSend(t *testing.T) {
+// A crash between the decision and the sending: the same message is sent once, and the count goes on. So it is after a crash
+// while that is answered, and after it was.
+func TestRestartAroundASend(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
 	k := w.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -490,17 +435,25 @@ func TestRestartAfterSend(t *testing.T) {
 		}
 		return reply
 	})
-	r := w.watch()
-	k.until(r, "send open")
-	k.until(r, "wait in_flight")
-	r = r.again(soon)
-	k.until(r, "wait in_flight")
+	crashed, how := w.crashing(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/prompt_async") })
+	r := w.watch(how)
+	intended := k.until(r, "send open")
+	<-crashed
 	r.end()
+	k.continued(0)
+	r = r.again(soon)
+	k.until(r, "look in_flight")
+	k.until(r, "wait in_flight", "at work")
+	said := r.said(k.id)
+	r = r.again(soon)
+	k.until(r, "wait in_flight", "at work")
+	r.end()
+	said += r.said(k.id)
 	close(release)
 	r = r.again(soon)
 	k.until(r, "finish work")
-	if k.continued(1); strings.Contains(r.said(k.id), "send open") {
-		t.Error(r.said(k.id))
+	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.said(k.id), "send open") {
+		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.said(k.id))
 	}
 }
 

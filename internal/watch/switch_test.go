@@ -26,8 +26,7 @@ func separate(t *testing.T, w *world) {
 	if _, err := w.dir.Catalogue(w.ctx); err != nil { // the directory is booted, so that the tool is offered in time
 		t.Fatal(err)
 	}
-	r := w.watch(listed, func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
+	var r *running
 	var talks []*talk
 	on := func(i, round int) bool { return (i+round)%2 == 0 }
 	turn := func(round int) {
@@ -78,9 +77,10 @@ func separate(t *testing.T, w *world) {
 				return say("That is all.\n" + boulder.DoneMarker)
 			}))
 	}
+	r = w.watch(listed, func(c *watch.Config) { c.Diverter = away })
+	r.noted(boulder.BlockerTool)
 	for _, k := range talks { // which the watch knows from then on
-		k.user("Hello.")
-		k.until(r, "finish work")
+		k.until(r, "wait work", "no turn has ended yet")
 	}
 	turn(0)
 	turn(1)

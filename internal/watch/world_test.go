@@ -95,6 +95,12 @@ func newWorld(t *testing.T) *world {
 	return worldIn(t, &shared.repos)
 }
 
+// comparedWorld is one in which they are.
+func comparedWorld(t *testing.T) *world {
+	t.Helper()
+	return worldIn(t, &shared.compared)
+}
+
 func worldIn(t *testing.T, repos *octest.Repos) *world {
 	t.Helper()
 	t.Parallel()
