@@ -109,7 +109,7 @@ var watchCases = []watchCase{
 	},
 	{
 		name: "wrong key", seen: true, model: refuse(http.StatusUnauthorized, "Incorrect API key provided."),
-		want: []string{"let_go broken", "wait let_go"},
+		want: []string{"let_go broken", "wait let_go"}, reason: "Incorrect API key provided.",
 	},
 	{
 		name: "no credit", seen: true, model: refuse(http.StatusPaymentRequired, "No credit is left."),

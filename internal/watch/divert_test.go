@@ -154,10 +154,10 @@ func (c *clock) skip(on bool) {
 	c.skips = on
 }
 
-// insists is an agent that is diverted, has no list, and never says that it is done. With the numbers of people it is asked
-// five times, within two minutes, and let go. What would break it: an idle time or a cool-down that are longer than that.
-func insists(t *testing.T, w *world) {
-	t.Helper()
+// An agent that is diverted, has no list, and never says that it is done is asked five times with the numbers of people, within
+// two minutes, and let go; on the real OpenCode see TestManySessions. What would break it: an idle time or a cool-down that are longer than that.
+func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
+	w := secondWorld(t)
 	away, c := newStandIn(t, true), &clock{now: time.Now()}
 	k := w.talk(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		return say(fmt.Sprint("I am still waiting for number ", r.AssistantTurns()))

@@ -39,7 +39,7 @@ var stops = []struct {
 var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
 // many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that OpenCode
-// has a part in come first. Each fifth says the same for ever, and is let go for that. At least 80 % of the stops with work left
+// has a part in come first. Each tenth says the same for ever, and is let go for that. At least 80 % of the stops with work left
 // are followed by a continuation, and so many sessions come to their end, without the user (seed 003, SC-004, of 20 sessions:
 // `make torture`). The agents are scripted: it shows what manager does, not how a model takes it.
 func many(t *testing.T, w *world, n int) {
@@ -54,7 +54,7 @@ func many(t *testing.T, w *world, n int) {
 	r.noted(boulder.BlockerTool)
 	var talks []*talk
 	for i := range n {
-		how, same := stops[i%len(stops)], i%5 == 4
+		how, same := stops[i%len(stops)], i%10 == 4
 		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
