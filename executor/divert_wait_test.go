@@ -79,7 +79,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], as the user answered B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late] when its time was over, recorded as B"},
 		{"QUESTION", first, []string{`="red"`}, "answered the question Which colour?, as the user answered B"},
-		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as the user said"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as the user answered"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
