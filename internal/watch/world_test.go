@@ -426,8 +426,3 @@ var promised = say("Both are there.\n" + boulder.Promise)
 
 // twice is an agent that needs to be told once to continue.
 var twice = steps(say("I wrote a."), promised)
-
-// chat never does anything, in other words each time.
-func chat(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-	return say(strings.Repeat("I think about b. ", 1+r.AssistantTurns()))
-}
