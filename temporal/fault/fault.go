@@ -33,9 +33,9 @@ var sentinels = []struct {
 }{
 	{"trouble", boulder.ErrTrouble}, {"session_lost", boulder.ErrSessionLost}, {"no_credit", boulder.ErrNoCredit},
 	{"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
-	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning}, {"not_found", boulder.ErrNotFound},
-	{"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit}, {"waiting", orchestrator.ErrWaiting},
-	{"declined", orchestrator.ErrDeclined}, {"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled},
+	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning},
+	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
+	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled},
 	{"no_fork", orchestrator.ErrNoFork},
 }
 
