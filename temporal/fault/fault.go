@@ -35,8 +35,8 @@ var sentinels = []struct {
 	{"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
 	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning},
 	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
-	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled},
-	{"no_fork", orchestrator.ErrNoFork},
+	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined},
+	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork},
 }
 
 // Of is the fault of an error; nil for nil.
