@@ -315,7 +315,7 @@ type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
 
-	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it is counted again
+	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it starts from zero
 }
 
 // Noted is a note of the user.

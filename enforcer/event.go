@@ -20,7 +20,7 @@ type (
 	Aborted struct{ At time.Time }
 	// StopAsked is the user's stop in so many words: `manager watch stop`.
 	StopAsked struct{ At time.Time }
-	// Started is the user's start, `manager watch start`: everything is counted again.
+	// Started is the user's start, `manager watch start`: all counts restart.
 	Started struct{ At time.Time }
 	// Compacted is that the conversation was replaced by a summary.
 	Compacted struct{ At time.Time }
@@ -33,7 +33,7 @@ type (
 		Todos []boulder.Todo
 	}
 
-	// Prompted is a new message of the user: everything is counted again.
+	// Prompted is a new message of the user: all counts restart.
 	Prompted struct {
 		At   time.Time
 		Stop bool // it says nothing but stop ([SaysStop])

@@ -108,7 +108,7 @@ func TestOnlyTheUserCanHelp(t *testing.T) {
 	r.completes(r.resume())
 }
 
-// TestAnswersOutliveAReplan: what the user answered is told to whoever plans again, and to the sub-task that takes over.
+// TestAnswersOutliveAReplan: what the user answered is told to whoever replans, and to the sub-task that takes over.
 func TestAnswersOutliveAReplan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

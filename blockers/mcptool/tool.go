@@ -130,7 +130,7 @@ func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) 
 	case errors.Is(err, blockers.ErrOff): // switched off in between
 		return Off, false
 	case errors.Is(err, blockers.ErrTooMany):
-		return fmt.Sprintf("Not recorded: %s. Go on with what needs no person, and put the question into your final message.",
+		return fmt.Sprintf("Not recorded: %s. Go on with what needs no answer, and put the question into your final message.",
 			err), true
 	case errors.As(err, &invalid):
 		return err.Error() + "\nNothing was recorded. Call the tool again with this put right.", true

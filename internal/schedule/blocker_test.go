@@ -260,7 +260,7 @@ func TestAnswersAreHeardOnce(t *testing.T) {
 	}
 }
 
-// A loop that waited for an answer is counted again with it, as one that the user takes up again.
+// A loop that waited for an answer counts from zero with it, as one that the user takes up again.
 func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 3, Failures: 9})

@@ -23,7 +23,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	p := loopPolicy(c.s.Boulder.Loop)
 	p.Stuck = c.l.Stuck
 	if len(lateAnswers(o)) > 0 {
-		track = enforcer.Track{} // as if it had been parked: what the user takes up again is counted again
+		track = enforcer.Track{} // as if it had been parked: what the user takes up again counts from zero
 	}
 	ended := o.Turn.Evidence.Ended
 	for range o.Turn.Evidence.Compactions {

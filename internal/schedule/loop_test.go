@@ -299,7 +299,7 @@ func TestLoopRemembersItems(t *testing.T) {
 	}
 }
 
-// What the user takes up again is counted again.
+// What the user takes up again counts from zero.
 func TestLoopTakenUpByAPerson(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})

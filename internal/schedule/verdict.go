@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan again, or give up.
+// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, replan, or give up.
 func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
@@ -225,7 +225,7 @@ func shortcoming(v *boulder.Verdict) string {
 	return v.Summary
 }
 
-// retryOrReplan retries in a fresh session while there are tries left, then plans again while that is allowed, and then
+// retryOrReplan retries in a fresh session while there are tries left, then replans while that is allowed, and then
 // fails. An attempt that ends with the same changes and the same failing gates as the one before makes further tries
 // pointless.
 func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
@@ -242,7 +242,7 @@ func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder
 	return fail(o.Attempt.AttemptRef, reason, status)
 }
 
-// replanOrRetry plans again even if there are tries left.
+// replanOrRetry replans even if there are tries left.
 func (c *computing) replanOrRetry(o *boulder.Open, reason string) Action {
 	if c.mayReplan() {
 		return c.planAnew(o, reason)

@@ -53,7 +53,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 		fmt.Fprintf(&b, "%s This session continues the work of another one, %q, whose conversation became too long for "+
 			"its model. You do not know that conversation; the files are as it left them.\n\n", prompts.Mark, s.rec.Title)
 		for _, part := range [][2]string{
-			{"What the person asked for last:", s.rec.Request}, {"The summary of what was done:", s.tree.Summary()},
+			{"What the user asked for last:", s.rec.Request}, {"The summary of what was done:", s.tree.Summary()},
 		} {
 			if what := strings.TrimSpace(part[1]); what != "" {
 				fmt.Fprintf(&b, "%s\n\n%s\n\n", part[0], text.Cut(what, maxRequest))

@@ -28,7 +28,7 @@ type Order string
 // The orders.
 const (
 	OrderStop  Order = "stop"  // nothing is sent any more, until a start
-	OrderStart Order = "start" // watch it, and count everything again
+	OrderStart Order = "start" // watch it, with all counts at zero
 	// OrderLook: blockers were switched on or off, which counts at once.
 	OrderLook Order = "look"
 	// OrderTyped: Request.Word was typed after /blockers in a session, which the watch knows by Request.Token in its prompt.

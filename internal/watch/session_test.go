@@ -72,7 +72,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	}
 }
 
-// A user who writes ends a countdown, and everything is counted again: the manager's own prompts are never taken for
+// A user who writes ends a countdown, and all counts restart: the manager's own prompts are never taken for
 // theirs. A continuous watch goes on when everything is there.
 func TestUserInBetween(t *testing.T) {
 	w := newWorld(t)
