@@ -2,7 +2,7 @@
 // there: every decision is made by the same code as on one machine. What the loop commits is kept in the workflow's memory, and
 // made again from its history; the log is read by a query. Orders of the user, and what the activities report, are updates.
 //
-// All of it is deterministic: what a worker with another version would decide differently, Temporal refuses to go on with.
+// All of it is deterministic: what a worker with another version would decide differently, Temporal refuses to continue.
 package flow
 
 import (
@@ -39,7 +39,7 @@ const (
 	UpdateResume = "resume" // of an [orchestrator.Request], and until when; gives a *[fault.Fault]
 	UpdateReport = "report" // of a [Report]; gives a *[fault.Fault]
 
-	SignalProgress = "progress" // a [Report] that nobody waits for
+	SignalProgress = "progress" // a [Report] without an answer
 
 	QueryLog   = "log"   // of the number of an event; gives the [Page] after it
 	QueryAlone = "alone" // of the number of a call; see [boulder.Job.Alone]
@@ -112,10 +112,10 @@ type flow struct {
 	in      Input
 	permits *limiter.Permits
 
-	state  *boulder.State // the newest that was committed; it belongs to the run that goes on
+	state  *boulder.State // the newest that was committed; it belongs to the current run
 	log    []boulder.Event
 	resume *orchestrator.Request // what is to be run next
-	ended  error                 // of the newest run; nil while it goes on
+	ended  error                 // of the newest run; nil while it continues
 
 	number int // of calls
 	calls  map[int]*call
@@ -187,7 +187,7 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 			return limiter.InTime(ctx, until)
 		}}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateResume, func(ctx workflow.Context, req orchestrator.Request, _ time.Time) (*fault.Fault, error) {
-			if f.ended == nil || f.resume != nil { // it goes on with the settings that it was begun with
+			if f.ended == nil || f.resume != nil { // it continues with the settings that it was started with
 				return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, boulder.Order{Do: boulder.OrderResume})), nil
 			}
 			req.Resume = f.in.BoulderID

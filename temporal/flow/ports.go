@@ -52,10 +52,10 @@ type Raise struct {
 type Report struct {
 	Call  int
 	Event boulder.Event // its body counts
-	Host  string        // where the worker is, if a session that was begun there cannot go on elsewhere
+	Host  string        // where the worker is, if a session that was started there cannot continue elsewhere
 }
 
-// HostQueue is where the workers of a host take what goes on with sessions there.
+// HostQueue is where the workers of a host take work that continues sessions there.
 func HostQueue(queue, host string) string { return queue + "@" + host }
 
 // call is one that has not ended.

@@ -43,7 +43,7 @@ type Gateway struct {
 	Remote   *gitremote.Remote                             // by which workers share results; nil: all have the project's directory
 
 	mu      sync.Mutex
-	copies  map[string]*boulder.State // of boulders that may go on
+	copies  map[string]*boulder.State // of boulders that may continue
 	running []string
 	round   int              // of [Gateway.Copy]
 	quiet   map[string]int   // in how many a boulder had no news
@@ -130,7 +130,7 @@ func (g *Gateway) begun(ctx context.Context, run client.WorkflowRun) error {
 	go func() {
 		err := run.Get(ctx, nil)
 		if _, ended := errors.AsType[*temporal.WorkflowExecutionError](err); !ended {
-			return // it goes on, or the server is away
+			return // it continues, or the server is away
 		}
 		var f *fault.Fault
 		if said, ok := errors.AsType[*temporal.ApplicationError](err); ok && said.HasDetails() && said.Details(&f) == nil {
@@ -138,7 +138,7 @@ func (g *Gateway) begun(ctx context.Context, run client.WorkflowRun) error {
 		}
 		refused <- err
 	}()
-	why := errNobody
+	why := errNoWorker
 	for {
 		if err := g.copy(ctx, run.GetID()); err != nil && ctx.Err() == nil {
 			why = err
@@ -164,7 +164,7 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 	}
 	if s.Boulder.Status.Terminal() {
 		if what.Do == boulder.OrderRedo {
-			return fmt.Errorf("%w: boulder %s is over, and Temporal begins it no more: start another one", boulder.ErrRefused, id)
+			return fmt.Errorf("%w: boulder %s is over, and Temporal cannot restart it: start a new one", boulder.ErrRefused, id)
 		}
 		g.mu.Lock()
 		g.swept = false // it may have landed
@@ -220,7 +220,7 @@ func (g *Gateway) known(ctx context.Context, id string) error {
 // healthTime is how long a server may take to say that it is there.
 const healthTime = 2 * time.Second
 
-var errNobody = errors.New("no worker answers: start `manager-temporal worker`, with --git-remote and --temporal-queue if the gateway has them")
+var errNoWorker = errors.New("no worker answers: start `manager-temporal worker`, with --git-remote and --temporal-queue if the gateway has them")
 
 // Explain says what an error of the server comes from, mostly.
 func Explain(ctx context.Context, c client.Client, err error) error {
@@ -238,7 +238,7 @@ func Explain(ctx context.Context, c client.Client, err error) error {
 		if _, down := c.CheckHealth(asking, nil); down != nil {
 			return fmt.Errorf("the Temporal server does not answer: %w", down)
 		}
-		return errNobody
+		return errNoWorker
 	}
 	return err
 }
@@ -318,7 +318,7 @@ func (g *Gateway) fetch(ctx context.Context, id string) error {
 	return err
 }
 
-// sweep removes from the remote what boulders left there that are over, and whose results nobody has to land any more; else the
+// sweep removes from the remote what boulders left there that are over, and whose results need not land any more; else the
 // project gets them.
 func (g *Gateway) sweep(ctx context.Context) error {
 	there, err := g.Remote.Boulders(ctx)
@@ -396,7 +396,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		g.quiet[id]++
 		if len(page.Events) > 0 {
 			g.quiet[id] = 0
-			_ = g.fetch(ctx, id) // before anybody reads of them; else [Gateway.Copy] does, and tells why not
+			_ = g.fetch(ctx, id) // before they can be read about; else [Gateway.Copy] does, and tells why not
 			g.swept = g.swept && !s.Boulder.Status.Terminal()
 			if err := g.DB.Commit(ctx, s, page.Events); err != nil {
 				delete(g.copies, id) // it is ahead of the disk

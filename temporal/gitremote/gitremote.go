@@ -104,7 +104,7 @@ func (r *Remote) End(ctx context.Context, boulderID string) error {
 	return r.push(ctx, gone...)
 }
 
-// Sweep removes the slots and refs of boulders that the remote has no more, except of those that are the clone's own.
+// Sweep removes the slots and refs of boulders that the remote no longer has, except of those that are the clone's own.
 func (r *Remote) Sweep(ctx context.Context, own func(boulderID string) bool) error {
 	here, err := r.Clone.Kept(ctx) // before the remote is asked: one that begins meanwhile is on both
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 const (
 	// askTime bounds the wait for a boulder's answer. The first query after a worker died takes 5 s.
 	askTime = 15 * time.Second
-	// askTries is how often boulders that do not answer are asked before the limiter goes on without: one broken workflow must
+	// askTries is how often boulders that do not answer are asked before the limiter continues without: one broken workflow must
 	// not stop all others.
 	askTries = 8
 )

@@ -36,7 +36,7 @@ type Parts struct {
 	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
 
 	Project string // directory in which the planner looks at files
-	// Host is a name of the machine and directory, if sessions that were begun there cannot go on elsewhere.
+	// Host is a name of the machine and directory, if sessions that were started there cannot continue elsewhere.
 	Host string
 	// Settle stores the user's answer to a blocker of the machine. Nil: it is there.
 	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
@@ -75,7 +75,7 @@ func (w Worker) Stop() {
 	stopping.Wait()
 }
 
-// New makes a worker of a queue, which does at most slots pieces of work at the same time, besides so many that go on with sessions
+// New makes a worker of a queue, which does at most slots pieces of work at the same time, besides as many that continue sessions
 // of its host. It takes part in the work of [limiter.Queue] as well.
 func New(c client.Client, queue string, slots int, p Parts) Worker {
 	limits := sdk.New(c, limiter.Queue, sdk.Options{DisableRegistrationAliasing: true})
@@ -229,7 +229,7 @@ const (
 	askAgain = 500 * time.Millisecond
 )
 
-// tell returns when the report is in the boulder's log. While the server is away it goes on trying, as long as the work may go on.
+// tell returns when the report is in the boulder's log. While the server is away it keeps trying, as long as the work may continue.
 // What the server will never take ends the run.
 func (t *teller) tell(b boulder.Body) error {
 	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {

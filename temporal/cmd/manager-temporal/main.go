@@ -321,7 +321,7 @@ func limitsCmd() *cobra.Command {
 		Use:   "limits [MODEL=[N] …]",
 		Short: "Show and set the limits of models over all boulders",
 		Long: `Shows which models are in use, by how many sessions and calls of the ledgers at once, and who waits. MODEL=N sets a limit at
-once, for all projects of the namespace; what is in use beyond it goes on, and with 0 nothing begins. Until then, and again after
+once, for all projects of the namespace; what is in use beyond it continues, and with 0 nothing starts. Until then, and again after
 MODEL= without a number, that of the configuration holds, as the latest boulder that asked has it. default is the model that
 OpenCode uses by itself, and is counted apart from what names it. It needs a running worker.`,
 		Example: `  manager-temporal limits anthropic/claude-sonnet-4-5=5
