@@ -21,6 +21,10 @@ type Node struct {
 	Title  string `json:"subject"`          // what people read; empty: the id
 	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"), one of boulder's; empty: of a plan
 	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
+
+	// For programs, and not drawn.
+	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // Edge says that To waits for From.

@@ -317,9 +317,7 @@ func (r *Redo) Print(o page.Out) {
 		how = text.Clip(strings.Join(r.Paths, ", "), 60) + text.If(len(r.Paths) == 1, " goes") + text.If(len(r.Paths) > 1, " go") + " back to before it"
 	}
 	rows = append(rows, []string{"files", how})
-	for _, line := range table(o.Width(), []column{{}, {}, {rest: true}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {}, {rest: true}}, rows)
 	if r.Why != "" {
 		o.Say("It stays because ", o.Plain(r.Why), ".")
 	}
@@ -361,9 +359,7 @@ func (s *Stale) Print(o page.Out) {
 	for _, t := range s.SubTasks {
 		rows = append(rows, []string{t.ID, reasonText(t.Reasons)})
 	}
-	for _, line := range table(o.Width(), []column{{}, {rest: true}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {rest: true}}, rows)
 	if !s.closed {
 		o.Say("Redo them with: ", o.Code("manager redo --stale"))
 	}

@@ -147,16 +147,13 @@ type row struct {
 	Summary    string                  `json:"summary,omitempty"`
 
 	doing
+	Now     string           `json:"-"` // what it waits for, or what goes on in it
 	name    string           // of what is being done
-	now     string           // what it waits for, or what goes on in it
 	attempt *boulder.Attempt // the one that is not over, or nil
 	live    bool             // an agent or the judge is at work on it, or was when the process or the pause stopped it
 	place   int              // among those that wait: the soonest first
 	replan  bool             // it waits for a new plan, which stands in its place
 }
-
-// Now says what goes on in it, or what it waits for; empty: nothing does.
-func (r row) Now() string { return r.now }
 
 // rows are the sub-tasks in plan order, others the boulders that share their limits. running: a process is at them.
 func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
@@ -206,10 +203,10 @@ func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now t
 			r.Waiting, r.place = &waits[at], at
 		}
 		if r.live && running {
-			r.now = r.does(b, now)
+			r.Now = r.does(b, now)
 		} else {
 			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-			r.now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
+			r.Now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
 		}
 		all = append(all, r)
 	}

@@ -92,9 +92,7 @@ func (r *Rescheduled) Print(o page.Out) {
 		}
 		rows = append(rows, row)
 	}
-	for _, line := range table(o.Width(), []column{{}, {}, {}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {}, {}}, rows)
 }
 
 // Rejudged is what `manager replay --rejudge --json` prints for each turn: one object.
@@ -161,5 +159,5 @@ func RejudgedTotal(all []*Rejudged, model string) string {
 		against += map[bool]int{true: 1}[r.AgainstGates]
 	}
 	return fmt.Sprintf("%s judged again by %s: %d differ, %d are against the gates (%s).", text.Plural(len(all), "turn"),
-		cmp.Or(model, "OpenCode's default model"), differ, against, report.Usage(used))
+		ModelName(model), differ, against, report.Usage(used))
 }

@@ -112,7 +112,7 @@ func (v *Run) Event(e boulder.Event) {
 	}
 }
 
-func (v *Run) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
+func (v *Run) open() { v.screen = v.Screen(v.frame, v.flush) }
 
 // take follows the event and reports whether the manager is at work after it.
 func (v *Run) take(e boulder.Event) bool {
@@ -318,7 +318,7 @@ func atWork(t *tasks, live []row, room int) []string {
 		var lines []string
 		for _, r := range live {
 			all := t.lines(r)
-			for i, more := range []string{r.now, r.why, r.gate} {
+			for i, more := range []string{r.Now, r.why, r.gate} {
 				if more != "" || i == 0 {
 					all = append(all, t.below(more))
 				}

@@ -62,6 +62,12 @@ func table(width int, columns []column, rows [][]string) []string {
 	return lines
 }
 
+func printTable(o page.Out, columns []column, rows [][]string) {
+	for _, line := range table(o.Width(), columns, rows) {
+		fmt.Fprintln(o, line)
+	}
+}
+
 // tasks draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
 // are.
 type tasks struct {
@@ -108,7 +114,7 @@ func (t *tasks) lines(rows ...row) []string {
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
-			why := text.Prefixed(" · ", text.OneLine(r.now))
+			why := text.Prefixed(" · ", text.OneLine(r.Now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 		case r.unused():

@@ -23,28 +23,24 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Picture is what a [Screen] draws, again at each tick, whatever happens between two. Its functions are called by the
-// goroutine that draws.
-type Picture struct {
-	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
-	Flush func() []string                       // hands out lines that scroll away above the picture; nil: there are none
-}
-
 // framesPerSecond bounds the drawing: events only change the state, however many come.
 const framesPerSecond = 10
 
 // Screen is the bottom of a terminal while a picture is drawn there. It only writes: the terminal stays in its usual mode,
 // and keys and Ctrl-C do what they always do.
 type Screen struct {
-	picture    Picture
+	frame      func(size page.Size, tick int) string
+	flush      func() []string
 	stream     io.Writer
 	drawn      []string // lines, in the last of which the cursor stands
 	over, done chan struct{}
 }
 
-// Screen takes the bottom of the terminal behind Stderr, and draws there until [Screen.Close].
-func (c Console) Screen(p Picture) *Screen {
-	s := &Screen{picture: p, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
+// Screen takes the bottom of the terminal behind Stderr, and draws there, at each tick again, until [Screen.Close]. frame gives at
+// most size.Room lines, none of them as wide as the terminal; flush lines that scroll away above them. The goroutine that draws
+// calls both.
+func (c Console) Screen(frame func(size page.Size, tick int) string, flush func() []string) *Screen {
+	s := &Screen{frame: frame, flush: flush, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
 	go s.run() // Close waits for it
 	return s
 }
@@ -56,7 +52,7 @@ func (s *Screen) run() {
 	fmt.Fprint(s.stream, ansi.HideCursor)
 	for tick := 0; ; tick++ {
 		size := page.SizeOf(s.stream)
-		s.draw(size.Width, s.picture.Frame(size, tick))
+		s.draw(size.Width, s.frame(size, tick))
 		select {
 		case <-next.C:
 		case <-s.over:
@@ -84,10 +80,7 @@ func (s *Screen) draw(width int, frame string) {
 		out.WriteString(ansi.CursorUp(up))
 	}
 	s.drawn = strings.Split(frame, "\n")
-	lines := s.drawn
-	if s.picture.Flush != nil {
-		lines = append(s.picture.Flush(), lines...)
-	}
+	lines := append(s.flush(), s.drawn...)
 	out.WriteString("\r" + strings.Join(lines, ansi.EraseLineRight+"\r\n") + ansi.EraseScreenBelow)
 	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn is no reason to stop the work
 }
@@ -306,7 +299,7 @@ func (s *Status) Line(p page.Paint, i, width int, branch string) string {
 	}
 	r := s.SubTasks[i]
 	if r.live {
-		r.name = text.JoinedBy(" · ", r.name, r.now)
+		r.name = text.JoinedBy(" · ", r.name, r.Now)
 	}
 	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }

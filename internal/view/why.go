@@ -52,7 +52,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask, turns []boulder.Turn) *Why 
 	p, _ := ProgressOf(nil, d, of.Events, nil)
 	rows := p.rows(of.Limits, nil, of.Now, running)
 	r := rows[slices.IndexFunc(rows, func(r row) bool { return r.ID == t.ID })]
-	switch w.Now = r.now; {
+	switch w.Now = r.Now; {
 	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
 		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
 	case t.Status == boulder.SubTaskBlocked:
