@@ -59,7 +59,7 @@ func (p *Page) add(id, title string, content template.HTML) {
 
 func templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"elapsed": text.Elapsed, "ms": func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) },
+		"elapsed": text.Elapsed, "ms": text.Millis,
 		"usage": report.Usage, "count": text.Count, "money": text.Money, "plural": text.Plural, "stamp": text.Stamp, "line": text.OneLine,
 		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },

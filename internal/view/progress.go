@@ -18,7 +18,7 @@ import (
 type Progress struct {
 	State *boulder.State // nil before the first event
 
-	stored Records
+	stored Stored
 	broken bool              // the stored records contradict each other: there are no indexes over them
 	began  time.Time         // time of the first event seen
 	doing  map[string]doing  // by sub-task
@@ -36,20 +36,18 @@ type doing struct {
 	alone                 bool   // the last verdict came from the gates alone, without a judge
 }
 
-// Records are those of a boulder whose beginning is not seen: an earlier process began it.
-type Records interface {
-	Get(ctx context.Context, boulderID string) (boulder.Snapshot, error)
-}
+// Stored reads a boulder whose beginning is not seen: an earlier process began it.
+type Stored func(ctx context.Context, boulderID string) (boulder.Snapshot, error)
 
 // NewProgress follows a run.
-func NewProgress(stored Records) *Progress {
+func NewProgress(stored Stored) *Progress {
 	return &Progress{stored: stored, doing: map[string]doing{}}
 }
 
 // ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
 // other, it can be shown as well.
 func ProgressOf(
-	stored Records, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
+	stored Stored, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
 ) (p *Progress, err error) {
 	p = NewProgress(stored)
 	p.began, p.raised = d.Boulder.CreatedAt, raised
@@ -77,7 +75,7 @@ func (p *Progress) Take(e boulder.Event) error {
 		return nil
 	}
 	// The beginning was not seen. Events are stored before they are shown, so what is stored holds the one at hand.
-	stored, err := p.stored.Get(context.Background(), e.BoulderID)
+	stored, err := p.stored(context.Background(), e.BoulderID)
 	if err == nil {
 		p.State, err = boulder.Restore(stored)
 	}

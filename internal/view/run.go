@@ -161,7 +161,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		}
 		done = t.lines(r)[0]
 		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
-			text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage))
+			text.Millis(r.ElapsedMS), report.Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.stale {
 			sign = ""

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -345,7 +344,7 @@ func (r *Receipt) Print(o page.Out) {
 	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
 		rows = append(rows, []string{
 			style(text.Clip(name, 36)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
-			text.Elapsed(time.Duration(s.WorkedMS) * time.Millisecond), o.Dim(note),
+			text.Millis(s.WorkedMS), o.Dim(note),
 		})
 		if of := report.Budget(budget); of != "" {
 			rows = append(rows, []string{"  " + o.Faint("of "+of)})

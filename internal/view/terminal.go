@@ -17,8 +17,6 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -140,6 +138,16 @@ type Editor struct {
 	err           error // that ended it
 }
 
+// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
+func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
+
+// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
+func (e *Editor) Type(msg tea.Msg) (done bool) {
+	_, _ = e.Update(msg)
+	done, e.over = e.over, false
+	return done
+}
+
 // Text is what was typed so far.
 func (e *Editor) Text() string {
 	return strings.TrimSpace(strings.ReplaceAll(e.before+e.after, "\\\n", "\n"))
@@ -242,64 +250,4 @@ func Program(ctx context.Context, m tea.Model, in *os.File, out io.Writer, termT
 		return nil
 	}
 	return err
-}
-
-// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
-func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
-
-// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
-func (e *Editor) Type(msg tea.Msg) (done bool) {
-	_, _ = e.Update(msg)
-	done, e.over = e.over, false
-	return done
-}
-
-// AnswerHint says how to answer a blocker; later is how not to.
-func AnswerHint(b *boulder.Blocker, later string) string {
-	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
-		text.If(len(b.Options) > 0, "a number: that option · ") + later
-}
-
-// ParseAnswer reads what was typed about a blocker: nil is later, [io.EOF] leaves.
-func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
-	typed = strings.TrimSpace(typed)
-	word, _, _ := strings.Cut(text.Fold(typed), " ")
-	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
-	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
-		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
-	}
-	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
-	switch word {
-	case "", "/later":
-		return nil, nil
-	case "/quit", "/q", "/exit":
-		return nil, io.EOF
-	case "/skip":
-		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
-	case "/allow":
-		answer.Answer, answer.Allowed = rest, true
-	case "/deny":
-		if !b.AsksPermission() {
-			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
-		}
-		answer.Answer = text.JoinedBy(": ", "Denied", rest)
-	default:
-		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
-			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
-		}
-	}
-	return answer, nil
-}
-
-// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
-func (s *Status) Line(p page.Paint, i, width int, branch string) string {
-	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
-	for _, r := range s.SubTasks {
-		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
-	}
-	r := s.SubTasks[i]
-	if r.live {
-		r.name = text.JoinedBy(" · ", r.name, r.Now)
-	}
-	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }

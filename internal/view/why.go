@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -166,11 +165,10 @@ func (w *Why) Print(o page.Out) {
 		line := o.Plain(s.Line)
 		switch s.Step {
 		case stepAttempt:
-			waited := text.Elapsed(time.Duration(s.WaitedMS) * time.Millisecond)
 			o.Say()
 			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(s.Model),
 				text.Prefixed("agent ", s.Agent), text.Prefixed("session ", s.SessionID),
-				text.If(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
+				text.If(s.WaitedMS >= 1000, "waited "+text.Millis(s.WaitedMS)+" for its slot"))))
 			continue
 		case stepDecision:
 			line = o.Bold("→ " + o.As(s.sign, line))
