@@ -228,7 +228,7 @@ func (p *svg) box(it *item) {
 	if link != "" {
 		p.printf(`<a href="%s">`, html.EscapeString(link))
 	}
-	p.printf(`<g class="%s"><title>%s</title>`, look.class, html.EscapeString(strings.Join(n.label(), "\n")))
+	p.printf(`<g class="%s"><title>%s</title>`, look.class, n.label("\n", html.EscapeString))
 	p.printf(`<rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`, x, y, width, height)
 	x, y = x+svgPad, y+svgPad+svgTitle-1
 	if n.Status != "" {
