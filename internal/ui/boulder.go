@@ -34,7 +34,7 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 // addBoulder adds what a page and a file tell of a boulder.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
-	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks(),
+	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks(),
 		"Redo": b.Tally.Completed > 0 && !b.Closed()}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
@@ -89,9 +89,8 @@ func metersOf(r *reading) (all []meter) {
 }
 
 type news struct {
-	At               time.Time
-	Clock, Task, URL string
-	Line             string
+	At                time.Time
+	Clock, Task, Line string
 }
 
 const fed = 60
@@ -100,8 +99,7 @@ const fed = 60
 func feed(r *reading) (all []news) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {
-			of := text.If(told.SubTask != "", taskPath(r.Boulder.ID, told.SubTask))
-			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, of, text.Clip(told.Line, 400)})
+			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, text.Clip(told.Line, 400)})
 		}
 		if len(all) == fed {
 			break

@@ -154,14 +154,13 @@ type ask struct {
 	*report.Blocker
 	Card   template.HTML
 	Settle bool // it can be answered
-	Now    time.Time
 }
 
 func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
 	for i := range all {
 		if b := &all[i]; open(b) {
 			card := printed(func(o page.Out) { b.Print(o, 0, true, now) })
-			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == "", now}))
+			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
 		}
 	}
 }
@@ -194,7 +193,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	stand = stand[:min(len(stand), listed)] // the newest
 	waits := view.WaitingOf(placed)
 	data := map[string]any{
-		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Now": now, "Empty": len(items) == 0,
+		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Empty": len(items) == 0,
 	}
 	p.add("needs", "", s.html("needs", data))
 	for i := range asking {

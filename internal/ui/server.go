@@ -137,7 +137,7 @@ func (s *Site) Handler() http.Handler {
 	} {
 		inside.HandleFunc(pattern, s.show(build))
 	}
-	for pattern, act := range map[string]func(*http.Request) (said, next string, err error){
+	for pattern, act := range map[string]func(*http.Request) (said string, err error){
 		"POST /blockers/{blocker}": s.answer, "POST /b/{id}/order": s.order, "POST /b/{id}/land": s.landNow,
 		"POST /b/{id}/redo": s.redoNow,
 	} {
@@ -291,18 +291,18 @@ func asset(kind, content string) http.HandlerFunc {
 	}
 }
 
-// act does what a form says, and leads back to a page that tells what came of it.
-func (s *Site) act(do func(*http.Request) (said, next string, err error)) http.HandlerFunc {
+// act does what a form says, and leads back to the page that the form was on, which tells what came of it.
+func (s *Site) act(do func(*http.Request) (said string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		told, next, err := do(r)
+		told, err := do(r)
 		if err != nil {
 			told = strings.TrimSpace(told + "\n" + project.Message(err))
 		}
-		s.tell(w, r, told, next)
+		s.tell(w, r, told, back(r))
 	}
 }
 

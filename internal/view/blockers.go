@@ -219,10 +219,12 @@ func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 	return answer, nil
 }
 
-// Settled says what became of an answer to a blocker, and what comes of it.
+// Settled says what became of an answer to a blocker, and what comes of it; nil: it was not taken.
 func Settled(r *control.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
+	case r == nil:
+		return ""
 	case r.Status == boulder.BlockerSkipped:
 		did, with = "Skipped", "without an answer"
 	case r.Allowed:
