@@ -142,7 +142,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 		"Done": t.Status == boulder.SubTaskCompleted, "Redo": t.Status == boulder.SubTaskCompleted && !b.Closed(),
 	}))
 	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
-	s.addWhy(p, read, t, turns)
+	s.addWhy(p, read, t)
 	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
 	p.add("briefs", "Prompts", s.html("prompts", turns))
 	said, saidErr := transcripts(b.Project, turns)
@@ -150,10 +150,9 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	return s.unread(p, errors.Join(err, saidErr)), nil
 }
 
-func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
-	why := view.NewWhy(r.Reading, t, turns)
+func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask) {
 	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
-	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(why.Print))
+	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(view.NewWhy(r.Reading, t).Print))
 }
 
 // diff is what changed during an attempt, as its newest turn showed.
@@ -233,12 +232,8 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	p.Frozen, p.Style = true, template.CSS(s.style)
 	p.add("report", "", printed(s.Report(r.Reading).Print))
 	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
-	turns := map[string][]boulder.Turn{}
-	for _, t := range boulder.Turns(r.Events, "") {
-		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)
-	}
 	for _, t := range r.SubTasks {
-		s.addWhy(p, r, t, turns[t.ID])
+		s.addWhy(p, r, t)
 	}
 	return string(s.html("page", s.unread(p, err))), err
 }

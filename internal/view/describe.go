@@ -18,7 +18,7 @@ const (
 	stepNudge    = "nudge"    // a prompt was sent into the running turn: rule, text
 	stepFault    = "fault"    // what is no agent's fault: fault (boulder.TroubleKind), reason, until
 	stepEnded    = "ended"    // a turn ended: ended, evidence
-	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read, or one on the final files: gate
+	stepGate     = "gate"     // a gate on the final files: gate
 	stepVerdict  = "verdict"  // a turn was judged: verdict
 	stepNote     = "note"     // the user said something: text
 	stepBlocker  = "blocker"  // something that only the user can answer came up: text
@@ -155,7 +155,7 @@ func (s *Step) ofAttempt(body boulder.Body) {
 			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
 	case boulder.TurnEnded:
-		s.Step, s.Turn, s.Ended = stepEnded, b.Turn, &b.Ended
+		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
 		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
 		took := time.Duration(b.Millis) * time.Millisecond
