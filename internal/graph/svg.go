@@ -66,15 +66,10 @@ func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
 
-// SVG gives the graph as a picture on its own: it runs no script and loads nothing. It follows the viewer's choice of
-// light or dark. Time flows to the bottom, or to the right where that keeps a wide graph on the page.
-func (g *Graph) SVG() string { return g.draw(nil) }
-
-// Part is the picture as a part of a page that has [Styles] in its stylesheet: without its title, and each node leads to the
-// address that link gives; empty: nowhere.
-func (g *Graph) Part(link func(id string) string) string { return g.draw(link) }
-
-func (g *Graph) draw(link func(id string) string) string {
+// SVG gives the graph as a picture: it runs no script and loads nothing. It follows the viewer's choice of light or dark. Time
+// flows to the bottom, or to the right where that keeps a wide graph on the page. With link it is a part of a page that has
+// [Styles] in its stylesheet: without its title, and each node leads to the address that link gives; empty: nowhere.
+func (g *Graph) SVG(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {
 		widest = max(widest, len(level))
@@ -178,7 +173,7 @@ func (p *svg) document(l *layout, wide, high int) {
 
 func legendWidth(t tally) int { return svgSign + font(svgSmall)(t.String()) + 18 }
 
-// Styles are the rules for pictures that are a [Graph.Part] of a page.
+// Styles are the rules for pictures that are a part of a page, see [Graph.SVG].
 func Styles() string { return ".graph{\n" + styles() + "}\n" }
 
 // styles are the colours. Attributes would be simpler, but they cannot follow the viewer's choice.

@@ -41,10 +41,10 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
-	drawn := view.GraphOf(r.Snapshot, r.Limits, false).Part(link)
+	drawn := view.GraphOf(r.Snapshot, r.Limits, false).SVG(link)
 	waits := len(r.SubTasks) == 0 && r.Revision != nil
 	if waits {
-		drawn = view.GraphOfPlan(&r.Revision.Plan, "").Part(func(string) string { return "" })
+		drawn = view.GraphOfPlan(&r.Revision.Plan, "").SVG(func(string) string { return "" })
 	}
 	p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
 	if !p.Frozen && !waits {

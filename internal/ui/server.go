@@ -111,11 +111,6 @@ func (s *Site) Links() []string {
 	token := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for hash, until := range s.links {
-		if time.Now().After(until) {
-			delete(s.links, hash)
-		}
-	}
 	s.links[sha256.Sum256([]byte(token))] = time.Now().Add(linkLife)
 	all := []string{"http://127.0.0.1:" + s.port + "/link/" + token}
 	if s.public != nil {
@@ -188,18 +183,17 @@ func (s *Site) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hash := sha256.Sum256([]byte(r.PathValue("token")))
+	value := rand.Text()
 	s.mu.Lock()
-	until, valid := s.links[hash]
-	delete(s.links, hash)
+	valid := time.Now().Before(s.links[hash])
+	if delete(s.links, hash); valid {
+		s.sessions[sha256.Sum256([]byte(value))] = new(string)
+	}
 	s.mu.Unlock()
-	if !valid || time.Now().After(until) {
+	if !valid {
 		s.closed(w)
 		return
 	}
-	value := rand.Text()
-	s.mu.Lock()
-	s.sessions[sha256.Sum256([]byte(value))] = new(string)
-	s.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookie(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: s.public != nil && s.public.Scheme == "https" && r.Host == s.public.Host,

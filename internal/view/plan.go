@@ -246,12 +246,12 @@ func (r *Graph) Draw(format string, o page.Out) string {
 	case "dot":
 		return g.DOT()
 	case "svg":
-		return g.SVG()
+		return g.SVG(nil)
 	}
 	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
 }
 
-// Part is the picture as a part of a page, see [graph.Graph.Part].
-func (r *Graph) Part(link func(id string) string) string {
-	return graph.New(r.Task, r.SubTasks, r.Edges).Part(link)
+// SVG is the picture as a part of a page, see [graph.Graph.SVG].
+func (r *Graph) SVG(link func(id string) string) string {
+	return graph.New(r.Task, r.SubTasks, r.Edges).SVG(link)
 }
