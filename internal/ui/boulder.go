@@ -88,18 +88,13 @@ func metersOf(r *reading) (all []meter) {
 	return all
 }
 
-type news struct {
-	At                time.Time
-	Clock, Task, Line string
-}
-
 const fed = 60
 
 // feed are the newest events, the newest first.
-func feed(r *reading) (all []news) {
+func feed(r *reading) (all []view.Step) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {
-			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, text.Clip(told.Line, 400)})
+			all = append(all, told)
 		}
 		if len(all) == fed {
 			break
@@ -207,8 +202,9 @@ type said struct {
 
 // saidLine is a line of a transcript, with styles. What an agent's tools gave back, and what it thought, is folded.
 type saidLine struct {
-	Clock, Head, Body string
-	Fold              bool
+	Time       time.Time
+	Head, Body string
+	Fold       bool
 }
 
 func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
@@ -218,7 +214,7 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 		for _, line := range of.Lines {
 			head, body, _ := strings.Cut(told.Tell(line), "\n")
 			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
-			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
+			one.Lines = append(one.Lines, saidLine{line.Time, head, body, fold})
 		}
 		all = append(all, one)
 	}
