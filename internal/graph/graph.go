@@ -157,7 +157,8 @@ func (g *Graph) legend(room int, width func(tally) int) [][]tally {
 // state is the word for a node's status with its note: "in progress, attempt 2 of 3".
 func (n Node) state() string { return text.JoinedBy(", ", n.look().word(), n.Note) }
 
-// label is what stands in a box, in lines that end with sep: the sign with the title, the id if it is another one, and the state.
+// label is what stands in a box, in lines that sep separates: the sign with the title, the id if it is another one, and
+// the state.
 func (n Node) label(sep string, escape func(string) string) string {
 	return text.JoinedBy(sep, escape(strings.TrimSpace(n.look().sign+" "+n.Title)), escape(text.If(n.ID != n.Title, n.ID)),
 		escape(n.state()))

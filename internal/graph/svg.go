@@ -66,9 +66,10 @@ func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
 
-// SVG gives the graph as a picture: it runs no script and loads nothing. It follows the viewer's choice of light or dark. Time
-// flows to the bottom, or to the right where that keeps a wide graph on the page. With link it is a part of a page that has
-// [Styles] in its stylesheet: without its title, and each node leads to the address that link gives; empty: nowhere.
+// SVG gives the graph as a picture: it runs no script and loads nothing. It follows the viewer's choice of light or dark.
+// Time flows to the bottom, or to the right where that keeps a wide graph on the page. With link it is a part of a page
+// that has [Styles] in its stylesheet: without its title, and each node leads to the address that link gives; empty:
+// nowhere.
 func (g *Graph) SVG(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {

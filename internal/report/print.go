@@ -187,7 +187,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, textShown)))
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
-		o.Item(2, o.Dim(fmt.Sprintf("%s, %s, %s", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
+		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}
 }
 

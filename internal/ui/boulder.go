@@ -34,8 +34,10 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 // addBoulder adds what a page and a file tell of a boulder.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
-	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks(),
-		"Redo": b.Tally.Completed > 0 && !b.Closed()}
+	data := map[string]any{
+		"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(),
+		"Asks": b.Asks(), "Redo": b.Tally.Completed > 0 && !b.Closed(),
+	}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
 		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))

@@ -59,8 +59,8 @@ func (p *Page) add(id, title string, content template.HTML) {
 
 func templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"elapsed": text.Elapsed, "ms": text.Millis,
-		"usage": report.Usage, "count": text.Count, "money": text.Money, "plural": text.Plural, "stamp": text.Stamp, "clock": view.Clock, "line": text.OneLine,
+		"ms": text.Millis, "stamp": text.Stamp, "clock": view.Clock, "usage": report.Usage, "count": text.Count,
+		"money": text.Money, "plural": text.Plural, "line": text.OneLine,
 		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },

@@ -81,7 +81,8 @@ func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator
 
 // Print shows the schedule to people.
 func (r *Rescheduled) Print(o page.Out) {
-	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, text.Millis(r.Was), text.Millis(r.WouldBe)))
+	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, text.Millis(r.Was),
+		text.Millis(r.WouldBe)))
 	rows := [][]string{{"", "was", "would be"}}
 	for _, a := range r.Attempts {
 		row := []string{a.SubTaskID + text.If(a.Attempt > 1, fmt.Sprintf(" #%d", a.Attempt))}

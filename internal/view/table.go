@@ -129,7 +129,8 @@ func (t *tasks) lines(rows ...row) []string {
 	return table(t.width, columns, cells)
 }
 
-// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
+// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it
+// is on.
 func (s *Status) Line(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
 	for _, r := range s.SubTasks {

@@ -34,11 +34,12 @@ type Screen struct {
 	over, done chan struct{}
 }
 
-// Screen takes the bottom of the terminal behind Stderr, and draws there, at each tick again, until [Screen.Close]. frame gives at
-// most size.Room lines, none of them as wide as the terminal; flush lines that scroll away above them. The goroutine that draws
-// calls both.
+// Screen takes the bottom of the terminal behind Stderr, and draws there, at each tick again, until [Screen.Close]. frame
+// gives at most size.Room lines, none of them as wide as the terminal; flush lines that scroll away above them. The
+// goroutine that draws calls both.
 func (c Console) Screen(frame func(size page.Size, tick int) string, flush func() []string) *Screen {
-	s := &Screen{frame: frame, flush: flush, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
+	stream := c.Stderr.File.(io.Writer)
+	s := &Screen{frame: frame, flush: flush, stream: stream, over: make(chan struct{}), done: make(chan struct{})}
 	go s.run() // Close waits for it
 	return s
 }

@@ -29,8 +29,8 @@ type Why struct {
 	reason string // of the continuation that the next prompt carries
 }
 
-// NewWhy makes the chain of decisions about a sub-task from the boulder's events, as far as they can be read, and says what it
-// does or waits for now.
+// NewWhy makes the chain of decisions about a sub-task from the boulder's events, as far as they can be read, and says
+// what it does or waits for now.
 func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	d, running := of.Snapshot, of.Running()
 	w := &Why{
