@@ -158,13 +158,12 @@ func (s *Step) ofAttempt(body boulder.Body) {
 		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
 		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
-		took := time.Duration(b.Millis) * time.Millisecond
-		s.Step, s.Gate = stepGate, &boulder.Gate{
-			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut, Duration: took,
-		}
-		_, how := report.NewGate(*s.Gate).Text()
-		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
-			text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"), text.Prefixed(": ", b.NoWorse))
+		gate := b.Gate()
+		s.Step, s.Gate = stepGate, &gate
+		_, how := report.NewGate(gate).Text()
+		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
+			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
+			text.Prefixed(": ", b.NoWorse))
 	case boulder.Integrating:
 		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
 	case boulder.Integrated:
