@@ -79,20 +79,21 @@ func (g *Graph) SVG(link func(id string) string) string {
 	for _, n := range g.nodes {
 		p.boxes = append(p.boxes, n.box())
 	}
-	across := func(node int) int {
-		if p.beside {
-			return p.boxes[node].height()
-		}
-		return svgBox
-	}
-	l := newLayout(g, across)
-	depth := p.stack(l)
-	wide, high := l.width, depth
-	if p.beside {
-		wide, high = depth, l.width
-	}
+	l := newLayout(g, func(node int) int {
+		across, _ := p.turn(svgBox, p.boxes[node].height())
+		return across
+	})
+	wide, high := p.turn(l.width, p.stack(l))
 	p.document(l, wide, high)
 	return p.String()
+}
+
+// turn makes what is across a level and along the flow of time of what is across and down the page, and the other way round.
+func (p *svg) turn(a, b int) (int, int) {
+	if p.beside {
+		return b, a
+	}
+	return a, b
 }
 
 // stack gives the levels their places along the flow of time, and returns where the last one ends.
@@ -101,10 +102,9 @@ func (p *svg) stack(l *layout) int {
 	for _, level := range l.levels {
 		size, edges := 0, 0
 		for _, it := range level {
-			if !it.lane() && p.beside {
-				size = svgBox
-			} else if !it.lane() {
-				size = max(size, p.boxes[it.node].height())
+			if !it.lane() {
+				_, along := p.turn(svgBox, p.boxes[it.node].height())
+				size = max(size, along)
 			}
 			edges += len(it.down)
 		}
@@ -213,10 +213,9 @@ func (p *svg) line(from, to *item) {
 // box draws a node. All boxes of a level have the same size along the flow of time.
 func (p *svg) box(it *item) {
 	n, t := p.nodes[it.node], p.boxes[it.node]
-	x, y, width, height := p.left+it.left, p.above+p.starts[it.level], it.size, p.ends[it.level]-p.starts[it.level]
-	if p.beside {
-		x, y, width, height = p.left+p.starts[it.level], p.above+it.left, height, width
-	}
+	x, y := p.turn(it.left, p.starts[it.level])
+	x, y = p.left+x, p.above+y
+	width, height := p.turn(it.size, p.ends[it.level]-p.starts[it.level])
 	look, link := n.look(), ""
 	if p.link != nil {
 		link = p.link(n.ID)

@@ -147,7 +147,7 @@ func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boul
 // longLog is how many events take longer to read than the page of their boulder to make.
 const longLog = 2_000
 
-// logsKept is how many logs are kept in memory, of those boulders that somebody looks at.
+// logsKept is how many logs are kept in memory, of boulders that are looked at.
 const logsKept = 8
 
 type ask struct {

@@ -207,7 +207,7 @@ func (v *Run) Stopping() {
 	}
 }
 
-// Pause gives the terminal to somebody else, until the function that it returns is called; the first event after that
+// Pause leaves the terminal to a question, until the function that it returns is called; the first event after that
 // brings the picture back. It may be called from any goroutine.
 func (v *Run) Pause() (resume func()) {
 	v.term.Lock()
