@@ -286,14 +286,14 @@ func (r *row) does(b *boulder.Boulder, now time.Time) string {
 func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
 	shares := map[string]schedule.Share{}
 	for _, d := range others {
-		paused := d.Boulder.Status == boulder.Paused
+		paused, held := d.Boulder.Status == boulder.Paused, map[string]int{}
 		for _, a := range d.Attempts {
 			if a.Status.Live() && !stopped(paused, a) && (!paused || a.Status != boulder.AttemptMonitoring) {
-				if shares[d.Boulder.ID].Held == nil {
-					shares[d.Boulder.ID] = schedule.Share{Held: map[string]int{}}
-				}
-				shares[d.Boulder.ID].Held[a.Model]++
+				held[a.Model]++
 			}
+		}
+		if len(held) > 0 {
+			shares[d.Boulder.ID] = schedule.Share{Held: held}
 		}
 	}
 	return shares
