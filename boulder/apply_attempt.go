@@ -145,12 +145,8 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	if b.Tree != "" {
 		return nil
 	}
-	g := Gate{
-		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
-		TimedOut: b.TimedOut, NoWorse: b.NoWorse,
-	}
-	same := func(old Gate) bool { return old.Command == g.Command }
-	t.GateRuns = append(slices.DeleteFunc(slices.Clone(t.GateRuns), same), g)
+	same := func(old Gate) bool { return old.Command == b.Command }
+	t.GateRuns = append(slices.DeleteFunc(slices.Clone(t.GateRuns), same), b.Gate())
 	return nil
 }
 

@@ -171,6 +171,14 @@ func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
 	return run
 }
 
+// Gate is the run that the event tells of.
+func (b GateRun) Gate() Gate {
+	return Gate{
+		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
+		TimedOut: b.TimedOut, NoWorse: b.NoWorse,
+	}
+}
+
 // Judged hands in the verdict on an ended turn.
 type Judged struct {
 	AttemptRef

@@ -119,7 +119,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	if err != nil {
 		return false, err
 	}
-	p, err := view.ProgressOf(there, d, r.Events, r.Records)
+	p, err := view.ProgressOf(there.Get, d, r.Events, r.Records)
 	if err != nil {
 		return false, err
 	}
@@ -199,7 +199,7 @@ decision of the watch about that one.`,
 					if err != nil {
 						return nil, err
 					}
-					return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
+					return view.NewWhy(r, t), nil
 				})
 				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
 					return err

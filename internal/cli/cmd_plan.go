@@ -210,11 +210,11 @@ func (a *app) preview(
 func (a *app) planning(ledger string) (done func()) {
 	if !a.quiet && a.console().Drawable() {
 		began, p := time.Now(), a.on(a.Stderr)
-		screen := a.console().Screen(view.Picture{Frame: func(size page.Size, tick int) string {
+		screen := a.console().Screen(func(size page.Size, tick int) string {
 			took := text.Elapsed(time.Since(began).Truncate(time.Second))
 			text := "Planning with " + text.Clip(view.ModelName(ledger), size.Width-len("Planning with ")-len(took)-6)
 			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
-		}})
+		}, func() []string { return nil })
 		return screen.Close
 	}
 	a.note("Planning with %s …", view.ModelName(ledger))

@@ -318,7 +318,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 		return "", err
 	}
 	end := &ending{app: a, db: st.DB, notifier: notifier}
-	shown := view.NewRun(a.console(), view.NewProgress(st.DB), "")
+	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Get), "")
 	a.view = shown
 	defer a.interrupts.onFirst(func() {
 		shown.Stopping()

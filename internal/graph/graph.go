@@ -12,6 +12,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/bouldermgr/manager/internal/dag"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -21,6 +22,10 @@ type Node struct {
 	Title  string `json:"subject"`          // what people read; empty: the id
 	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"), one of boulder's; empty: of a plan
 	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
+
+	// For programs, and not drawn.
+	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // Edge says that To waits for From.
@@ -34,17 +39,17 @@ type Graph struct {
 	title  string
 	nodes  []Node
 	before [][]int // for which others each node waits
-	level  []int   // of each node, from 0: one more than the deepest of those that it waits for
-	levels [][]int // the nodes of each level
+	levels [][]int // the nodes of each level, see [dag.Levels]; the last one has those that are in a cycle or behind one
 }
 
 // New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
 // one that is given again, is left out. A cycle is not refused: the drawings with a layout of their own leave out the
 // edges that do not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
-	g := &Graph{title: clean(title), before: make([][]int, len(nodes)), level: make([]int, len(nodes))}
-	places := make(map[string]int, len(nodes))
+	g := &Graph{title: clean(title), before: make([][]int, len(nodes))}
+	places, layered := make(map[string]int, len(nodes)), make([]dag.Node, len(nodes))
 	for i, n := range nodes {
+		layered[i].ID = n.ID
 		if _, taken := places[n.ID]; !taken {
 			places[n.ID] = i
 		}
@@ -57,27 +62,18 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 		to, toOK := places[e.To]
 		if fromOK && toOK && from != to && !slices.Contains(g.before[to], from) {
 			g.before[to] = append(g.before[to], from)
+			layered[to].DependsOn = append(layered[to].DependsOn, e.From)
 		}
 	}
-	met := make([]bool, len(nodes))
-	var place func(i int) int // the level of a node
-	place = func(i int) int {
-		if !met[i] { // else it is known, or just looked at, in a cycle
-			met[i] = true
-			level := 0
-			for _, from := range g.before[i] {
-				level = max(level, place(from)+1)
+	g.levels = dag.Levels(layered)
+	if placed := slices.Concat(g.levels...); len(placed) < len(nodes) {
+		var rest []int
+		for i := range nodes {
+			if !slices.Contains(placed, i) {
+				rest = append(rest, i)
 			}
-			g.level[i] = level
 		}
-		return g.level[i]
-	}
-	for i := range nodes {
-		level := place(i)
-		for len(g.levels) <= level {
-			g.levels = append(g.levels, nil)
-		}
-		g.levels[level] = append(g.levels[level], i)
+		g.levels = append(g.levels, rest)
 	}
 	return g
 }
@@ -161,10 +157,11 @@ func (g *Graph) legend(room int, width func(tally) int) [][]tally {
 // state is the word for a node's status with its note: "in progress, attempt 2 of 3".
 func (n Node) state() string { return text.JoinedBy(", ", n.look().word(), n.Note) }
 
-// label is what stands in a box: the sign with the title, the id if it is another one, and the state.
-func (n Node) label() []string {
-	lines := []string{strings.TrimSpace(n.look().sign + " " + n.Title), text.If(n.ID != n.Title, n.ID), n.state()}
-	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+// label is what stands in a box, in lines that sep separates: the sign with the title, the id if it is another one, and
+// the state.
+func (n Node) label(sep string, escape func(string) string) string {
+	return text.JoinedBy(sep, escape(strings.TrimSpace(n.look().sign+" "+n.Title)), escape(text.If(n.ID != n.Title, n.ID)),
+		escape(n.state()))
 }
 
 // wrap breaks a text into at most so many lines, and cuts it visibly. Room is in the unit of width: columns of a terminal,

@@ -18,7 +18,7 @@ func TestGolden(t *testing.T) {
 		g := s.graph()
 		golden.Compare(t, "golden/"+name+".mmd", g.Mermaid())
 		golden.Compare(t, "golden/"+name+".dot", g.DOT())
-		golden.Compare(t, "golden/"+name+".svg", g.SVG())
+		golden.Compare(t, "golden/"+name+".svg", g.SVG(nil))
 		golden.Compare(t, "golden/"+name+".txt", g.Text(120, plain))
 	}
 	golden.Compare(t, "golden/diamond_narrow.txt", diamond().graph().Text(40, plain))
@@ -54,7 +54,7 @@ func TestLargeGraphs(t *testing.T) {
 	}
 	for _, s := range []*shape{long, fan(n), layers(50, 40, 3)} {
 		g := s.graph()
-		for _, text := range []string{g.Mermaid(), g.DOT(), g.SVG(), g.Text(80, plain)} {
+		for _, text := range []string{g.Mermaid(), g.DOT(), g.SVG(nil), g.Text(80, plain)} {
 			if strings.Count(text, "\n") < len(s.nodes) {
 				t.Errorf("%d lines for %d nodes", strings.Count(text, "\n"), len(s.nodes))
 			}

@@ -38,9 +38,11 @@ const (
 
 // newLayout lays the graph out, each node as large across as size says.
 func newLayout(g *Graph, size func(node int) int) *layout {
-	l := &layout{levels: make([][]*item, len(g.levels))}
-	for i := range g.nodes {
-		l.nodes = append(l.nodes, l.add(&item{node: i, level: g.level[i], size: size(i)}))
+	l := &layout{levels: make([][]*item, len(g.levels)), nodes: make([]*item, len(g.nodes))}
+	for n, level := range g.levels {
+		for _, i := range level {
+			l.nodes[i] = l.add(&item{node: i, level: n, size: size(i)})
+		}
 	}
 	l.connect(g)
 	l.order()
@@ -60,9 +62,9 @@ func (l *layout) connect(g *Graph) {
 	lanes := 0
 	for i, before := range g.before {
 		for _, from := range before {
-			if it := l.nodes[i]; it.level > g.level[from] { // else it is in a cycle
+			if it, levels := l.nodes[i], l.nodes[i].level-l.nodes[from].level; levels > 0 { // else it is in a cycle
 				after[from] = append(after[from], it)
-				lanes += it.level - g.level[from] - 1
+				lanes += levels - 1
 			}
 		}
 	}

@@ -66,15 +66,11 @@ func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
 
-// SVG gives the graph as a picture on its own: it runs no script and loads nothing. It follows the viewer's choice of
-// light or dark. Time flows to the bottom, or to the right where that keeps a wide graph on the page.
-func (g *Graph) SVG() string { return g.draw(nil) }
-
-// Part is the picture as a part of a page that has [Styles] in its stylesheet: without its title, and each node leads to the
-// address that link gives; empty: nowhere.
-func (g *Graph) Part(link func(id string) string) string { return g.draw(link) }
-
-func (g *Graph) draw(link func(id string) string) string {
+// SVG gives the graph as a picture: it runs no script and loads nothing. It follows the viewer's choice of light or dark.
+// Time flows to the bottom, or to the right where that keeps a wide graph on the page. With link it is a part of a page
+// that has [Styles] in its stylesheet: without its title, and each node leads to the address that link gives; empty:
+// nowhere.
+func (g *Graph) SVG(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {
 		widest = max(widest, len(level))
@@ -83,20 +79,21 @@ func (g *Graph) draw(link func(id string) string) string {
 	for _, n := range g.nodes {
 		p.boxes = append(p.boxes, n.box())
 	}
-	across := func(node int) int {
-		if p.beside {
-			return p.boxes[node].height()
-		}
-		return svgBox
-	}
-	l := newLayout(g, across)
-	depth := p.stack(l)
-	wide, high := l.width, depth
-	if p.beside {
-		wide, high = depth, l.width
-	}
+	l := newLayout(g, func(node int) int {
+		across, _ := p.turn(svgBox, p.boxes[node].height())
+		return across
+	})
+	wide, high := p.turn(l.width, p.stack(l))
 	p.document(l, wide, high)
 	return p.String()
+}
+
+// turn makes what is across a level and along the flow of time of what is across and down the page, and the other way round.
+func (p *svg) turn(a, b int) (int, int) {
+	if p.beside {
+		return b, a
+	}
+	return a, b
 }
 
 // stack gives the levels their places along the flow of time, and returns where the last one ends.
@@ -105,10 +102,9 @@ func (p *svg) stack(l *layout) int {
 	for _, level := range l.levels {
 		size, edges := 0, 0
 		for _, it := range level {
-			if !it.lane() && p.beside {
-				size = svgBox
-			} else if !it.lane() {
-				size = max(size, p.boxes[it.node].height())
+			if !it.lane() {
+				_, along := p.turn(svgBox, p.boxes[it.node].height())
+				size = max(size, along)
 			}
 			edges += len(it.down)
 		}
@@ -178,7 +174,7 @@ func (p *svg) document(l *layout, wide, high int) {
 
 func legendWidth(t tally) int { return svgSign + font(svgSmall)(t.String()) + 18 }
 
-// Styles are the rules for pictures that are a [Graph.Part] of a page.
+// Styles are the rules for pictures that are a part of a page, see [Graph.SVG].
 func Styles() string { return ".graph{\n" + styles() + "}\n" }
 
 // styles are the colours. Attributes would be simpler, but they cannot follow the viewer's choice.
@@ -217,10 +213,9 @@ func (p *svg) line(from, to *item) {
 // box draws a node. All boxes of a level have the same size along the flow of time.
 func (p *svg) box(it *item) {
 	n, t := p.nodes[it.node], p.boxes[it.node]
-	x, y, width, height := p.left+it.left, p.above+p.starts[it.level], it.size, p.ends[it.level]-p.starts[it.level]
-	if p.beside {
-		x, y, width, height = p.left+p.starts[it.level], p.above+it.left, height, width
-	}
+	x, y := p.turn(it.left, p.starts[it.level])
+	x, y = p.left+x, p.above+y
+	width, height := p.turn(it.size, p.ends[it.level]-p.starts[it.level])
 	look, link := n.look(), ""
 	if p.link != nil {
 		link = p.link(n.ID)
@@ -228,7 +223,7 @@ func (p *svg) box(it *item) {
 	if link != "" {
 		p.printf(`<a href="%s">`, html.EscapeString(link))
 	}
-	p.printf(`<g class="%s"><title>%s</title>`, look.class, html.EscapeString(strings.Join(n.label(), "\n")))
+	p.printf(`<g class="%s"><title>%s</title>`, look.class, n.label("\n", html.EscapeString))
 	p.printf(`<rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`, x, y, width, height)
 	x, y = x+svgPad, y+svgPad+svgTitle-1
 	if n.Status != "" {

@@ -157,11 +157,7 @@ func (g *Graph) Mermaid() string {
 	for i, n := range g.nodes {
 		class := n.look().class
 		used[class] = true
-		lines := n.label()
-		for k := range lines {
-			lines[k] = mermaidText(lines[k])
-		}
-		fmt.Fprintf(&b, "    n%d[\"%s\"]:::%s\n", i+1, strings.Join(lines, "<br/>"), class)
+		fmt.Fprintf(&b, "    n%d[\"%s\"]:::%s\n", i+1, n.label("<br/>", mermaidText), class)
 	}
 	g.writeEdges(&b, "    n%d --> n%d\n")
 	for _, c := range palette() {
@@ -209,13 +205,9 @@ func (g *Graph) DOT() string {
 			"    fontcolor=\"#6e7781\";\n", dotLines(g.title, 2*dotColumns))
 	}
 	for i, n := range g.nodes {
-		c := n.look()
-		lines := n.label()
-		for k := range lines {
-			lines[k] = dotLines(lines[k], dotColumns)
-		}
-		fmt.Fprintf(&b, "    n%d [label=\"%s\", fillcolor=\"%s\", color=\"%s\"%s];\n", i+1, strings.Join(lines, `\n`),
-			c.fill, c.line, text.If(c.class == dropped, `, style="rounded,filled,dashed"`))
+		c, label := n.look(), n.label(`\n`, func(line string) string { return dotLines(line, dotColumns) })
+		fmt.Fprintf(&b, "    n%d [label=\"%s\", fillcolor=\"%s\", color=\"%s\"%s];\n", i+1, label, c.fill, c.line,
+			text.If(c.class == dropped, `, style="rounded,filled,dashed"`))
 	}
 	g.writeEdges(&b, "    n%d -> n%d;\n")
 	b.WriteString("}\n")

@@ -88,7 +88,7 @@ func TestBoxesHaveRoom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := plans(t)
-		svg := s.graph().SVG()
+		svg := s.graph().SVG(nil)
 		var width, height int
 		_, err := fmt.Sscanf(svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d"`, &width, &height)
 		if err != nil {

@@ -28,7 +28,7 @@ type failer interface {
 func checkAll(t failer, s *shape) {
 	t.Helper()
 	g := s.graph()
-	checkSVG(t, g.SVG())
+	checkSVG(t, g.SVG(nil))
 	checkMermaid(t, g.Mermaid())
 	checkDOT(t, g.DOT())
 	for _, width := range []int{40, 80, 200} {

@@ -96,8 +96,7 @@ func (o Out) Lines() int {
 type Size struct{ Width, Height int }
 
 // Room is how many lines a picture at the bottom may have: two thirds of the terminal. The rest is for lines that scroll
-// away: bubbletea moves the picture down to print above it, and what does not fit would push a part of the picture into
-// the scrollback.
+// away above it: what they push out of the terminal cannot be drawn over any more.
 func (s Size) Room() int { return s.Height * 2 / 3 }
 
 // SizeOf is that of a terminal, or a common one if the stream is none.

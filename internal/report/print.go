@@ -68,7 +68,7 @@ func (r *Report) head(o page.Out) {
 		o.Say()
 	}
 	o.Item(1, o.Strong(r.Counts()), text.If(len(r.Files) > 0, "; "+text.Plural(len(r.Files), "file")+" changed"))
-	o.Item(1, Usage(r.Usage), ", worked ", elapsed(r.WorkedMS), ", ", text.Plural(r.Attempts, "attempt"),
+	o.Item(1, Usage(r.Usage), ", worked ", text.Millis(r.WorkedMS), ", ", text.Plural(r.Attempts, "attempt"),
 		text.If(r.Replans > 0, ", "+text.Plural(r.Replans, "replan")), text.Prefixed("; the budget is ", Budget(r.Budget)))
 	stamp := func(t time.Time) string { return t.In(r.zone).Format(stampLayout) }
 	o.Item(1, "started ", stamp(r.CreatedAt), ", as of ", stamp(r.UpdatedAt))
@@ -99,8 +99,6 @@ func Landed(l boulder.Landed) string {
 	}
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
-
-func elapsed(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }
 
 // Counts is "4 of 6 sub-tasks completed, 1 failed, 1 blocked; 1 final gate is red".
 func (r *Report) Counts() string {
@@ -189,7 +187,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, textShown)))
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
-		o.Item(2, o.Dim(fmt.Sprintf("%s, %s, %s", Usage(s.Usage), elapsed(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
+		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}
 }
 

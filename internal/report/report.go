@@ -1,4 +1,4 @@
-// Package report is the morning report: what a boulder came to, for whoever finds it in the morning. It says what to do
+// Package report is the report of a boulder: what it came to, for the user who has left it alone. It says what to do
 // next, which questions wait, what was not done and why, what was done and how that was verified, and what it took.
 //
 // [New] makes a [Report] of stored records; it asks no model and says nothing that is not on record. Its printers of

@@ -158,8 +158,8 @@ func (g Gate) Text() (sign, how string) {
 // Print writes how a gate went, with the end of its output if it does not hold.
 func (g Gate) Print(o page.Out, depth int) {
 	sign, how := g.Text()
-	took := text.If(g.Result != gateNotRun, " ("+elapsed(g.DurationMS)+text.Prefixed(", taken over from ", o.Plain(g.From))+")")
+	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))
 	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command),
-		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), o.Dim(took))
+		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), text.If(g.Result != gateNotRun, o.Dim(" ("+took+")")))
 	o.Output(depth+1, outputShown, g.Output)
 }

@@ -30,6 +30,9 @@ func Elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
+// Millis is [Elapsed] of milliseconds.
+func Millis(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
+
 // Until is the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
 func Until(t, now time.Time) string {
 	t, now = t.Local(), now.Local()

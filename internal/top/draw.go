@@ -133,8 +133,7 @@ func (m *model) text() []string {
 	case m.tab == onTranscript:
 		return m.transcript(width)
 	default:
-		why := view.NewWhy(&r.Reading, r.sub, r.turns)
-		return m.printed(width, why.Print)
+		return m.printed(width, view.NewWhy(&r.Reading, r.sub).Print)
 	}
 }
 

@@ -191,12 +191,9 @@ func (m *model) answer(all []report.Blocker, i int) {
 			m.answer(all, i+1)
 			return nil
 		}
-		return m.do(m.editor, func() (said string, err error) {
+		return m.do(m.editor, func() (string, error) {
 			answered, err := m.Settle(m.ctx, &all[i], *how)
-			if answered != nil {
-				said = view.Settled(answered, time.Now())
-			}
-			return said, err
+			return view.Settled(answered, time.Now()), err
 		})
 	})
 }

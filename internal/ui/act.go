@@ -29,11 +29,11 @@ func back(r *http.Request) string {
 	return to
 }
 
-func (s *Site) answer(r *http.Request) (said, next string, err error) {
-	ctx, next := r.Context(), back(r)
+func (s *Site) answer(r *http.Request) (said string, err error) {
+	ctx := r.Context()
 	b, err := s.Blockers().Get(ctx, r.PathValue("blocker"))
 	if err != nil {
-		return "", next, err
+		return "", err
 	}
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(r.PostFormValue("answer"))}
 	switch do := r.PostFormValue("do"); {
@@ -47,18 +47,15 @@ func (s *Site) answer(r *http.Request) (said, next string, err error) {
 		how.Answer = strings.TrimPrefix(do, "option ")
 	}
 	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
-		return "", next, errors.New("nothing was sent: write an answer, or continue without one")
+		return "", errors.New("nothing was sent: write an answer, or continue without one")
 	}
 	item := s.Placed(ctx, []boulder.Blocker{b})[0]
 	answered, err := s.Settle(ctx, &item, how)
-	if answered != nil {
-		said = view.Settled(answered, time.Now())
-	}
-	return said, next, err
+	return view.Settled(answered, time.Now()), err
 }
 
-func (s *Site) order(r *http.Request) (said, next string, err error) {
-	ctx, id, next := r.Context(), r.PathValue("id"), back(r)
+func (s *Site) order(r *http.Request) (said string, err error) {
+	ctx, id := r.Context(), r.PathValue("id")
 	do, now, _ := strings.Cut(r.PostFormValue("do"), " ")
 	o := boulder.Order{Do: boulder.OrderKind(do), SubTaskID: r.PostFormValue("task"), Now: now == "now"}
 	if o.Do == boulder.OrderNote {
@@ -73,7 +70,7 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	}
 	switch {
 	case !slices.Contains(allowed, o.Do):
-		return "", next, fmt.Errorf("there is no order %q here", o.Do)
+		return "", fmt.Errorf("there is no order %q here", o.Do)
 	case o.Do == boulder.OrderKeep:
 		var d boulder.Snapshot
 		if d, err = s.Snapshot(ctx, id); err == nil {
@@ -82,14 +79,13 @@ func (s *Site) order(r *http.Request) (said, next string, err error) {
 	}
 	switch err = cmp.Or(err, o.Validate()); {
 	case err != nil:
-		return "", next, err
+		return "", err
 	case o.Do == boulder.OrderResume:
 		if said, err = s.resume(ctx, id); said != "" || err != nil {
-			return said, next, err
+			return said, err
 		}
 	}
-	said, err = s.give(ctx, id, o)
-	return said, next, err
+	return s.give(ctx, id, o)
 }
 
 // give gives an order. What was waiting for it continues where a server is there for that.
@@ -156,17 +152,16 @@ func (s *Site) land(r *http.Request) (*Page, error) {
 }
 
 // landNow lands the results in the user's files, or as a branch.
-func (s *Site) landNow(r *http.Request) (said, next string, err error) {
-	next = boulderPath(r.PathValue("id"))
+func (s *Site) landNow(r *http.Request) (said string, err error) {
 	how := project.Land{How: r.PostFormValue("how"), Branch: strings.TrimSpace(r.PostFormValue("branch"))}
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
-		return "", next, errors.New("from here, results land in your files or as a branch: see `manager land --help`")
+		return "", errors.New("from here, results land in your files or as a branch: see `manager land --help`")
 	}
 	l, err := s.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
 	if err != nil {
-		return "", cmp.Or(next, "/"), err
+		return "", err
 	}
-	return "Results: " + report.Landed(l.Landed) + ".", next, nil
+	return "Results: " + report.Landed(l.Landed) + ".", nil
 }
 
 // prepareRedo finds out what a redo comes to, of the sub-task that a form names or else of all that is out of date; nil: nothing
@@ -208,15 +203,15 @@ func (s *Site) redo(r *http.Request) (*Page, error) {
 }
 
 // redoNow gives the order. What runs nowhere continues where a server is there for it.
-func (s *Site) redoNow(r *http.Request) (said, next string, err error) {
+func (s *Site) redoNow(r *http.Request) (said string, err error) {
 	r = r.WithContext(context.WithoutCancel(r.Context()))
 	b, _, redo, err := s.prepareRedo(r)
 	ctx, id := r.Context(), r.PathValue("id")
-	switch next = boulderPath(id); {
+	switch {
 	case err != nil:
-		return "", next, err
+		return "", err
 	case redo == nil:
-		return "", next, errors.New("nothing is out of date")
+		return "", errors.New("nothing is out of date")
 	}
 	said, err = s.OrderRedo(ctx, &b, redo.Order)
 	if err == nil && said == "" {
@@ -224,5 +219,5 @@ func (s *Site) redoNow(r *http.Request) (said, next string, err error) {
 			said = "It is redone when the boulder continues:"
 		}
 	}
-	return said, next, err
+	return said, err
 }

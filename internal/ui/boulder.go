@@ -34,17 +34,19 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 // addBoulder adds what a page and a file tell of a boulder.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
-	data := map[string]any{"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Now": r.Now, "Meters": metersOf(r), "Land": b.Unlanded(), "Asks": b.Asks(),
-		"Redo": b.Tally.Completed > 0 && !b.Closed()}
+	data := map[string]any{
+		"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(),
+		"Asks": b.Asks(), "Redo": b.Tally.Completed > 0 && !b.Closed(),
+	}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
 		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
-	drawn := view.GraphOf(r.Snapshot, r.Limits, false).Part(link)
+	drawn := view.GraphOf(r.Snapshot, r.Limits, false).SVG(link)
 	waits := len(r.SubTasks) == 0 && r.Revision != nil
 	if waits {
-		drawn = view.GraphOfPlan(&r.Revision.Plan, "").Part(func(string) string { return "" })
+		drawn = view.GraphOfPlan(&r.Revision.Plan, "").SVG(func(string) string { return "" })
 	}
 	p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
 	if !p.Frozen && !waits {
@@ -88,20 +90,13 @@ func metersOf(r *reading) (all []meter) {
 	return all
 }
 
-type news struct {
-	At               time.Time
-	Clock, Task, URL string
-	Line             string
-}
-
 const fed = 60
 
 // feed are the newest events, the newest first.
-func feed(r *reading) (all []news) {
+func feed(r *reading) (all []view.Step) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {
-			of := text.If(told.SubTask != "", taskPath(r.Boulder.ID, told.SubTask))
-			all = append(all, news{e.Time, view.Clock(e.Time), told.SubTask, of, text.Clip(told.Line, 400)})
+			all = append(all, told)
 		}
 		if len(all) == fed {
 			break
@@ -144,7 +139,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 		"Done": t.Status == boulder.SubTaskCompleted, "Redo": t.Status == boulder.SubTaskCompleted && !b.Closed(),
 	}))
 	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
-	s.addWhy(p, read, t, turns)
+	s.addWhy(p, read, t)
 	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
 	p.add("briefs", "Prompts", s.html("prompts", turns))
 	said, saidErr := transcripts(b.Project, turns)
@@ -152,10 +147,9 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	return s.unread(p, errors.Join(err, saidErr)), nil
 }
 
-func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask, turns []boulder.Turn) {
-	why := view.NewWhy(r.Reading, t, turns)
+func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask) {
 	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
-	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(why.Print))
+	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(view.NewWhy(r.Reading, t).Print))
 }
 
 // diff is what changed during an attempt, as its newest turn showed.
@@ -210,8 +204,9 @@ type said struct {
 
 // saidLine is a line of a transcript, with styles. What an agent's tools gave back, and what it thought, is folded.
 type saidLine struct {
-	Clock, Head, Body string
-	Fold              bool
+	Time       time.Time
+	Head, Body string
+	Fold       bool
 }
 
 func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
@@ -221,7 +216,7 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 		for _, line := range of.Lines {
 			head, body, _ := strings.Cut(told.Tell(line), "\n")
 			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
-			one.Lines = append(one.Lines, saidLine{view.Clock(line.Time), head, body, fold})
+			one.Lines = append(one.Lines, saidLine{line.Time, head, body, fold})
 		}
 		all = append(all, one)
 	}
@@ -235,12 +230,8 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	p.Frozen, p.Style = true, template.CSS(s.style)
 	p.add("report", "", printed(s.Report(r.Reading).Print))
 	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
-	turns := map[string][]boulder.Turn{}
-	for _, t := range boulder.Turns(r.Events, "") {
-		turns[t.SubTaskID] = append(turns[t.SubTaskID], t)
-	}
 	for _, t := range r.SubTasks {
-		s.addWhy(p, r, t, turns[t.ID])
+		s.addWhy(p, r, t)
 	}
 	return string(s.html("page", s.unread(p, err))), err
 }

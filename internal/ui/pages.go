@@ -59,8 +59,8 @@ func (p *Page) add(id, title string, content template.HTML) {
 
 func templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"elapsed": text.Elapsed, "ms": func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) },
-		"usage": report.Usage, "count": text.Count, "money": text.Money, "plural": text.Plural, "stamp": text.Stamp, "line": text.OneLine,
+		"ms": text.Millis, "stamp": text.Stamp, "clock": view.Clock, "usage": report.Usage, "count": text.Count,
+		"money": text.Money, "plural": text.Plural, "line": text.OneLine,
 		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
@@ -147,21 +147,20 @@ func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boul
 // longLog is how many events take longer to read than the page of their boulder to make.
 const longLog = 2_000
 
-// logsKept is how many logs are kept in memory, of those boulders that somebody looks at.
+// logsKept is how many logs are kept in memory, of boulders that are looked at.
 const logsKept = 8
 
 type ask struct {
 	*report.Blocker
 	Card   template.HTML
 	Settle bool // it can be answered
-	Now    time.Time
 }
 
 func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
 	for i := range all {
 		if b := &all[i]; open(b) {
 			card := printed(func(o page.Out) { b.Print(o, 0, true, now) })
-			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == "", now}))
+			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
 		}
 	}
 }
@@ -194,7 +193,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	stand = stand[:min(len(stand), listed)] // the newest
 	waits := view.WaitingOf(placed)
 	data := map[string]any{
-		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Now": now, "Empty": len(items) == 0,
+		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Empty": len(items) == 0,
 	}
 	p.add("needs", "", s.html("needs", data))
 	for i := range asking {

@@ -111,11 +111,6 @@ func (s *Site) Links() []string {
 	token := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for hash, until := range s.links {
-		if time.Now().After(until) {
-			delete(s.links, hash)
-		}
-	}
 	s.links[sha256.Sum256([]byte(token))] = time.Now().Add(linkLife)
 	all := []string{"http://127.0.0.1:" + s.port + "/link/" + token}
 	if s.public != nil {
@@ -137,7 +132,7 @@ func (s *Site) Handler() http.Handler {
 	} {
 		inside.HandleFunc(pattern, s.show(build))
 	}
-	for pattern, act := range map[string]func(*http.Request) (said, next string, err error){
+	for pattern, act := range map[string]func(*http.Request) (said string, err error){
 		"POST /blockers/{blocker}": s.answer, "POST /b/{id}/order": s.order, "POST /b/{id}/land": s.landNow,
 		"POST /b/{id}/redo": s.redoNow,
 	} {
@@ -188,18 +183,17 @@ func (s *Site) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hash := sha256.Sum256([]byte(r.PathValue("token")))
+	value := rand.Text()
 	s.mu.Lock()
-	until, valid := s.links[hash]
-	delete(s.links, hash)
+	valid := time.Now().Before(s.links[hash])
+	if delete(s.links, hash); valid {
+		s.sessions[sha256.Sum256([]byte(value))] = new(string)
+	}
 	s.mu.Unlock()
-	if !valid || time.Now().After(until) {
+	if !valid {
 		s.closed(w)
 		return
 	}
-	value := rand.Text()
-	s.mu.Lock()
-	s.sessions[sha256.Sum256([]byte(value))] = new(string)
-	s.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookie(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: s.public != nil && s.public.Scheme == "https" && r.Host == s.public.Host,
@@ -291,18 +285,18 @@ func asset(kind, content string) http.HandlerFunc {
 	}
 }
 
-// act does what a form says, and leads back to a page that tells what came of it.
-func (s *Site) act(do func(*http.Request) (said, next string, err error)) http.HandlerFunc {
+// act does what a form says, and leads back to the page that the form was on, which tells what came of it.
+func (s *Site) act(do func(*http.Request) (said string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		told, next, err := do(r)
+		told, err := do(r)
 		if err != nil {
 			told = strings.TrimSpace(told + "\n" + project.Message(err))
 		}
-		s.tell(w, r, told, next)
+		s.tell(w, r, told, back(r))
 	}
 }
 

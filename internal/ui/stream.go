@@ -23,10 +23,9 @@ const (
 // changes tells pages when the state may have changed, whoever changes it: by the files that it is in. Pages that are made for
 // the same change are made once.
 type changes struct {
-	mu      sync.Mutex
-	next    chan struct{} // closed with the next one
-	readers int
-	made    map[string]func() (*Page, error) // since the last change, by address
+	mu   sync.Mutex
+	next chan struct{}                    // closed with the next one
+	made map[string]func() (*Page, error) // since the last change, by address
 }
 
 func (c *changes) watch(ctx context.Context, version func() string) {
@@ -39,15 +38,13 @@ func (c *changes) watch(ctx context.Context, version func() string) {
 			return
 		case <-tick.C:
 		}
-		c.mu.Lock()
-		if c.readers > 0 {
-			if now := version(); now != last || time.Since(renewed) >= renewEvery {
-				last, renewed = now, time.Now()
-				close(c.next)
-				c.next, c.made = make(chan struct{}), map[string]func() (*Page, error){}
-			}
+		if now := version(); now != last || time.Since(renewed) >= renewEvery {
+			last, renewed = now, time.Now()
+			c.mu.Lock()
+			close(c.next)
+			c.next, c.made = make(chan struct{}), map[string]func() (*Page, error){}
+			c.mu.Unlock()
 		}
-		c.mu.Unlock()
 	}
 }
 
@@ -59,12 +56,6 @@ func (c *changes) page(address string, build func() (*Page, error)) (made func()
 		c.made[address] = sync.OnceValues(build)
 	}
 	return c.made[address], c.next
-}
-
-func (c *changes) read(by int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readers += by
 }
 
 // version names what a page shows: the number of its newest event, and what the whole of it hashes to, since time passes as well.
@@ -89,8 +80,6 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s.changes.read(+1)
-	defer s.changes.read(-1)
 	has := r.FormValue("version") // of the page that connects; of one that connects again, what came last
 	if session.LastEventID.IsSet() {
 		has = session.LastEventID.String()

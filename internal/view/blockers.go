@@ -3,12 +3,15 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
@@ -177,4 +180,80 @@ func (w WaitingBlockers) Choices() string {
 	all := text.JoinedBy(" and ", text.If(w.Soft > w.Refused, text.Plural(w.Soft-w.Refused, "choice")),
 		text.If(w.Refused > 0, text.Plural(w.Refused, "refused permission")))
 	return text.If(all != "", all+" can still be changed")
+}
+
+// AnswerHint says how to answer a blocker; later is how not to.
+func AnswerHint(b *boulder.Blocker, later string) string {
+	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
+		text.If(len(b.Options) > 0, "a number: that option · ") + later
+}
+
+// ParseAnswer reads what was typed about a blocker: nil is later, [io.EOF] leaves.
+func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
+	typed = strings.TrimSpace(typed)
+	word, _, _ := strings.Cut(text.Fold(typed), " ")
+	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
+	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
+		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
+	}
+	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
+	switch word {
+	case "", "/later":
+		return nil, nil
+	case "/quit", "/q", "/exit":
+		return nil, io.EOF
+	case "/skip":
+		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
+	case "/allow":
+		answer.Answer, answer.Allowed = rest, true
+	case "/deny":
+		if !b.AsksPermission() {
+			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
+		}
+		answer.Answer = text.JoinedBy(": ", "Denied", rest)
+	default:
+		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
+			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
+		}
+	}
+	return answer, nil
+}
+
+// Settled says what became of an answer to a blocker, and what comes of it; nil: it was not taken.
+func Settled(r *control.Answered, now time.Time) string {
+	did, with := "Answered", "with the answer"
+	switch {
+	case r == nil:
+		return ""
+	case r.Status == boulder.BlockerSkipped:
+		did, with = "Skipped", "without an answer"
+	case r.Allowed:
+		did, with = "Allowed", "with the permission"
+	}
+	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
+	switch {
+	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+		follows = "The session that waits for it gets it."
+	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
+		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
+	case r.Handover == control.NoBoulder:
+		follows = "It came up outside a run: no sub-task waits for it."
+	case r.Handover == control.OverBefore:
+		follows = "Nothing waited for it any more."
+	case r.Handover == control.NotAsked:
+		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
+	case r.Handover == control.Kept:
+		follows = ""
+	case len(r.Awaited) > 0:
+		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
+	case GoesOnLater(r):
+		follows = fmt.Sprintf("%q continues %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
+	}
+	option := text.If(slices.Contains(r.Options, r.Answer), ": "+strings.TrimSuffix(text.Short(r.Answer, 100), "."))
+	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
+}
+
+// GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
+func GoesOnLater(r *control.Answered) bool {
+	return r.Handover == control.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

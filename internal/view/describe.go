@@ -18,7 +18,7 @@ const (
 	stepNudge    = "nudge"    // a prompt was sent into the running turn: rule, text
 	stepFault    = "fault"    // what is no agent's fault: fault (boulder.TroubleKind), reason, until
 	stepEnded    = "ended"    // a turn ended: ended, evidence
-	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read, or one on the final files: gate
+	stepGate     = "gate"     // a gate on the final files: gate
 	stepVerdict  = "verdict"  // a turn was judged: verdict
 	stepNote     = "note"     // the user said something: text
 	stepBlocker  = "blocker"  // something that only the user can answer came up: text
@@ -78,69 +78,94 @@ func Describe(e boulder.Event) Step {
 	if of, ok := e.Body.(interface{ Ref() boulder.AttemptRef }); ok {
 		s.SubTask, s.Attempt = of.Ref().SubTaskID, of.Ref().Attempt
 	}
-	say := func(sign, format string, args ...any) { s.sign, s.Line = sign, fmt.Sprintf(format, args...) }
-	fault := func(kind boulder.TroubleKind, reason string, until time.Time) {
-		s.Step, s.Fault, s.Reason, s.Until = stepFault, kind, reason, until
-	}
-	decide := func(decision, reason string) { s.Step, s.Decision, s.Reason = stepDecision, decision, reason }
 	switch b := e.Body.(type) {
 	case boulder.Created:
-		say("", "created: %s", b.Boulder.Task)
+		s.say("", "created: %s", b.Boulder.Task)
 	case boulder.Planned:
-		say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	case boulder.Decomposed:
-		say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
+		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
 	case boulder.StatusChanged: // what follows synthesizing at once says more
-		say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
+		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
 	case boulder.TakenUp:
-		say("", "resumed by another process")
+		s.say("", "resumed by another process")
 	case boulder.ClockMoved:
-		say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
+		s.say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
 		if b.By < 0 {
-			say("", "the clock was set back by %s", text.Elapsed(-b.By))
+			s.say("", "the clock was set back by %s", text.Elapsed(-b.By))
 		}
-	case boulder.SessionLeft:
-		say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
-		if b.Stopped {
-			say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+	case boulder.Cooled:
+		if !b.Lifted.IsZero() {
+			s.say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
+			break
 		}
+		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
+			text.Plural(b.Limit, "attempt"), b.Reason)
+	case boulder.Isolated:
+		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace], b.Reason)
+	case boulder.Landed:
+		s.say("", "results: %s", report.Landed(b))
+	case boulder.Archived:
+		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
+	case boulder.UsageReport:
+		s.SubTask = b.SubTaskID
+		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
+	case boulder.TaskComplete:
+		first, _, _ := strings.Cut(b.Summary, "\n")
+		s.say("", "%s", joined(string(b.Status), first))
+	default:
+		s.ofAttempt(b)
+	}
+	return s
+}
+
+func (s *Step) say(sign, format string, args ...any) {
+	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
+}
+
+// decide is a decision and the sentence that tells it.
+func (s *Step) decide(decision, reason, sign, format string, args ...any) {
+	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
+	s.say(sign, format, args...)
+}
+
+// ofAttempt describes what happens in an attempt.
+func (s *Step) ofAttempt(body boulder.Body) {
+	switch b := body.(type) {
 	case boulder.Starting:
 		s.Step = stepAttempt
-		say("", "attempt %d has a slot", b.Attempt)
+		s.say("", "attempt %d has a slot", b.Attempt)
 	case boulder.SubTaskStart:
-		say("", "attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
+		s.say("", "attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
 	case boulder.TurnSent:
 		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
-		say("", "turn %d: the %s is sent", b.Turn, b.Kind)
+		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
 		if b.Resume {
 			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
-			say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
+			s.say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
 		}
 	case boulder.Nudged:
 		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
-		say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
+		s.say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
 	case boulder.SubTaskProgress:
-		say(text.If(b.Notice, "!"), "%s%s", b.Activity,
+		s.say(text.If(b.Notice, "!"), "%s%s", b.Activity,
 			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
 		if c := b.Checkpoint; c != nil {
 			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
 	case boulder.TurnEnded:
-		s.Step, s.Turn, s.Ended = stepEnded, b.Turn, &b.Ended
-		say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
+		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
+		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
-		took := time.Duration(b.Millis) * time.Millisecond
-		s.Step, s.Gate = stepGate, &boulder.Gate{
-			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut, Duration: took,
-		}
-		_, how := report.NewGate(*s.Gate).Text()
-		say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
-			text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"), text.Prefixed(": ", b.NoWorse))
-	case boulder.Isolated:
-		say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace], b.Reason)
+		gate := b.Gate()
+		s.Step, s.Gate = stepGate, &gate
+		_, how := report.NewGate(gate).Text()
+		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
+			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
+			text.Prefixed(": ", b.NoWorse))
 	case boulder.Integrating:
-		say("", "attempt %d: its result is being put onto the tip", b.Attempt)
+		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
 	case boulder.Integrated:
 		reused := 0
 		for _, g := range b.Gates {
@@ -148,113 +173,100 @@ func Describe(e boulder.Event) Step {
 				reused++
 			}
 		}
-		say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
+		s.say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
 			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
 	case boulder.Conflict:
-		say("↻", "not integrated: %s", conflictText(b))
+		s.say("↻", "not integrated: %s", conflictText(b))
 	case boulder.Judged:
 		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
 		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
-		say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
-	case boulder.Continuation:
-		decide("continuation", b.Reason)
-		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
-		say(inPicture, "continues with turn %d%s: %s", b.Turn, text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)),
-			joined(b.Reason, strings.Join(b.Remaining, "; ")))
-	case boulder.Retry:
-		decide("retry", b.Reason)
-		s.Next, s.Uncounted = b.Next, b.Uncounted
-		say("↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	case boulder.Trouble:
-		fault(b.Kind, b.Reason, b.NotBefore)
+		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
 		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
-			say(inPicture, "stopped for now: %s", b.Reason)
+			s.say(inPicture, "stopped for now: %s", b.Reason)
 			break
 		}
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
-		say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
-	case boulder.Cooled:
-		if !b.Lifted.IsZero() {
-			say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
-			break
+		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
+	case boulder.SessionLeft:
+		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
+		if b.Stopped {
+			s.say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
-		say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
-			text.Plural(b.Limit, "attempt"), b.Reason)
+	default:
+		s.ofSubTask(b)
+	}
+}
+
+// ofSubTask describes what is decided about a sub-task, and what the user is asked and says.
+func (s *Step) ofSubTask(body boulder.Body) {
+	switch b := body.(type) {
+	case boulder.Continuation:
+		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		s.decide("continuation", b.Reason, inPicture, "continues with turn %d%s: %s", b.Turn,
+			text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)), joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	case boulder.Retry:
+		s.Next, s.Uncounted = b.Next, b.Uncounted
+		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	case boulder.ReplanStarted:
-		decide("replan", b.Reason)
-		say("↻", "replan %d: %s", b.Number, b.Reason)
+		s.decide("replan", b.Reason, "↻", "replan %d: %s", b.Number, b.Reason)
 	case boulder.ReplanTrouble:
-		fault("", b.Reason, b.NotBefore)
-		say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
+		s.say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
 	case boulder.ReplanProposed:
-		say("?", "a new plan waits for your approval")
+		s.say("?", "a new plan waits for your approval")
 	case boulder.Replanned:
-		decide(string(boulder.SubTaskSuperseded), b.Reason)
 		s.Attempt = 0
 		parts := replanned(b, func(id string) string { return id })
-		say("↻", "replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
+		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "replan %d, plan revision %d: %s", b.Number, b.Revision,
+			strings.Join(parts, ", "))
 	case boulder.ReplanRefused:
-		decide("replan-refused", b.Reason)
-		say("↻", "no new plan: %s", b.Reason)
+		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
 	case boulder.BudgetSet:
 		s.SubTask = b.SubTaskID
-		say("", "budget: %s", cmp.Or(report.Budget(&b.Budget), "none"))
+		s.say("", "budget: %s", cmp.Or(report.Budget(&b.Budget), "none"))
 	case boulder.BudgetWarning:
 		s.SubTask = b.SubTaskID
 		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
 		if b.Used < b.Limit {
 			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
 		}
-		say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
 		s.Step, s.Reason = stepWarning, s.Line
-	case boulder.Parked:
-		decide("parked", b.Reason)
-		say("!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason) // else it waits for an answer
+	case boulder.Parked: // one that awaits something waits for an answer
+		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
 	case boulder.Unparked:
 		s.SubTask = b.SubTaskID
-		decide("unparked", b.Reason)
-		say("↻", "continues: %s", b.Reason)
+		s.decide("unparked", b.Reason, "↻", "continues: %s", b.Reason)
 	case boulder.Noted:
 		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
-		say("✎", "note: %s", b.Text)
+		s.say("✎", "note: %s", b.Text)
 	case boulder.Reopened:
 		s.SubTask = b.SubTaskID
-		decide("reopened", b.Reason)
-		say("✎", "retried: %s", b.Reason)
+		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
 	case boulder.Redone:
-		say("✎", "redo of %s%s", strings.Join(b.SubTasks, ", "), text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", ")))
-		decide("redo", s.Line)
+		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
+		s.decide("redo", what, "✎", "%s", what)
 	case boulder.Kept:
+		const kept = "the user takes its result as up to date"
 		s.SubTask = b.SubTaskID
-		say("✎", "the user takes its result as up to date")
-		decide("keep", s.Line)
-	case boulder.Landed:
-		say("", "results: %s", report.Landed(b))
-	case boulder.Archived:
-		say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
+		s.decide("keep", kept, "✎", kept)
 	case boulder.BlockerRaised:
-		say("?", "%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+		s.say("?", "%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
 			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
 		s.Step, s.Text = stepBlocker, s.Line
 	case boulder.BlockerSettled:
 		s.SubTask = b.SubTaskID
-		say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
+		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
 		s.Step, s.Text = stepAnswer, s.Line
-	case boulder.UsageReport:
-		s.SubTask = b.SubTaskID
-		say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
 	case boulder.SubTaskDone:
-		decide(string(b.Status), b.Summary)
-		say(report.Sign(b.Status), "%s%s", report.Stated(string(b.Status), b.Summary),
-			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")")+
-				text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
-	case boulder.TaskComplete:
-		first, _, _ := strings.Cut(b.Summary, "\n")
-		say("", "%s", joined(string(b.Status), first))
+		s.decide(string(b.Status), b.Summary, report.Sign(b.Status), "%s%s%s", report.Stated(string(b.Status), b.Summary),
+			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"),
+			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
 	default:
-		say("", "%s", boulder.TypeOf(b))
+		s.say("", "%s", boulder.TypeOf(body))
 	}
-	return s
 }
 
 func replanned(b boulder.Replanned, name func(id string) string) (parts []string) {

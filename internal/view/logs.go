@@ -76,7 +76,7 @@ func (v *Transcript) whose(prompt string) string {
 }
 
 // Tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
-// empty for what nobody misses.
+// empty for what another line has told.
 func (v *Transcript) Tell(l executor.Line) string {
 	switch l.Type {
 	case "prompt":

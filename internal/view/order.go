@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -145,43 +144,6 @@ func Listed(names []string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", names), "[]"), `" "`, `", "`)
 }
 
-// Settled says what became of an answer to a blocker, and what comes of it.
-func Settled(r *control.Answered, now time.Time) string {
-	did, with := "Answered", "with the answer"
-	switch {
-	case r.Status == boulder.BlockerSkipped:
-		did, with = "Skipped", "without an answer"
-	case r.Allowed:
-		did, with = "Allowed", "with the permission"
-	}
-	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
-	switch {
-	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
-		follows = "The session that waits for it gets it."
-	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
-		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-	case r.Handover == control.NoBoulder:
-		follows = "It came up outside a run: no sub-task waits for it."
-	case r.Handover == control.OverBefore:
-		follows = "Nothing waited for it any more."
-	case r.Handover == control.NotAsked:
-		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case r.Handover == control.Kept:
-		follows = ""
-	case len(r.Awaited) > 0:
-		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
-	case GoesOnLater(r):
-		follows = fmt.Sprintf("%q continues %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
-	}
-	option := text.If(slices.Contains(r.Options, r.Answer), ": "+strings.TrimSuffix(text.Short(r.Answer, 100), "."))
-	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
-}
-
-// GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
-func GoesOnLater(r *control.Answered) bool {
-	return r.Handover == control.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
-}
-
 // Finding is the outcome of a check of `manager doctor`.
 type Finding string
 
@@ -317,13 +279,11 @@ func (r *Redo) Print(o page.Out) {
 		how = text.Clip(strings.Join(r.Paths, ", "), 60) + text.If(len(r.Paths) == 1, " goes") + text.If(len(r.Paths) > 1, " go") + " back to before it"
 	}
 	rows = append(rows, []string{"files", how})
-	for _, line := range table(o.Width(), []column{{}, {}, {rest: true}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {}, {rest: true}}, rows)
 	if r.Why != "" {
 		o.Say("It stays because ", o.Plain(r.Why), ".")
 	}
-	o.Say(fmt.Sprintf("so far: %s, %s", report.Usage(r.Usage), text.Elapsed(time.Duration(r.Worked)*time.Millisecond)))
+	o.Say(fmt.Sprintf("so far: %s, %s", report.Usage(r.Usage), text.Millis(r.Worked)))
 }
 
 // Stale is what `manager status --stale --json` prints: one object.
@@ -361,9 +321,7 @@ func (s *Stale) Print(o page.Out) {
 	for _, t := range s.SubTasks {
 		rows = append(rows, []string{t.ID, reasonText(t.Reasons)})
 	}
-	for _, line := range table(o.Width(), []column{{}, {rest: true}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {rest: true}}, rows)
 	if !s.closed {
 		o.Say("Redo them with: ", o.Code("manager redo --stale"))
 	}

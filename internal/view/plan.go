@@ -187,14 +187,8 @@ type Graph struct {
 	Path      string         `json:"path,omitempty"`       // of a plan file
 	Task      string         `json:"task"`
 	Status    boulder.Status `json:"status,omitempty"` // of a boulder
-	SubTasks  []graphSubTask `json:"sub_tasks"`        // in plan order
+	SubTasks  []graph.Node   `json:"sub_tasks"`        // in plan order
 	Edges     []graph.Edge   `json:"edges"`
-}
-
-type graphSubTask struct {
-	graph.Node
-	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first
-	Replaces string `json:"replaces,omitempty"`
 }
 
 // GraphOfPlan is the graph of a plan that nothing has run yet.
@@ -212,7 +206,7 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
-		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graph.Edge{},
+		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graph.Node{}, Edges: []graph.Edge{},
 	}
 	hidden, replacedBy := map[string]bool{}, map[string]string{}
 	for _, t := range d.SubTasks {
@@ -223,7 +217,7 @@ func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 		if hidden[t.ID] {
 			continue
 		}
-		s := graphSubTask{graph.Node{ID: t.ID, Title: t.Subject, Status: string(t.Status)}, t.Attempts, t.Replaces}
+		s := graph.Node{ID: t.ID, Title: t.Subject, Status: string(t.Status), Attempt: t.Attempts, Replaces: t.Replaces}
 		most := limits.Attempts
 		if t.Budget != nil {
 			most = cmp.Or(t.Budget.Attempts, most)
@@ -245,25 +239,19 @@ func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 // Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
 // has none.
 func (r *Graph) Draw(format string, o page.Out) string {
-	g := r.drawing()
+	g := graph.New(r.Task, r.SubTasks, r.Edges)
 	switch format {
 	case "mermaid":
 		return g.Mermaid()
 	case "dot":
 		return g.DOT()
 	case "svg":
-		return g.SVG()
+		return g.SVG(nil)
 	}
 	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
 }
 
-// Part is the picture as a part of a page, see [graph.Graph.Part].
-func (r *Graph) Part(link func(id string) string) string { return r.drawing().Part(link) }
-
-func (r *Graph) drawing() *graph.Graph {
-	var nodes []graph.Node
-	for _, s := range r.SubTasks {
-		nodes = append(nodes, s.Node)
-	}
-	return graph.New(r.Task, nodes, r.Edges)
+// SVG is the picture as a part of a page, see [graph.Graph.SVG].
+func (r *Graph) SVG(link func(id string) string) string {
+	return graph.New(r.Task, r.SubTasks, r.Edges).SVG(link)
 }

@@ -18,7 +18,7 @@ import (
 type Progress struct {
 	State *boulder.State // nil before the first event
 
-	stored Records
+	stored Stored
 	broken bool              // the stored records contradict each other: there are no indexes over them
 	began  time.Time         // time of the first event seen
 	doing  map[string]doing  // by sub-task
@@ -36,20 +36,18 @@ type doing struct {
 	alone                 bool   // the last verdict came from the gates alone, without a judge
 }
 
-// Records are those of a boulder whose beginning is not seen: an earlier process began it.
-type Records interface {
-	Get(ctx context.Context, boulderID string) (boulder.Snapshot, error)
-}
+// Stored reads a boulder whose beginning is not seen: an earlier process began it.
+type Stored func(ctx context.Context, boulderID string) (boulder.Snapshot, error)
 
 // NewProgress follows a run.
-func NewProgress(stored Records) *Progress {
+func NewProgress(stored Stored) *Progress {
 	return &Progress{stored: stored, doing: map[string]doing{}}
 }
 
 // ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
 // other, it can be shown as well.
 func ProgressOf(
-	stored Records, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
+	stored Stored, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
 ) (p *Progress, err error) {
 	p = NewProgress(stored)
 	p.began, p.raised = d.Boulder.CreatedAt, raised
@@ -77,7 +75,7 @@ func (p *Progress) Take(e boulder.Event) error {
 		return nil
 	}
 	// The beginning was not seen. Events are stored before they are shown, so what is stored holds the one at hand.
-	stored, err := p.stored.Get(context.Background(), e.BoulderID)
+	stored, err := p.stored(context.Background(), e.BoulderID)
 	if err == nil {
 		p.State, err = boulder.Restore(stored)
 	}
@@ -147,16 +145,13 @@ type row struct {
 	Summary    string                  `json:"summary,omitempty"`
 
 	doing
+	Now     string           `json:"-"` // what it waits for, or what goes on in it
 	name    string           // of what is being done
-	now     string           // what it waits for, or what goes on in it
 	attempt *boulder.Attempt // the one that is not over, or nil
 	live    bool             // an agent or the judge is at work on it, or was when the process or the pause stopped it
 	place   int              // among those that wait: the soonest first
 	replan  bool             // it waits for a new plan, which stands in its place
 }
-
-// Now says what goes on in it, or what it waits for; empty: nothing does.
-func (r row) Now() string { return r.now }
 
 // rows are the sub-tasks in plan order, others the boulders that share their limits. running: a process is at them.
 func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
@@ -206,10 +201,10 @@ func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now t
 			r.Waiting, r.place = &waits[at], at
 		}
 		if r.live && running {
-			r.now = r.does(b, now)
+			r.Now = r.does(b, now)
 		} else {
 			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-			r.now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
+			r.Now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
 		}
 		all = append(all, r)
 	}
@@ -291,14 +286,14 @@ func (r *row) does(b *boulder.Boulder, now time.Time) string {
 func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
 	shares := map[string]schedule.Share{}
 	for _, d := range others {
-		paused := d.Boulder.Status == boulder.Paused
+		paused, held := d.Boulder.Status == boulder.Paused, map[string]int{}
 		for _, a := range d.Attempts {
 			if a.Status.Live() && !stopped(paused, a) && (!paused || a.Status != boulder.AttemptMonitoring) {
-				if shares[d.Boulder.ID].Held == nil {
-					shares[d.Boulder.ID] = schedule.Share{Held: map[string]int{}}
-				}
-				shares[d.Boulder.ID].Held[a.Model]++
+				held[a.Model]++
 			}
+		}
+		if len(held) > 0 {
+			shares[d.Boulder.ID] = schedule.Share{Held: held}
 		}
 	}
 	return shares

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -82,8 +81,8 @@ func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator
 
 // Print shows the schedule to people.
 func (r *Rescheduled) Print(o page.Out) {
-	ends := func(ms int64) string { return text.Elapsed(time.Duration(ms) * time.Millisecond) }
-	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, ends(r.Was), ends(r.WouldBe)))
+	o.Say(fmt.Sprintf("%s: the last attempt ended after %s, and would have after %s.", r.BoulderID, text.Millis(r.Was),
+		text.Millis(r.WouldBe)))
 	rows := [][]string{{"", "was", "would be"}}
 	for _, a := range r.Attempts {
 		row := []string{a.SubTaskID + text.If(a.Attempt > 1, fmt.Sprintf(" #%d", a.Attempt))}
@@ -92,9 +91,7 @@ func (r *Rescheduled) Print(o page.Out) {
 		}
 		rows = append(rows, row)
 	}
-	for _, line := range table(o.Width(), []column{{}, {}, {}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {}, {}}, rows)
 }
 
 // Rejudged is what `manager replay --rejudge --json` prints for each turn: one object.
@@ -161,5 +158,5 @@ func RejudgedTotal(all []*Rejudged, model string) string {
 		against += map[bool]int{true: 1}[r.AgainstGates]
 	}
 	return fmt.Sprintf("%s judged again by %s: %d differ, %d are against the gates (%s).", text.Plural(len(all), "turn"),
-		cmp.Or(model, "OpenCode's default model"), differ, against, report.Usage(used))
+		ModelName(model), differ, against, report.Usage(used))
 }

@@ -112,7 +112,7 @@ func (v *Run) Event(e boulder.Event) {
 	}
 }
 
-func (v *Run) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
+func (v *Run) open() { v.screen = v.Screen(v.frame, v.flush) }
 
 // take follows the event and reports whether the manager is at work after it.
 func (v *Run) take(e boulder.Event) bool {
@@ -161,7 +161,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		}
 		done = t.lines(r)[0]
 		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
-			text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage))
+			text.Millis(r.ElapsedMS), report.Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.stale {
 			sign = ""
@@ -207,7 +207,7 @@ func (v *Run) Stopping() {
 	}
 }
 
-// Pause gives the terminal to somebody else, until the function that it returns is called; the first event after that
+// Pause leaves the terminal to a question, until the function that it returns is called; the first event after that
 // brings the picture back. It may be called from any goroutine.
 func (v *Run) Pause() (resume func()) {
 	v.term.Lock()
@@ -318,7 +318,7 @@ func atWork(t *tasks, live []row, room int) []string {
 		var lines []string
 		for _, r := range live {
 			all := t.lines(r)
-			for i, more := range []string{r.now, r.why, r.gate} {
+			for i, more := range []string{r.Now, r.why, r.gate} {
 				if more != "" || i == 0 {
 					all = append(all, t.below(more))
 				}

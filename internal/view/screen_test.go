@@ -22,14 +22,14 @@ func TestScreenAsksNothing(t *testing.T) {
 	}
 	var out bytes.Buffer
 	stays := []string{"a line that stays"}
-	s := Console{Stderr: page.Out{File: &out}, TermType: "xterm-kitty"}.Screen(Picture{
-		Frame: func(page.Size, int) string { return "at work" },
-		Flush: func() []string {
+	s := Console{Stderr: page.Out{File: &out}, TermType: "xterm-kitty"}.Screen(
+		func(page.Size, int) string { return "at work" },
+		func() []string {
 			lines := stays
 			stays = nil
 			return lines
 		},
-	})
+	)
 	s.Close()
 	for _, question := range questions {
 		if strings.Contains(out.String(), question) {
@@ -49,7 +49,7 @@ func TestPictureOnATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	var stay []string
-	s := &Screen{stream: &out, picture: Picture{Flush: func() []string { return stay }}}
+	s := &Screen{stream: &out, flush: func() []string { return stay }}
 	for _, test := range []struct {
 		stay  []string
 		frame string

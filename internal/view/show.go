@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -342,13 +341,14 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 // Print writes what was spent, by sub-task and attempt.
 func (r *Receipt) Print(o page.Out) {
 	rows := [][]string{{o.Dim("where it went"), o.Dim("tokens"), o.Dim("cost"), o.Dim("calls"), o.Dim("time"), ""}}
-	budgets := map[int]*boulder.Budget{} // by row
 	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
-		budgets[len(rows)] = budget
 		rows = append(rows, []string{
 			style(text.Clip(name, 36)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
-			text.Elapsed(time.Duration(s.WorkedMS) * time.Millisecond), o.Dim(note),
+			text.Millis(s.WorkedMS), o.Dim(note),
 		})
+		if of := report.Budget(budget); of != "" {
+			rows = append(rows, []string{"  " + o.Faint("of "+of)})
+		}
 	}
 	plain := func(s string) string { return s }
 	if r.Planning.Calls > 0 {
@@ -372,13 +372,7 @@ func (r *Receipt) Print(o page.Out) {
 		}
 	}
 	add(o.Bold, "in all", r.spending, "", r.Budget)
-	columns := []column{{rest: true}, {right: true}, {right: true}, {right: true}, {right: true}, {}}
-	for i, line := range table(o.Width(), columns, rows) {
-		fmt.Fprintln(o, line)
-		if b := budgets[i]; b != nil {
-			o.Item(1, o.Faint(text.Prefixed("of ", report.Budget(b))))
-		}
-	}
+	printTable(o, []column{{rest: true}, {right: true}, {right: true}, {right: true}, {right: true}, {}}, rows)
 	if r.MostJudgedTurns > 0 {
 		o.Say(o.Dim(text.Plural(r.JudgedTurns, "judged turn") + text.If(r.MostJudgedTurns > r.JudgedTurns,
 			fmt.Sprintf(" of at most %d%s", r.MostJudgedTurns,

@@ -149,9 +149,9 @@ func (r *row) more() string {
 	case !r.live:
 		return ""
 	case c == nil:
-		return r.now
+		return r.Now
 	default:
-		return fmt.Sprintf("%s · last edit %s:%d", r.now, c.File, c.Line)
+		return fmt.Sprintf("%s · last edit %s:%d", r.Now, c.File, c.Line)
 	}
 }
 
@@ -193,9 +193,7 @@ func List(o page.Out, items []ListItem, now time.Time) {
 			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}
-	for _, line := range table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows) {
-		fmt.Fprintln(o, line)
-	}
+	printTable(o, []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows)
 }
 
 // need is something in a boulder that the user has to see to, or to know of.

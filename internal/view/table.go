@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -62,6 +61,12 @@ func table(width int, columns []column, rows [][]string) []string {
 	return lines
 }
 
+func printTable(o page.Out, columns []column, rows [][]string) {
+	for _, line := range table(o.Width(), columns, rows) {
+		fmt.Fprintln(o, line)
+	}
+}
+
 // tasks draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
 // are.
 type tasks struct {
@@ -108,21 +113,34 @@ func (t *tasks) lines(rows ...row) []string {
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
-			why := text.Prefixed(" · ", text.OneLine(r.now))
+			why := text.Prefixed(" · ", text.OneLine(r.Now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 		case r.unused():
 			cells = append(cells, []string{head + name})
 		default:
 			of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // without the provider
-			took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
 			cells = append(cells, []string{
-				head + name, text.If(model, t.Dim(of)), t.Dim(took),
+				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.ElapsedMS)),
 				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),
 			})
 		}
 	}
 	return table(t.width, columns, cells)
+}
+
+// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it
+// is on.
+func (s *Status) Line(p page.Paint, i, width int, branch string) string {
+	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
+	for _, r := range s.SubTasks {
+		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
+	}
+	r := s.SubTasks[i]
+	if r.live {
+		r.name = text.JoinedBy(" · ", r.name, r.Now)
+	}
+	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }
 
 func (t *tasks) below(s string) string {

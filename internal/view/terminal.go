@@ -17,18 +17,9 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
-
-// Picture is what a [Screen] draws, again at each tick, whatever happens between two. Its functions are called by the
-// goroutine that draws.
-type Picture struct {
-	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
-	Flush func() []string                       // hands out lines that scroll away above the picture; nil: there are none
-}
 
 // framesPerSecond bounds the drawing: events only change the state, however many come.
 const framesPerSecond = 10
@@ -36,15 +27,19 @@ const framesPerSecond = 10
 // Screen is the bottom of a terminal while a picture is drawn there. It only writes: the terminal stays in its usual mode,
 // and keys and Ctrl-C do what they always do.
 type Screen struct {
-	picture    Picture
+	frame      func(size page.Size, tick int) string
+	flush      func() []string
 	stream     io.Writer
 	drawn      []string // lines, in the last of which the cursor stands
 	over, done chan struct{}
 }
 
-// Screen takes the bottom of the terminal behind Stderr, and draws there until [Screen.Close].
-func (c Console) Screen(p Picture) *Screen {
-	s := &Screen{picture: p, stream: c.Stderr.File.(io.Writer), over: make(chan struct{}), done: make(chan struct{})}
+// Screen takes the bottom of the terminal behind Stderr, and draws there, at each tick again, until [Screen.Close]. frame
+// gives at most size.Room lines, none of them as wide as the terminal; flush lines that scroll away above them. The
+// goroutine that draws calls both.
+func (c Console) Screen(frame func(size page.Size, tick int) string, flush func() []string) *Screen {
+	stream := c.Stderr.File.(io.Writer)
+	s := &Screen{frame: frame, flush: flush, stream: stream, over: make(chan struct{}), done: make(chan struct{})}
 	go s.run() // Close waits for it
 	return s
 }
@@ -56,7 +51,7 @@ func (s *Screen) run() {
 	fmt.Fprint(s.stream, ansi.HideCursor)
 	for tick := 0; ; tick++ {
 		size := page.SizeOf(s.stream)
-		s.draw(size.Width, s.picture.Frame(size, tick))
+		s.draw(size.Width, s.frame(size, tick))
 		select {
 		case <-next.C:
 		case <-s.over:
@@ -84,10 +79,7 @@ func (s *Screen) draw(width int, frame string) {
 		out.WriteString(ansi.CursorUp(up))
 	}
 	s.drawn = strings.Split(frame, "\n")
-	lines := s.drawn
-	if s.picture.Flush != nil {
-		lines = append(s.picture.Flush(), lines...)
-	}
+	lines := append(s.flush(), s.drawn...)
 	out.WriteString("\r" + strings.Join(lines, ansi.EraseLineRight+"\r\n") + ansi.EraseScreenBelow)
 	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn is no reason to stop the work
 }
@@ -145,6 +137,16 @@ type Editor struct {
 	width         int    // of the terminal
 	over          bool
 	err           error // that ended it
+}
+
+// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
+func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
+
+// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
+func (e *Editor) Type(msg tea.Msg) (done bool) {
+	_, _ = e.Update(msg)
+	done, e.over = e.over, false
+	return done
 }
 
 // Text is what was typed so far.
@@ -249,64 +251,4 @@ func Program(ctx context.Context, m tea.Model, in *os.File, out io.Writer, termT
 		return nil
 	}
 	return err
-}
-
-// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
-func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
-
-// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
-func (e *Editor) Type(msg tea.Msg) (done bool) {
-	_, _ = e.Update(msg)
-	done, e.over = e.over, false
-	return done
-}
-
-// AnswerHint says how to answer a blocker; later is how not to.
-func AnswerHint(b *boulder.Blocker, later string) string {
-	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
-		text.If(len(b.Options) > 0, "a number: that option · ") + later
-}
-
-// ParseAnswer reads what was typed about a blocker: nil is later, [io.EOF] leaves.
-func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
-	typed = strings.TrimSpace(typed)
-	word, _, _ := strings.Cut(text.Fold(typed), " ")
-	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
-	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
-		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
-	}
-	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
-	switch word {
-	case "", "/later":
-		return nil, nil
-	case "/quit", "/q", "/exit":
-		return nil, io.EOF
-	case "/skip":
-		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
-	case "/allow":
-		answer.Answer, answer.Allowed = rest, true
-	case "/deny":
-		if !b.AsksPermission() {
-			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
-		}
-		answer.Answer = text.JoinedBy(": ", "Denied", rest)
-	default:
-		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
-			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
-		}
-	}
-	return answer, nil
-}
-
-// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it is on.
-func (s *Status) Line(p page.Paint, i, width int, branch string) string {
-	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
-	for _, r := range s.SubTasks {
-		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
-	}
-	r := s.SubTasks[i]
-	if r.live {
-		r.name = text.JoinedBy(" · ", r.name, r.now)
-	}
-	return p.Dim(branch) + strings.Join(t.lines(r), "")
 }

@@ -141,7 +141,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	for begin := range s.Events {
-		p := NewProgress(storedAt{s.Events, begin})
+		p := NewProgress(storedAt{s.Events, begin}.Get)
 		for _, e := range s.Events[begin:] {
 			if err := p.Take(e); err != nil {
 				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)

@@ -102,7 +102,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(readingOf(s, holder), s.State.SubTask("theme"), nil)
+	w := NewWhy(readingOf(s, holder), s.State.SubTask("theme"))
 	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by the user", "stopped for now: paused by the user\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -26,17 +25,17 @@ type Why struct {
 	Now       string            `json:"now,omitempty"` // what it does or waits for; empty once it is over
 
 	detail boulder.Snapshot
-	turns  []boulder.Turn
+	ended  int    // turn that ended last
 	reason string // of the continuation that the next prompt carries
 }
 
-// NewWhy makes the chain of decisions about a sub-task, from its turns and the boulder's events, as far as they can be
-// read, and says what it does or waits for now.
-func NewWhy(of *project.Reading, t *boulder.SubTask, turns []boulder.Turn) *Why {
+// NewWhy makes the chain of decisions about a sub-task from the boulder's events, as far as they can be read, and says
+// what it does or waits for now.
+func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	d, running := of.Snapshot, of.Running()
 	w := &Why{
 		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: *t,
-		GatesFrom: map[string]string{}, Chain: []Step{}, detail: d, turns: turns,
+		GatesFrom: map[string]string{}, Chain: []Step{}, detail: d,
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := d.Boulder.GateOrigin(t, d.SubTasks, gate); from != "" {
@@ -52,7 +51,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask, turns []boulder.Turn) *Why 
 	p, _ := ProgressOf(nil, d, of.Events, nil)
 	rows := p.rows(of.Limits, nil, of.Now, running)
 	r := rows[slices.IndexFunc(rows, func(r row) bool { return r.ID == t.ID })]
-	switch w.Now = r.now; {
+	switch w.Now = r.Now; {
 	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
 		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
 	case t.Status == boulder.SubTaskBlocked:
@@ -133,22 +132,12 @@ func (w *Why) take(e boulder.Event) {
 	case boulder.TurnSent:
 		s.Reason, w.reason = cmp.Or(s.Reason, w.reason), ""
 	case boulder.TurnEnded:
-		for _, turn := range w.turns {
-			if turn.AttemptRef == b.AttemptRef && turn.Number == b.Turn {
-				s.Evidence = turn.Evidence
-			}
-		}
-		if s.Evidence != nil && s.Evidence.Duration > 0 {
-			s.Line += " (" + text.Elapsed(s.Evidence.Duration) + ")"
+		if w.ended = b.Turn; b.Evidence.Duration > 0 {
+			s.Line += " (" + text.Elapsed(b.Evidence.Duration) + ")"
 		}
 	case boulder.GateRun:
-		for _, before := range slices.Backward(w.Chain) {
-			if before.Step == stepEnded {
-				if s.Turn = before.Turn; before.Evidence != nil && !b.Final {
-					return // the evidence has it
-				}
-				break
-			}
+		if s.Turn = w.ended; !b.Final {
+			return // the evidence has it
 		}
 	}
 	w.Chain = append(w.Chain, s)
@@ -166,11 +155,10 @@ func (w *Why) Print(o page.Out) {
 		line := o.Plain(s.Line)
 		switch s.Step {
 		case stepAttempt:
-			waited := text.Elapsed(time.Duration(s.WaitedMS) * time.Millisecond)
 			o.Say()
 			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(s.Model),
 				text.Prefixed("agent ", s.Agent), text.Prefixed("session ", s.SessionID),
-				text.If(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
+				text.If(s.WaitedMS >= 1000, "waited "+text.Millis(s.WaitedMS)+" for its slot"))))
 			continue
 		case stepDecision:
 			line = o.Bold("→ " + o.As(s.sign, line))
@@ -187,8 +175,6 @@ func (w *Why) Print(o page.Out) {
 			o.Text(3, firstLines(text.Safe(s.Text), 4))
 		case s.Evidence != nil:
 			evidence(o, 3, s.Evidence, w.detail.Boulder.Project, claimed)
-		case s.Step == stepEnded:
-			o.Field(3, "evidence", "none is stored")
 		case s.Gate != nil:
 			o.Output(3, 10, report.NewGate(*s.Gate).Output)
 		case s.Verdict != nil:

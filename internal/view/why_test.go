@@ -12,22 +12,16 @@ import (
 )
 
 // whyOf is the chain of a sub-task in which everything goes wrong.
-func whyOf(t *testing.T, turns bool) *Why {
+func whyOf(t *testing.T) *Why {
 	t.Helper()
 	s := after(t, (*sample.Boulder).Misbehave)
-	var all []boulder.Turn
-	for _, e := range s.Events {
-		if b, ok := e.Body.(boulder.TurnEnded); ok && turns {
-			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
-		}
-	}
-	return NewWhy(readingOf(s, nil), s.State.SubTask("toggle"), all)
+	return NewWhy(readingOf(s, nil), s.State.SubTask("toggle"))
 }
 
 // The chain has every event of the sub-task that it is made of, in order.
 func TestWhyIsWholeAndInOrder(t *testing.T) {
 	t.Parallel()
-	w := whyOf(t, true)
+	w := whyOf(t)
 	var steps []string
 	for _, step := range w.Chain {
 		steps = append(steps, strings.TrimSpace(step.Step+" "+step.Prompt+step.Decision))
@@ -45,30 +39,11 @@ func TestWhyIsWholeAndInOrder(t *testing.T) {
 	}
 }
 
-// A turn whose record cannot be read is told from the events alone, its gates included.
-func TestWhyWithoutEvidence(t *testing.T) {
-	t.Parallel()
-	w := whyOf(t, false)
-	gates := 0
-	for _, step := range w.Chain {
-		if step.Evidence != nil {
-			t.Errorf("there is evidence: %+v", step)
-		}
-		if step.Step == stepGate {
-			gates++
-		}
-	}
-	if gates != 2 {
-		t.Errorf("%d gates are told, want 2", gates)
-	}
-	says(t, shown(t, 0, w.Print), "evidence: none is stored")
-}
-
 // On a terminal no line is wider than it.
 func TestWhyFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{50, 80, 120} {
-		shown(t, width, whyOf(t, true).Print)
+		shown(t, width, whyOf(t).Print)
 	}
 }
 
