@@ -116,9 +116,6 @@ func (r *run) next(within time.Duration) any {
 		ctx = context.WithoutCancel(ctx) // that is known
 	}
 	item, _ := r.inbox.Take(ctx, within)
-	if _, ok := item.(woken); ok {
-		r.woken.Store(false)
-	}
 	return item
 }
 
@@ -197,11 +194,10 @@ func (r *run) tick() error {
 	now := r.o.cfg.Now()
 	moved := clockMoved(r.looked, now)
 	r.looked, r.now = now, now.UTC().Round(0)
-	if id := r.state.Boulder.ID; moved != 0 && id != "" && !r.state.Boulder.Status.Terminal() {
-		_, err := r.state.Apply(boulder.Event{Time: r.now, BoulderID: id, Body: boulder.ClockMoved{By: moved}})
-		return err
+	if b := &r.state.Boulder; moved == 0 || b.ID == "" || b.Status.Terminal() {
+		return nil
 	}
-	return nil
+	return r.apply(boulder.ClockMoved{By: moved})
 }
 
 // clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
@@ -246,13 +242,11 @@ func (r *run) commit() error {
 		}
 		if !r.gone && !r.yield(e, nil) {
 			r.gone = true
-			r.end(errAbandoned)
+			r.end(errors.New("the events are not read any more"))
 		}
 	}
 	return nil
 }
-
-var errAbandoned = errors.New("the events are not read any more")
 
 // decide applies what schedule.Compute decides until only work is left to do, and remembers that. No other boulder of
 // this Orchestrator decides meanwhile, so that no slot is given out twice.

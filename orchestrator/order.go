@@ -362,12 +362,10 @@ func (r *run) takeAway() {
 		open := r.state.Open(ref.SubTaskID)
 		if ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref) {
 			r.leftover[ref] = true
-			r.work[ref](errTakenAway)
+			r.work[ref](errors.New("the user ended it"))
 		}
 	}
 }
-
-var errTakenAway = errors.New("the user ended it")
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {

@@ -15,15 +15,12 @@ import (
 // startReplan asks the Task Ledger for the replan that was begun, and the user to approve it if there is one to ask. Where the
 // boulder is to ask, the proposal is stored before that: it can be answered by an order as well.
 func (r *run) startReplan() {
-	if r.busy(replanRef) {
-		return
-	}
 	req, number, proposed := r.replanRequest(), r.state.Boulder.Replans, r.state.Boulder.Replan.Proposed
 	ref, proposal := r.state.Boulder.Replan.AttemptRef, Proposal(r.state.Snapshot())
 	store := r.state.Boulder.AskReplans && proposed == nil && r.req.ApproveReplan != nil
 	var usage boulder.Usage
 	var gates, asked bool
-	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
+	r.launchUntilStop(replanRef, func(ctx context.Context) (err error) {
 		if proposed == nil {
 			proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
 		}
@@ -32,7 +29,7 @@ func (r *run) startReplan() {
 			gates, err = r.req.ApproveReplan(ctx, proposal)
 		}
 		return err
-	}), func(err error) error {
+	}, func(err error) error {
 		if applyErr := r.apply(r.ledgerUsage(ref, boulder.UsageReplan, usage)...); applyErr != nil {
 			return applyErr
 		}

@@ -308,22 +308,18 @@ func ordersLeave(b boulder.Body) bool {
 
 // endTurn checks that nothing is left to decide.
 func (r *replay) endTurn(e boulder.Event) {
-	driven := r.driven && !r.ending
-	r.due, r.driven = nil, false
-	if r.limits == nil || !driven {
-		r.stopped, r.ending = r.stopped || r.ending, false
-		return
-	}
-	for _, due := range r.decide(e.Time) {
-		_, starts := due.(boulder.Starting)
-		switch {
-		case starts && r.missed == nil:
-			r.missed = difference(e, due, nil)
-		case !r.mayWait(due) && !r.verifies(due):
-			r.check.Difference = difference(e, due, nil)
+	if r.limits != nil && r.driven && !r.ending {
+		for _, due := range r.decide(e.Time) {
+			_, starts := due.(boulder.Starting)
+			switch {
+			case starts && r.missed == nil:
+				r.missed = difference(e, due, nil)
+			case !r.mayWait(due) && !r.verifies(due):
+				r.check.Difference = difference(e, due, nil)
+			}
 		}
 	}
-	r.stopped, r.ending = r.stopped || r.ending, false
+	r.due, r.driven, r.stopped, r.ending = nil, false, r.stopped || r.ending, false
 }
 
 // verifies reports whether gates may have to run before the end that is due, or the ref of the tip has to move.

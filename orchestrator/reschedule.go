@@ -167,8 +167,6 @@ func (r *rescheduling) dispatch() error {
 
 func subTaskOf(b boulder.Body) string {
 	switch b := b.(type) {
-	case interface{ Ref() boulder.AttemptRef }:
-		return b.Ref().SubTaskID
 	case boulder.BlockerSettled:
 		return b.SubTaskID
 	case boulder.Unparked:
@@ -176,5 +174,5 @@ func subTaskOf(b boulder.Body) string {
 	case boulder.Reopened:
 		return b.SubTaskID
 	}
-	return ""
+	return about(b).SubTaskID
 }

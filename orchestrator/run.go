@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,7 +24,6 @@ type run struct {
 	ctx   context.Context // of the caller
 	inbox Inbox           // of message, order and woken; closed when another process may have the boulder
 	held  any             // of the inbox: an order that was taken, for the next turn of the loop
-	woken atomic.Bool     // the inbox has a woken
 
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
@@ -105,25 +103,28 @@ func (r *run) endWorkers() {
 	if len(r.leftover) == 0 || r.broken != nil {
 		return
 	}
-	if err := r.noteStopped(context.WithoutCancel(r.ctx)); err != nil { // the next run stops them once more
+	// The agents of attempts that an order ended have stopped: their workers have ended.
+	ctx := context.WithoutCancel(r.ctx)
+	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
+	if err == nil {
+		err = applyTo(s, r.o.cfg.Now().UTC(), stopped(s, slices.Collect(maps.Keys(r.leftover))...)...)
+	}
+	if err == nil {
+		err = commitEvents(ctx, r.o.cfg.Store, s)
+	}
+	if err != nil { // the next run stops them once more
 		r.o.cfg.Logger.Warn("it is not stored that agents have stopped", "boulder", r.state.Boulder.ID, "error", err)
 	}
 }
 
-// noteStopped stores that the agents of attempts that an order ended have stopped: their workers have ended.
-func (r *run) noteStopped(ctx context.Context) error {
-	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
-	if err != nil {
-		return err
-	}
+// stopped are the events of sessions that orders left behind and that have stopped.
+func stopped(s *boulder.State, attempts ...boulder.AttemptRef) (bodies []boulder.Body) {
 	for _, left := range s.Boulder.Left {
-		if r.leftover[left.AttemptRef] {
-			if err := applyTo(s, r.o.cfg.Now().UTC(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
-				return err
-			}
+		if slices.Contains(attempts, left.AttemptRef) {
+			bodies = append(bodies, boulder.SessionLeft{LeftSession: left, Stopped: true})
 		}
 	}
-	return commitEvents(ctx, r.o.cfg.Store, s)
+	return bodies
 }
 
 var errRunOver = errors.New("the run is over")

@@ -61,7 +61,7 @@ type woken struct{}
 // wake makes the others look again. Its caller holds mu.
 func (rs *runs) wake(except *run) {
 	for _, other := range rs.byID {
-		if other != except && other.woken.CompareAndSwap(false, true) { // else it is going to look
+		if other != except {
 			other.inbox.Put(woken{})
 		}
 	}
