@@ -86,6 +86,14 @@ func ofAttempt[B interface{ Ref() AttemptRef }](
 // Ref is of what is about one attempt.
 func (r AttemptRef) Ref() AttemptRef { return r }
 
+// AttemptOf is the attempt that an event is about; zero: about none.
+func AttemptOf(b Body) AttemptRef {
+	if of, ok := b.(interface{ Ref() AttemptRef }); ok {
+		return of.Ref()
+	}
+	return AttemptRef{}
+}
+
 // Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
 // refused with an error that wraps [ErrRefused], and the state is as it was.
 //
@@ -116,7 +124,7 @@ func (s *State) apply(e *Event) error {
 	case SessionLeft, Archived, Landed, Redone, Kept:
 		afterEnd = true
 	case Starting, Retry, Parked, SubTaskDone:
-		moved = b.(interface{ Ref() AttemptRef }).Ref().SubTaskID
+		moved = AttemptOf(b).SubTaskID
 	}
 	switch r := s.Boulder.Replan; {
 	case !ok:

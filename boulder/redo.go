@@ -91,11 +91,18 @@ type Span struct {
 
 // SpecOf names all that a plan asks of a sub-task, with its constraints and default model; empty: it is not in the plan.
 func SpecOf(p *Plan, id string) string {
-	i := slices.IndexFunc(p.SubTasks, func(s Spec) bool { return s.ID == id })
-	if i < 0 {
+	s := p.spec(id)
+	if s == nil {
 		return ""
 	}
-	return textOf(p, p.SubTasks[i]) + modelOf(p, p.SubTasks[i])
+	return textOf(p, *s) + modelOf(p, *s)
+}
+
+func (p *Plan) spec(id string) *Spec {
+	if i := slices.IndexFunc(p.SubTasks, func(s Spec) bool { return s.ID == id }); i >= 0 {
+		return &p.SubTasks[i]
+	}
+	return nil
 }
 
 func textOf(p *Plan, s Spec) string {
@@ -111,15 +118,14 @@ func modelOf(p *Plan, s Spec) string { return hashOf(s.Model + "\x00" + p.Model 
 
 // Edited says in what a sub-task differs between two plans. One that is not in both does not.
 func Edited(was, now *Plan, id string) (reasons []Reason) {
-	i := slices.IndexFunc(was.SubTasks, func(s Spec) bool { return s.ID == id })
-	j := slices.IndexFunc(now.SubTasks, func(s Spec) bool { return s.ID == id })
-	if i < 0 || j < 0 {
+	before, after := was.spec(id), now.spec(id)
+	if before == nil || after == nil {
 		return nil
 	}
-	if textOf(was, was.SubTasks[i]) != textOf(now, now.SubTasks[j]) {
+	if textOf(was, *before) != textOf(now, *after) {
 		reasons = append(reasons, ReasonEdited)
 	}
-	if modelOf(was, was.SubTasks[i]) != modelOf(now, now.SubTasks[j]) {
+	if modelOf(was, *before) != modelOf(now, *after) {
 		reasons = append(reasons, ReasonModel)
 	}
 	return reasons

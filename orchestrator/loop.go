@@ -168,9 +168,9 @@ func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 		return err
 	}
 	for _, b := range bodies {
-		switch ends := b.(type) {
+		switch b.(type) {
 		case boulder.Retry, boulder.Parked, boulder.SubTaskDone:
-			ref := ends.(interface{ Ref() boulder.AttemptRef }).Ref()
+			ref := boulder.AttemptOf(b)
 			if o := s.Open(ref.SubTaskID); o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Running() != (boulder.Usage{}) {
 				used := boulder.UsageReport{
 					SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: o.Attempt.Running(),

@@ -174,5 +174,5 @@ func subTaskOf(b boulder.Body) string {
 	case boulder.Reopened:
 		return b.SubTaskID
 	}
-	return about(b).SubTaskID
+	return boulder.AttemptOf(b).SubTaskID
 }

@@ -22,7 +22,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 				red++
 			}
 		}
-		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Count(boulder.SubTaskCompleted), s.Boulder.Tally.Planned)
+		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Boulder.Tally.Completed, s.Boulder.Tally.Planned)
 		if red > 0 {
 			fmt.Fprintf(&b, ", %d of them with a gate that is red on the final files", red)
 		}

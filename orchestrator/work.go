@@ -175,7 +175,7 @@ func (r *run) startTurn(o *boulder.Open) {
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = prompts.Resume(prompts.ResumeInput{
 			Boulder: r.state.Boulder, SubTask: *o.SubTask, News: since,
-			Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
+			Completed: r.state.Boulder.Tally.Completed, Total: len(r.state.SubTasks),
 		})
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
@@ -299,7 +299,7 @@ func (r *run) admissible(m message) error {
 	may := false
 	switch b := m.report.(type) {
 	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
-		if ref := about(b); ref != m.ref || !r.busy(ref) {
+		if ref := boulder.AttemptOf(b); ref != m.ref || !r.busy(ref) {
 			return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
 				m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
 		}

@@ -74,10 +74,8 @@ const inPicture = "·"
 
 // Describe says what an event says.
 func Describe(e boulder.Event) Step {
-	s := Step{Time: e.Time}
-	if of, ok := e.Body.(interface{ Ref() boulder.AttemptRef }); ok {
-		s.SubTask, s.Attempt = of.Ref().SubTaskID, of.Ref().Attempt
-	}
+	of := boulder.AttemptOf(e.Body)
+	s := Step{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
 	say := func(sign, format string, args ...any) { s.sign, s.Line = sign, fmt.Sprintf(format, args...) }
 	fault := func(kind boulder.TroubleKind, reason string, until time.Time) {
 		s.Step, s.Fault, s.Reason, s.Until = stepFault, kind, reason, until
