@@ -271,8 +271,8 @@ func (s *State) taskComplete(_ *Event, b TaskComplete) error {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case !s.AllOver():
 		return fmt.Errorf("%d attempts are open", len(s.open))
-	case s.Parked() > 0:
-		return fmt.Errorf("%d sub-tasks wait for the user", s.Parked())
+	case slices.ContainsFunc(s.SubTasks, func(t *SubTask) bool { return t.Parked }):
+		return errors.New("sub-tasks wait for the user")
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}

@@ -196,7 +196,7 @@ func (s *State) Redoable(ids []string) error {
 		}
 	}
 	dependents := s.after(ids)
-	off, _, _ := s.offLine(append(slices.Clone(dependents), s.all(ids)...))
+	off, _, _ := s.offLine(ids, dependents)
 	for _, t := range s.after(append(idsOf(off), ids...)) {
 		why := "which builds on it"
 		if !slices.Contains(dependents, t) {
@@ -237,7 +237,7 @@ func (s *State) redone(e *Event, b Redone) error {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
 	}
 	dependents := s.after(b.SubTasks)
-	moved, tip, tree := s.offLine(append(slices.Clone(dependents), s.all(b.SubTasks)...))
+	moved, tip, tree := s.offLine(b.SubTasks, dependents)
 	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
 		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
 	}
@@ -291,13 +291,6 @@ func (s *State) redone(e *Event, b Redone) error {
 	return nil
 }
 
-func (s *State) all(ids []string) (all []*SubTask) {
-	for _, id := range ids {
-		all = append(all, s.byID[id])
-	}
-	return all
-}
-
 // respecify adopts a plan in which redone sub-tasks are described again. What depends on what stays.
 func (s *State) respecify(b Redone) error {
 	if b.Plan == nil {
@@ -328,16 +321,16 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some,
-// with the commit and tree that the line then ends with.
-func (s *State) offLine(first []*SubTask) (off []*SubTask, tip, tree string) {
+// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some and
+// of their dependents, with the commit and tree that the line then ends with.
+func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
 	if tip = s.Boulder.Line.Base; tip == "" {
 		return nil, "", ""
 	}
 	for _, t := range s.done { // in the order of the line
 		switch {
 		case t.Integrated == "":
-		case len(off) > 0 || slices.Contains(first, t):
+		case len(off) > 0 || slices.Contains(ids, t.ID) || slices.Contains(dependents, t):
 			off = append(off, t)
 		default:
 			tip, tree = t.Integrated, t.Snapshot

@@ -194,11 +194,6 @@ func (s *State) Live() []*Open { return slices.Clone(s.live) }
 // None of it may be kept or changed.
 func (s *State) Queues() map[string][]*Open { return s.queues }
 
-// Parked reports how many sub-tasks wait for the user.
-func (s *State) Parked() int {
-	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
-}
-
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
 

@@ -75,20 +75,16 @@ func (r *run) pause() error {
 	return err
 }
 
-// wait blocks until something arrives, then takes in everything that has arrived, but for a second order: what the first
-// came to is decided on before that.
+// wait blocks until something arrives, then takes in everything that has arrived.
 func (r *run) wait() error {
-	item := r.held
-	if r.held = nil; item == nil {
-		item = r.next(r.patience())
-	}
+	item := r.next(r.patience())
 	if err := r.tick(); err != nil {
 		return err
 	}
 	if !r.grace.IsZero() && !r.looked.Before(r.grace) {
 		r.end(ErrStopped)
 	}
-	for {
+	for ; item != nil; item = r.next(0) { // one commit serves it all
 		var err error
 		switch item := item.(type) {
 		case message:
@@ -99,14 +95,8 @@ func (r *run) wait() error {
 		if err != nil || r.state.Boulder.Status.Terminal() { // an order has ended it: what is handed in does not count any more
 			return err
 		}
-		if item = r.next(0); item == nil { // one commit serves it all
-			return nil
-		}
-		if _, isOrder := item.(order); isOrder {
-			r.held = item
-			return nil
-		}
 	}
+	return nil
 }
 
 // next is what arrives within a time; nil: nothing, or the caller's ctx is done.

@@ -50,15 +50,11 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 	}
 }
 
-// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile, and a second
-// order waits: it has to see what the first did.
+// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile.
 func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
-	o.runs.idle.Lock()
-	defer o.runs.idle.Unlock()
 	o.runs.mu.Lock()
-	r := o.runs.byID[boulderID]
-	o.runs.mu.Unlock()
-	if r != nil {
+	defer o.runs.mu.Unlock()
+	if r := o.runs.byID[boulderID]; r != nil {
 		return r, nil
 	}
 	return nil, Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())

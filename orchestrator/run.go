@@ -23,7 +23,6 @@ type run struct {
 
 	ctx   context.Context // of the caller
 	inbox Inbox           // of message, order and woken; closed when another process may have the boulder
-	held  any             // of the inbox: an order that was taken, for the next turn of the loop
 
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
@@ -82,9 +81,6 @@ func (r *run) endWorkers() {
 		ack.Put(errRunOver)
 	}
 	var orders []any
-	if r.held != nil {
-		orders = append(orders, r.held)
-	}
 	for len(r.work) > 0 {
 		switch item := r.next(Forever).(type) {
 		case message:

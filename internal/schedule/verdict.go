@@ -111,6 +111,25 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
+// needs is the category of what a verdict needs of the user, by its blocked_by; empty: nothing.
+func needs(v boulder.Verdict) boulder.BlockerCategory {
+	return map[string]boulder.BlockerCategory{
+		"missing_info": boulder.BlockerQuestion, "permission": boulder.BlockerPermission, "external": boulder.BlockerOther,
+	}[v.BlockedBy]
+}
+
+// needsUser is how many verdicts in a row say that only the user can remove what is in the way, this one included. That no
+// judge could be had says nothing.
+func needsUser(o *boulder.Open, v boulder.Verdict) int {
+	switch {
+	case v.JudgeUnavailable:
+		return o.SubTask.NeedsUser
+	case v.Completed, needs(v) == "":
+		return 0
+	}
+	return o.SubTask.NeedsUser + 1
+}
+
 // lateAnswers are the hard blockers that the user settled while the turn was at work that raised them. The agent has not
 // heard of it: whatever was judged, it could not do better.
 func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
