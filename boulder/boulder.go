@@ -211,11 +211,3 @@ type Cooldown struct {
 }
 
 func (c Cooldown) valid() bool { return c.Limit >= 1 && c.Limit <= max(1, c.Full) }
-
-// End is that of the limit, also of one that was lifted.
-func (c Cooldown) End() time.Time {
-	if c.Lifted.After(c.Until) {
-		return c.Lifted
-	}
-	return c.Until
-}

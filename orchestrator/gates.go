@@ -48,7 +48,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
 		what.Earlier = append(what.Earlier, *t)
 	}
-	r.integrates, r.conflictSlot = o.Attempt.AttemptRef, o.SubTask.Slot
+	r.integrates = o.Attempt.AttemptRef
 	r.launchGates(integrateRef, func(ctx context.Context, report func(boulder.Body) error) error {
 		return integrator.Integrate(ctx, what, report)
 	}, func(err error) error {

@@ -14,7 +14,7 @@ import (
 
 // loop is the one loop: decide, commit, act, wait.
 func (r *run) loop() error {
-	if err := r.startable(); err != nil {
+	if err := startable(r.state, r.o.limits); err != nil {
 		r.end(err)
 	}
 	for {
@@ -47,15 +47,15 @@ func (r *run) loop() error {
 }
 
 // startable refuses a plan with a sub-task that could never start: it would wait for ever.
-func (r *run) startable() error {
-	if err := schedule.Startable(r.state, r.o.limits); err != nil {
+func startable(s *boulder.State, l Limits) error {
+	if err := schedule.Startable(s, l); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnstartable, err)
 	}
 	return nil
 }
 
 // halting reports whether the run ends before the boulder does: nothing new is launched.
-func (r *run) halting() bool { return r.stopping || r.ended != nil }
+func (r *run) halting() bool { return !r.grace.IsZero() || r.ended != nil }
 
 // pause ends the run at a boundary, with everything stored.
 func (r *run) pause() error {
@@ -123,8 +123,7 @@ func (r *run) patience() time.Duration {
 
 // notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
 func (r *run) notice() {
-	if !r.stopping && r.o.stop.Err() != nil {
-		r.stopping = true
+	if r.grace.IsZero() && r.o.stop.Err() != nil {
 		r.grace = r.o.cfg.Now().Add(r.o.cfg.StopGrace)
 	}
 	if r.ctx.Err() != nil {

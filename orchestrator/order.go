@@ -328,14 +328,18 @@ func (r *run) obey(o order) error {
 		return nil // nothing changed: that is for whoever gave the order
 	}
 	r.acks = append(r.acks, o.reply)
-	r.takeAway()
+	for _, ref := range r.underWay() {
+		if r.over(ref) { // what its worker still hands in is not taken
+			r.work[ref](errors.New("the user ended it"))
+		}
+	}
 	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
 		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // who is asked at a terminal need not answer any more
 			if stop := r.work[ref]; stop != nil {
 				stop(errSuspended)
 			}
 		}
-		err := r.startable()
+		err := startable(r.state, r.o.limits)
 		if err == nil && planned {
 			err = r.setBudgets()
 		}
@@ -352,23 +356,16 @@ func (r *run) obey(o order) error {
 	return nil
 }
 
-// takeAway stops work whose attempt an order ended. What it still hands in is not taken.
-func (r *run) takeAway() {
-	for _, ref := range r.underWay() {
-		open := r.state.Open(ref.SubTaskID)
-		if ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref) {
-			r.leftover[ref] = true
-			r.work[ref](errors.New("the user ended it"))
-		}
-	}
+// over reports whether work is of an attempt that has ended, which an order alone does to one with work under way.
+func (r *run) over(ref boulder.AttemptRef) bool {
+	open := r.state.Open(ref.SubTaskID)
+	return ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref)
 }
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {
 	for _, ref := range r.underWay() {
-		if !r.leftover[ref] {
-			r.work[ref](errSuspended)
-		}
+		r.work[ref](errSuspended)
 	}
 }
 

@@ -96,18 +96,14 @@ func (r *run) propose(plan *boulder.Plan) error {
 // adopt makes the sub-tasks of a plan, some of which a fork has done already, with these results. A plan that differs from
 // what was proposed is the next revision.
 func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
-	for id := range r.req.SubTaskBudgets {
-		if !slices.ContainsFunc(a.Plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
-			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
-		}
+	err := r.apply(decomposed(r.state, a, results, r.now))
+	if err == nil {
+		err = startable(r.state, r.o.limits)
 	}
-	if err := r.apply(decomposed(r.state, a, results, r.now)); err != nil {
-		return err
+	if err == nil {
+		err = r.setBudgets()
 	}
-	if err := r.startable(); err != nil {
-		return err // nothing of it is stored
-	}
-	return r.setBudgets()
+	return err // with one nothing of it is stored
 }
 
 func decomposed(s *boulder.State, a Approval, results map[string]boulder.Inherited, now time.Time) boulder.Decomposed {

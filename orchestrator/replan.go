@@ -110,7 +110,7 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	case err != nil:
 		return err
 	}
-	if err := r.startable(); err != nil {
+	if err := startable(r.state, r.o.limits); err != nil {
 		r.end(err)
 	}
 	return nil

@@ -40,8 +40,8 @@ func Reschedule(events []boulder.Event, limits Limits) ([]Scheduled, error) {
 	if err := r.read(events); err != nil {
 		return nil, err
 	}
-	if err := schedule.Startable(r.s, limits); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnstartable, err)
+	if err := startable(r.s, limits); err != nil {
+		return nil, err
 	}
 	for {
 		if err := r.dispatch(); err != nil {

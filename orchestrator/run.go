@@ -27,18 +27,15 @@ type run struct {
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
 	shared        sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
-	leftover      map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
 	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
 	acks          []Inbox                                        // of reports and orders that are applied but not yet stored
 	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
-	conflictSlot  int                                            // of that attempt: both sides of a conflict are put there
 	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
 	todo          []schedule.Action                              // decided: the work that should be under way when all is stored
 	wake          time.Time
 	now           time.Time // of this turn of the loop: the wall clock alone, since times of the state pass while the machine sleeps
 	looked        time.Time // at the clock, in this turn
-	stopping      bool
-	grace         time.Time // ends the patience with running turns after a stop
+	grace         time.Time // ends the patience with running turns after a stop; zero: there was none
 	waitsFor      string    // the parked sub-task for which the run ends
 	decidedToStop bool      // the scheduler did
 	limitsShared  bool      // other boulders have shared the limits
@@ -51,7 +48,7 @@ func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulde
 	return &run{
 		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, inbox: o.cfg.Coroutines.NewInbox(),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
-		leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
+		restored: map[boulder.AttemptRef]bool{},
 	}
 }
 
@@ -81,11 +78,13 @@ func (r *run) endWorkers() {
 		ack.Put(errRunOver)
 	}
 	var orders []any
+	var ended []boulder.AttemptRef
 	for len(r.work) > 0 {
 		switch item := r.next(Forever).(type) {
 		case message:
 			if item.finish != nil {
 				r.release(item.ref)
+				ended = append(ended, item.ref)
 			} else {
 				item.ack.Put(errRunOver)
 			}
@@ -96,14 +95,14 @@ func (r *run) endWorkers() {
 	for _, o := range orders { // for [Orchestrator.leave]
 		r.inbox.Put(o)
 	}
-	if len(r.leftover) == 0 || r.broken != nil {
+	if len(r.state.Boulder.Left) == 0 || r.broken != nil {
 		return
 	}
 	// The agents of attempts that an order ended have stopped: their workers have ended.
 	ctx := context.WithoutCancel(r.ctx)
 	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
 	if err == nil {
-		err = applyTo(s, r.o.cfg.Now().UTC(), stopped(s, slices.Collect(maps.Keys(r.leftover))...)...)
+		err = applyTo(s, r.o.cfg.Now().UTC(), stopped(s, ended...)...)
 	}
 	if err == nil {
 		err = commitEvents(ctx, r.o.cfg.Store, s)
@@ -243,7 +242,7 @@ func (r *run) unparkAffordable() error {
 func (r *run) setBudgets() error {
 	for _, id := range slices.Sorted(maps.Keys(r.req.SubTaskBudgets)) {
 		if r.state.SubTask(id) == nil {
-			return fmt.Errorf("there is no sub-task %q to give a budget to", id)
+			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
 		}
 		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: r.req.SubTaskBudgets[id]}); err != nil {
 			return err

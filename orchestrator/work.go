@@ -132,13 +132,9 @@ func (r *run) launchFor(
 ) {
 	r.launchWork(ref, work, func(err error) error {
 		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
-		open := r.state.Open(ref.SubTaskID)
-		switch {
-		case r.leftover[ref]: // what an order ended stays ended
-			delete(r.leftover, ref)
+		switch open := r.state.Open(ref.SubTaskID); {
+		case r.over(ref): // what an order ended stays ended
 			bodies = append(bodies, stopped(r.state, ref)...) // [Runner.Run] has stopped its turn
-		case open == nil || open.Attempt.AttemptRef != ref:
-			return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
 		case err != nil:
 			bodies = append(bodies, r.failure(open, err)...)
 		default:
@@ -154,10 +150,10 @@ func (r *run) launchFor(
 // startTurn runs the newest turn of an attempt, if it has a slot.
 func (r *run) startTurn(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
-	if len(r.leftover) > 0 {
+	if slices.ContainsFunc(r.underWay(), r.over) {
 		return // what an order ended gives its slot back when its work has ended
 	}
-	if r.busy(integrateRef) && o.SubTask.Slot == r.conflictSlot {
+	if r.busy(integrateRef) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
 		return // a conflict is known to the loop before its sides are there
 	}
 	if _, has := r.slots[ref]; !has {

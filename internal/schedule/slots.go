@@ -233,7 +233,7 @@ func Hold(
 ) Share {
 	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}, Cooling: map[string]boulder.Cooldown{}}
 	for m, cool := range s.Boulder.Cooldowns {
-		if now.Before(cool.End()) {
+		if now.Before(cool.Until) || now.Before(cool.Lifted) {
 			share.Cooling[m] = cool
 		}
 	}
