@@ -191,9 +191,6 @@ func (r *run) resume() error {
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
-	if r.req.ApproveReplan == nil && b.AskReplans {
-		r.req.ApproveReplan = nobodyToAsk
-	}
 	if err := r.tick(); err != nil {
 		return err
 	}
@@ -215,12 +212,6 @@ func (r *run) resume() error {
 		}
 	}
 	return r.unparkAffordable()
-}
-
-// nobodyToAsk is for a boulder whose replans the user wants to see, where there is none: in a server.
-func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
-	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on: approve it in"+
-		" `manager ui`, or with `manager resume` on a terminal", ErrWaiting)
 }
 
 // unparkAffordable lets sub-tasks go on that wait for the user, unless it is for a larger budget, more turns, an answer, or a
