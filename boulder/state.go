@@ -85,11 +85,9 @@ func Turns(events []Event, subTaskID string) (turns []Turn) {
 		if s.Replay(e) != nil {
 			break
 		}
-		switch b := e.Body.(type) {
-		case Starting:
-			begun = append(begun, s.Open(b.SubTaskID).Turn)
-		case Continuation:
-			begun = append(begun, s.Open(b.SubTaskID).Turn)
+		switch e.Body.(type) {
+		case Starting, Continuation:
+			begun = append(begun, s.Open(AttemptOf(e.Body).SubTaskID).Turn)
 		}
 	}
 	for _, t := range begun {

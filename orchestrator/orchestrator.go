@@ -204,8 +204,6 @@ var (
 	ErrDeclined = errors.New("the plan was declined")
 	// ErrStopped ends a run that [Orchestrator.Stop] asked to stop: the boulder is paused and can be resumed.
 	ErrStopped = errors.New("stopped")
-	// ErrFinished is returned by Resume, and for an order, if the boulder is over. It is that of package boulder.
-	ErrFinished = boulder.ErrFinished
 	// ErrCancelled ends a run whose boulder the user cancelled ([Orchestrator.Order]).
 	ErrCancelled = errors.New("cancelled by the user")
 	// ErrWaiting ends a run that cannot go on without the user: a budget is used up, everything that is left waits for an

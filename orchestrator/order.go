@@ -61,7 +61,7 @@ func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what
 }
 
 // Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap
-// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [ErrFinished] for a boulder that is
+// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [boulder.ErrFinished] for a boulder that is
 // over, or say what the store failed with. Nothing may run the boulder meanwhile.
 func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
 	s, err := store.Load(ctx, boulderID)
@@ -117,7 +117,7 @@ func refusal(format string, args ...any) error {
 }
 
 // carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
-// wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
+// wraps [boulder.ErrRefused] or [boulder.ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
 // are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
 	bodies, err := ordered(s, what, now)
@@ -176,7 +176,7 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 		}
 		return bodies, nil
 	case b.Status.Terminal():
-		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
 	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline:
 		return answered(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:

@@ -179,7 +179,7 @@ func (r *run) resume() error {
 	b := &stored.Boulder
 	switch {
 	case b.Status.Terminal():
-		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, ErrFinished)
+		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, boulder.ErrFinished)
 	case b.Project != r.o.cfg.Project:
 		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", id, b.Project, r.o.cfg.Project)
 	}
