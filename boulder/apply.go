@@ -86,6 +86,14 @@ func ofAttempt[B interface{ Ref() AttemptRef }](
 // Ref is of what is about one attempt.
 func (r AttemptRef) Ref() AttemptRef { return r }
 
+// AttemptOf is the attempt that an event is about; zero: about none.
+func AttemptOf(b Body) AttemptRef {
+	if of, ok := b.(interface{ Ref() AttemptRef }); ok {
+		return of.Ref()
+	}
+	return AttemptRef{}
+}
+
 // Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
 // refused with an error that wraps [ErrRefused], and the state is as it was.
 //
@@ -116,7 +124,7 @@ func (s *State) apply(e *Event) error {
 	case SessionLeft, Archived, Landed, Redone, Kept:
 		afterEnd = true
 	case Starting, Retry, Parked, SubTaskDone:
-		moved = b.(interface{ Ref() AttemptRef }).Ref().SubTaskID
+		moved = AttemptOf(b).SubTaskID
 	}
 	switch r := s.Boulder.Replan; {
 	case !ok:
@@ -263,8 +271,8 @@ func (s *State) taskComplete(_ *Event, b TaskComplete) error {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case !s.AllOver():
 		return fmt.Errorf("%d attempts are open", len(s.open))
-	case s.Parked() > 0:
-		return fmt.Errorf("%d sub-tasks wait for the user", s.Parked())
+	case slices.ContainsFunc(s.SubTasks, func(t *SubTask) bool { return t.Parked }):
+		return errors.New("sub-tasks wait for the user")
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}

@@ -262,10 +262,44 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 	return nil
 }
 
+// subTaskDone lets go on, or blocks, what depends on the sub-task.
 func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
-	if b.Status == SubTaskSkipped || b.Status == SubTaskCancelled {
-		return s.dropped(e, b)
+	dropped := b.Status == SubTaskSkipped || b.Status == SubTaskCancelled
+	check := s.endable
+	if dropped {
+		check = s.droppable
 	}
+	if err := check(b); err != nil {
+		return err
+	}
+	t, o, reason := s.byID[b.SubTaskID], s.Open(b.SubTaskID), b.Summary
+	if b.Completed {
+		reason = ""
+	}
+	if o != nil {
+		if !dropped && o.Attempt.Status.Live() && b.AttemptStatus != AttemptLost {
+			t.Tries++
+		}
+		s.finish(e, o, b.AttemptStatus, reason)
+	}
+	if t.Summary, t.EndSeq = b.Summary, e.Seq; !dropped {
+		t.Output = b.Output
+	}
+	s.setSubTask(e, t, b.Status, reason)
+	if b.Status.satisfies() {
+		b.Kept = s.release(e, t)
+	} else {
+		b.Blocked = s.block(e, t)
+	}
+	if b.Completed {
+		s.completed(t, o.Turn)
+	}
+	e.Body = b
+	return nil
+}
+
+// endable says why an attempt does not end its sub-task so; nil: it may.
+func (s *State) endable(b SubTaskDone) error {
 	o, err := s.at(b.AttemptRef)
 	if err != nil {
 		return err
@@ -279,46 +313,31 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		return fmt.Errorf("attempt %d of %q is %s: it was not judged complete",
 			b.Attempt, b.SubTaskID, o.Attempt.Status)
 	}
-	if err := unanswered(o); err != nil && b.Completed {
-		return err
-	}
-	t := o.SubTask
-	if b.Completed {
-		if s.Boulder.Isolated() && t.Work != "" && t.Integrated == "" {
-			return fmt.Errorf("the result of %q is not on the tip", t.ID)
-		}
-		if open := t.OpenGates(o.Turn.Evidence.Gates, o.Turn.Evidence.NoServer); len(open) > 0 {
-			return fmt.Errorf("sub-task %q cannot be completed: %s", t.ID, open[0])
-		}
-	}
-	reason := ""
 	if !b.Completed {
-		reason = b.Summary
+		return nil
 	}
-	if o.Attempt.Status.Live() && b.AttemptStatus != AttemptLost {
-		t.Tries++
+	if t := o.SubTask; s.Boulder.Isolated() && t.Work != "" && t.Integrated == "" {
+		return fmt.Errorf("the result of %q is not on the tip", t.ID)
 	}
-	s.finish(e, o, b.AttemptStatus, reason)
-	t.Summary, t.Output, t.EndSeq = b.Summary, b.Output, e.Seq
-	s.setSubTask(e, t, b.Status, reason)
-	if b.Completed {
-		t.Stalls = 0
-		if o.Turn.Kind != TurnStanding {
-			t.Inputs = s.inputs(t)
-		}
-		s.improved(t, o.Turn.Evidence)
-		b.Kept = s.release(e, t)
-		v := cmp.Or(o.Turn.Verdict, &Verdict{})
-		t.Remaining = v.Remaining
-		if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
-			wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
-			s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)
-		}
-	} else {
-		b.Blocked = s.block(e, t)
+	if open := o.SubTask.OpenGates(o.Turn.Evidence.Gates, o.Turn.Evidence.NoServer); len(open) > 0 {
+		return fmt.Errorf("sub-task %q cannot be completed: %s", b.SubTaskID, open[0])
 	}
-	e.Body = b
-	return nil
+	return unanswered(o)
+}
+
+// completed is what the last turn of a sub-task leaves.
+func (s *State) completed(t *SubTask, last *Turn) {
+	t.Stalls = 0
+	if last.Kind != TurnStanding {
+		t.Inputs = s.inputs(t)
+	}
+	s.improved(t, last.Evidence)
+	v := cmp.Or(last.Verdict, &Verdict{})
+	t.Remaining = v.Remaining
+	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
+		wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
+		s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)
+	}
 }
 
 // release queues the dependents that waited for this sub-task only, and returns those whose results stand. It also takes back

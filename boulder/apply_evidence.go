@@ -10,9 +10,16 @@ import (
 // giveBaseline tells a sub-task how its commands of no_worse went at best in this run: what others broke is no excuse.
 func (s *State) giveBaseline(t *SubTask) {
 	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
-		if g := GateOf(s.Boulder.Baseline, command); g != nil && GateOf(t.Baseline, command) == nil {
-			t.Baseline = append(slices.Clip(t.Baseline), *g)
+		if g := GateOf(s.Boulder.Baseline, command); g != nil {
+			addGate(&t.Baseline, *g)
 		}
+	}
+}
+
+// addGate adds the run of a command of which a list has none yet.
+func addGate(list *[]Gate, g Gate) {
+	if GateOf(*list, g.Command) == nil {
+		*list = append(slices.Clip(*list), g)
 	}
 }
 
@@ -22,12 +29,8 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 		if len(g.Failing) > 0 {
 			g.Output = "" // the names are compared
 		}
-		if GateOf(t.Baseline, g.Command) == nil {
-			t.Baseline = append(slices.Clip(t.Baseline), g)
-		}
-		if GateOf(s.Boulder.Baseline, g.Command) == nil {
-			s.Boulder.Baseline = append(slices.Clip(s.Boulder.Baseline), g)
-		}
+		addGate(&t.Baseline, g)
+		addGate(&s.Boulder.Baseline, g)
 	}
 }
 

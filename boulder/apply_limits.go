@@ -87,24 +87,20 @@ func (s *State) nudged(e *Event, o *Open, b Nudged) error {
 }
 
 func (s *State) cooled(_ *Event, b Cooled) error {
-	if b.Limit < 1 || b.Limit > max(1, b.Full) {
+	if !b.valid() {
 		return fmt.Errorf("model %q cannot cool down with a limit of %d of %d", b.Model, b.Limit, b.Full)
 	}
 	if !b.Lifted.IsZero() {
 		s.lift(b.Model, s.Boulder.Cooldowns[b.Model].Until, b.Until)
 	}
-	s.setCooldown(b.Model, Cooldown{Until: b.Until, Since: b.Since, Lifted: b.Lifted, Limit: b.Limit, Full: b.Full, Hits: b.Hits, Reason: b.Reason})
+	s.setCooldown(b.Model, b.Cooldown)
 	return nil
 }
 
 // lift lets continue now what waits for a model until its end.
 func (s *State) lift(model string, end, now time.Time) {
 	for _, o := range s.Live() {
-		a, of := o.Attempt, o.Attempt.Model
-		if a.Status == AttemptMonitoring {
-			of = s.Boulder.LedgerModel
-		}
-		if of == model && a.Reason != "" && now.Before(a.NotBefore) && !end.Before(a.NotBefore) {
+		if a := o.Attempt; s.ModelFor(o) == model && a.Reason != "" && now.Before(a.NotBefore) && !end.Before(a.NotBefore) {
 			a.NotBefore = now
 		}
 	}

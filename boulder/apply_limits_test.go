@@ -197,3 +197,8 @@ func TestSkipped(t *testing.T) {
 		t.Errorf("a is %+v", *st)
 	}
 }
+
+// Parked is how many sub-tasks wait for the user.
+func (s *State) Parked() int {
+	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
+}

@@ -94,32 +94,13 @@ func (t *SubTask) hopeless() bool {
 // satisfies reports whether a dependency with this status is no reason to wait.
 func (s SubTaskStatus) satisfies() bool { return s == SubTaskCompleted || s == SubTaskSkipped }
 
-// dropped ends a sub-task that the goal that is achieved makes needless, or the user: skipped lets go on what depends on
-// it, cancelled blocks that. Only the user ends what has begun, or what something that can still run depends on.
-func (s *State) dropped(e *Event, b SubTaskDone) error {
+// droppable says why a sub-task cannot be skipped or cancelled; nil: it can, because the goal that is achieved makes it
+// needless, or the user. Only the user ends what has begun, or what something that can still run depends on.
+func (s *State) droppable(b SubTaskDone) error {
 	t, err := s.known(b.SubTaskID)
-	if err != nil {
-		return err
-	}
-	if err := s.droppable(t, b); err != nil {
-		return err
-	}
-	if o := s.Open(t.ID); o != nil {
-		s.finish(e, o, AttemptCancelled, b.Summary)
-	}
-	t.Summary, t.EndSeq = b.Summary, e.Seq
-	s.setSubTask(e, t, b.Status, b.Summary)
-	if b.Status == SubTaskSkipped {
-		b.Kept = s.release(e, t)
-	} else {
-		b.Blocked = s.block(e, t)
-	}
-	e.Body = b
-	return nil
-}
-
-func (s *State) droppable(t *SubTask, b SubTaskDone) error {
 	switch {
+	case err != nil:
+		return err
 	case b.Completed || b.AttemptStatus != AttemptCancelled:
 		return fmt.Errorf("sub-task %q cannot be %s with an attempt that is %s", t.ID, b.Status, b.AttemptStatus)
 	case b.ByPerson && b.Status == SubTaskSkipped:
@@ -136,7 +117,7 @@ func (s *State) droppable(t *SubTask, b SubTaskDone) error {
 		return fmt.Errorf("sub-task %q is %s, and only the user can make it %s", t.ID, t.Status, b.Status)
 	}
 	for _, id := range t.Blocks {
-		if d := s.byID[id]; !d.Status.Terminal() && d.Status != SubTaskBlocked {
+		if s.byID[id].Unfinished() {
 			return fmt.Errorf("sub-task %q depends on %q", id, t.ID)
 		}
 	}

@@ -152,7 +152,7 @@ func TestArchive(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
-	feed(t, s, Cooled{Model: "p/m", Until: epoch.AddDate(0, 0, 1), Limit: 1, Full: 2, Reason: "429"})
+	feed(t, s, Cooled{Model: "p/m", Cooldown: Cooldown{Until: epoch.AddDate(0, 0, 1), Limit: 1, Full: 2, Reason: "429"}})
 	if _, err := s.Apply(Event{Time: epoch.AddDate(0, -1, 0), BoulderID: "b1", Body: TakenUp{}}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestClockMoved(t *testing.T) {
 	ref := AttemptRef{"a", 1}
 	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
 		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
-		Cooled{Model: "p/m", Until: epoch.Add(time.Minute), Limit: 1, Full: 2, Reason: "429"})
+		Cooled{Model: "p/m", Cooldown: Cooldown{Until: epoch.Add(time.Minute), Limit: 1, Full: 2, Reason: "429"}})
 	night := 8 * time.Hour
 	at := func(d time.Duration, b Body) {
 		t.Helper()

@@ -199,21 +199,15 @@ type Replanning struct {
 
 // Cooldown is the state of a model that answered with a rate limit or an overload.
 type Cooldown struct {
-	Until time.Time `json:"until"`          // no prompt before
-	Since time.Time `json:"since,omitzero"` // the provider said so, or the user lifted it
+	Until time.Time `json:"until"`                     // no prompt before
+	Since time.Time `json:"since,omitzero" log:"only"` // the provider said so, or the user lifted it
 	// Lifted was the end before the user lifted it, which is Until then. Zero: it was not.
 	Lifted time.Time `json:"lifted,omitzero"`
-	// Limit is how many attempts may hold a slot, until it has grown back to what is configured.
+	// Limit is how many attempts may hold a slot; it grows by one with every turn that ends well, until it is Full again.
 	Limit  int    `json:"limit"`
-	Full   int    `json:"full"` // the configured limit
-	Hits   int    `json:"hits"` // in a row, without an answer between them
+	Full   int    `json:"full"`                      // the configured limit
+	Hits   int    `json:"hits,omitempty" log:"only"` // in a row, without an answer between them
 	Reason string `json:"reason"`
 }
 
-// End is that of the limit, also of one that was lifted.
-func (c Cooldown) End() time.Time {
-	if c.Lifted.After(c.Until) {
-		return c.Lifted
-	}
-	return c.Until
-}
+func (c Cooldown) valid() bool { return c.Limit >= 1 && c.Limit <= max(1, c.Full) }

@@ -43,7 +43,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 		}
 	}
 	for model, c := range b.Cooldowns {
-		if c.Limit < 1 || c.Limit > max(1, c.Full) {
+		if !c.valid() {
 			bad("model %q cools down with a limit of %d of %d", model, c.Limit, c.Full)
 		}
 	}

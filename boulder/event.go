@@ -226,14 +226,8 @@ type Trouble struct {
 
 // Cooled makes a model wait: no prompt goes to it before Until, and fewer attempts at once use it until answers come again.
 type Cooled struct {
-	Model  string    `json:"model"`
-	Until  time.Time `json:"until"`
-	Since  time.Time `json:"since,omitzero" log:"only"` // this and the next: as in [Cooldown]
-	Lifted time.Time `json:"lifted,omitzero"`
-	Limit  int       `json:"limit"`                     // attempts at once from now on; it grows by one with every turn that ends well
-	Full   int       `json:"full"`                      // the configured limit, to which it grows back
-	Hits   int       `json:"hits,omitempty" log:"only"` // in a row, without an answer between them
-	Reason string    `json:"reason"`
+	Model string `json:"model"`
+	Cooldown
 }
 
 // ReplanStarted counts a replan and says for whose failure. It is committed before the Task Ledger is asked.
@@ -413,9 +407,9 @@ type envelope struct {
 func (e Event) Shown() Event {
 	body := reflect.New(reflect.TypeOf(e.Body)).Elem()
 	body.Set(reflect.ValueOf(e.Body))
-	for i := range body.NumField() {
-		if body.Type().Field(i).Tag.Get("log") == "only" {
-			body.Field(i).SetZero()
+	for _, f := range reflect.VisibleFields(body.Type()) {
+		if f.Tag.Get("log") == "only" {
+			body.FieldByIndex(f.Index).SetZero()
 		}
 	}
 	e.Body = body.Interface()
@@ -430,16 +424,14 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if err := enc.Encode(envelope{TypeOf(e.Body), e.Time, e.BoulderID, e.Seq}); err != nil {
 		return nil, err
 	}
-	seam := text.Len() - len("}\n")
 	if err := enc.Encode(e.Body); err != nil {
 		return nil, err
 	}
-	data := bytes.TrimSpace(text.Bytes())
-	head, body := data[:seam], data[seam+len("}\n{"):]
-	if len(body) > len("}") {
+	head, fields, _ := bytes.Cut(bytes.TrimSpace(text.Bytes()), []byte("}\n{"))
+	if len(fields) > len("}") {
 		head = append(head, ',')
 	}
-	return append(head, body...), nil
+	return append(head, fields...), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -312,10 +312,10 @@ func (m *machine) around(t *rapid.T) Body {
 	id := m.someID(t)
 	dimension := rapid.SampledFrom([]string{"tokens", "cost"}).Draw(t, "dimension")
 	return rapid.SampledFrom([]Body{
-		Cooled{
-			Model: model, Until: m.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(t, "wait")) * time.Second),
+		Cooled{Model: model, Cooldown: Cooldown{
+			Until: m.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(t, "wait")) * time.Second),
 			Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Full: rapid.IntRange(0, 4).Draw(t, "full"), Reason: "429",
-		},
+		}},
 		BudgetSet{Budget: Budget{Tokens: 10}}, BudgetSet{Budget: Budget{Time: -1}},
 		BudgetSet{SubTaskID: id, Budget: Budget{Calls: 3}},
 		BudgetWarning{Dimension: dimension}, BudgetWarning{SubTaskID: id, Dimension: dimension},

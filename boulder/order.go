@@ -127,23 +127,16 @@ func tallyOf(subTasks []*SubTask) Tally {
 }
 
 func (t *Tally) add(status SubTaskStatus, n int) {
-	switch status {
-	case SubTaskSuperseded:
-		return
-	case SubTaskInProgress:
-		t.InProgress += n
-	case SubTaskCompleted:
-		t.Completed += n
-	case SubTaskSkipped:
-		t.Skipped += n
-	case SubTaskFailed:
-		t.Failed += n
-	case SubTaskBlocked:
-		t.Blocked += n
-	case SubTaskCancelled:
-		t.Cancelled += n
+	counts := map[SubTaskStatus]*int{
+		SubTaskInProgress: &t.InProgress, SubTaskCompleted: &t.Completed, SubTaskSkipped: &t.Skipped,
+		SubTaskFailed: &t.Failed, SubTaskBlocked: &t.Blocked, SubTaskCancelled: &t.Cancelled,
 	}
-	t.Planned += n
+	if count := counts[status]; count != nil {
+		*count += n
+	}
+	if status != SubTaskSuperseded {
+		t.Planned += n
+	}
 }
 
 // Fork says of which boulder another one is a copy that goes another way.

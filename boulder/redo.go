@@ -91,11 +91,18 @@ type Span struct {
 
 // SpecOf names all that a plan asks of a sub-task, with its constraints and default model; empty: it is not in the plan.
 func SpecOf(p *Plan, id string) string {
-	i := slices.IndexFunc(p.SubTasks, func(s Spec) bool { return s.ID == id })
-	if i < 0 {
+	s := p.spec(id)
+	if s == nil {
 		return ""
 	}
-	return textOf(p, p.SubTasks[i]) + modelOf(p, p.SubTasks[i])
+	return textOf(p, *s) + modelOf(p, *s)
+}
+
+func (p *Plan) spec(id string) *Spec {
+	if i := slices.IndexFunc(p.SubTasks, func(s Spec) bool { return s.ID == id }); i >= 0 {
+		return &p.SubTasks[i]
+	}
+	return nil
 }
 
 func textOf(p *Plan, s Spec) string {
@@ -111,15 +118,14 @@ func modelOf(p *Plan, s Spec) string { return hashOf(s.Model + "\x00" + p.Model 
 
 // Edited says in what a sub-task differs between two plans. One that is not in both does not.
 func Edited(was, now *Plan, id string) (reasons []Reason) {
-	i := slices.IndexFunc(was.SubTasks, func(s Spec) bool { return s.ID == id })
-	j := slices.IndexFunc(now.SubTasks, func(s Spec) bool { return s.ID == id })
-	if i < 0 || j < 0 {
+	before, after := was.spec(id), now.spec(id)
+	if before == nil || after == nil {
 		return nil
 	}
-	if textOf(was, was.SubTasks[i]) != textOf(now, now.SubTasks[j]) {
+	if textOf(was, *before) != textOf(now, *after) {
 		reasons = append(reasons, ReasonEdited)
 	}
-	if modelOf(was, was.SubTasks[i]) != modelOf(now, now.SubTasks[j]) {
+	if modelOf(was, *before) != modelOf(now, *after) {
 		reasons = append(reasons, ReasonModel)
 	}
 	return reasons
@@ -190,7 +196,7 @@ func (s *State) Redoable(ids []string) error {
 		}
 	}
 	dependents := s.after(ids)
-	off, _, _ := s.offLine(append(slices.Clone(dependents), s.all(ids)...))
+	off, _, _ := s.offLine(ids, dependents)
 	for _, t := range s.after(append(idsOf(off), ids...)) {
 		why := "which builds on it"
 		if !slices.Contains(dependents, t) {
@@ -231,7 +237,7 @@ func (s *State) redone(e *Event, b Redone) error {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
 	}
 	dependents := s.after(b.SubTasks)
-	moved, tip, tree := s.offLine(append(slices.Clone(dependents), s.all(b.SubTasks)...))
+	moved, tip, tree := s.offLine(b.SubTasks, dependents)
 	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
 		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
 	}
@@ -285,13 +291,6 @@ func (s *State) redone(e *Event, b Redone) error {
 	return nil
 }
 
-func (s *State) all(ids []string) (all []*SubTask) {
-	for _, id := range ids {
-		all = append(all, s.byID[id])
-	}
-	return all
-}
-
 // respecify adopts a plan in which redone sub-tasks are described again. What depends on what stays.
 func (s *State) respecify(b Redone) error {
 	if b.Plan == nil {
@@ -322,16 +321,16 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some,
-// with the commit and tree that the line then ends with.
-func (s *State) offLine(first []*SubTask) (off []*SubTask, tip, tree string) {
+// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some and
+// of their dependents, with the commit and tree that the line then ends with.
+func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
 	if tip = s.Boulder.Line.Base; tip == "" {
 		return nil, "", ""
 	}
 	for _, t := range s.done { // in the order of the line
 		switch {
 		case t.Integrated == "":
-		case len(off) > 0 || slices.Contains(first, t):
+		case len(off) > 0 || slices.Contains(ids, t.ID) || slices.Contains(dependents, t):
 			off = append(off, t)
 		default:
 			tip, tree = t.Integrated, t.Snapshot

@@ -85,11 +85,9 @@ func Turns(events []Event, subTaskID string) (turns []Turn) {
 		if s.Replay(e) != nil {
 			break
 		}
-		switch b := e.Body.(type) {
-		case Starting:
-			begun = append(begun, s.Open(b.SubTaskID).Turn)
-		case Continuation:
-			begun = append(begun, s.Open(b.SubTaskID).Turn)
+		switch e.Body.(type) {
+		case Starting, Continuation:
+			begun = append(begun, s.Open(AttemptOf(e.Body).SubTaskID).Turn)
 		}
 	}
 	for _, t := range begun {
@@ -179,22 +177,20 @@ func (s *State) First(t *SubTask) *SubTask { return cmp.Or(s.byID[t.Line], t) }
 // Open returns the sub-task's attempt that is not over, or nil.
 func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
 
+// ModelFor returns the model that an attempt needs now: the ledger's while its turn is being judged.
+func (s *State) ModelFor(o *Open) string {
+	if o.Attempt.Status == AttemptMonitoring {
+		return s.Boulder.LedgerModel
+	}
+	return o.Attempt.Model
+}
+
 // Live returns the attempts that hold a slot, in the order they got it.
 func (s *State) Live() []*Open { return slices.Clone(s.live) }
 
 // Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out. A queue may be empty.
 // None of it may be kept or changed.
 func (s *State) Queues() map[string][]*Open { return s.queues }
-
-// Parked reports how many sub-tasks wait for the user.
-func (s *State) Parked() int {
-	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
-}
-
-// Count returns how many sub-tasks have one of the statuses.
-func (s *State) Count(statuses ...SubTaskStatus) int {
-	return len(filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) }))
-}
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }

@@ -13,8 +13,6 @@ import (
 // events are what a scheduler's decision comes to, with what only the run knows; none for what is work, or has to wait.
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
-	case schedule.Run, schedule.Judge, schedule.Raise, schedule.Integrate, schedule.Try, schedule.AskReplan, schedule.Wake, schedule.Stop:
-		return nil
 	case schedule.Finish:
 		if r.toVerify(a) || r.busy(integrateRef) { // the ref of the tip may be moving
 			return nil
@@ -42,6 +40,9 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			stop(&parkError{a})
 			return nil
 		}
+	}
+	if boulder.TypeOf(action) == "" { // it is work
+		return nil
 	}
 	return []boulder.Body{action}
 }

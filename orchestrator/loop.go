@@ -14,7 +14,7 @@ import (
 
 // loop is the one loop: decide, commit, act, wait.
 func (r *run) loop() error {
-	if err := r.startable(); err != nil {
+	if err := startable(r.state, r.o.limits); err != nil {
 		r.end(err)
 	}
 	for {
@@ -47,15 +47,15 @@ func (r *run) loop() error {
 }
 
 // startable refuses a plan with a sub-task that could never start: it would wait for ever.
-func (r *run) startable() error {
-	if err := schedule.Startable(r.state, r.o.limits); err != nil {
+func startable(s *boulder.State, l Limits) error {
+	if err := schedule.Startable(s, l); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnstartable, err)
 	}
 	return nil
 }
 
 // halting reports whether the run ends before the boulder does: nothing new is launched.
-func (r *run) halting() bool { return r.stopping || r.ended != nil }
+func (r *run) halting() bool { return !r.grace.IsZero() || r.ended != nil }
 
 // pause ends the run at a boundary, with everything stored.
 func (r *run) pause() error {
@@ -75,20 +75,16 @@ func (r *run) pause() error {
 	return err
 }
 
-// wait blocks until something arrives, then takes in everything that has arrived, but for a second order: what the first
-// came to is decided on before that.
+// wait blocks until something arrives, then takes in everything that has arrived.
 func (r *run) wait() error {
-	item := r.held
-	if r.held = nil; item == nil {
-		item = r.next(r.patience())
-	}
+	item := r.next(r.patience())
 	if err := r.tick(); err != nil {
 		return err
 	}
 	if !r.grace.IsZero() && !r.looked.Before(r.grace) {
 		r.end(ErrStopped)
 	}
-	for {
+	for ; item != nil; item = r.next(0) { // one commit serves it all
 		var err error
 		switch item := item.(type) {
 		case message:
@@ -99,14 +95,8 @@ func (r *run) wait() error {
 		if err != nil || r.state.Boulder.Status.Terminal() { // an order has ended it: what is handed in does not count any more
 			return err
 		}
-		if item = r.next(0); item == nil { // one commit serves it all
-			return nil
-		}
-		if _, isOrder := item.(order); isOrder {
-			r.held = item
-			return nil
-		}
 	}
+	return nil
 }
 
 // next is what arrives within a time; nil: nothing, or the caller's ctx is done.
@@ -116,9 +106,6 @@ func (r *run) next(within time.Duration) any {
 		ctx = context.WithoutCancel(ctx) // that is known
 	}
 	item, _ := r.inbox.Take(ctx, within)
-	if _, ok := item.(woken); ok {
-		r.woken.Store(false)
-	}
 	return item
 }
 
@@ -136,8 +123,7 @@ func (r *run) patience() time.Duration {
 
 // notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
 func (r *run) notice() {
-	if !r.stopping && r.o.stop.Err() != nil {
-		r.stopping = true
+	if r.grace.IsZero() && r.o.stop.Err() != nil {
 		r.grace = r.o.cfg.Now().Add(r.o.cfg.StopGrace)
 	}
 	if r.ctx.Err() != nil {
@@ -171,9 +157,9 @@ func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 		return err
 	}
 	for _, b := range bodies {
-		switch ends := b.(type) {
+		switch b.(type) {
 		case boulder.Retry, boulder.Parked, boulder.SubTaskDone:
-			ref := ends.(interface{ Ref() boulder.AttemptRef }).Ref()
+			ref := boulder.AttemptOf(b)
 			if o := s.Open(ref.SubTaskID); o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Running() != (boulder.Usage{}) {
 				used := boulder.UsageReport{
 					SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: o.Attempt.Running(),
@@ -197,11 +183,10 @@ func (r *run) tick() error {
 	now := r.o.cfg.Now()
 	moved := clockMoved(r.looked, now)
 	r.looked, r.now = now, now.UTC().Round(0)
-	if id := r.state.Boulder.ID; moved != 0 && id != "" && !r.state.Boulder.Status.Terminal() {
-		_, err := r.state.Apply(boulder.Event{Time: r.now, BoulderID: id, Body: boulder.ClockMoved{By: moved}})
-		return err
+	if b := &r.state.Boulder; moved == 0 || b.ID == "" || b.Status.Terminal() {
+		return nil
 	}
-	return nil
+	return r.apply(boulder.ClockMoved{By: moved})
 }
 
 // clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
@@ -246,13 +231,11 @@ func (r *run) commit() error {
 		}
 		if !r.gone && !r.yield(e, nil) {
 			r.gone = true
-			r.end(errAbandoned)
+			r.end(errors.New("the events are not read any more"))
 		}
 	}
 	return nil
 }
-
-var errAbandoned = errors.New("the events are not read any more")
 
 // decide applies what schedule.Compute decides until only work is left to do, and remembers that. No other boulder of
 // this Orchestrator decides meanwhile, so that no slot is given out twice.

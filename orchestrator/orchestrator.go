@@ -139,7 +139,7 @@ func New(cfg Config) (*Orchestrator, error) {
 // Planner makes a plan from Task. As JSON it is handed to another process, which cannot ask the user.
 type Request struct {
 	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done again. Then
-	// Approve and ApproveReplan count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
+	// Approve, ApproveReplan and ReplanGates count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
 	// SubTaskBudgets, from now on. Plan, GatesApproved and Model are then what the user agreed to in another process, if the plan
 	// waits for that.
 	Resume string
@@ -169,14 +169,14 @@ type Request struct {
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
 	// after a crash before the plan is adopted, a Resume without an Approve does not run them.
 	GatesApproved bool
-	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates without approval do not run.
+	// ApproveReplan is asked about every replan of a boulder with AskReplans. Nil: the run ends with [ErrWaiting] at the first.
 	ApproveReplan ApproveReplan `json:"-"`
+	ReplanGates   bool          // gates of replans that nobody is asked about may run. It is not stored
 }
 
-// ApproveReplan asks the user about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
-// replan open, ends the run and is its error; a resume asks the Task Ledger again, or with
-// AskReplans about the same replan, which is stored then and may have been answered by an order. gates says whether the gates that the
-// model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
+// ApproveReplan asks the user about a replan, which is stored. [ErrDeclined] refuses it: the sub-task fails. Any other error
+// leaves it open, ends the run and is its error; a resume asks about it again, unless an order has answered. gates says whether
+// the gates that the model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
 
 // ReplanProposal is a replan as the user sees it, before it is adopted.
@@ -204,8 +204,6 @@ var (
 	ErrDeclined = errors.New("the plan was declined")
 	// ErrStopped ends a run that [Orchestrator.Stop] asked to stop: the boulder is paused and can be resumed.
 	ErrStopped = errors.New("stopped")
-	// ErrFinished is returned by Resume, and for an order, if the boulder is over. It is that of package boulder.
-	ErrFinished = boulder.ErrFinished
 	// ErrCancelled ends a run whose boulder the user cancelled ([Orchestrator.Order]).
 	ErrCancelled = errors.New("cancelled by the user")
 	// ErrWaiting ends a run that cannot go on without the user: a budget is used up, everything that is left waits for an

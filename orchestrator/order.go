@@ -50,22 +50,18 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 	}
 }
 
-// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile, and a second
-// order waits: it has to see what the first did.
+// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile.
 func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
-	o.runs.idle.Lock()
-	defer o.runs.idle.Unlock()
 	o.runs.mu.Lock()
-	r := o.runs.byID[boulderID]
-	o.runs.mu.Unlock()
-	if r != nil {
+	defer o.runs.mu.Unlock()
+	if r := o.runs.byID[boulderID]; r != nil {
 		return r, nil
 	}
 	return nil, Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())
 }
 
 // Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap
-// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [ErrFinished] for a boulder that is
+// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [boulder.ErrFinished] for a boulder that is
 // over, or say what the store failed with. Nothing may run the boulder meanwhile.
 func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
 	s, err := store.Load(ctx, boulderID)
@@ -121,7 +117,7 @@ func refusal(format string, args ...any) error {
 }
 
 // carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
-// wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
+// wraps [boulder.ErrRefused] or [boulder.ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
 // are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
 	bodies, err := ordered(s, what, now)
@@ -180,7 +176,7 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 		}
 		return bodies, nil
 	case b.Status.Terminal():
-		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
 	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline:
 		return answered(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
@@ -332,14 +328,18 @@ func (r *run) obey(o order) error {
 		return nil // nothing changed: that is for whoever gave the order
 	}
 	r.acks = append(r.acks, o.reply)
-	r.takeAway()
+	for _, ref := range r.underWay() {
+		if r.over(ref) { // what its worker still hands in is not taken
+			r.work[ref](errors.New("the user ended it"))
+		}
+	}
 	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
 		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // who is asked at a terminal need not answer any more
 			if stop := r.work[ref]; stop != nil {
 				stop(errSuspended)
 			}
 		}
-		err := r.startable()
+		err := startable(r.state, r.o.limits)
 		if err == nil && planned {
 			err = r.setBudgets()
 		}
@@ -356,25 +356,16 @@ func (r *run) obey(o order) error {
 	return nil
 }
 
-// takeAway stops work whose attempt an order ended. What it still hands in is not taken.
-func (r *run) takeAway() {
-	for _, ref := range r.underWay() {
-		open := r.state.Open(ref.SubTaskID)
-		if ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref) {
-			r.leftover[ref] = true
-			r.work[ref](errTakenAway)
-		}
-	}
+// over reports whether work is of an attempt that has ended, which an order alone does to one with work under way.
+func (r *run) over(ref boulder.AttemptRef) bool {
+	open := r.state.Open(ref.SubTaskID)
+	return ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref)
 }
-
-var errTakenAway = errors.New("the user ended it")
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {
 	for _, ref := range r.underWay() {
-		if !r.leftover[ref] {
-			r.work[ref](errSuspended)
-		}
+		r.work[ref](errSuspended)
 	}
 }
 

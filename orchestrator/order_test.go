@@ -142,7 +142,7 @@ func TestOrderCancel(t *testing.T) {
 			close(h.at(at("c", 1)))
 			synctest.Wait()
 			obey(t, o, boulder.Order{Do: boulder.OrderCancel})
-			if err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, orchestrator.ErrFinished) {
+			if err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrFinished) {
 				t.Errorf("an order after the end: %v", err)
 			}
 		})
@@ -267,7 +267,7 @@ func TestObey(t *testing.T) {
 	}
 	r.server.turn = nil
 	r.completes(r.resume())
-	if err := do(boulder.Order{Do: boulder.OrderNote, Text: "late"}); !errors.Is(err, orchestrator.ErrFinished) {
+	if err := do(boulder.Order{Do: boulder.OrderNote, Text: "late"}); !errors.Is(err, boulder.ErrFinished) {
 		t.Errorf("a note after the end: %v", err)
 	}
 }

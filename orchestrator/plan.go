@@ -16,9 +16,6 @@ import (
 
 // startPlan asks for a plan. A stop, a pause and a cancel end the call: nothing is lost, and a resume asks again.
 func (r *run) startPlan() {
-	if r.busy(planRef) {
-		return
-	}
 	if why := schedule.Exceeded(r.state, r.o.limits, r.now); why != "" {
 		r.end(fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why}))
 		return
@@ -27,10 +24,10 @@ func (r *run) startPlan() {
 	req := boulder.PlanRequest{Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode}
 	var plan *boulder.Plan
 	var usage boulder.Usage
-	r.launchWork(planRef, r.untilStop(func(ctx context.Context) (err error) {
+	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
 		plan, usage, err = r.o.Plan(ctx, req, b.Base)
 		return err
-	}), func(err error) error {
+	}, func(err error) error {
 		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, usage)...); applyErr != nil {
 			return applyErr
 		}
@@ -46,18 +43,15 @@ func (r *run) startPlan() {
 
 // startApproval asks the user about the plan. Without one to ask it is adopted, see adoptUnasked.
 func (r *run) startApproval() {
-	if r.busy(planRef) {
-		return
-	}
 	proposed := r.state.Revision.Plan.Clone()
 	var approved Approval
-	r.launchWork(planRef, r.untilStop(func(ctx context.Context) (err error) {
+	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
 		approved, err = r.req.Approve(ctx, &proposed)
 		if err == nil && approved.Plan == nil {
 			err = errors.New("the approval returned neither a plan nor an error")
 		}
 		return err
-	}), func(err error) error {
+	}, func(err error) error {
 		if err != nil || r.state.Boulder.Status != boulder.AwaitingApproval {
 			return r.unplanned(err)
 		}
@@ -102,18 +96,14 @@ func (r *run) propose(plan *boulder.Plan) error {
 // adopt makes the sub-tasks of a plan, some of which a fork has done already, with these results. A plan that differs from
 // what was proposed is the next revision.
 func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
-	for id := range r.req.SubTaskBudgets {
-		if !slices.ContainsFunc(a.Plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
-			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
-		}
+	err := r.apply(decomposed(r.state, a, results, r.now))
+	if err == nil {
+		err = startable(r.state, r.o.limits)
 	}
-	if err := r.apply(decomposed(r.state, a, results, r.now)); err != nil {
-		return err
+	if err == nil {
+		err = r.setBudgets()
 	}
-	if err := r.startable(); err != nil {
-		return err // nothing of it is stored
-	}
-	return r.setBudgets()
+	return err // with one nothing of it is stored
 }
 
 func decomposed(s *boulder.State, a Approval, results map[string]boulder.Inherited, now time.Time) boulder.Decomposed {

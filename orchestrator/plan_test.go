@@ -134,7 +134,7 @@ func TestDeclined(t *testing.T) {
 	if head, _ := r.store.load(t); !errors.Is(err, orchestrator.ErrDeclined) || head.Status != boulder.Cancelled {
 		t.Errorf("got %v, and the boulder is %s", err, head.Status)
 	}
-	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrFinished) {
+	if _, err := r.resume(); !errors.Is(err, boulder.ErrFinished) {
 		t.Errorf("a declined boulder is resumed: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,42 +13,44 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// startReplan asks the Task Ledger for the replan that was begun, and the user to approve it if there is one to ask. Where the
-// boulder is to ask, the proposal is stored before that: it can be answered by an order as well.
+// startReplan asks the Task Ledger for the replan that was begun, or the user to approve the one that it made. That is stored
+// between the two: it can be answered by an order as well.
 func (r *run) startReplan() {
-	if r.busy(replanRef) {
-		return
-	}
-	req, number, proposed := r.replanRequest(), r.state.Boulder.Replans, r.state.Boulder.Replan.Proposed
-	ref, proposal := r.state.Boulder.Replan.AttemptRef, Proposal(r.state.Snapshot())
-	store := r.state.Boulder.AskReplans && proposed == nil && r.req.ApproveReplan != nil
+	req, number, gates := r.replanRequest(), r.state.Boulder.Replans, r.req.ReplanGates
+	replan, proposal := r.state.Boulder.Replan, Proposal(r.state.Snapshot())
 	var usage boulder.Usage
-	var gates, asked bool
-	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
-		if proposed == nil {
-			proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
-		}
-		if err == nil && r.req.ApproveReplan != nil && !store {
-			asked = true
-			gates, err = r.req.ApproveReplan(ctx, proposal)
-		}
+	work := func(ctx context.Context) (err error) {
+		proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
 		return err
-	}), func(err error) error {
-		if applyErr := r.apply(r.ledgerUsage(ref, boulder.UsageReplan, usage)...); applyErr != nil {
+	}
+	asks := replan.Proposed != nil
+	switch {
+	case asks && r.req.ApproveReplan == nil:
+		r.end(fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on: approve it in"+
+			" `manager ui`, or with `manager resume` on a terminal", ErrWaiting))
+		return
+	case asks:
+		work = func(ctx context.Context) (err error) {
+			gates, err = r.req.ApproveReplan(ctx, proposal)
+			return err
+		}
+	}
+	r.launchUntilStop(replanRef, work, func(err error) error {
+		if applyErr := r.apply(r.ledgerUsage(replan.AttemptRef, boulder.UsageReplan, usage)...); applyErr != nil {
 			return applyErr
 		}
 		switch {
 		case r.state.Boulder.Replan == nil || r.state.Boulder.Replans != number: // an order has answered
 			return nil
-		case err == nil && store:
-			return r.apply(boulder.ReplanProposed{AttemptRef: ref, Replacement: proposal.Replacement})
+		case err == nil && r.state.Boulder.AskReplans && !asks:
+			return r.apply(boulder.ReplanProposed{AttemptRef: replan.AttemptRef, Replacement: proposal.Replacement})
 		case err == nil:
 			return r.adoptReplan(proposal.Replacement, gates)
 		case r.cutShort(err):
 			return nil
 		case errors.Is(err, ErrDeclined):
 			return r.apply(schedule.RefuseReplan(r.state, declined)...)
-		case errors.Is(err, boulder.ErrFatal), asked:
+		case errors.Is(err, boulder.ErrFatal), asks:
 			r.end(err)
 			return nil
 		case errors.Is(err, boulder.ErrTrouble):
@@ -113,7 +116,7 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	case err != nil:
 		return err
 	}
-	if err := r.startable(); err != nil {
+	if err := startable(r.state, r.o.limits); err != nil {
 		r.end(err)
 	}
 	return nil

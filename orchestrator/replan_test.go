@@ -141,7 +141,7 @@ func TestApproveReplan(t *testing.T) {
 		var asked []boulder.ReplanRequest
 		r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
 		_, err := r.request(orchestrator.Request{
-			Plan: hardPlan(),
+			Plan: hardPlan(), Settings: boulder.Settings{AskReplans: true},
 			ApproveReplan: func(_ context.Context, p orchestrator.ReplanProposal) (bool, error) {
 				if p.Number != 1 || len(p.Replaced) != 2 || len(p.SubTasks) != 2 || p.Replaces["smaller"] != "hard" {
 					t.Errorf("asked about %+v", p)
@@ -160,9 +160,37 @@ func TestApproveReplan(t *testing.T) {
 		if head.Status != boulder.Paused || head.Replan == nil {
 			t.Errorf("%s: %+v", name, head)
 		}
-		r.completes(r.resume())
-		if head, _ := r.store.load(t); head.Replans != 1 {
-			t.Errorf("%d replans are counted for one", head.Replans)
+		if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
+			t.Errorf("with nobody to ask: %v", err)
+		}
+		r.completes(r.request(orchestrator.Request{
+			Resume: "b1", ApproveReplan: func(context.Context, orchestrator.ReplanProposal) (bool, error) { return true, nil },
+		}))
+		if head, _ := r.store.load(t); head.Replans != 1 || len(asked) != 1 {
+			t.Errorf("%d replans are counted for one, which was made %d times", head.Replans, len(asked))
+		}
+	}
+}
+
+// TestUnaskedReplan: a replan goes ahead where nobody wants to be asked, with its gates if they may run. One that the user wants
+// to be asked about never does.
+func TestUnaskedReplan(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ asks, gates bool }{{false, false}, {false, true}, {true, true}} {
+		r := newRig(t)
+		var made []boulder.ReplanRequest
+		r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&made)
+		_, err := r.request(orchestrator.Request{
+			Plan: hardPlan(), ReplanGates: test.gates, Settings: boulder.Settings{AskReplans: test.asks},
+		})
+		_, subTasks := r.store.load(t)
+		switch smaller := subTasks["smaller"]; {
+		case test.asks:
+			if !errors.Is(err, orchestrator.ErrWaiting) || smaller.ID != "" {
+				t.Errorf("nobody was asked: %v, %+v", err, smaller)
+			}
+		case err != nil || (len(smaller.Gates) == 2) != test.gates:
+			t.Errorf("gates may run: %v: %v, %+v", test.gates, err, smaller)
 		}
 	}
 }

@@ -221,7 +221,7 @@ func (r *replay) decide(now time.Time) (due []boulder.Body) {
 // advance leaves out what may come later, until what is due next is of the kind of a body, and about the same.
 func (r *replay) advance(b boulder.Body) bool {
 	for i, due := range r.due {
-		if boulder.TypeOf(due) == boulder.TypeOf(b) && about(due) == about(b) {
+		if boulder.TypeOf(due) == boulder.TypeOf(b) && boulder.AttemptOf(due) == boulder.AttemptOf(b) {
 			r.due = r.due[i:]
 			return true
 		}
@@ -230,13 +230,6 @@ func (r *replay) advance(b boulder.Body) bool {
 		}
 	}
 	return false
-}
-
-func about(b boulder.Body) boulder.AttemptRef {
-	if of, ok := b.(interface{ Ref() boulder.AttemptRef }); ok {
-		return of.Ref()
-	}
-	return boulder.AttemptRef{}
 }
 
 // mayWait reports whether what is decided may be done later: a turn that is at work is stopped first, before a sub-task is
@@ -265,7 +258,7 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 	case boulder.Parked: // for want of an answer, if the question could not be recorded
 		return !r.judged(b.SubTaskID) || r.s.SubTask(b.SubTaskID).NeedsUser > 0
 	case boulder.Retry, boulder.ReplanStarted:
-		return !r.judged(about(b).SubTaskID)
+		return !r.judged(boulder.AttemptOf(b).SubTaskID)
 	case boulder.SubTaskDone:
 		return b.Attempt > 0 && !r.judged(b.SubTaskID)
 	case boulder.Isolated: // when the gates were tried
@@ -308,22 +301,18 @@ func ordersLeave(b boulder.Body) bool {
 
 // endTurn checks that nothing is left to decide.
 func (r *replay) endTurn(e boulder.Event) {
-	driven := r.driven && !r.ending
-	r.due, r.driven = nil, false
-	if r.limits == nil || !driven {
-		r.stopped, r.ending = r.stopped || r.ending, false
-		return
-	}
-	for _, due := range r.decide(e.Time) {
-		_, starts := due.(boulder.Starting)
-		switch {
-		case starts && r.missed == nil:
-			r.missed = difference(e, due, nil)
-		case !r.mayWait(due) && !r.verifies(due):
-			r.check.Difference = difference(e, due, nil)
+	if r.limits != nil && r.driven && !r.ending {
+		for _, due := range r.decide(e.Time) {
+			_, starts := due.(boulder.Starting)
+			switch {
+			case starts && r.missed == nil:
+				r.missed = difference(e, due, nil)
+			case !r.mayWait(due) && !r.verifies(due):
+				r.check.Difference = difference(e, due, nil)
+			}
 		}
 	}
-	r.stopped, r.ending = r.stopped || r.ending, false
+	r.due, r.driven, r.stopped, r.ending = nil, false, r.stopped || r.ending, false
 }
 
 // verifies reports whether gates may have to run before the end that is due, or the ref of the tip has to move.

@@ -40,8 +40,8 @@ func Reschedule(events []boulder.Event, limits Limits) ([]Scheduled, error) {
 	if err := r.read(events); err != nil {
 		return nil, err
 	}
-	if err := schedule.Startable(r.s, limits); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnstartable, err)
+	if err := startable(r.s, limits); err != nil {
+		return nil, err
 	}
 	for {
 		if err := r.dispatch(); err != nil {
@@ -167,8 +167,6 @@ func (r *rescheduling) dispatch() error {
 
 func subTaskOf(b boulder.Body) string {
 	switch b := b.(type) {
-	case interface{ Ref() boulder.AttemptRef }:
-		return b.Ref().SubTaskID
 	case boulder.BlockerSettled:
 		return b.SubTaskID
 	case boulder.Unparked:
@@ -176,5 +174,5 @@ func subTaskOf(b boulder.Body) string {
 	case boulder.Reopened:
 		return b.SubTaskID
 	}
-	return ""
+	return boulder.AttemptOf(b).SubTaskID
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -24,24 +23,19 @@ type run struct {
 
 	ctx   context.Context // of the caller
 	inbox Inbox           // of message, order and woken; closed when another process may have the boulder
-	held  any             // of the inbox: an order that was taken, for the next turn of the loop
-	woken atomic.Bool     // the inbox has a woken
 
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
 	shared        sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
-	leftover      map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
 	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
 	acks          []Inbox                                        // of reports and orders that are applied but not yet stored
 	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
-	conflictSlot  int                                            // of that attempt: both sides of a conflict are put there
 	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
 	todo          []schedule.Action                              // decided: the work that should be under way when all is stored
 	wake          time.Time
 	now           time.Time // of this turn of the loop: the wall clock alone, since times of the state pass while the machine sleeps
 	looked        time.Time // at the clock, in this turn
-	stopping      bool
-	grace         time.Time // ends the patience with running turns after a stop
+	grace         time.Time // ends the patience with running turns after a stop; zero: there was none
 	waitsFor      string    // the parked sub-task for which the run ends
 	decidedToStop bool      // the scheduler did
 	limitsShared  bool      // other boulders have shared the limits
@@ -54,7 +48,7 @@ func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulde
 	return &run{
 		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, inbox: o.cfg.Coroutines.NewInbox(),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
-		leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
+		restored: map[boulder.AttemptRef]bool{},
 	}
 }
 
@@ -84,14 +78,13 @@ func (r *run) endWorkers() {
 		ack.Put(errRunOver)
 	}
 	var orders []any
-	if r.held != nil {
-		orders = append(orders, r.held)
-	}
+	var ended []boulder.AttemptRef
 	for len(r.work) > 0 {
 		switch item := r.next(Forever).(type) {
 		case message:
 			if item.finish != nil {
 				r.release(item.ref)
+				ended = append(ended, item.ref)
 			} else {
 				item.ack.Put(errRunOver)
 			}
@@ -102,28 +95,31 @@ func (r *run) endWorkers() {
 	for _, o := range orders { // for [Orchestrator.leave]
 		r.inbox.Put(o)
 	}
-	if len(r.leftover) == 0 || r.broken != nil {
+	if len(r.state.Boulder.Left) == 0 || r.broken != nil {
 		return
 	}
-	if err := r.noteStopped(context.WithoutCancel(r.ctx)); err != nil { // the next run stops them once more
+	// The agents of attempts that an order ended have stopped: their workers have ended.
+	ctx := context.WithoutCancel(r.ctx)
+	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
+	if err == nil {
+		err = applyTo(s, r.o.cfg.Now().UTC(), stopped(s, ended...)...)
+	}
+	if err == nil {
+		err = commitEvents(ctx, r.o.cfg.Store, s)
+	}
+	if err != nil { // the next run stops them once more
 		r.o.cfg.Logger.Warn("it is not stored that agents have stopped", "boulder", r.state.Boulder.ID, "error", err)
 	}
 }
 
-// noteStopped stores that the agents of attempts that an order ended have stopped: their workers have ended.
-func (r *run) noteStopped(ctx context.Context) error {
-	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
-	if err != nil {
-		return err
-	}
+// stopped are the events of sessions that orders left behind and that have stopped.
+func stopped(s *boulder.State, attempts ...boulder.AttemptRef) (bodies []boulder.Body) {
 	for _, left := range s.Boulder.Left {
-		if r.leftover[left.AttemptRef] {
-			if err := applyTo(s, r.o.cfg.Now().UTC(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
-				return err
-			}
+		if slices.Contains(attempts, left.AttemptRef) {
+			bodies = append(bodies, boulder.SessionLeft{LeftSession: left, Stopped: true})
 		}
 	}
-	return commitEvents(ctx, r.o.cfg.Store, s)
+	return bodies
 }
 
 var errRunOver = errors.New("the run is over")
@@ -183,7 +179,7 @@ func (r *run) resume() error {
 	b := &stored.Boulder
 	switch {
 	case b.Status.Terminal():
-		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, ErrFinished)
+		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, boulder.ErrFinished)
 	case b.Project != r.o.cfg.Project:
 		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", id, b.Project, r.o.cfg.Project)
 	}
@@ -194,9 +190,6 @@ func (r *run) resume() error {
 	r.state, r.req.GatesApproved = stored, false
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
-	}
-	if r.req.ApproveReplan == nil && b.AskReplans {
-		r.req.ApproveReplan = nobodyToAsk
 	}
 	if err := r.tick(); err != nil {
 		return err
@@ -221,12 +214,6 @@ func (r *run) resume() error {
 	return r.unparkAffordable()
 }
 
-// nobodyToAsk is for a boulder whose replans the user wants to see, where there is none: in a server.
-func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
-	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on: approve it in"+
-		" `manager ui`, or with `manager resume` on a terminal", ErrWaiting)
-}
-
 // unparkAffordable lets sub-tasks go on that wait for the user, unless it is for a larger budget, more turns, an answer, or a
 // program that is still not there: an agent's turn would end at the same gate.
 func (r *run) unparkAffordable() error {
@@ -246,7 +233,7 @@ func (r *run) unparkAffordable() error {
 func (r *run) setBudgets() error {
 	for _, id := range slices.Sorted(maps.Keys(r.req.SubTaskBudgets)) {
 		if r.state.SubTask(id) == nil {
-			return fmt.Errorf("there is no sub-task %q to give a budget to", id)
+			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
 		}
 		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: r.req.SubTaskBudgets[id]}); err != nil {
 			return err

@@ -13,8 +13,7 @@ import (
 // runs are the boulders that one Orchestrator runs at the same time. They share its limits: each tells the others what it
 // holds, what it waits for, and which models turned it away.
 type runs struct {
-	idle   sync.Mutex // held, before mu, while an order changes a boulder that nothing runs, and while a run enters
-	mu     sync.Mutex
+	mu     sync.Mutex // also held while an order changes a boulder that nothing runs: a second one has to see what the first did
 	byID   map[string]*run
 	shares map[*run]schedule.Share
 	left   map[string]boulder.Cooldown // by model: the newest cool-down of runs that are over
@@ -22,8 +21,6 @@ type runs struct {
 
 // enter makes the run known under the id of its boulder.
 func (o *Orchestrator) enter(id string, r *run) error {
-	o.runs.idle.Lock()
-	defer o.runs.idle.Unlock()
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
 	if o.runs.byID[id] != nil {
@@ -61,7 +58,7 @@ type woken struct{}
 // wake makes the others look again. Its caller holds mu.
 func (rs *runs) wake(except *run) {
 	for _, other := range rs.byID {
-		if other != except && other.woken.CompareAndSwap(false, true) { // else it is going to look
+		if other != except {
 			other.inbox.Put(woken{})
 		}
 	}

@@ -216,7 +216,7 @@ func TestResumeRefuses(t *testing.T) {
 		t.Errorf("unknown boulder: %v", err)
 	}
 	r.completes(r.run(planOf(spec("a"))))
-	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrFinished) {
+	if _, err := r.resume(); !errors.Is(err, boulder.ErrFinished) {
 		t.Errorf("finished boulder: %v", err)
 	}
 	other := newRig(t)

@@ -1,14 +1,10 @@
 package orchestrator
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -26,7 +22,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 				red++
 			}
 		}
-		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Count(boulder.SubTaskCompleted), s.Boulder.Tally.Planned)
+		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Boulder.Tally.Completed, s.Boulder.Tally.Planned)
 		if red > 0 {
 			fmt.Fprintf(&b, ", %d of them with a gate that is red on the final files", red)
 		}
@@ -97,49 +93,4 @@ func mark(t *boulder.SubTask) string {
 		return "✗"
 	}
 	return "-"
-}
-
-// missingGate is the fault of a runner that did not run a gate of an ended turn.
-func missingGate(t *boulder.SubTask, e *boulder.Evidence) error {
-	for _, g := range t.OpenGates(e.Gates, e.NoServer) {
-		if g.Run == nil {
-			return fmt.Errorf("%w: sub-task %q: %s: a Runner has to run all gates (executor.RunCommand) and to hand them "+
-				"over with its evidence", boulder.ErrFatal, t.ID, g)
-		}
-	}
-	return nil
-}
-
-// toVerify reports whether the boulder is about to be over and gates have to run before that.
-func (r *run) toVerify(a schedule.Finish) bool {
-	_, can := r.o.cfg.Runner.(Verifier)
-	return can && len(a.Verify) > 0 && r.verified != r.state.Boulder.Attempts
-}
-
-func (r *run) startVerify(a schedule.Finish) {
-	if r.busy(verifyRef) || r.busy(integrateRef) {
-		return
-	}
-	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Line}
-	for _, t := range a.Verify {
-		what.SubTasks = append(what.SubTasks, *t)
-		if r.state.Boulder.Isolated() && t == r.state.Completed(1)[0] {
-			gates := &what.SubTasks[len(what.SubTasks)-1].Gates
-			*gates = append(slices.Clip(*gates), r.state.Boulder.IntegrationGates...)
-		}
-	}
-	if a.Last != nil {
-		what.Last = a.Last.ID
-	}
-	begun := r.state.Boulder.Attempts
-	r.launchWork(verifyRef, r.untilStop(func(ctx context.Context) error {
-		return r.o.cfg.Runner.(Verifier).Verify(ctx, what, r.reporter(ctx, verifyRef))
-	}), func(err error) error {
-		if err == nil {
-			r.verified = begun
-		} else if !r.cutShort(err) && !errors.Is(err, boulder.ErrRefused) { // refused: a sub-task is redone
-			r.end(fmt.Errorf("run the gates once more: %w", err))
-		}
-		return nil
-	})
 }

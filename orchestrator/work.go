@@ -43,30 +43,33 @@ func (r *run) launch() {
 	for _, o := range r.state.Live() { // for workers that ask when their turn has ended
 		r.shared.Store(o.SubTask.ID, o.SubTask.Shared)
 	}
-	switch r.state.Boulder.Status {
-	case boulder.Planning:
-		if len(r.todo) == 0 {
-			r.startPlan()
+	start := func(ref boulder.AttemptRef, work func()) {
+		if !r.busy(ref) {
+			work()
 		}
-	case boulder.AwaitingApproval:
-		r.startApproval()
+	}
+	switch status := r.state.Boulder.Status; {
+	case status == boulder.Planning && len(r.todo) == 0:
+		start(planRef, r.startPlan)
+	case status == boulder.AwaitingApproval:
+		start(planRef, r.startApproval)
 	}
 	for _, action := range r.todo {
 		switch a := action.(type) {
 		case schedule.Run:
-			r.startTurn(a.Open)
+			start(a.Open.Attempt.AttemptRef, func() { r.startTurn(a.Open) })
 		case schedule.Judge:
-			r.startJudge(a.Open)
+			start(a.Open.Attempt.AttemptRef, func() { r.startJudge(a.Open) })
 		case schedule.Raise:
-			r.startRaise(a)
+			start(a.Open.Attempt.AttemptRef, func() { r.startRaise(a) })
 		case schedule.Integrate:
-			r.startIntegrate(a.Open)
+			start(integrateRef, func() { r.startIntegrate(a.Open) })
 		case schedule.Try:
-			r.startTry()
+			start(tryRef, r.startTry)
 		case schedule.AskReplan:
-			r.startReplan()
+			start(replanRef, r.startReplan)
 		case schedule.Finish:
-			r.startVerify(a)
+			start(verifyRef, func() { r.startVerify(a) })
 		case schedule.Wake:
 			r.wake = a.At
 		}
@@ -102,9 +105,10 @@ func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) erro
 	}
 }
 
-// untilStop is work that a stop cuts short: nothing is lost, and a resume does it again.
-func (r *run) untilStop(work func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
+// launchUntilStop is launchWork for what is not an attempt's. A stop cuts it short: nothing is lost, and a resume does it
+// again.
+func (r *run) launchUntilStop(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
+	r.launchWork(ref, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })()
@@ -113,7 +117,7 @@ func (r *run) untilStop(work func(context.Context) error) func(context.Context) 
 			err = context.Cause(ctx)
 		}
 		return err
-	}
+	}, finish)
 }
 
 // cutShort reports whether work failed because it was ended: it says nothing, and is done again when the run goes on.
@@ -128,17 +132,9 @@ func (r *run) launchFor(
 ) {
 	r.launchWork(ref, work, func(err error) error {
 		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
-		open := r.state.Open(ref.SubTaskID)
-		switch {
-		case r.leftover[ref]: // what an order ended stays ended
-			delete(r.leftover, ref)
-			for _, left := range r.state.Boulder.Left {
-				if left.AttemptRef == ref { // [Runner.Run] has stopped its turn
-					bodies = append(bodies, boulder.SessionLeft{LeftSession: left, Stopped: true})
-				}
-			}
-		case open == nil || open.Attempt.AttemptRef != ref:
-			return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
+		switch open := r.state.Open(ref.SubTaskID); {
+		case r.over(ref): // what an order ended stays ended
+			bodies = append(bodies, stopped(r.state, ref)...) // [Runner.Run] has stopped its turn
 		case err != nil:
 			bodies = append(bodies, r.failure(open, err)...)
 		default:
@@ -154,10 +150,10 @@ func (r *run) launchFor(
 // startTurn runs the newest turn of an attempt, if it has a slot.
 func (r *run) startTurn(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
-	if r.busy(ref) || len(r.leftover) > 0 {
+	if slices.ContainsFunc(r.underWay(), r.over) {
 		return // what an order ended gives its slot back when its work has ended
 	}
-	if r.busy(integrateRef) && o.SubTask.Slot == r.conflictSlot {
+	if r.busy(integrateRef) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
 		return // a conflict is known to the loop before its sides are there
 	}
 	if _, has := r.slots[ref]; !has {
@@ -175,7 +171,7 @@ func (r *run) startTurn(o *boulder.Open) {
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = prompts.Resume(prompts.ResumeInput{
 			Boulder: r.state.Boulder, SubTask: *o.SubTask, News: since,
-			Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
+			Completed: r.state.Boulder.Tally.Completed, Total: len(r.state.SubTasks),
 		})
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
@@ -210,9 +206,6 @@ func (r *run) startTurn(o *boulder.Open) {
 
 func (r *run) startJudge(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
-	if r.busy(ref) {
-		return
-	}
 	req := judgeRequest(r.state, o)
 	var verdict boulder.Verdict
 	var usage boulder.Usage
@@ -229,9 +222,6 @@ func (r *run) startJudge(o *boulder.Open) {
 // startRaise has what only the user can solve recorded as a blocker, for which the attempt is then parked.
 func (r *run) startRaise(a schedule.Raise) {
 	ref, turn := a.Open.Attempt.AttemptRef, a.Open.Turn.Number
-	if r.busy(ref) {
-		return
-	}
 	var raised boulder.Blocker
 	var failed error
 	r.launchFor(ref, func(ctx context.Context) error {
@@ -302,28 +292,23 @@ func (r *run) receive(m message) error {
 // admissible refuses reports that the contract of [Runner] does not have: a runner must not decide, nor speak for
 // another attempt.
 func (r *run) admissible(m message) error {
+	may := false
 	switch b := m.report.(type) {
 	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
+		if ref := boulder.AttemptOf(b); ref != m.ref || !r.busy(ref) {
+			return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
+				m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
+		}
+		may = true
 	case boulder.Isolated:
-		if m.ref == tryRef {
-			return nil
-		}
-		return fmt.Errorf("a runner reports where sub-tasks work when it tries the gates: %w", boulder.ErrRefused)
+		may = m.ref == tryRef
 	case boulder.Integrated, boulder.Conflict:
-		if m.ref == integrateRef {
-			return nil
-		}
-	case boulder.GateRun:
-		if m.ref == verifyRef && b.Final || m.ref == integrateRef && b.Tree != "" {
-			return nil
-		}
-		return fmt.Errorf("a runner cannot report a gate: it belongs to the evidence: %w", boulder.ErrRefused)
-	default:
-		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
+		may = m.ref == integrateRef
+	case boulder.GateRun: // those of a turn belong to its evidence
+		may = m.ref == verifyRef && b.Final || m.ref == integrateRef && b.Tree != ""
 	}
-	if ref := m.report.(interface{ Ref() boulder.AttemptRef }).Ref(); ref != m.ref || !r.busy(ref) {
-		return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
-			m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
+	if !may {
+		return fmt.Errorf("a runner cannot report a %T there, see orchestrator.Runner: %w", m.report, boulder.ErrRefused)
 	}
 	return nil
 }

@@ -62,3 +62,16 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 }
+
+// A resume takes the configuration's word on the gates of replans too, wherever it runs.
+func TestGatesOfReplans(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []bool{false, true} {
+		p := prepare(t.TempDir(), Options{})
+		p.cfg.AllowModelGates = allowed
+		req := Request{Resume: "b1"}
+		if err := p.Complete(t.Context(), &req); err != nil || req.ReplanGates != allowed {
+			t.Errorf("allowed: %v: %v, %v", allowed, req.ReplanGates, err)
+		}
+	}
+}

@@ -142,7 +142,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 
 // Complete fills in what a request leaves out.
 func (p *Project) Complete(ctx context.Context, req *Request) error {
-	if req.LedgerModel = p.ledger; req.Resume != "" {
+	if req.LedgerModel, req.ReplanGates = p.ledger, p.cfg.AllowModelGates; req.Resume != "" {
 		return nil
 	}
 	req.Task, req.Constraints = p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)

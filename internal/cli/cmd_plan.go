@@ -286,11 +286,6 @@ type approver struct {
 // into has the request ask. askReplans: replans are to be approved, too.
 func (p *approver) into(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
-	if !askReplans { // they go ahead, and their gates run if the configuration allows gates without a review
-		req.ApproveReplan = func(context.Context, orchestrator.ReplanProposal) (gates bool, err error) {
-			return p.Config().AllowModelGates, nil
-		}
-	}
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}

@@ -363,7 +363,7 @@ func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, err
 
 // howToContinue adds to the error that ended a run how to go on.
 func (e *ending) howToContinue(err error) error {
-	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
+	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, boulder.ErrFinished) ||
 		errors.Is(err, orchestrator.ErrCancelled)
 	if e.id == "" || over {
 		return err

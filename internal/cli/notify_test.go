@@ -246,7 +246,7 @@ func TestLimitIsTold(t *testing.T) {
 	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [limited]}")
 	for _, wait := range []time.Duration{9 * time.Minute, 3 * time.Hour, 4 * time.Hour} {
 		e.take(t.Context(), boulder.Event{
-			BoulderID: sampleID, Time: sampleStart, Body: boulder.Cooled{Model: "p/m", Until: sampleStart.Add(wait)},
+			BoulderID: sampleID, Time: sampleStart, Body: boulder.Cooled{Model: "p/m", Cooldown: boulder.Cooldown{Until: sampleStart.Add(wait)}},
 		})
 	}
 	e.conclude(t.Context(), nil)

@@ -1,9 +1,13 @@
 package schedule
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/prompts"
 )
 
@@ -121,4 +125,26 @@ func RefuseReplan(s *boulder.State, why string) []boulder.Body {
 		return bodies
 	}
 	return append(bodies, fail(r.AttemptRef, r.Reason+" ("+why+")", boulder.AttemptFailed))
+}
+
+// raise makes the judge's words a hard blocker. Recorded, it parks the sub-task as one of the agent's does.
+func (c *computing) raise(o *boulder.Open) Raise {
+	v := o.Turn.Verdict
+	said := fmt.Sprintf("The judge said of %s in a row that only you can remove what is in the way (%s). %s",
+		text.Plural(o.SubTask.NeedsUser, "turn"), strings.ReplaceAll(v.BlockedBy, "_", " "), v.Summary)
+	return c.blocker(o, needs(*v), cmp.Or(v.StuckReason, v.Summary), said+text.Prefixed("\nLeft to do: ", strings.Join(v.Remaining, "; ")))
+}
+
+func (c *computing) blocker(o *boulder.Open, category boulder.BlockerCategory, question, about string) Raise {
+	return Raise{o, boulder.Blocker{
+		BlockerScope: boulder.BlockerScope{
+			BoulderID: c.s.Boulder.ID, SubTaskID: o.SubTask.ID, Attempt: o.Attempt.Attempt, SessionID: o.Attempt.SessionID,
+		},
+		Category: category, Question: question, Hard: true, Context: about,
+	}}
+}
+
+// NotRaised parks a sub-task whose blocker could not be recorded: it needs the user all the same.
+func NotRaised(o *boulder.Open, b boulder.Blocker, why error) boulder.Parked {
+	return park(o, fmt.Sprintf("only you can remove what is in the way: %s (not recorded as a blocker: %v)", b.Question, why))
 }

@@ -31,7 +31,7 @@ func TestAwaitingParks(t *testing.T) {
 	at := ref("a", 1)
 	verdict := func(v boulder.Verdict) boulder.Body { return boulder.Judged{AttemptRef: at, Turn: 1, Verdict: v} }
 	until := epoch.Add(time.Hour)
-	cooled := boulder.Cooled{Model: "p/m", Until: until, Limit: 1, Full: 5, Reason: "429"}
+	cooled := boulder.Cooled{Model: "p/m", Cooldown: boulder.Cooldown{Until: until, Limit: 1, Full: 5, Reason: "429"}}
 	aside := func(n int) []boulder.Body {
 		var all []boulder.Body
 		for range n {
@@ -57,7 +57,7 @@ func TestAwaitingParks(t *testing.T) {
 		"judged stuck":              {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{IsStuck: true})}, want: "park"},
 		"judged to need a new plan": {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{NeedReplan: true})}, want: "park"},
 		"the judge cools down": {
-			then: []boulder.Body{ends(boulder.Evidence{}), boulder.Cooled{Model: ledgerModel, Until: until, Limit: 1, Full: 1}}, want: "park",
+			then: []boulder.Body{ends(boulder.Evidence{}), boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: until, Limit: 1, Full: 1}}}, want: "park",
 		},
 		"the server is gone": {then: aside(1), want: "wake"},
 		"thrice": {

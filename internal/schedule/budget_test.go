@@ -251,7 +251,7 @@ func TestBudgetWaitsForNothing(t *testing.T) {
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/a"}, {ID: "b", Model: "p/b"}}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true})...)
 	feed(t, s, epoch, complete(s.Open("a")), boulder.BudgetSet{Budget: boulder.Budget{Attempts: 1}},
-		boulder.Cooled{Model: "p/b", Until: epoch.Add(time.Hour), Limit: 1, Full: 5, Reason: "429"})
+		boulder.Cooled{Model: "p/b", Cooldown: boulder.Cooldown{Until: epoch.Add(time.Hour), Limit: 1, Full: 5, Reason: "429"}})
 	l := DefaultLimits()
 	l.Warn = 0
 	if got := kindsOf(Compute(s, l, epoch)); got != "stop" {

@@ -168,7 +168,7 @@ func TestAskReplan(t *testing.T) {
 		}
 	}
 	feed(t, s, epoch, boulder.TakenUp{},
-		boulder.Cooled{Model: ledgerModel, Until: epoch.Add(time.Second), Limit: 1, Full: 5, Reason: "429"})
+		boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: epoch.Add(time.Second), Limit: 1, Full: 5, Reason: "429"}})
 	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "wake" {
 		t.Errorf("while the ledger's model cools down, got %s", kinds)
 	}

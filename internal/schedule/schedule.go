@@ -67,7 +67,10 @@ type computing struct {
 }
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
-	return &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replan: s.Boulder.Replan}
+	return &computing{
+		s: s, l: l, now: now, budget: newBudget(s, l, now), replan: s.Boulder.Replan,
+		begun: map[string]int{}, working: map[string]int{},
+	}
 }
 
 // wakeAt asks for a time, if it is one.
@@ -152,15 +155,10 @@ func (c *computing) end() []Action {
 
 // decisions leaves the work out.
 func decisions(actions []Action) []Action {
-	var left []Action
-	for _, a := range actions {
-		switch a.(type) {
-		case Run, Judge, Raise, Integrate, Try, AskReplan, Wake:
-		default:
-			left = append(left, a)
-		}
-	}
-	return left
+	return slices.DeleteFunc(slices.Clone(actions), func(a Action) bool {
+		_, stop := a.(Stop)
+		return !stop && boulder.TypeOf(a) == ""
+	})
 }
 
 // advanceReplan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
@@ -207,26 +205,33 @@ func (c *computing) allOver() Action {
 		return stop
 	}
 	verify, last := unverified(c.s)
-	if c.s.Boulder.Isolated() {
-		verify, last = unverifiedTip(c.s), nil
-	}
 	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
 }
 
-// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them.
+// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them; of an isolated boulder,
+// if one of these gates, or one of every combined tree, has not passed on the tip's.
 func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
+	l, all := &s.Boulder.Line, s.Boulder.IntegrationGates
 	for _, t := range s.SubTasks {
 		if t.Attempts > 0 && (last == nil || t.EndSeq > last.EndSeq) {
 			last = t
 		}
-		if t.Status == boulder.SubTaskCompleted && len(t.Gates)+len(t.NoWorse)+len(t.GateRuns) > 0 {
-			gated = append(gated, t)
+		if t.Status != boulder.SubTaskCompleted {
+			continue
+		}
+		onTip := s.Boulder.Isolated() && len(s.Boulder.IntegrationGates) > 0 && t == s.Completed(1)[0]
+		if gates := t.AllGates(); len(gates) > 0 || onTip {
+			gated, all = append(gated, t), slices.Concat(all, gates)
 		}
 	}
-	if last != nil && last.Shared {
-		last = nil
-	}
-	if len(gated) == 1 && gated[0] == last {
+	switch {
+	case s.Boulder.Isolated() && !slices.ContainsFunc(all, func(command string) bool { return !l.Passed(command, l.Tree) }):
+		return nil, nil
+	case s.Boulder.Isolated():
+		return gated, nil
+	case last != nil && last.Shared:
+		return gated, nil
+	case len(gated) == 1 && gated[0] == last:
 		return nil, nil
 	}
 	return gated, last
@@ -234,12 +239,13 @@ func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTa
 
 // Outcome says how a settled boulder ends.
 func Outcome(s *boulder.State) boulder.Status {
-	good := s.Count(boulder.SubTaskCompleted) + s.Count(boulder.SubTaskSkipped)
+	tally := s.Boulder.Tally
+	good := tally.Completed + tally.Skipped
 	open := func(t *boulder.SubTask) bool { return t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 }
 	switch {
-	case good+s.Count(boulder.SubTaskSuperseded) == len(s.SubTasks) && !slices.ContainsFunc(s.SubTasks, open):
+	case good == tally.Planned && !slices.ContainsFunc(s.SubTasks, open):
 		return boulder.Completed
-	case good > 0, s.Boulder.Loop != nil && s.Count(boulder.SubTaskFailed) > 0:
+	case good > 0, s.Boulder.Loop != nil && tally.Failed > 0:
 		return boulder.Partial
 	}
 	return boulder.Failed
@@ -252,10 +258,7 @@ func (c *computing) next(o *boulder.Open) Action {
 	if r := c.s.Boulder.Replan; r != nil && r.AttemptRef == a.AttemptRef {
 		return nil
 	}
-	model := a.Model
-	if judging {
-		model = c.s.Boulder.LedgerModel
-	}
+	model := c.s.ModelFor(o)
 	switch {
 	case c.waits(o):
 		return park(o, "")
@@ -328,9 +331,6 @@ func (c *computing) crowded(a *boulder.Attempt) bool {
 	if !shrunk {
 		return false
 	}
-	if c.working == nil {
-		c.working = map[string]int{}
-	}
 	c.working[a.Model]++
 	return a.TurnedAway() && c.working[a.Model] > cool.Limit
 }
@@ -349,7 +349,7 @@ func (c *computing) refused(a *boulder.Attempt, model string) bool {
 // first: another try would meet the same question. A lost session is not a try, but who loses session after session fails.
 func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
 	reason, lost := err.Error(), errors.Is(err, boulder.ErrSessionLost)
-	c := &computing{s: s, l: l, now: now, replan: s.Boulder.Replan}
+	c := newComputing(s, l, now)
 	var follows Action
 	switch n := o.SubTask.Lost + 1; {
 	case errors.Is(err, boulder.ErrTrouble):

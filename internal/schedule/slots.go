@@ -37,11 +37,7 @@ func (c *computing) coolDowns(others []Share) (cooled []Action) {
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(newest)) {
-		cool := newest[m]
-		cooled = append(cooled, boulder.Cooled{
-			Model: m, Until: cool.Until, Since: cool.Since, Lifted: cool.Lifted,
-			Limit: cool.Limit, Full: cool.Full, Hits: cool.Hits, Reason: cool.Reason,
-		})
+		cooled = append(cooled, boulder.Cooled{Model: m, Cooldown: newest[m]})
 	}
 	return cooled
 }
@@ -173,7 +169,7 @@ func (c *computing) dispatch(others []Share) {
 		case c.exhausted(first.SubTask):
 			c.do(c.outOfTurns(first, "another one had the last of them"))
 		case !c.crowdedOut(first.SubTask):
-			c.begins(first.SubTask)
+			c.begun[c.s.First(first.SubTask).ID]++
 			c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)})
 			atWork = append(atWork, first)
 			free.held[m]++
@@ -237,7 +233,7 @@ func Hold(
 ) Share {
 	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}, Cooling: map[string]boulder.Cooldown{}}
 	for m, cool := range s.Boulder.Cooldowns {
-		if now.Before(cool.End()) {
+		if now.Before(cool.Until) || now.Before(cool.Lifted) {
 			share.Cooling[m] = cool
 		}
 	}

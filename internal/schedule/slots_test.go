@@ -18,7 +18,7 @@ func TestCooldown(t *testing.T) {
 		{ID: "a", Model: "p/hot"}, {ID: "b", Model: "p/hot"}, {ID: "c", Model: "p/hot"}, {ID: "d", Model: "q/other"},
 	}...)
 	until := epoch.Add(20 * time.Second)
-	feed(t, s, epoch, boulder.Cooled{Model: "p/hot", Until: until, Limit: 2, Full: 5, Reason: "429: slow down"})
+	feed(t, s, epoch, boulder.Cooled{Model: "p/hot", Cooldown: boulder.Cooldown{Until: until, Limit: 2, Full: 5, Reason: "429: slow down"}})
 	l := DefaultLimits()
 
 	got := Compute(s, l, epoch)

@@ -28,14 +28,6 @@ func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	return n >= c.l.EvaluationsTotal
 }
 
-// begins counts a turn that this call begins.
-func (c *computing) begins(t *boulder.SubTask) {
-	if c.begun == nil {
-		c.begun = map[string]int{}
-	}
-	c.begun[c.s.First(t).ID]++
-}
-
 // withinTotal takes back what would lead to a further turn of a sub-task that has had all of them: it fails, whatever
 // attempts and replans are left.
 func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
@@ -46,7 +38,7 @@ func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
 			if c.crowdedOut(o.SubTask) {
 				return nil
 			}
-			c.begins(o.SubTask)
+			c.begun[c.s.First(o.SubTask).ID]++
 		}
 	case boulder.Retry:
 		reason = a.Reason

@@ -59,7 +59,7 @@ func TestLedgerModelCools(t *testing.T) {
 	for _, unavailable := range []bool{true, false} {
 		s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
 		at := ref("a", 1)
-		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Until: epoch, Limit: 1}, boulder.Starting{AttemptRef: at},
+		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: epoch, Limit: 1}}, boulder.Starting{AttemptRef: at},
 			boulder.TurnEnded{AttemptRef: at, Turn: 1},
 			boulder.Judged{AttemptRef: at, Turn: 1, Verdict: boulder.Verdict{JudgeUnavailable: unavailable}})
 		if _, cools := s.Boulder.Cooldowns[ledgerModel]; cools != unavailable {

@@ -111,6 +111,25 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
+// needs is the category of what a verdict needs of the user, by its blocked_by; empty: nothing.
+func needs(v boulder.Verdict) boulder.BlockerCategory {
+	return map[string]boulder.BlockerCategory{
+		"missing_info": boulder.BlockerQuestion, "permission": boulder.BlockerPermission, "external": boulder.BlockerOther,
+	}[v.BlockedBy]
+}
+
+// needsUser is how many verdicts in a row say that only the user can remove what is in the way, this one included. That no
+// judge could be had says nothing.
+func needsUser(o *boulder.Open, v boulder.Verdict) int {
+	switch {
+	case v.JudgeUnavailable:
+		return o.SubTask.NeedsUser
+	case v.Completed, needs(v) == "":
+		return 0
+	}
+	return o.SubTask.NeedsUser + 1
+}
+
 // lateAnswers are the hard blockers that the user settled while the turn was at work that raised them. The agent has not
 // heard of it: whatever was judged, it could not do better.
 func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
@@ -267,11 +286,8 @@ func (c *computing) planAnew(o *boulder.Open, reason string) Action {
 
 // trouble is what follows from a fault of an attempt that is not the agent's: the attempt is taken up again after a while.
 func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
-	ref, model := o.Attempt.AttemptRef, o.Attempt.Model
-	if o.Attempt.Status == boulder.AttemptMonitoring {
-		model = c.s.Boulder.LedgerModel
-	}
-	kind, until, cooled := c.wait(err, model, o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
+	ref := o.Attempt.AttemptRef
+	kind, until, cooled := c.wait(err, c.s.ModelFor(o), o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
 	return append(cooled, boulder.Trouble{
 		AttemptRef: ref, Kind: kind, Reason: err.Error(), NotBefore: until,
 		Uncounted: len(cooled) > 0 || kind == boulder.TroublePaused,
@@ -280,16 +296,14 @@ func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 
 // ReplanTrouble is what follows from such a fault of a replan.
 func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	c := &computing{s: s, l: l, now: now}
-	_, until, cooled := c.wait(err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
 	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
 // PlanTrouble is what follows from a fault of the first plan after which it is asked for again: the ledger's model cools
 // down. Nil: nothing does, or it met its limit too often.
 func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	c := &computing{s: s, l: l, now: now}
-	_, _, cooled := c.wait(err, s.Boulder.LedgerModel, 0, "plan", 0)
+	_, _, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, 0, "plan", 0)
 	if s.Boulder.Cooldowns[s.Boulder.LedgerModel].Hits >= l.Cooldowns {
 		return nil
 	}
@@ -306,7 +320,7 @@ func (c *computing) wait(
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
 	}
 	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded {
-		cool := c.coolDown(model, t)
+		cool := c.coolDown(cmp.Or(t.Model, model), t.RetryAfter)
 		cool.Reason = err.Error()
 		return t.Kind, cool.Until, []boulder.Body{cool}
 	}
@@ -317,8 +331,7 @@ func (c *computing) wait(
 // coolDown is the pause of a model, and with how many attempts at once it continues after that: half as many. Attempts that
 // meet the same limit at once count once: those that come while the model cools down already say nothing about whether the
 // wait was long enough.
-func (c *computing) coolDown(model string, t *boulder.TroubleError) boulder.Cooled {
-	model = cmp.Or(t.Model, model)
+func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 	before, full := c.s.Boulder.Cooldowns[model], c.l.Model(model)
 	limit, hits := full, max(before.Hits, 1)
 	if before.Limit > 0 {
@@ -327,27 +340,26 @@ func (c *computing) coolDown(model string, t *boulder.TroubleError) boulder.Cool
 	if !c.now.Before(before.Until) {
 		limit, hits = limit/2, before.Hits+1
 	}
-	pause := cmp.Or(min(max(t.RetryAfter, 0), c.l.ResetMax), doubled(c.l.CoolBase, c.l.CoolMax, hits))
+	pause := cmp.Or(min(max(asked, 0), c.l.ResetMax), doubled(c.l.CoolBase, c.l.CoolMax, hits))
 	until := c.now.Add(c.jitter(pause, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
 	}
-	return boulder.Cooled{Model: model, Until: until, Since: c.now, Limit: max(1, limit), Full: full, Hits: hits}
+	return boulder.Cooled{Model: model, Cooldown: boulder.Cooldown{
+		Until: until, Since: c.now, Limit: max(1, limit), Full: full, Hits: hits,
+	}}
 }
 
 // LiftLimit ends the cool-down that an attempt waits for, because the user does not want to wait. None: it waits for none.
 func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body {
-	model, sent := o.Attempt.Model, o.Turn != nil && o.Turn.MessageID != ""
-	if o.Attempt.Status == boulder.AttemptMonitoring {
-		model, sent = s.Boulder.LedgerModel, false
-	}
+	model := s.ModelFor(o)
+	atWork := o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" && !now.Before(o.Attempt.NotBefore)
 	cool := s.Boulder.Cooldowns[model]
-	if !now.Before(cool.Until) || sent && !now.Before(o.Attempt.NotBefore) {
+	if atWork || !now.Before(cool.Until) {
 		return nil
 	}
-	return []boulder.Body{boulder.Cooled{
-		Model: model, Until: now, Since: now, Lifted: cool.Until, Limit: cool.Limit, Full: cool.Full, Reason: cool.Reason,
-	}}
+	cool.Until, cool.Since, cool.Lifted, cool.Hits = now, now, cool.Until, 0
+	return []boulder.Body{boulder.Cooled{Model: model, Cooldown: cool}}
 }
 
 // regrown is the cool-down of a model after an answer came: its limit grows by one. Nil: nothing changes.

@@ -78,8 +78,8 @@ func events() (*jsonschema.Schema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("event %s: %w", name, err)
 		}
-		for i := range body.NumField() {
-			if f := body.Field(i); f.Tag.Get("log") == "only" {
+		for _, f := range reflect.VisibleFields(body) {
+			if f.Tag.Get("log") == "only" {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				delete(s.Properties, name)
 			}

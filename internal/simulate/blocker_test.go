@@ -206,7 +206,7 @@ func (p *process) handOver(q *question) {
 			p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
 		case err != nil && again:
 			p.w.seen["answered twice"]++
-		case err != nil && !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, orchestrator.ErrFinished) &&
+		case err != nil && !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, boulder.ErrFinished) &&
 			!errors.Is(err, errDiskFull):
 			p.w.violate("orders are carried out", "%+v: %v", o, err)
 		}

@@ -357,9 +357,9 @@ func (w *world) checkDone(b boulder.SubTaskDone) {
 
 // checkOutcome: the end of the boulder says what became of its sub-tasks.
 func (w *world) checkOutcome(b boulder.TaskComplete) {
-	good := w.disk.Count(boulder.SubTaskCompleted, boulder.SubTaskSkipped)
-	bad := w.disk.Count(boulder.SubTaskFailed, boulder.SubTaskBlocked, boulder.SubTaskCancelled)
-	over := len(w.disk.SubTasks) == good+bad+w.disk.Count(boulder.SubTaskSuperseded)
+	tally := w.disk.Boulder.Tally
+	good, bad := tally.Completed+tally.Skipped, tally.Failed+tally.Blocked+tally.Cancelled
+	over := tally.Planned == good+bad
 	for _, t := range w.disk.SubTasks { // a gate that is red on the final files
 		if t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 {
 			bad++

@@ -74,10 +74,8 @@ const inPicture = "·"
 
 // Describe says what an event says.
 func Describe(e boulder.Event) Step {
-	s := Step{Time: e.Time}
-	if of, ok := e.Body.(interface{ Ref() boulder.AttemptRef }); ok {
-		s.SubTask, s.Attempt = of.Ref().SubTaskID, of.Ref().Attempt
-	}
+	of := boulder.AttemptOf(e.Body)
+	s := Step{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
 	switch b := e.Body.(type) {
 	case boulder.Created:
 		s.say("", "created: %s", b.Boulder.Task)

@@ -132,7 +132,7 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	long := "rate limit: " + strings.Repeat("too many requests ", 10)
 	s.Apply(boulder.Trouble{AttemptRef: ref, Reason: long, NotBefore: until})
 	for _, model := range []string{"test/small", "test/large"} {
-		s.Apply(boulder.Cooled{Model: model, Until: until, Limit: 1, Full: 5, Reason: long})
+		s.Apply(boulder.Cooled{Model: model, Cooldown: boulder.Cooldown{Until: until, Limit: 1, Full: 5, Reason: long}})
 	}
 	holder := holder()
 	shown := statusText(t, s, holder)

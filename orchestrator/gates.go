@@ -1,0 +1,106 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// launchGates has the runner do what it does besides turns. The run ends with what ended makes of its error.
+func (r *run) launchGates(
+	ref boulder.AttemptRef, work func(context.Context, func(boulder.Body) error) error, ended func(error) error,
+) {
+	r.launchUntilStop(ref, func(ctx context.Context) error { return work(ctx, r.reporter(ctx, ref)) }, func(err error) error {
+		if err = ended(err); err != nil && !r.cutShort(err) {
+			r.end(err)
+		}
+		return nil
+	})
+}
+
+func (r *run) startTry() {
+	b := &r.state.Boulder
+	what := boulder.Trial{BoulderID: b.ID, Base: b.Line.Base, Isolation: b.Isolation, Gates: b.IntegrationGates}
+	for _, t := range r.state.SubTasks {
+		if t.Unfinished() {
+			what.SubTasks = append(what.SubTasks, *t)
+		}
+	}
+	r.launchGates(tryRef, func(ctx context.Context, report func(boulder.Body) error) error {
+		return r.o.cfg.Runner.(Trier).Try(ctx, what, report)
+	}, func(err error) error { return err })
+}
+
+func (r *run) startIntegrate(o *boulder.Open) {
+	integrator, can := r.o.cfg.Runner.(Integrator)
+	if !can {
+		r.end(fmt.Errorf("%w: the Runner has no slots: run the boulder without isolation", boulder.ErrFatal))
+		return
+	}
+	what := boulder.Integration{
+		BoulderID: r.state.Boulder.ID, Line: r.state.Boulder.Line, SubTask: *o.SubTask, Turn: *o.Turn,
+		Gates: r.state.Boulder.IntegrationGates, Generated: r.state.Boulder.Generated,
+	}
+	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
+		what.Earlier = append(what.Earlier, *t)
+	}
+	r.integrates = o.Attempt.AttemptRef
+	r.launchGates(integrateRef, func(ctx context.Context, report func(boulder.Body) error) error {
+		return integrator.Integrate(ctx, what, report)
+	}, func(err error) error {
+		if err == nil || errors.Is(err, boulder.ErrRefused) { // an order has ended the attempt
+			return nil
+		}
+		return fmt.Errorf("integrate %q: %w", what.SubTask.ID, err)
+	})
+}
+
+// toVerify reports whether the boulder is about to be over and gates have to run before that.
+func (r *run) toVerify(a schedule.Finish) bool {
+	_, can := r.o.cfg.Runner.(Verifier)
+	return can && len(a.Verify) > 0 && r.verified != r.state.Boulder.Attempts
+}
+
+func (r *run) startVerify(a schedule.Finish) {
+	if r.busy(integrateRef) {
+		return
+	}
+	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Line}
+	for _, t := range a.Verify {
+		what.SubTasks = append(what.SubTasks, *t)
+		if r.state.Boulder.Isolated() && t == r.state.Completed(1)[0] {
+			gates := &what.SubTasks[len(what.SubTasks)-1].Gates
+			*gates = append(slices.Clip(*gates), r.state.Boulder.IntegrationGates...)
+		}
+	}
+	if a.Last != nil {
+		what.Last = a.Last.ID
+	}
+	begun := r.state.Boulder.Attempts
+	r.launchGates(verifyRef, func(ctx context.Context, report func(boulder.Body) error) error {
+		return r.o.cfg.Runner.(Verifier).Verify(ctx, what, report)
+	}, func(err error) error {
+		switch {
+		case err == nil:
+			r.verified = begun
+		case !errors.Is(err, boulder.ErrRefused): // refused: a sub-task is redone
+			return fmt.Errorf("run the gates once more: %w", err)
+		}
+		return nil
+	})
+}
+
+// missingGate is the fault of a runner that did not run a gate of an ended turn.
+func missingGate(t *boulder.SubTask, e *boulder.Evidence) error {
+	for _, g := range t.OpenGates(e.Gates, e.NoServer) {
+		if g.Run == nil {
+			return fmt.Errorf("%w: sub-task %q: %s: a Runner has to run all gates (executor.RunCommand) and to hand them "+
+				"over with its evidence", boulder.ErrFatal, t.ID, g)
+		}
+	}
+	return nil
+}
