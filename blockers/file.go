@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/bouldermgr/manager/internal/boltfile"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // maxFile is how large blockers.md may get. It is read as a whole with every append; the user would have stopped reading a
@@ -24,25 +25,13 @@ const maxFile = 16 << 20
 // It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
 // regular file is written to, and what is in it is never changed, only added to.
 func (d *Register) append(items []item) error {
-	name, path := d.cfg.File, filepath.Join(d.cfg.Root, d.cfg.File)
-	root, err := os.OpenRoot(d.cfg.Root)
+	names, path := strings.Split(d.cfg.File, string(filepath.Separator)), filepath.Join(d.cfg.Root, d.cfg.File)
+	below, name := names[:len(names)-1], names[len(names)-1]
+	root, err := statedir.Open(d.cfg.Root, below...)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; or choose another place for the list", err)
 	}
 	defer root.Close()
-	// [os.Root] keeps links from leading out of the project; here links within it are refused as well.
-	for i, c := range name {
-		if c != filepath.Separator {
-			continue
-		}
-		if err := root.Mkdir(name[:i], 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if info, err := root.Lstat(name[:i]); err != nil || !info.IsDir() {
-			return errors.Join(fmt.Errorf("%s is a link or a file and not a directory: choose another place for the list",
-				filepath.Join(d.cfg.Root, name[:i])), err)
-		}
-	}
 	// For its owner, as plans are: what is asked at night may be meant for few.
 	made, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
