@@ -24,6 +24,11 @@ type side struct {
 	results []float64
 }
 
+// fixed compares with a limit that is the same on every machine.
+func fixed(name, what string, results []float64, limit float64, format func(float64) string) comparison {
+	return comparison{name, side{what, results}, side{"fixed", []float64{limit}}, format, 1}
+}
+
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
 // pass is false also for a ratio that is not a number.

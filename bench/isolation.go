@@ -83,7 +83,7 @@ func measureIsolation(ctx context.Context, w *world) (all []comparison, err erro
 		return nil, err
 	}
 	defer w.leave(warm)
-	m := isolation{w, warm.url}
+	m := isolation{w, warm.URL}
 	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
 		lines, err := measure(ctx)
 		if all = append(all, lines...); err != nil {

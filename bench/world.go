@@ -33,8 +33,8 @@ type world struct {
 	model  *scriptmodel.Server
 	agents *agents
 
-	starting sync.Mutex // servers: the first OpenCode of a home makes its database
-	shared   *server    // see startServer
+	starting sync.Mutex     // servers: the first OpenCode of a home makes its database
+	shared   *octest.Server // see startServer
 }
 
 // size is what is measured, or the small one if everything is only tried.
@@ -100,7 +100,7 @@ var verdict = map[string]any{
 
 func (w *world) close() {
 	if w.shared != nil {
-		w.shared.stop()
+		w.shared.Kill()
 	}
 	if w.model != nil {
 		w.model.Close()
