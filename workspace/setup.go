@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // includeFile names ignored files that belong into copies of a work tree, by a convention of several tools.
@@ -195,7 +196,7 @@ func makeTempDir(slot string) error {
 	if err != nil {
 		return err
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+	if !info.IsDir() || !statedir.Owned(info) {
 		return fmt.Errorf("%s is in the way, where the slot's temporary files go: remove it, or set TMPDIR", dir)
 	}
 	return nil

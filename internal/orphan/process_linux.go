@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
@@ -32,7 +34,7 @@ func processes(variable string) ([]process, error) {
 			continue // it has ended
 		}
 		info, err := os.Lstat("/proc/" + name)
-		if err != nil || !mine(info) {
+		if err != nil || !statedir.Owned(info) {
 			p.mark = others
 		} else if environ, err := os.ReadFile("/proc/" + name + "/environ"); err == nil {
 			p.mark = markOf(environ, variable)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -69,6 +70,12 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return root, nil
+}
+
+// Owned reports whether a file is the user's own.
+func Owned(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 // Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash; it is on
