@@ -88,6 +88,11 @@ type contender struct {
 	once func(context.Context) (float64, error)
 }
 
+// timing is a contender whose result is the seconds that it takes.
+func timing(name string, do func(context.Context) error) contender {
+	return contender{name, func(ctx context.Context) (float64, error) { return timed(func() error { return do(ctx) }) }}
+}
+
 // race runs all contenders in every round, so that what else happens on the machine hits them alike. Every second
 // round goes backwards, so that nobody always runs in the warmth of the same other. The results come in the order of
 // the contenders.

@@ -51,9 +51,9 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 		// It costs as much as ten questions to a warm server.
 		single := m.n == five && m.order == "all" && !w.once
 		if single {
-			contenders = append(contenders, contender{"opencode run", func(ctx context.Context) (float64, error) {
-				return timed(func() error { return together(w.alone(ctx, dir, m.n)) })
-			}})
+			contenders = append(contenders, timing("opencode run", func(ctx context.Context) error {
+				return together(w.alone(ctx, dir, m.n))
+			}))
 		}
 		results, err := w.race(ctx, m.rounds, contenders...)
 		if err != nil {
@@ -84,15 +84,12 @@ func (w *world) sessions(
 		return nil, err
 	}
 	return []contender{
-		{"manager", func(ctx context.Context) (float64, error) {
-			p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.URL, "--config", config)
-			return timed(func() error { return together([]*process{p}) })
-		}},
-		{"bare client", func(ctx context.Context) (float64, error) {
-			return timed(func() error {
-				return w.run(ctx, dir, self, bareCommand, warm.URL, dir, strconv.Itoa(n), order)
-			})
-		}},
+		timing("manager", func(ctx context.Context) error {
+			return together([]*process{w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.URL, "--config", config)})
+		}),
+		timing("bare client", func(ctx context.Context) error {
+			return w.run(ctx, dir, self, bareCommand, warm.URL, dir, strconv.Itoa(n), order)
+		}),
 	}, nil
 }
 
@@ -198,9 +195,7 @@ func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
 		return comparison{}, err
 	}
 	command := func(name string) contender {
-		return contender{name + " status", func(ctx context.Context) (float64, error) {
-			return timed(func() error { return w.run(ctx, dir, name, "status") })
-		}}
+		return timing(name+" status", func(ctx context.Context) error { return w.run(ctx, dir, name, "status") })
 	}
 	results, err := w.race(ctx, 41, command(w.manager), command("git"))
 	if err != nil {

@@ -70,7 +70,8 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	w.env = append(scriptmodel.OpenCodeEnv(os.Environ(), home, w.model.URL()),
-		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Bench", "GIT_AUTHOR_EMAIL=bench@example.com",
+		"GIT_COMMITTER_NAME=Bench", "GIT_COMMITTER_EMAIL=bench@example.com",
 		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
 	if w.once {
@@ -171,7 +172,7 @@ func (w *world) project(ctx context.Context, name string, files int) (dir string
 	for _, args := range [][]string{
 		{"init", "--quiet", "--initial-branch=main"},
 		{"add", "--all"},
-		{"-c", "user.name=Bench", "-c", "user.email=bench@example.com", "commit", "--quiet", "--message", "Start"},
+		{"commit", "--quiet", "--message", "Start"},
 	} {
 		if err := w.run(ctx, dir, "git", args...); err != nil {
 			return "", err
