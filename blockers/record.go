@@ -19,8 +19,8 @@ type record struct {
 	boulder.Blocker `json:"blocker"`
 	// Delivered: the boulder has the answer.
 	Delivered bool `json:"delivered,omitempty"`
-	// Same is the same for the same ask of a session, or verdict on a turn. Like Grants, it is made of the ask as it was, and not of what is left
-	// of it here.
+	// Same is the same for the same ask of a session, or verdict on a turn. Like Grants, it is made of the ask as it was,
+	// and not of what is left of it here.
 	Same string `json:"ask,omitempty"`
 	// Grants are the keys of what the user gives who allows it.
 	Grants []string `json:"grants,omitempty"`

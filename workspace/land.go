@@ -148,7 +148,8 @@ func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 // Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the error wraps
 // [ErrConflict].
 func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error) {
-	out, err := s.project.git.output(ctx, "log", "-z", "--reverse", "--no-show-signature", "--format=%H%n%at%n%B", base+".."+tip)
+	out, err := s.project.git.output(ctx, "log", "-z", "--reverse", "--no-show-signature", "--no-color",
+		"--format=%H%n%at%n%B", base+".."+tip)
 	if err != nil {
 		return "", err
 	}

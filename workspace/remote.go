@@ -21,7 +21,8 @@ func (g git) network(ctx context.Context) git {
 			g.env = append(g.env, name+"="+value)
 		}
 	}
-	if configured, _ := g.line(ctx, "config", "core.sshCommand"); configured == "" && os.Getenv("GIT_SSH")+os.Getenv("GIT_SSH_COMMAND") == "" {
+	configured, _ := g.line(ctx, "config", "core.sshCommand")
+	if configured+os.Getenv("GIT_SSH")+os.Getenv("GIT_SSH_COMMAND") == "" {
 		g.env = append(g.env, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 	}
 	return g
@@ -70,7 +71,8 @@ func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error
 			return errors.Join(err, lookErr)
 		}
 		if at := there[m.Ref]; at != m.To && at != m.From {
-			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
+			return fmt.Errorf("%s of %s is at %s, and not at %s: %w",
+				m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
 		}
 	}
 	return err

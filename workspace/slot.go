@@ -212,8 +212,8 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 			return "", "", err
 		}
 	}
-	attempt := strconv.Itoa(s.claim.Attempt)
-	commit, err = s.share(ctx, tree, fmt.Sprintf("%s, attempt %s", s.claim.SubTaskID, attempt), ":"+refOf(s.claim.BoulderID, s.claim.SubTaskID, attempt))
+	c, attempt := s.claim, strconv.Itoa(s.claim.Attempt)
+	commit, err = s.share(ctx, tree, c.SubTaskID+", attempt "+attempt, ":"+refOf(c.BoulderID, c.SubTaskID, attempt))
 	return commit, tree, err
 }
 

@@ -236,9 +236,8 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 // ErrMoved is in the chain of the error of a ref that is not where this program put it.
 var ErrMoved = errors.New("it was moved by another process")
 
-// MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on top of, as
-// tip.<commit>. One that is there already stays; one that is anywhere
-// else is an error that wraps [ErrMoved].
+// MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on
+// top of, as tip.<commit>. One that is there already stays; one that is anywhere else is an error that wraps [ErrMoved].
 func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	ref := refOf(boulderID, "tip")
 	at, err := s.project.git.resolve(ctx, ref)

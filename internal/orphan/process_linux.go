@@ -46,7 +46,8 @@ func processes(variable string) ([]process, error) {
 
 var errEnded = errors.New("the process has ended")
 
-// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's name in brackets, which may hold anything.
+// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's
+// name in brackets, which may hold anything.
 func stat(pid int) (process, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
