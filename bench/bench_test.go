@@ -13,6 +13,7 @@ import (
 
 	"github.com/bouldermgr/manager/internal/cli"
 	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/managertest"
 )
 
 // manager is the name under which the test binary is the manager.
@@ -122,7 +123,7 @@ func BenchmarkLoop(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", shape, steps), func(b *testing.B) {
 				var sum float64
 				for b.Loop() {
-					took, err := loopSteps(b.Context(), b.TempDir(), shape, steps, reporting{})
+					took, err := loopSteps(b.Context(), b.TempDir(), shape, steps, &managertest.Runner{})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -44,9 +44,7 @@ func measureBlockers(ctx context.Context, w *world) (all []comparison, err error
 		if err != nil {
 			return all, err
 		}
-		all = append(all, comparison{
-			name: m.name, ours: side{m.what, results[0]}, theirs: side{"fixed", []float64{m.limit}}, format: milliseconds, limit: 1,
-		})
+		all = append(all, fixed(m.name, m.what, results[0], m.limit, milliseconds))
 	}
 	return all, nil
 }

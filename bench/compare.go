@@ -24,6 +24,11 @@ type side struct {
 	results []float64
 }
 
+// fixed compares with a limit that is the same on every machine.
+func fixed(name, what string, results []float64, limit float64, format func(float64) string) comparison {
+	return comparison{name, side{what, results}, side{"fixed", []float64{limit}}, format, 1}
+}
+
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
 // pass is false also for a ratio that is not a number.
@@ -81,6 +86,11 @@ func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 type contender struct {
 	name string
 	once func(context.Context) (float64, error)
+}
+
+// timing is a contender whose result is the seconds that it takes.
+func timing(name string, do func(context.Context) error) contender {
+	return contender{name, func(ctx context.Context) (float64, error) { return timed(func() error { return do(ctx) }) }}
 }
 
 // race runs all contenders in every round, so that what else happens on the machine hits them alike. Every second

@@ -108,10 +108,10 @@ func (f *fakeServer) routes() http.Handler {
 	mux.HandleFunc("GET /global/event", f.stream)
 	mux.HandleFunc("POST /session", f.create)
 	mux.HandleFunc("GET /session", f.all)
-	mux.HandleFunc("GET /session/{id}", f.one)
+	mux.HandleFunc("GET /session/{id}", f.ofSession((*fakeSession).get))
 	mux.HandleFunc("GET /session/status", f.statuses)
-	mux.HandleFunc("GET /session/{id}/message", f.list)
-	mux.HandleFunc("POST /session/{id}/prompt_async", f.prompt)
+	mux.HandleFunc("GET /session/{id}/message", f.ofSession(f.list))
+	mux.HandleFunc("POST /session/{id}/prompt_async", f.ofSession(f.prompt))
 	return mux
 }
 
@@ -200,16 +200,21 @@ func (f *fakeServer) all(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, infos)
 }
 
-func (f *fakeServer) one(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.sessions[r.PathValue("id")]
-	if s == nil {
-		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
-		return
+// ofSession answers about a session.
+func (f *fakeServer) ofSession(handle func(*fakeSession, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		s := f.sessions[r.PathValue("id")]
+		f.mu.Unlock()
+		if s == nil {
+			http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
+			return
+		}
+		handle(s, w, r)
 	}
-	writeJSON(w, s.info)
 }
+
+func (s *fakeSession) get(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.info) }
 
 // id is called with the lock held. Ids ascend.
 func (f *fakeServer) id(kind string) string {
@@ -230,14 +235,8 @@ func (f *fakeServer) statuses(w http.ResponseWriter, _ *http.Request) {
 }
 
 // list gives the newest messages, in pages if they are asked for, as OpenCode does.
-func (f *fakeServer) list(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServer) list(s *fakeSession, w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	s := f.sessions[r.PathValue("id")]
-	if s == nil {
-		f.mu.Unlock()
-		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
-		return
-	}
 	all := s.messages
 	f.mu.Unlock()
 	end, start := len(all), 0
@@ -256,7 +255,7 @@ func (f *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a client that went away is the client's business
 }
 
-func (f *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServer) prompt(s *fakeSession, w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		MessageID string           `json:"messageID"`
 		Parts     []map[string]any `json:"parts"`
@@ -266,13 +265,6 @@ func (f *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	f.mu.Lock()
-	s := f.sessions[id]
-	f.mu.Unlock()
-	if s == nil {
-		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
-		return
-	}
 	for i, p := range body.Parts {
 		p["id"], p["sessionID"], p["messageID"] = fmt.Sprintf("prt_%d", i), id, body.MessageID
 	}

@@ -83,7 +83,7 @@ func measureIsolation(ctx context.Context, w *world) (all []comparison, err erro
 		return nil, err
 	}
 	defer w.leave(warm)
-	m := isolation{w, warm.url}
+	m := isolation{w, warm.URL}
 	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
 		lines, err := measure(ctx)
 		if all = append(all, lines...); err != nil {
@@ -205,9 +205,9 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 			return all, err
 		}
 		inPlace := func(args ...string) contender {
-			return contender{"in place", func(ctx context.Context) (float64, error) {
-				return timed(func() error { return m.manage(ctx, dir, plan, append(args, "--in-place")...) })
-			}}
+			return timing("in place", func(ctx context.Context) error {
+				return m.manage(ctx, dir, plan, append(args, "--in-place")...)
+			})
 		}
 		results, err := m.race(ctx, 1, m.drops(dir, plan, timed), inPlace(), inPlace("--config", alone))
 		if err != nil {
@@ -277,7 +277,7 @@ func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
 				path := filepath.Join(dir, file)
 				err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600))
 			}
-			const commit = "git add --all && git -c user.name=Bench -c user.email=bench@example.com commit --quiet --message "
+			const commit = "git add --all && git commit --quiet --message "
 			green := fmt.Sprintf("(%s) && (%s)", p.jobs[0].gate, p.jobs[1].gate)
 			if err := errors.Join(err, m.run(ctx, dir, "sh", "-c", commit+"Plant")); err != nil {
 				return all, err
@@ -290,8 +290,8 @@ func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
 			if err != nil {
 				return all, err
 			}
-			if m.run(ctx, dir, "sh", "-c", "git checkout --quiet -b merged && git merge --quiet w0 && git -c user.name=Bench "+
-				"-c user.email=bench@example.com merge --quiet --no-edit w1 && "+green) == nil {
+			if m.run(ctx, dir, "sh", "-c", "git checkout --quiet -b merged && git merge --quiet w0 && "+
+				"git merge --quiet --no-edit w1 && "+green) == nil {
 				merged++
 			}
 			err = errors.Join(m.run(ctx, dir, "git", "checkout", "--quiet", "--force", "main"),

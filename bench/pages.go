@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -35,18 +36,16 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 		return nil, err
 	}
 	defer seen.stop()
-	fixed := func(name, what string, rounds int, limit float64, format func(float64) string, once func(context.Context) (float64, error)) {
+	hold := func(name, what string, rounds int, limit float64, format func(float64) string, once func(context.Context) (float64, error)) {
 		if err != nil {
 			return
 		}
 		var results [][]float64
 		if results, err = w.race(ctx, rounds, contender{what, once}); err == nil {
-			all = append(all, comparison{
-				name: name, ours: side{what, results[0]}, theirs: side{"fixed", []float64{limit}}, format: format, limit: 1,
-			})
+			all = append(all, fixed(name, what, results[0], limit, format))
 		}
 	}
-	fixed("first byte, first look", "boulder", 5, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
+	hold("first byte, first look", "boulder", 5, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
 		fresh, err := w.openPages(ctx, dir)
 		if err != nil {
 			return 0, err
@@ -60,14 +59,14 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 		{"needs you", "/"}, {"boulders", "/boulders"}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
 		{"boulder", "/b/" + id}, // now with all of its log
 	} {
-		fixed("first byte", page[0], 21, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
+		hold("first byte", page[0], 21, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
 			took, size, err := seen.look(ctx, page[1])
 			weight = max(weight, size)
 			return took, err
 		})
 	}
-	fixed("an event", "on the page", 11, 0.2, milliseconds, func(ctx context.Context) (float64, error) { return seen.hears(ctx, dir, id) })
-	fixed("weight", "the heaviest page", 1, 150e3, kilobytes, func(ctx context.Context) (float64, error) {
+	hold("an event", "on the page", 11, 0.2, milliseconds, func(ctx context.Context) (float64, error) { return seen.hears(ctx, dir, id) })
+	hold("weight", "the heaviest page", 1, 150e3, kilobytes, func(ctx context.Context) (float64, error) {
 		_, style, err := seen.look(ctx, "/style.css")
 		_, script, scriptErr := seen.look(ctx, "/live.js")
 		return float64(weight + style + script), errors.Join(err, scriptErr)
@@ -93,9 +92,7 @@ func (w *world) history(ctx context.Context, dir string) (id string, err error) 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	limits := orchestrator.DefaultLimits()
-	limits.PerModel, limits.Global = 8, 8
-	o, err := orchestrator.New(orchestrator.Config{Project: dir, Store: db, Runner: reporting{}, Judge: agreeing{}, Limits: &limits})
+	o, err := newLoop(dir, db, &managertest.Runner{})
 	if err != nil {
 		return "", err
 	}
@@ -267,7 +264,7 @@ func (w *world) watchedRun(ctx context.Context) (c comparison, err error) {
 				}
 			}
 			show("/")
-			p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.url, "--json")
+			p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.URL, "--json")
 			p.Stdout = nil
 			out, err := p.StdoutPipe()
 			if err != nil {

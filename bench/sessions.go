@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/bouldermgr/manager/internal/octest"
 )
 
 // measureSessions has questions answered on one warm server: by the manager, which also has each answer judged, takes
@@ -49,9 +51,9 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 		// It costs as much as ten questions to a warm server.
 		single := m.n == five && m.order == "all" && !w.once
 		if single {
-			contenders = append(contenders, contender{"opencode run", func(ctx context.Context) (float64, error) {
-				return timed(func() error { return together(w.alone(ctx, dir, m.n)) })
-			}})
+			contenders = append(contenders, timing("opencode run", func(ctx context.Context) error {
+				return together(w.alone(ctx, dir, m.n))
+			}))
 		}
 		results, err := w.race(ctx, m.rounds, contenders...)
 		if err != nil {
@@ -67,7 +69,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 
 // sessions are the manager and the bare client.
 func (w *world) sessions(
-	dir string, warm *server, n int, dependsOn func(int) string, order string,
+	dir string, warm *octest.Server, n int, dependsOn func(int) string, order string,
 ) ([]contender, error) {
 	plan, err := w.plan(fmt.Sprintf("%s-%d.yaml", order, n), n, dependsOn)
 	if err != nil {
@@ -82,15 +84,12 @@ func (w *world) sessions(
 		return nil, err
 	}
 	return []contender{
-		{"manager", func(ctx context.Context) (float64, error) {
-			p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.url, "--config", config)
-			return timed(func() error { return together([]*process{p}) })
-		}},
-		{"bare client", func(ctx context.Context) (float64, error) {
-			return timed(func() error {
-				return w.run(ctx, dir, self, bareCommand, warm.url, dir, strconv.Itoa(n), order)
-			})
-		}},
+		timing("manager", func(ctx context.Context) error {
+			return together([]*process{w.managerRun(ctx, dir, plan, "--in-place", "--attach", warm.URL, "--config", config)})
+		}),
+		timing("bare client", func(ctx context.Context) error {
+			return w.run(ctx, dir, self, bareCommand, warm.URL, dir, strconv.Itoa(n), order)
+		}),
 	}, nil
 }
 
@@ -138,8 +137,8 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 		if err != nil {
 			return 0, err
 		}
-		defer fake.stop()
-		p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.url, "--config", config)
+		defer fake.Kill()
+		p := w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.URL, "--config", config)
 		if err := together([]*process{p}); err != nil {
 			return 0, err
 		}
@@ -152,14 +151,12 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []comparison{{
-		name: fmt.Sprintf("20 sessions, %d MB of events: peak memory", size), ours: side{"manager run --attach", results[0]},
-		theirs: side{"fixed", []float64{100e6}}, format: megabytes, limit: 1,
-	}}, nil
+	name := fmt.Sprintf("20 sessions, %d MB of events: peak memory", size)
+	return []comparison{fixed(name, "manager run --attach", results[0], 100e6, megabytes)}, nil
 }
 
 // startFake starts a server that only plays OpenCode, see [runFake].
-func (w *world) startFake(ctx context.Context, events, together int) (*server, error) {
+func (w *world) startFake(ctx context.Context, events, together int) (*octest.Server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -193,14 +190,12 @@ func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
 	if err != nil {
 		return comparison{}, err
 	}
-	defer fake.stop()
-	if err := together([]*process{w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.url)}); err != nil {
+	defer fake.Kill()
+	if err := together([]*process{w.managerRun(ctx, dir, plan, "--in-place", "--attach", fake.URL)}); err != nil {
 		return comparison{}, err
 	}
 	command := func(name string) contender {
-		return contender{name + " status", func(ctx context.Context) (float64, error) {
-			return timed(func() error { return w.run(ctx, dir, name, "status") })
-		}}
+		return timing(name+" status", func(ctx context.Context) error { return w.run(ctx, dir, name, "status") })
 	}
 	results, err := w.race(ctx, 41, command(w.manager), command("git"))
 	if err != nil {

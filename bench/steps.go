@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -56,11 +57,7 @@ func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchest
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close(), os.RemoveAll(dir)) }()
-	limits := orchestrator.DefaultLimits()
-	limits.PerModel, limits.Global = 8, 8
-	o, err := orchestrator.New(orchestrator.Config{
-		Project: "/project", Store: db, Runner: runner, Judge: agreeing{}, Limits: &limits,
-	})
+	o, err := newLoop("/project", db, runner)
 	if err != nil {
 		return 0, err
 	}
@@ -83,29 +80,19 @@ func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchest
 	return took / float64(steps), err
 }
 
+// newLoop is an orchestrator whose judge finds everything complete.
+func newLoop(project string, db *store.DB, runner orchestrator.Runner) (*orchestrator.Orchestrator, error) {
+	limits := orchestrator.DefaultLimits()
+	limits.PerModel, limits.Global = 8, 8
+	judge := managertest.JudgeFunc(managertest.Believe)
+	return orchestrator.New(orchestrator.Config{Project: project, Store: db, Runner: runner, Judge: judge, Limits: &limits})
+}
+
 // silent is a runner without sessions: it has no side effect whose intent it would have to report.
 type silent struct{}
 
 func (silent) Run(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error) {
 	return boulder.Evidence{FinalMessage: "done"}, nil
-}
-
-// reporting is a runner whose sessions take no time: like a real one it reports the session and the prompt.
-type reporting struct{}
-
-func (reporting) Run(_ context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
-	ref := job.Attempt.AttemptRef
-	return boulder.Evidence{FinalMessage: "done"}, errors.Join(
-		report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"}),
-		report(boulder.TurnSent{AttemptRef: ref, Turn: job.Turn.Number, MessageID: "m"}),
-	)
-}
-
-// agreeing finds everything complete.
-type agreeing struct{}
-
-func (agreeing) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	return boulder.Verdict{Completed: true, Summary: "done", OutputData: "1"}, boulder.Usage{}, nil
 }
 
 // measureGrowth compares a step in a large plan with one in a small plan: scheduler, loop and the database on the disk.
@@ -114,7 +101,7 @@ func measureGrowth(ctx context.Context, w *world) (all []comparison, err error) 
 	for _, shape := range []string{shapeChain, shapeFanOut} {
 		of := func(steps int) contender {
 			return contender{fmt.Sprintf("%s of %d", shape, steps), func(ctx context.Context) (float64, error) {
-				return loopSteps(ctx, w.root, shape, steps, reporting{})
+				return loopSteps(ctx, w.root, shape, steps, &managertest.Runner{})
 			}}
 		}
 		results, err := w.race(ctx, 5, of(large), of(small))

@@ -33,8 +33,8 @@ type world struct {
 	model  *scriptmodel.Server
 	agents *agents
 
-	starting sync.Mutex // servers: the first OpenCode of a home makes its database
-	shared   *server    // see startServer
+	starting sync.Mutex     // servers: the first OpenCode of a home makes its database
+	shared   *octest.Server // see startServer
 }
 
 // size is what is measured, or the small one if everything is only tried.
@@ -70,7 +70,8 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	w.env = append(scriptmodel.OpenCodeEnv(os.Environ(), home, w.model.URL()),
-		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Bench", "GIT_AUTHOR_EMAIL=bench@example.com",
+		"GIT_COMMITTER_NAME=Bench", "GIT_COMMITTER_EMAIL=bench@example.com",
 		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
 	if w.once {
@@ -100,7 +101,7 @@ var verdict = map[string]any{
 
 func (w *world) close() {
 	if w.shared != nil {
-		w.shared.stop()
+		w.shared.Kill()
 	}
 	if w.model != nil {
 		w.model.Close()
@@ -171,7 +172,7 @@ func (w *world) project(ctx context.Context, name string, files int) (dir string
 	for _, args := range [][]string{
 		{"init", "--quiet", "--initial-branch=main"},
 		{"add", "--all"},
-		{"-c", "user.name=Bench", "-c", "user.email=bench@example.com", "commit", "--quiet", "--message", "Start"},
+		{"commit", "--quiet", "--message", "Start"},
 	} {
 		if err := w.run(ctx, dir, "git", args...); err != nil {
 			return "", err

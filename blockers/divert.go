@@ -67,7 +67,7 @@ func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boul
 			b.Until = b.CreatedAt.Add(wait)
 		}
 		b.Ask.Reply = d.ruling(b).Reply
-		err := d.add(tx, all, r)
+		err := d.add(tx, all, r, d.cfg.Max)
 		ruling = d.ruling(b)
 		return err
 	})

@@ -2,6 +2,7 @@ package blockers
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,12 @@ import (
 	"strings"
 	"syscall"
 
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/boltfile"
+	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // maxFile is how large blockers.md may get. It is read as a whole with every append; the user would have stopped reading a
@@ -24,25 +30,13 @@ const maxFile = 16 << 20
 // It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
 // regular file is written to, and what is in it is never changed, only added to.
 func (d *Register) append(items []item) error {
-	name, path := d.cfg.File, filepath.Join(d.cfg.Root, d.cfg.File)
-	root, err := os.OpenRoot(d.cfg.Root)
+	names, path := strings.Split(d.cfg.File, string(filepath.Separator)), filepath.Join(d.cfg.Root, d.cfg.File)
+	below, name := names[:len(names)-1], names[len(names)-1]
+	root, err := statedir.Open(d.cfg.Root, below...)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; or choose another place for the list", err)
 	}
 	defer root.Close()
-	// [os.Root] keeps links from leading out of the project; here links within it are refused as well.
-	for i, c := range name {
-		if c != filepath.Separator {
-			continue
-		}
-		if err := root.Mkdir(name[:i], 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if info, err := root.Lstat(name[:i]); err != nil || !info.IsDir() {
-			return errors.Join(fmt.Errorf("%s is a link or a file and not a directory: choose another place for the list",
-				filepath.Join(d.cfg.Root, name[:i])), err)
-		}
-	}
 	// For its owner, as plans are: what is asked at night may be meant for few.
 	made, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -73,14 +67,14 @@ func (d *Register) append(items []item) error {
 		return err
 	}
 	d.failpoint("opened")
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	there, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return err
 	}
-	if len(text) > maxFile {
+	if len(there) > maxFile {
 		return fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", path, maxFile>>20)
 	}
-	if _, err := f.WriteString(compose(string(text), items)); err != nil {
+	if _, err := f.WriteString(compose(string(there), items)); err != nil {
 		return err
 	}
 	return cmp.Or(f.Sync(), inPlace())
@@ -88,9 +82,9 @@ func (d *Register) append(items []item) error {
 
 // compose is what has to be appended to a text for it to have the items, each under its heading. An item that is there
 // word for word was appended before a crash.
-func compose(text string, items []item) string {
+func compose(there string, items []item) string {
 	section := ""
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(there) {
 		line = strings.TrimRight(line, " \t\r\n")
 		if title, ok := strings.CutPrefix(line, "## "); ok {
 			section = strings.Trim(title, "# \t")
@@ -100,12 +94,12 @@ func compose(text string, items []item) string {
 	}
 	var s strings.Builder
 	for _, i := range items {
-		if strings.Contains(text, i.Text) {
+		if strings.Contains(there, i.Text) {
 			continue
 		}
-		if s.Len() == 0 && text == "" {
+		if s.Len() == 0 && there == "" {
 			s.WriteString(preamble)
-		} else if s.Len() == 0 && !strings.HasSuffix(text, "\n") {
+		} else if s.Len() == 0 && !strings.HasSuffix(there, "\n") {
 			s.WriteString("\n")
 		}
 		if i.Section != section {
@@ -116,3 +110,128 @@ func compose(text string, items []item) string {
 	}
 	return s.String()
 }
+
+// Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
+// says why something could not be written; it is tried again with the next operation.
+func (d *Register) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
+
+// flush appends what blockers.md lacks, and notes that it is there. The database is open for writing, so that no other
+// process of ours appends at the same time; items that were appended before a crash are not appended again.
+func (d *Register) flush(tx *bolt.Tx) error {
+	all, _ := records(tx)
+	due, items := unlisted(all)
+	if len(due) == 0 {
+		return nil
+	}
+	d.failpoint("appending")
+	if err := d.append(items); err != nil {
+		return boltfile.Explain(err)
+	}
+	d.failpoint("appended")
+	for _, r := range due {
+		r.Listed = r.Status
+		if err := put(tx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlisted are the items that blockers.md lacks, and the records that they are of.
+func unlisted(all []*record) (due []*record, items []item) {
+	for _, r := range all {
+		n := len(items)
+		if r.Listed == "" {
+			items = append(items, raisedItem(&r.Blocker))
+		}
+		if r.Status.Settled() && !r.Listed.Settled() {
+			items = append(items, settledItem(&r.Blocker))
+		}
+		if len(items) > n {
+			due = append(due, r)
+		}
+	}
+	return due, items
+}
+
+// item is a piece of blockers.md that is ours. It is written in one go, and never changed again.
+type item struct {
+	Section string // the heading that it belongs under
+	Text    string // whole lines
+}
+
+// The sections.
+const (
+	sectionHard    = "Hard blockers"
+	sectionSoft    = "Soft blockers"
+	sectionAnswers = "Answers"
+)
+
+const preamble = `# Blockers
+
+What only the user can decide, as it came up. Tick, change and add what you like: manager only ever appends to this file.
+An answer reaches the agents with ` + "`manager blockers answer ID \"…\"`" + ` or ` + "`manager blockers clarify`" + `.
+`
+
+const itemTime = "2006-01-02 15:04:05 UTC"
+
+// raisedItem is the entry of a new blocker (seed 003, FR-027).
+func raisedItem(b *boulder.Blocker) item {
+	section, impact := sectionSoft, "soft: the agent continues"
+	if b.Hard {
+		section, impact = sectionHard, "hard: work on it waits for the answer"
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "- [ ] **%s** %s\n", b.ID, inline(b.Question))
+	field(&s, "Category", string(b.Category)+" ("+impact+")")
+	field(&s, "Context", b.Context)
+	if a := b.Ask; a != nil {
+		if a.Kind == boulder.AskPermission && !strings.Contains(b.Question, wanted(a)) {
+			field(&s, "Permission", wanted(a))
+		}
+		field(&s, "Tool", a.Tool)
+		field(&s, "Arguments", text.Cut(text.Fold(a.Arguments), maxOption))
+	}
+	for n, o := range b.Options {
+		field(&s, fmt.Sprintf("Option %d", n+1), o)
+	}
+	field(&s, "Chosen", b.ChosenOption)
+	field(&s, "Because", b.ChosenReasoning)
+	if !b.Until.IsZero() {
+		field(&s, "Waits for the user", "until "+b.Until.UTC().Format(itemTime)+", then it is refused")
+	}
+	if b.BoulderID != "" {
+		field(&s, "Sub-task", fmt.Sprintf("%s, attempt %d, boulder %s", b.SubTaskID, b.Attempt, b.BoulderID))
+	}
+	field(&s, "Session", b.SessionID)
+	field(&s, "Recorded", b.CreatedAt.UTC().Format(itemTime))
+	return item{section, s.String()}
+}
+
+func settledItem(b *boulder.Blocker) item {
+	word, said := "answered", b.Answer
+	switch {
+	case b.Status == boulder.BlockerSkipped:
+		word, said = "skipped", "No answer: the work continues without it."
+	case b.Allowed:
+		word, said = "allowed", strings.TrimSpace("You may. "+said)
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "- **%s %s** %s\n", b.ID, word, inline(said))
+	field(&s, "Question", text.Cut(text.Fold(b.Question), maxOption))
+	field(&s, "Settled", b.SettledAt.UTC().Format(itemTime))
+	return item{sectionAnswers, s.String()}
+}
+
+func field(s *strings.Builder, name, value string) {
+	if value = inline(value); value != "" {
+		fmt.Fprintf(s, "  - %s: %s\n", name, value)
+	}
+}
+
+// inlineEscapes take from text what could become a link, a picture, HTML or a checkbox. What makes headings, lists and
+// quotes does so at the beginning of a line only, where no such text is.
+var inlineEscapes = strings.NewReplacer(`\`, `\\`, `<`, `\<`, `[`, `\[`)
+
+// inline makes one line of a text that is nothing but text.
+func inline(s string) string { return inlineEscapes.Replace(text.Fold(clean(s))) }

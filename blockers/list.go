@@ -15,16 +15,26 @@ type Filter struct {
 	boulder.BlockerScope
 	Status boulder.BlockerStatus
 	Hard   *bool
+	// Undelivered are settled blockers that their boulder was not told about.
+	Undelivered bool
 }
 
 // List gives the blockers that a filter wants, oldest first. One that cannot be read is named in the error, and the others
 // are given all the same.
-func (d *Register) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
-	return d.read(ctx, func(r *record) bool {
-		return (f.BoulderID == "" || r.BoulderID == f.BoulderID) && (f.SubTaskID == "" || r.SubTaskID == f.SubTaskID) &&
-			(f.Attempt == 0 || r.Attempt == f.Attempt) && (f.SessionID == "" || r.SessionID == f.SessionID) &&
-			(f.Status == "" || r.Status == f.Status) && (f.Hard == nil || r.Hard == *f.Hard)
+func (d *Register) List(ctx context.Context, f Filter) (found []boulder.Blocker, err error) {
+	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
+		all, err := records(tx)
+		for _, r := range all {
+			if (f.BoulderID == "" || r.BoulderID == f.BoulderID) && (f.SubTaskID == "" || r.SubTaskID == f.SubTaskID) &&
+				(f.Attempt == 0 || r.Attempt == f.Attempt) && (f.SessionID == "" || r.SessionID == f.SessionID) &&
+				(f.Status == "" || r.Status == f.Status) && (f.Hard == nil || r.Hard == *f.Hard) &&
+				(!f.Undelivered || r.Status.Settled() && !r.Delivered) {
+				found = append(found, r.Blocker)
+			}
+		}
+		return err
 	})
+	return found, err
 }
 
 // Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
@@ -33,26 +43,6 @@ func (d *Register) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulde
 		s.SessionID = "" // an attempt may have had several
 	}
 	return d.List(ctx, Filter{BlockerScope: s})
-}
-
-// Undelivered lists settled blockers that their boulder was not told about, oldest first.
-func (d *Register) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
-	return d.read(ctx, func(r *record) bool {
-		return r.BoulderID == boulderID && r.Status.Settled() && !r.Delivered
-	})
-}
-
-func (d *Register) read(ctx context.Context, want func(*record) bool) (found []boulder.Blocker, err error) {
-	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
-		all, err := records(tx)
-		for _, r := range all {
-			if want(r) {
-				found = append(found, r.Blocker)
-			}
-		}
-		return err
-	})
-	return found, err
 }
 
 // Get gives one blocker, by its id in upper or lower case. Errors wrap [ErrNotFound].

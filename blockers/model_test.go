@@ -80,7 +80,7 @@ func TestDeskAndModel(t *testing.T) {
 				}
 			},
 			"deliver": func(t *rapid.T) {
-				found, err := register().Undelivered(t.Context(), "01J")
+				found, err := register().List(t.Context(), Filter{BlockerScope: boulder.BlockerScope{BoulderID: "01J"}, Undelivered: true})
 				if want := m.undelivered(); err != nil || !slices.Equal(ids(found), want) {
 					t.Fatalf("%v and not %v, %v", ids(found), want, err)
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,52 +33,43 @@ func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in bou
 	if on, err := d.on(ctx, scope); err != nil || !on { // without a database being made for it
 		return b, cmp.Or(err, ErrOff)
 	}
-	err = d.with(ctx, making, func(tx *bolt.Tx) error {
-		all := d.readable(tx)
-		for _, r := range slices.Backward(all) {
-			if r.SessionID == scope.SessionID && raised.CreatedAt.Sub(r.CreatedAt) < d.cfg.Cooldown && r.Ask == nil &&
-				(r.Hard || !raised.Hard) && text.Fold(r.Question) == text.Fold(raised.Question) &&
-				text.Fold(r.Context) == text.Fold(raised.Context) {
-				b = r.Blocker
-				return nil
-			}
-		}
-		r := &record{Blocker: raised}
-		err := d.add(tx, all, r)
-		b = r.Blocker
-		return err
+	return d.enter(ctx, &record{Blocker: raised}, d.cfg.Max, func(r *record) bool {
+		return r.SessionID == scope.SessionID && raised.CreatedAt.Sub(r.CreatedAt) < d.cfg.Cooldown && r.Ask == nil &&
+			(r.Hard || !raised.Hard) && text.Fold(r.Question) == text.Fold(raised.Question) &&
+			text.Fold(r.Context) == text.Fold(raised.Context)
 	})
-	if err != nil {
-		return boulder.Blocker{}, err
-	}
-	d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
-		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
-	return b, nil
 }
 
 // RaiseFor records a blocker that the verdict on a turn of an attempt calls for, and no agent. It is recorded wherever
 // diversion is off, too, and beyond [Config.Max]: the boulder stands still for it. Called again for the same turn it gives
 // the same record.
-func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (b boulder.Blocker, err error) {
+func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (boulder.Blocker, error) {
 	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
 	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
 	d.tidy(&r.Blocker)
 	r.Question, r.Context = text.Cut(r.Question, maxQuestion), text.Cut(r.Context, maxContext)
+	return d.enter(ctx, r, math.MaxInt, func(old *record) bool { return old.Same == r.Same })
+}
+
+// enter stores a new record, unless the newest one that is the same is there: then that one is given. most is how many
+// its session may have.
+func (d *Register) enter(ctx context.Context, r *record, most int, same func(*record) bool) (b boulder.Blocker, err error) {
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
-		for _, old := range d.readable(tx) {
-			if old.Same == r.Same {
-				b = old.Blocker
+		all := d.readable(tx)
+		for _, old := range slices.Backward(all) {
+			if same(old) {
+				r = old
 				return nil
 			}
 		}
-		err := insert(tx, r)
-		b = r.Blocker
-		return err
+		return d.add(tx, all, r, most)
 	})
 	if err != nil {
-		return boulder.Blocker{}, err
+		return b, err
 	}
-	d.cfg.Logger.Info("blocker: of a verdict", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID, "sub_task", b.SubTaskID)
+	b = r.Blocker
+	d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
+		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
 	return b, nil
 }
 
@@ -116,21 +108,17 @@ func (d *Register) readable(tx *bolt.Tx) []*record {
 }
 
 // add stores a new record with an id of its own, unless its session has as many among all as it may have.
-func (d *Register) add(tx *bolt.Tx, all []*record, r *record) error {
+func (d *Register) add(tx *bolt.Tx, all []*record, r *record, most int) error {
 	n := 0
 	for _, old := range all {
 		if old.SessionID == r.SessionID {
 			n++
 		}
 	}
-	if n >= d.cfg.Max {
+	if n >= most {
 		d.cfg.Logger.Warn("blocker: refused, too many", "session", r.SessionID, "blockers", n)
 		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
 	}
-	return insert(tx, r)
-}
-
-func insert(tx *bolt.Tx, r *record) error {
 	number, err := tx.Bucket(bucketRecords).NextSequence()
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	undelivered, err := d.Undelivered(ctx, "")
+	undelivered, err := d.List(ctx, Filter{Undelivered: true})
 	raised, raisedErr := d.Raised(ctx, scope)
 	check(t, errors.Join(err, raisedErr, d.Flush(ctx), d.Switch(ctx, "", nil)))
 	if n := len(undelivered) + len(raised) + len(listed(t, d, Filter{})); n != 0 || status(t, d).Switch != nil {

@@ -106,7 +106,8 @@ func TooLate(item *report.Blocker) string {
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
 func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) error {
-	open, err := p.Blockers().Undelivered(ctx, boulderID)
+	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}, Undelivered: true}
+	open, err := p.Blockers().List(ctx, of)
 	for i := range open {
 		_, oneErr := p.handOver(ctx, there, &open[i])
 		err = errors.Join(err, oneErr)

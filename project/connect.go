@@ -53,9 +53,8 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 
 // OpenWorkspace looks at the project's git.
 func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
-	own := p.blockersFile()
-	if p.work, err = workspace.Open(ctx, p.dir, own); err == nil {
-		p.slots = p.work.Slots(own)
+	if p.work, err = workspace.Open(ctx, p.dir, p.blockersFile()); err == nil {
+		p.slots = p.work.Slots()
 		p.slots.SetUp = p.setUp()
 	}
 	return err

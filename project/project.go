@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,6 +24,7 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
@@ -162,11 +162,7 @@ func Find(dir string) (string, error) {
 // to run, so another user must not be able to put it there, as in /tmp.
 func ours(parent string, state fs.FileInfo) bool {
 	above, err := os.Stat(parent)
-	if err != nil || above.Mode().Perm()&0o002 != 0 || !state.IsDir() {
-		return false
-	}
-	owner, ok := state.Sys().(*syscall.Stat_t)
-	return ok && int(owner.Uid) == os.Geteuid()
+	return err == nil && above.Mode().Perm()&0o002 == 0 && state.IsDir() && statedir.Owned(state)
 }
 
 // Dir is the absolute path of the project.

@@ -125,19 +125,19 @@ func diffTree(from, to string, args ...string) []string {
 func parse(out string, own func(string) bool) (files []boulder.FileChange, specs []string, hash string, err error) {
 	var others []boulder.FileChange
 	sum := sha256.New()
-	records := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
-	for i := 0; i < len(records) && out != ""; i++ {
-		if strings.HasPrefix(records[i], ":") && i+1 < len(records) {
-			if own(records[i+1]) {
-				fmt.Fprintf(sum, "%s\x00%s\x00", records[i], records[i+1])
+	all := records(out)
+	for i := 0; i < len(all); i++ {
+		if strings.HasPrefix(all[i], ":") && i+1 < len(all) {
+			if own(all[i+1]) {
+				fmt.Fprintf(sum, "%s\x00%s\x00", all[i], all[i+1])
 				hash = hex.EncodeToString(sum.Sum(nil))
 			}
 			i++
 			continue
 		}
-		fields := strings.SplitN(records[i], "\t", 3)
+		fields := strings.SplitN(all[i], "\t", 3)
 		if len(fields) != 3 {
-			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff", records[i])
+			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff", all[i])
 		}
 		path := fields[2]
 		change := boulder.FileChange{

@@ -75,10 +75,63 @@ func (g git) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
+// answer is line of a command whose "no", see [exitFatal], is an answer: that is no error.
+func (g git) answer(ctx context.Context, args ...string) (string, error) {
+	out, err := g.line(ctx, args...)
+	if exitCode(err) == 1 {
+		err = nil
+	}
+	return out, err
+}
+
+// resolve is the object that a name stands for; empty: it stands for none.
+func (g git) resolve(ctx context.Context, name string) (id string, err error) {
+	return g.answer(ctx, "rev-parse", "--verify", "--quiet", name)
+}
+
+// refs are those that a pattern of git for-each-ref fits, and where they are.
+func (g git) refs(ctx context.Context, pattern string) (map[string]string, error) {
+	out, err := g.output(ctx, "for-each-ref", "--format=%(objectname)\t%(refname)", pattern)
+	return refsIn(out), err
+}
+
+func refsIn(out string) map[string]string {
+	refs := map[string]string{}
+	for line := range strings.Lines(out) {
+		if id, ref, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			refs[ref] = id
+		}
+	}
+	return refs
+}
+
+// records are the parts of what a command printed with -z.
+func records(out string) []string {
+	if out = strings.TrimRight(out, "\x00"); out == "" {
+		return nil
+	}
+	return strings.Split(out, "\x00")
+}
+
+// each runs commands, up to the first that fails.
+func (g git) each(ctx context.Context, commands ...[]string) error {
+	for _, args := range commands {
+		if _, err := g.output(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // output runs a command and gives what it printed, also if it failed.
 func (g git) output(ctx context.Context, args ...string) (string, error) {
+	return g.feed(ctx, "", args...)
+}
+
+// feed is output of a command that reads something.
+func (g git) feed(ctx context.Context, in string, args ...string) (string, error) {
 	var out strings.Builder
-	err := g.run(ctx, nil, &out, args...)
+	err := g.run(ctx, strings.NewReader(in), &out, args...)
 	return out.String(), err
 }
 

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,9 +46,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	if len(m.conflicts) > 0 {
 		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, strings.Join(m.conflicts, ", "))
 	}
-	top := w.git
-	top.dir = w.root
-	out, err := top.output(ctx, "diff-tree", "-r", "-z", "--no-renames", "--name-status", now, m.tree)
+	out, err := w.top().output(ctx, "diff-tree", "-r", "-z", "--no-renames", "--name-status", now, m.tree)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +57,11 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	defer root.Close()
 	var changes []Change
 	var taken []string
-	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
-	for i := 0; i+1 < len(fields); i += 2 {
-		changes = append(changes, Change{Path: fields[i+1], Deleted: fields[i] == "D"})
-		if _, err := root.Lstat(fields[i+1]); fields[i] == "A" && err == nil { // git ignores it, so it is not in the snapshot
-			taken = append(taken, fields[i+1])
+	for pair := range slices.Chunk(records(out), 2) {
+		status, name := pair[0], pair[1]
+		changes = append(changes, Change{Path: name, Deleted: status == "D"})
+		if _, err := root.Lstat(name); status == "A" && err == nil { // git ignores it, so it is not in the snapshot
+			taken = append(taken, name)
 		}
 	}
 	if len(taken) > 0 {
@@ -100,8 +99,8 @@ func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Chan
 
 // stage writes the changed files of a tree into a directory, as a checkout does.
 func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) error {
-	g := s.project.git
-	g.dir, g.index = s.project.root, filepath.Join(dir, "index")
+	g := s.project.top()
+	g.index = filepath.Join(dir, "index")
 	if _, err := g.output(ctx, "read-tree", tree); err != nil {
 		return err
 	}
@@ -111,8 +110,8 @@ func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) e
 			paths.WriteString(c.Path + "\x00")
 		}
 	}
-	return g.run(ctx, strings.NewReader(paths.String()), io.Discard, "checkout-index", "-z", "--stdin",
-		"--prefix="+filepath.Join(dir, "files")+"/")
+	_, err := g.feed(ctx, paths.String(), "checkout-index", "-z", "--stdin", "--prefix="+filepath.Join(dir, "files")+"/")
+	return err
 }
 
 // place moves staged files to where they belong, each at once. Links of the project that lead out of it are not followed.
@@ -149,15 +148,13 @@ func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 // Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the error wraps
 // [ErrConflict].
 func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error) {
-	out, err := s.project.git.output(ctx, "rev-list", "--reverse", base+".."+tip)
+	out, err := s.project.git.output(ctx, "log", "-z", "--reverse", "--no-show-signature", "--no-color",
+		"--format=%H%n%at%n%B", base+".."+tip)
 	if err != nil {
 		return "", err
 	}
-	for id := range strings.FieldsSeq(out) {
-		about, err := s.project.git.output(ctx, "show", "-s", "--format=%at%n%B", id)
-		if err != nil {
-			return "", err
-		}
+	for _, about := range records(out) {
+		id, about, _ := strings.Cut(about, "\n")
 		at, message, _ := strings.Cut(about, "\n")
 		seconds, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
@@ -191,9 +188,9 @@ func (s *Slots) CheckBranch(ctx context.Context, name string) error {
 
 // Branch makes a branch at a commit. One that is there already, at that commit, stays. dry: nothing is made.
 func (s *Slots) Branch(ctx context.Context, name, commit string, dry bool) error {
-	at, err := s.project.git.line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+name)
+	at, err := s.project.git.resolve(ctx, "refs/heads/"+name)
 	switch {
-	case err != nil && exitCode(err) != 1:
+	case err != nil:
 		return err
 	case at == commit || at == "" && dry:
 		return nil
@@ -213,7 +210,7 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	if err != nil {
 		return err
 	}
-	bare := s.project.Slots(s.leaveOut...)
+	bare := s.project.Slots()      // without a set-up
 	for _, name := range markers { // what is there and is in no ref yet
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
@@ -226,12 +223,11 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 			return err
 		}
 	}
-	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", refOf(boulderID))
+	refs, err := s.project.git.refs(ctx, refOf(boulderID))
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(out) {
-		ref, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+	for ref, id := range refs {
 		name := strings.TrimPrefix(ref, refOf(boulderID))
 		subTask, _, _ := strings.Cut(name, "/")
 		keep := name == "tip" && !landed && id != base || name != "tip" && name != "base" && !onTip(subTask)
@@ -258,20 +254,18 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 }
 
 // Kept returns the ids of the boulders that have slots or refs.
-func (s *Slots) Kept(ctx context.Context) ([]string, error) {
-	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname)", refOf("*", "base"))
-	ids := strings.Fields(out)
-	for i, ref := range ids {
-		ids[i] = strings.Split(ref, "/")[2]
+func (s *Slots) Kept(ctx context.Context) (ids []string, err error) {
+	refs, err := s.project.git.refs(ctx, refOf("*", "base"))
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
+		ids = append(ids, strings.Split(ref, "/")[2])
 	}
 	return ids, err
 }
 
 // Forget deletes the refs of what was dropped of boulders for which over says so.
 func (s *Slots) Forget(ctx context.Context, over func(boulderID string) bool) error {
-	out, err := s.project.git.output(ctx, "for-each-ref", "--format=%(refname) %(objectname)", dropped)
-	for line := range strings.Lines(out) {
-		ref, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+	refs, err := s.project.git.refs(ctx, dropped)
+	for ref, id := range refs {
 		boulderID, _, _ := strings.Cut(strings.TrimPrefix(ref, dropped), "/")
 		if err == nil && over(boulderID) {
 			err = s.moveRef(ctx, ref, id, "")

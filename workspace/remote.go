@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -22,7 +21,8 @@ func (g git) network(ctx context.Context) git {
 			g.env = append(g.env, name+"="+value)
 		}
 	}
-	if configured, _ := g.line(ctx, "config", "core.sshCommand"); configured == "" && os.Getenv("GIT_SSH")+os.Getenv("GIT_SSH_COMMAND") == "" {
+	configured, _ := g.line(ctx, "config", "core.sshCommand")
+	if configured+os.Getenv("GIT_SSH")+os.Getenv("GIT_SSH_COMMAND") == "" {
 		g.env = append(g.env, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 	}
 	return g
@@ -30,11 +30,7 @@ func (g git) network(ctx context.Context) git {
 
 // Ref is the commit that the project has at refs/manager/<boulder>/<name>; empty: there is none.
 func (s *Slots) Ref(ctx context.Context, boulderID string, name ...string) (commit string, err error) {
-	commit, err = s.project.git.line(ctx, "rev-parse", "--verify", "--quiet", refOf(boulderID, name...))
-	if exitCode(err) == 1 {
-		return "", nil
-	}
-	return commit, err
+	return s.project.git.resolve(ctx, refOf(boulderID, name...))
 }
 
 // Fetch brings refs and what they need from another repository. Two at the same time get in each other's way.
@@ -47,13 +43,7 @@ func (s *Slots) Fetch(ctx context.Context, remote string, refspecs ...string) er
 // Remote are the refs of another repository that a pattern fits, and where they are.
 func (s *Slots) Remote(ctx context.Context, remote, pattern string) (refs map[string]string, err error) {
 	out, err := s.project.git.network(ctx).output(ctx, "ls-remote", "--quiet", "--refs", "--", remote, pattern)
-	refs = map[string]string{}
-	for line := range strings.Lines(out) {
-		if id, ref, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
-			refs[ref] = id
-		}
-	}
-	return refs, err
+	return refsIn(out), err
 }
 
 // RefMove is how a ref changes: from one commit, or none, to another, or none.
@@ -81,7 +71,8 @@ func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error
 			return errors.Join(err, lookErr)
 		}
 		if at := there[m.Ref]; at != m.To && at != m.From {
-			return fmt.Errorf("%s of %s is at %s, and not at %s: %w", m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
+			return fmt.Errorf("%s of %s is at %s, and not at %s: %w",
+				m.Ref, remote, cmp.Or(at, "no commit"), cmp.Or(m.From, "no commit"), ErrMoved)
 		}
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // includeFile names ignored files that belong into copies of a work tree, by a convention of several tools.
@@ -91,17 +92,16 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 		return nil
 	}
 	p := s.slots.project
-	top := git{dir: p.root}
 	args := []string{"ls-files", "-z", "--others", "--ignored"}
 	for _, pattern := range patterns {
 		args = append(args, "--exclude="+pattern)
 	}
-	fit, err := top.output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
+	fit, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
 	if err != nil || fit == "" {
 		return err
 	}
-	var ignored strings.Builder
-	if err := top.run(ctx, strings.NewReader(fit), &ignored, "check-ignore", "-z", "--stdin"); err != nil && exitCode(err) != 1 {
+	ignored, err := p.top().feed(ctx, fit, "check-ignore", "-z", "--stdin")
+	if err != nil && exitCode(err) != 1 {
 		return err
 	}
 	from, err := os.OpenRoot(p.root)
@@ -114,7 +114,7 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 		return err
 	}
 	defer to.Close()
-	for name := range strings.SplitSeq(strings.TrimSuffix(ignored.String(), "\x00"), "\x00") {
+	for _, name := range records(ignored) {
 		if err := copyFile(from, to, name); err != nil {
 			return fmt.Errorf("copy %s: %w", name, err)
 		}
@@ -159,8 +159,8 @@ func copyFile(from, to *os.Root, name string) (err error) {
 func (s *Slot) Missing(ctx context.Context) (missing []string, err error) {
 	out, err := s.slots.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
 		"--", ".", ":(exclude)"+stateDir)
-	for name := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
-		if _, none := os.Lstat(filepath.Join(s.Dir(), name)); name != "" && errors.Is(none, fs.ErrNotExist) {
+	for _, name := range records(out) {
+		if _, none := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(none, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}
 	}
@@ -196,7 +196,7 @@ func makeTempDir(slot string) error {
 	if err != nil {
 		return err
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+	if !info.IsDir() || !statedir.Owned(info) {
 		return fmt.Errorf("%s is in the way, where the slot's temporary files go: remove it, or set TMPDIR", dir)
 	}
 	return nil

@@ -207,8 +207,7 @@ func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.user()
 	state := filepath.Join(l.dir, ".manager", "slots", "b")
-	must(t, os.MkdirAll(filepath.Join(state, "1.new", ".git"), 0o700))
-	must(t, os.MkdirAll(filepath.Join(state, "1"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(state, "1", ".git"), 0o700))
 	must(t, os.WriteFile(filepath.Join(state, "1", "a.txt"), []byte("half"), 0o600))
 	_, in := l.prepare(1, "x", 1, l.base)
 	if got := in.read("a.txt") + in.read("sub/b.txt"); got != "a\nb\n" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,7 +74,7 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 		return w.writeTree(ctx)
 	}
 	specs, entries := strings.Join(w.scope, "\x00")+"\x00", ""
-	for _, path := range slices.Compact(strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")) {
+	for _, path := range slices.Compact(records(list)) {
 		info, err := os.Lstat(filepath.Join(w.git.dir, path))
 		if err != nil || !info.Mode().IsRegular() || info.Size() <= maxFile || w.large == keepLarge {
 			continue
@@ -87,23 +86,22 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 		// In place of the file a few bytes are recorded that change whenever it does. They begin with NUL, so that a diff
 		// shows a binary file.
 		content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
-		var blob strings.Builder
-		if err := w.git.run(ctx, strings.NewReader(content), &blob, "hash-object", "-w", "--stdin"); err != nil {
+		blob, err := w.git.feed(ctx, content, "hash-object", "-w", "--stdin")
+		if err != nil {
 			return "", err
 		}
 		specs += ":(exclude,literal)" + path + "\x00"
 		// Unlike other commands update-index takes paths from the top of the work tree.
-		entries += fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob.String()), w.prefix+path)
+		entries += fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob), w.prefix+path)
 	}
-	err = w.git.run(ctx, strings.NewReader(specs), io.Discard,
-		"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+	_, err = w.git.feed(ctx, specs, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
 	// Files that cannot be read, and embedded repositories without a commit, make git exit with 1 after it has taken in the
 	// others.
 	if err != nil && exitCode(err) != 1 {
 		return "", err
 	}
 	if entries != "" {
-		if err := w.git.run(ctx, strings.NewReader(entries), io.Discard, "update-index", "-z", "--index-info"); err != nil {
+		if _, err := w.git.feed(ctx, entries, "update-index", "-z", "--index-info"); err != nil {
 			return "", err
 		}
 	}
@@ -126,11 +124,10 @@ func (w *Workspace) writeTree(ctx context.Context) (string, error) {
 // dropConflicts takes out the entries with more than one side. It works from the top of the work tree: they are outside
 // of the project, the others are resolved by record.
 func (w *Workspace) dropConflicts(ctx context.Context) error {
-	top := w.git
-	top.dir = w.root
-	list, err := top.output(ctx, "diff-files", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=all")
+	list, err := w.top().output(ctx, "diff-files", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=all")
 	if err != nil {
 		return err
 	}
-	return top.run(ctx, strings.NewReader(list), io.Discard, "update-index", "--force-remove", "-z", "--stdin")
+	_, err = w.top().feed(ctx, list, "update-index", "--force-remove", "-z", "--stdin")
+	return err
 }

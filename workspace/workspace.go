@@ -51,10 +51,14 @@ const (
 // slash-separated paths relative to the directory, is in no snapshot and in no diff: the manager itself writes there. It
 // blocks for some milliseconds.
 func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, error) {
-	return open(ctx, dir, nil, leaveOut)
+	scope := []string{".", ":(exclude)" + stateDir}
+	for _, path := range leaveOut {
+		scope = append(scope, ":(exclude,literal)"+path)
+	}
+	return open(ctx, dir, nil, scope)
 }
 
-func open(ctx context.Context, dir string, env, leaveOut []string) (*Workspace, error) {
+func open(ctx context.Context, dir string, env, scope []string) (*Workspace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -65,10 +69,7 @@ func open(ctx context.Context, dir string, env, leaveOut []string) (*Workspace, 
 	case !info.IsDir():
 		return nil, fmt.Errorf("open workspace: %s is not a directory; name the directory of the project", dir)
 	}
-	w := &Workspace{git: git{dir: dir, env: env}, scope: []string{".", ":(exclude)" + stateDir}}
-	for _, path := range leaveOut {
-		w.scope = append(w.scope, ":(exclude,literal)"+path)
-	}
+	w := &Workspace{git: git{dir: dir, env: env}, scope: scope}
 	if err := w.locate(ctx); err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
@@ -119,9 +120,12 @@ func (w *Workspace) Head(ctx context.Context) (commit string, err error) {
 	if w.reason != "" {
 		return "", nil
 	}
-	out, err := w.git.output(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	if exitCode(err) == 1 {
-		return "", nil
-	}
-	return strings.TrimSpace(out), err
+	return w.git.resolve(ctx, "HEAD^{commit}")
+}
+
+// top is git at the top of the work tree.
+func (w *Workspace) top() git {
+	g := w.git
+	g.dir = w.root
+	return g
 }

@@ -69,8 +69,8 @@ type Server struct {
 	closed     bool
 	serving    sync.WaitGroup
 
-	told chan struct{} // closed, and another one, when open has grown
-	open []announced   // calls that are not claimed, oldest first
+	told *sync.Cond  // that open has grown; of mu
+	open []announced // calls that are not claimed, oldest first
 	// known calls are announced again and again, and are not new ones then. Providers number the calls of a conversation as
 	// they like: another session, or another call of the same, may have the same CallID.
 	known map[[3]string]bool // session, CallID, input
@@ -85,9 +85,9 @@ type announced struct {
 // New makes a server. Nothing listens before [Server.Tools].
 func New(cfg Config) *Server {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Server{
-		cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]bool{}, told: make(chan struct{}),
-	}
+	s := &Server{cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]bool{}}
+	s.told = sync.NewCond(&s.mu)
+	return s
 }
 
 // Tools begins to listen on a free port of 127.0.0.1 and says where these tools are, named as agents know them, and with
@@ -149,8 +149,7 @@ func (s *Server) Called(call boulder.BlockerCall) {
 	if key := [3]string{call.SessionID, call.CallID, input}; !s.known[key] {
 		s.known[key] = true
 		s.open = append(s.open, announced{input, call.BlockerScope, time.Now()})
-		close(s.told)
-		s.told = make(chan struct{})
+		s.told.Broadcast()
 	}
 }
 
@@ -164,6 +163,11 @@ func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.Blo
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock() // whoever has it is about to wait, and would not hear it
+		defer s.mu.Unlock()
+		s.told.Broadcast()
+	})()
 	for {
 		s.open = slices.DeleteFunc(s.open, func(a announced) bool { return time.Since(a.at) > keepCall })
 		if i := slices.IndexFunc(s.open, func(a announced) bool { return a.input == input }); i >= 0 {
@@ -174,13 +178,7 @@ func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.Blo
 		if ctx.Err() != nil {
 			return boulder.BlockerScope{}, false
 		}
-		told := s.told
-		s.mu.Unlock()
-		select {
-		case <-told:
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
+		s.told.Wait()
 	}
 }
 

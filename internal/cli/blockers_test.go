@@ -96,7 +96,8 @@ type answerCase struct {
 // left checks how many answers the boulder was not told.
 func left(t *testing.T, project string, n int) {
 	t.Helper()
-	if left, err := registerOfProject(t, project).Undelivered(t.Context(), sampleID); len(left) != n || err != nil {
+	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: sampleID}, Undelivered: true}
+	if left, err := registerOfProject(t, project).List(t.Context(), of); len(left) != n || err != nil {
 		t.Errorf("left to tell: %v, %v", left, err)
 	}
 }

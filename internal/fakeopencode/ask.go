@@ -36,12 +36,7 @@ func (t *toolCall) request(form bool, sent fields) (*request, error) {
 	} else {
 		x.live("permission.asked", sent)
 	}
-	s.unlocked(func() {
-		select {
-		case <-q.settled:
-		case <-t.ctx.Done():
-		}
-	})
+	await(t.ctx, s, q.settled)
 	if q.pending {
 		q.pending, q.err = false, t.ctx.Err()
 		if form {

@@ -138,13 +138,8 @@ func (x *session) interrupt(*http.Request) (any, error) {
 
 // wait answers when the session is idle, however that came about.
 func (x *session) wait(r *http.Request) (any, error) {
-	if run := x.run; run != nil {
-		x.server.unlocked(func() {
-			select {
-			case <-run.done:
-			case <-r.Context().Done():
-			}
-		})
+	if x.run != nil {
+		await(r.Context(), x.server, x.run.done)
 	}
 	return nil, nil
 }

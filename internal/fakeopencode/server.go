@@ -93,6 +93,16 @@ func (s *Server) unlocked(wait func()) {
 	wait()
 }
 
+// await waits for a channel, or for the end of ctx. The caller has the lock, as for [Server.unlocked].
+func await[T any](ctx context.Context, s *Server, c <-chan T) {
+	s.unlocked(func() {
+		select {
+		case <-c:
+		case <-ctx.Done():
+		}
+	})
+}
+
 // location is what the server knows of one directory.
 type location struct {
 	server *Server

@@ -65,12 +65,7 @@ func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, e
 		x.emit("session.retry.scheduled", t.about(fields{
 			"attempt": attempt, "at": now() + wait.Milliseconds(), "error": failure,
 		}))
-		s.unlocked(func() {
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
-		})
+		await(ctx, s, time.After(wait))
 	}
 }
 

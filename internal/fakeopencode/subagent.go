@@ -35,12 +35,7 @@ func (t *toolCall) subagent() (result, error) {
 			metadata: map[string]any{"sessionID": id, "status": "running"},
 		}, nil
 	}
-	s.unlocked(func() {
-		select {
-		case <-run.done:
-		case <-t.ctx.Done():
-		}
-	})
+	await(t.ctx, s, run.done)
 	if t.ctx.Err() != nil {
 		child.stop(context.Cause(t.ctx))
 		s.unlocked(func() { <-run.done })

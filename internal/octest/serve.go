@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// Server is `opencode serve`, as the user runs it in a terminal.
+// Server is `opencode serve`, as the user runs it in a terminal, or what is used in its place.
 type Server struct {
 	URL  string
 	cmd  *exec.Cmd
@@ -41,11 +41,16 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 		}
 		port = free
 	}
-	var said bytes.Buffer
 	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
-	cmd.Dir, cmd.Stderr = dir, &said
+	cmd.Dir = dir
 	cmd.Env = slices.Concat(env, []string{"OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1", "OPENCODE_DISABLE_FFF=1"}) // as opencode.Server does
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return Listen(cmd)
+}
+
+// Listen starts a program that says where it listens, as a server of OpenCode does, and waits until it does.
+func Listen(cmd *exec.Cmd) (*Server, error) {
+	var said bytes.Buffer
+	cmd.Stderr, cmd.SysProcAttr = &said, &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -67,7 +72,7 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	}()
 	if s.URL == "" {
 		s.Kill()
-		return nil, fmt.Errorf("OpenCode ended before it listened on port %s: %s", port, said.Bytes())
+		return nil, fmt.Errorf("%s ended before it listened: %s", strings.Join(cmd.Args, " "), said.Bytes())
 	}
 	return s, nil
 }

@@ -155,7 +155,7 @@ func create(records *os.Root) (*Registration, error) {
 // takeOver opens and locks a record whose owner is dead, so that only one process ends what is left; nil: it is none.
 func takeOver(records *os.Root, mark string) *Registration {
 	info, err := records.Lstat(mark)
-	if err != nil || !isMark(mark) || !info.Mode().IsRegular() || !mine(info) {
+	if err != nil || !isMark(mark) || !info.Mode().IsRegular() || !statedir.Owned(info) {
 		return nil
 	}
 	r := &Registration{records: records, mark: mark}
@@ -195,11 +195,6 @@ func (r *Registration) remove() error {
 		return nil
 	}
 	return err
-}
-
-func mine(info fs.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
@@ -32,7 +34,7 @@ func processes(variable string) ([]process, error) {
 			continue // it has ended
 		}
 		info, err := os.Lstat("/proc/" + name)
-		if err != nil || !mine(info) {
+		if err != nil || !statedir.Owned(info) {
 			p.mark = others
 		} else if environ, err := os.ReadFile("/proc/" + name + "/environ"); err == nil {
 			p.mark = markOf(environ, variable)
@@ -44,7 +46,8 @@ func processes(variable string) ([]process, error) {
 
 var errEnded = errors.New("the process has ended")
 
-// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's name in brackets, which may hold anything.
+// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's
+// name in brackets, which may hold anything.
 func stat(pid int) (process, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package statedir writes files below a project's .manager, for their owner only whatever the umask, and nowhere else.
+// Package statedir writes files below a project's directory, mostly in its .manager, for their owner only whatever the
+// umask, and nowhere else.
 //
 // What lies in a project may come from anybody: a repository can bring a .manager along, and an agent that works in
 // the project can put symbolic links there while a run goes on. So no path is followed by name: each directory down
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -32,7 +34,7 @@ func Open(base string, names ...string) (*os.Root, error) {
 		next, err := enter(root, name)
 		root.Close()
 		if err != nil {
-			return nil, fmt.Errorf("open state directory %s: %w", filepath.Join(base, filepath.Join(names[:i+1]...)), err)
+			return nil, fmt.Errorf("open directory %s: %w", filepath.Join(base, filepath.Join(names[:i+1]...)), err)
 		}
 		root = next
 	}
@@ -53,7 +55,7 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, errors.New("it is a link or a file and not a directory: move it away, since state is kept nowhere else")
+		return nil, errors.New("it is a link or a file and not a directory: move it away")
 	}
 	root, err := in.OpenRoot(name)
 	if err != nil {
@@ -68,6 +70,12 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return root, nil
+}
+
+// Owned reports whether a file is the user's own.
+func Owned(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 // Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash; it is on
