@@ -25,7 +25,7 @@ func (t *turn) count(m opencode.MessageInfo) bool {
 func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 	u := session.Usage(m.Tokens, m.Cost)
 	u.Calls = 1
-	if u.Unpriced > 0 {
+	if u.Unpriced > 0 && t.cfg.Price != nil {
 		if price, known := t.cfg.Price(cmp.Or(m.Model.String(), t.job.Attempt.Model), u); known {
 			u.Cost, u.Unpriced = price, 0
 		}

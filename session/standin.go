@@ -298,7 +298,7 @@ func (s *StandIn) word(r *Ruled) {
 		s.Log.Warn("an ask could not be recorded", "session", r.SessionID, "ask", r.ID, "error", r.failed)
 		r.Says += ", which could not be recorded: " + text.Short(s.Redact(r.failed.Error()), 200)
 	case r.Waits():
-		r.Says = "waits for the user until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
+		r.Says = "waits for the user until " + text.Until(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
 	case id != "" && (allowed || r.Ruling.ByUser):
 		r.Says += ", as the user answered " + id
 	case id != "":
@@ -306,18 +306,6 @@ func (s *StandIn) word(r *Ruled) {
 	default:
 		r.Notice = !allowed // as the policy has it
 	}
-}
-
-// clock is a time as the user reads it who looks at it now.
-func clock(at, now time.Time) string {
-	at, now = at.Local(), now.Local()
-	switch {
-	case at.Sub(now) < 2*time.Minute:
-		return at.Format(time.TimeOnly)
-	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
-		return at.Format("15:04")
-	}
-	return at.Format("Jan 2 15:04")
 }
 
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {

@@ -16,14 +16,14 @@ import (
 type Turn struct {
 	*Tree
 	rules  enforcer.Rules
-	calls  map[string]*calls             // by session id
 	told   map[string]opencode.ToolState // what was told of calls, by part
 	nudges []boulder.Nudge               // that sessions of the tree got for the stuck rules
 	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
+// calls are those of one session.
 type calls struct {
-	window  *enforcer.Window
+	window  *enforcer.Window     // nil: there was none
 	answer  opencode.MessageInfo // the newest of its model
 	tools   bool                 // that calls a tool
 	running map[string]bool      // its tool calls that have not ended, by part
@@ -39,16 +39,14 @@ type Told struct {
 // NewTurn begins to watch a turn in a session. nudges are the prompts that it got for the stuck rules before.
 func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]opencode.ToolState{}, nudges: nudges,
-		all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, nudges: nudges, all: len(nudges) > 0,
 	}
 }
 
 func (t *Turn) of(sessionID string) *calls {
-	c := t.calls[sessionID]
-	if c == nil {
-		c = &calls{window: enforcer.NewWindow(sessionID, t.rules), running: map[string]bool{}}
-		t.calls[sessionID] = c
+	c := &t.members[sessionID].calls
+	if c.window == nil {
+		c.window, c.running = enforcer.NewWindow(sessionID, t.rules), map[string]bool{}
 	}
 	return c
 }
@@ -57,7 +55,6 @@ func (t *Turn) of(sessionID string) *calls {
 func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 	t.Tree.Take(e, at)
 	if !t.Has(e.SessionID) {
-		delete(t.calls, e.SessionID)
 		return Told{}
 	}
 	switch p := e.Payload.(type) {
@@ -166,9 +163,9 @@ func (t *Turn) Load(r Reading, prompt string) {
 		}
 		followed = followed || m.Info.ID == prompt
 	}
-	for id, c := range t.calls {
-		if m := t.members[id]; m == nil || !m.busy() {
-			clear(c.running)
+	for _, m := range t.members {
+		if !m.busy() {
+			clear(m.running)
 		}
 	}
 }
@@ -176,8 +173,8 @@ func (t *Turn) Load(r Reading, prompt string) {
 // ToolsRunning counts the tool calls that have not ended.
 func (t *Turn) ToolsRunning() int {
 	n := 0
-	for _, c := range t.calls {
-		n += len(c.running)
+	for _, m := range t.members {
+		n += len(m.running)
 	}
 	return n
 }
@@ -185,9 +182,9 @@ func (t *Turn) ToolsRunning() int {
 // Stuck is what the rules found. A sub-agent that has ended is not stuck any more, and not to be nudged.
 func (t *Turn) Stuck() []enforcer.Decision {
 	var all []enforcer.Decision
-	for id, c := range t.calls {
-		if m := t.members[id]; id == t.root || m != nil && m.busy() {
-			all = append(all, c.window.Findings...)
+	for id, m := range t.members {
+		if m.window != nil && (id == t.root || m.busy()) {
+			all = append(all, m.window.Findings...)
 		}
 	}
 	return all
@@ -202,9 +199,9 @@ type Retrying struct {
 // Retries are the sessions that OpenCode makes wait, the one that waits the longest first.
 func (t *Turn) Retries() []Retrying {
 	var all []Retrying
-	for id, m := range t.members {
+	for _, m := range t.members {
 		if s := m.status; s.Type == opencode.Retry {
-			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, t.of(id).answer.Model})
+			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, m.answer.Model})
 		}
 	}
 	slices.SortFunc(all, func(a, b Retrying) int {

@@ -107,14 +107,9 @@ func (w *Watch) look(ctx context.Context, s *watched) {
 
 // freshSession finds the session that was begun for a continuation before a crash, or makes one.
 func (w *Watch) freshSession(ctx context.Context, old opencode.Session, i Intent) (opencode.Session, error) {
-	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: old.ParentID == ""})
-	if err != nil {
-		return opencode.Session{}, err
-	}
-	for _, s := range recent {
-		if s.Metadata[freshKey] == i.MessageID {
-			return s, nil
-		}
+	recent := opencode.SessionFilter{Roots: old.ParentID == ""}
+	if found, err := session.Find(ctx, w.dir, recent, freshKey, i.MessageID); err != nil || found.ID != "" {
+		return found, err
 	}
 	return w.dir.CreateSession(ctx, opencode.NewSession{
 		Title: text.Short(strings.TrimSuffix(old.Title, continuedTitle), 200) + continuedTitle, ParentID: old.ParentID,
