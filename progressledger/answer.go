@@ -50,21 +50,15 @@ type Text string
 
 // UnmarshalJSON takes any JSON value.
 func (t *Text) UnmarshalJSON(data []byte) error {
-	if bytes.Equal(data, []byte("null")) {
-		*t = ""
-		return nil
-	}
-	var s string
+	var s string // stays empty for null
 	if json.Unmarshal(data, &s) == nil {
 		*t = Text(s)
 		return nil
 	}
 	var b bytes.Buffer
-	if err := json.Compact(&b, data); err != nil {
-		return err
-	}
+	err := json.Compact(&b, data)
 	*t = Text(b.String())
-	return nil
+	return err
 }
 
 // check is shown to the model word for word.

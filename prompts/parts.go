@@ -30,47 +30,34 @@ func opening(in Input) string {
 }
 
 func work(t *boulder.SubTask, d boulder.Diversion) string {
-	text := cmp.Or(clean(t.Description), clean(t.Subject))
+	said := cmp.Or(clean(t.Description), clean(t.Subject))
 	add := func(heading, body string) {
 		if body != "" {
-			text += separator + heading + separator + body
+			said += separator + heading + separator + body
 		}
 	}
 	add("### It is done when", numbered(t.SuccessCriteria))
-	if t.ExpectsChanges {
-		add("### It needs changes", "It is not done without changes to files in this project.")
-	}
-	if t.EmptyOK {
-		add("### Nothing is a result", "If there turns out to be nothing to find or to do, say so and what you checked.")
-	}
-	if len(t.Writes) > 0 {
-		add("### Files", "By the plan, create and change files only here; others may be at work elsewhere: "+
-			strings.Join(t.Writes, ", "))
-	}
+	add("### It needs changes", text.If(t.ExpectsChanges, "It is not done without changes to files in this project."))
+	add("### Nothing is a result", text.If(t.EmptyOK,
+		"If there turns out to be nothing to find or to do, say so and what you checked."))
+	add("### Files", text.Prefixed("By the plan, create and change files only here; others may be at work elsewhere: ",
+		strings.Join(t.Writes, ", ")))
 	add("### Outputs\n\nLater sub-tasks need these. State each by its name, with its value, in your last message.",
 		bullets(t.Outputs))
 	add("### Checks\n\nThese commands will be run; they must exit 0.", commands(t.Gates))
 	add("### Checks that may fail as before\n\nThese commands will be run too. What failed in them before you began may "+
 		"still fail; nothing else may.", commands(t.NoWorse))
-	if t.DoneNeeds(boulder.DoneTodos) {
-		add("### Todo list", "No item may be open on your todo list in the end. Cancel those that are not needed, and mark "+
-			"as blocked those that only the user can close.")
-	}
-	if t.DoneNeeds(boulder.DoneDiagnostics) {
-		lint := ""
-		if len(t.Lint) > 0 {
-			lint = " If none runs, these commands are run instead; what failed in them before you began may still fail, " +
-				"nothing else may:" + separator + commands(t.Lint)
-		}
-		add("### Diagnostics", "The language server must find no error in the files that you change."+lint)
-	}
-	if t.DoneNeeds(boulder.DonePromise) {
-		add("### The promise", fmt.Sprintf("When, and only when, all of this is done and checked, write %s on a line of "+
-			"its own in your last message, outside of code blocks. Never write it for any other reason: it is compared with "+
-			"what is there.", d.Word()))
-	}
+	add("### Todo list", text.If(t.DoneNeeds(boulder.DoneTodos), "No item may be open on your todo list in the end. Cancel "+
+		"those that are not needed, and mark as blocked those that only the user can close."))
+	add("### Diagnostics", text.If(t.DoneNeeds(boulder.DoneDiagnostics),
+		"The language server must find no error in the files that you change."+
+			text.Prefixed(" If none runs, these commands are run instead; what failed in them before you began may still fail, "+
+				"nothing else may:"+separator, commands(t.Lint))))
+	add("### The promise", text.If(t.DoneNeeds(boulder.DonePromise), fmt.Sprintf("When, and only when, all of this is done "+
+		"and checked, write %s on a line of its own in your last message, outside of code blocks. Never write it for any other "+
+		"reason: it is compared with what is there.", d.Word())))
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))
-	return text
+	return said
 }
 
 func outcome(t *boulder.SubTask) string {
