@@ -53,10 +53,8 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 			return context.Cause(ctx)
 		}
 		if here.Green() {
-			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End())
-			if !auto {
-				failed += ":\n" + g.Output
-			}
+			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End()) +
+				text.If(!auto, ":\n"+g.Output)
 		}
 	}
 	if failed == "" && (len(gates) > 0 || !auto) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Answer is what the model says, before [Normalize]. Completed and Summary must be there.
@@ -78,14 +79,8 @@ func schema(t boulder.SubTask) json.RawMessage {
 	only := map[string][]string{
 		"criteria.id": labels("C", t.SuccessCriteria), "outputs.id": labels("O", t.Outputs), "blocked_by": obstacles,
 	}
-	var without []string
-	if len(t.SuccessCriteria) == 0 {
-		without = append(without, "criteria")
-	}
-	if len(t.Outputs) == 0 {
-		without = append(without, "outputs")
-	}
-	return ledger.Schema[Answer](only, without...)
+	return ledger.Schema[Answer](only,
+		text.If(len(t.SuccessCriteria) == 0, "criteria"), text.If(len(t.Outputs) == 0, "outputs"))
 }
 
 func labels(prefix string, items []string) (all []string) {

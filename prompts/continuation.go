@@ -36,9 +36,8 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	} else {
 		p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
 	}
-	if e.Ended.Finish == "length" {
-		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
-	}
+	p.add(text.If(e.Ended.Finish == "length",
+		"You reached the output limit. Work in smaller steps and write shorter messages."))
 	p.idle(told.Idle)
 	p.news(told.News)
 	p.add(text.Excerpt(clean(v.ContinuationPrompt), maxTargeted, text.Start))
@@ -148,11 +147,8 @@ func (p *prompt) gates(heading string, red []boulder.Gate, room int) {
 		red = red[:maxUnmet]
 	}
 	for _, g := range red {
-		block := indented(g.Command) + "\n\n" + g.End()
-		if output := clean(g.Output); output != "" {
-			block += ":\n" + indented(text.Excerpt(output, room, text.End))
-		}
-		p.add(block)
+		output := text.Excerpt(clean(g.Output), room, text.End)
+		p.add(indented(g.Command) + separator + g.End() + text.If(output != "", ":\n"+indented(output)))
 	}
 }
 
@@ -220,9 +216,7 @@ func KeepGoing(u Unfinished) string {
 		p.add(Mark + " The work is not complete. Go on with it, without asking whether you should.")
 	}
 	p.idle(u.Idle)
-	if u.Broken != "" {
-		p.add("The turn before ended with an error: " + text.Short(u.Broken, maxItem))
-	}
+	p.add(text.Prefixed("The turn before ended with an error: ", text.Short(u.Broken, maxItem)))
 	p.answers(u.Answers)
 	p.list("Not met yet:", u.Unmet)
 	if u.Compacted {

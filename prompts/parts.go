@@ -106,43 +106,30 @@ func redone(t *boulder.SubTask) string {
 	for _, r := range e.Reasons {
 		said += text.Prefixed(" ", why[r])
 	}
-	if e.Summary != "" {
-		said += separator + "Its result was: " + clean(e.Summary)
-	}
-	if e.Patch != "" {
-		said += separator + "It had changed:" + separator + clean(e.Patch)
-	}
-	return said
+	return said + text.Prefixed(separator+"Its result was: ", clean(e.Summary)) +
+		text.Prefixed(separator+"It had changed:"+separator, clean(e.Patch))
 }
 
 func finished(others []*boulder.SubTask) string {
 	return lines(others, func(_ int, t *boulder.SubTask) string {
-		line := "- " + t.ID + ": " + text.Short(t.Subject, 200)
-		if t.Status != boulder.SubTaskCompleted {
-			line += " (" + string(t.Status) + ")"
-		}
-		return strings.TrimSuffix(line+": "+text.Short(t.Summary, 200), ": ")
+		return "- " + t.ID + ": " + text.Short(t.Subject, 200) +
+			text.If(t.Status != boulder.SubTaskCompleted, " ("+string(t.Status)+")") +
+			text.Prefixed(": ", text.Short(t.Summary, 200))
 	})
 }
 
 func facts(f boulder.Facts) string {
 	p := prompt{}
 	for i, group := range [][]string{f.Given, f.ToFind, f.Guesses} {
-		if list := bullets(group); list != "" {
-			p.add([]string{"Given", "To be found out", "Guesses, to be checked"}[i] + ":\n" + list)
-		}
+		p.add(text.Prefixed([]string{"Given", "To be found out", "Guesses, to be checked"}[i]+":\n", bullets(group)))
 	}
 	return strings.Join(p.paragraphs, separator)
 }
 
 func closing(t *boulder.SubTask) string {
-	text := "End with a short message: what you did, how you checked it"
-	if len(t.Outputs) > 0 {
-		text += ", the value of each output"
-	}
-	text += ", and what is open. It is compared with the files, the commands and the results that are really there; a " +
-		"claim without them does not count."
-	return text
+	return "End with a short message: what you did, how you checked it" +
+		text.If(len(t.Outputs) > 0, ", the value of each output") + ", and what is open. It is compared with the files, the " +
+		"commands and the results that are really there; a claim without them does not count."
 }
 
 // lines are those of the items, without empty ones.
