@@ -3,6 +3,7 @@ package prompts
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -61,14 +62,8 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		p.add("You have not written " + boulder.Promise + ". When, and only when, all that your brief asks for is done and " +
 			"checked, write it on a line of its own, outside of code blocks.")
 	}
-	var red, worse []boulder.Gate
-	for _, g := range e.Red() {
-		if t.MayStayRed(g.Command) {
-			worse = append(worse, g)
-		} else {
-			red = append(red, g)
-		}
-	}
+	red := slices.DeleteFunc(e.Red(), func(g boulder.Gate) bool { return t.MayStayRed(g.Command) })
+	worse := slices.DeleteFunc(e.Red(), func(g boulder.Gate) bool { return !t.MayStayRed(g.Command) })
 	room := maxGateOutput / max(1, min(len(red), maxUnmet)+min(len(worse), maxUnmet))
 	p.gates("These commands were run and failed. They must exit 0:", red, room)
 	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",

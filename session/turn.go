@@ -190,21 +190,15 @@ func (t *Turn) Stuck() []enforcer.Decision {
 	return all
 }
 
-// Retrying is a session of the tree that OpenCode makes wait for a provider, and its model as far as it is known.
-type Retrying struct {
-	enforcer.Retry
-	Model opencode.ModelRef
-}
-
-// Retries are the sessions that OpenCode makes wait, the one that waits the longest first.
-func (t *Turn) Retries() []Retrying {
-	var all []Retrying
+// Retries are those of the sessions that OpenCode makes wait, of the one that waits the longest first.
+func (t *Turn) Retries() []enforcer.Retry {
+	var all []enforcer.Retry
 	for _, m := range t.members {
 		if s := m.status; s.Type == opencode.Retry {
-			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, m.answer.Model})
+			all = append(all, enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message, Model: m.answer.Model.String()})
 		}
 	}
-	slices.SortFunc(all, func(a, b Retrying) int {
+	slices.SortFunc(all, func(a, b enforcer.Retry) int {
 		return cmp.Or(b.Attempt-a.Attempt, b.Next.Compare(a.Next))
 	})
 	return all
