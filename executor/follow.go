@@ -141,7 +141,7 @@ func (t *turn) asSeen() enforcer.Seen {
 		}
 	}
 	s.ToolsRunning, s.TimeLeft = t.tree.ToolsRunning(), t.job.TimeLeft
-	s.Findings, s.Nudged = t.tree.Stuck(), t.job.Turn.Nudges
+	s.Findings, s.Nudged = t.tree.Stuck(), t.tree.Nudges
 	return s
 }
 

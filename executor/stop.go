@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
@@ -101,7 +100,6 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	if err != nil {
 		return err
 	}
-	t.job.Turn.Nudges = append(slices.Clone(t.job.Turn.Nudges), n)
 	t.seen.nudged = true
 	t.tree.Nudged(n)
 	p := opencode.Prompt{MessageID: n.MessageID, Text: n.Prompt, Metadata: t.tag()}

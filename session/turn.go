@@ -15,10 +15,11 @@ import (
 // told once, and what the stuck rules find in them. It lives as long as the turn.
 type Turn struct {
 	*Tree
-	rules  enforcer.Rules
-	told   map[string]opencode.ToolState // what was told of calls, by part
-	nudges []boulder.Nudge               // that sessions of the tree got for the stuck rules
-	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
+	Nudges []boulder.Nudge // that sessions of the tree got for the stuck rules
+
+	rules enforcer.Rules
+	told  map[string]opencode.ToolState // what was told of calls, by part
+	all   bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
 // calls are those of one session.
@@ -39,7 +40,7 @@ type Told struct {
 // NewTurn begins to watch a turn in a session. nudges are the prompts that it got for the stuck rules before.
 func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, nudges: nudges, all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges, all: len(nudges) > 0,
 	}
 }
 
@@ -135,12 +136,12 @@ func (t *Turn) ended(p opencode.Part) {
 
 // afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
 func (t *Turn) afterNudge(c *calls) bool {
-	return t.all || slices.ContainsFunc(t.nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
+	return t.all || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
 }
 
 // Nudged takes in that a nudge was sent.
 func (t *Turn) Nudged(n boulder.Nudge) {
-	t.nudges, t.all = append(slices.Clip(t.nudges), n), false
+	t.Nudges, t.all = append(slices.Clip(t.Nudges), n), false
 }
 
 // Load takes in the server's state as [Tree.Load] does. prompt is the newest of the turn: the stuck rules look at what
