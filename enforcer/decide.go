@@ -30,6 +30,7 @@ type Retry struct {
 	Attempt int // from 1
 	Next    time.Time
 	Message string
+	Model   string // that it waits for, as far as it is known
 }
 
 // Kind is what to do about a session.

@@ -66,16 +66,12 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 
 // about is what a record of an ask says of its circumstances.
 func (t *turn) about(a opencode.Request) string {
-	says := "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
 	asks := t.tree.Member(a.SessionID)
-	if a.SessionID != t.job.Attempt.SessionID {
-		title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode adds the name: "Read (@general subagent)"
-		says += " A sub-agent asks, which is to do this: " + cmp.Or(text.Short(title, 100), "unknown") + "."
-	}
-	if d := asks.Directory; d != "" && d != t.path {
-		says += " It works in " + d + "."
-	}
-	return says
+	title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode adds the name: "Read (@general subagent)"
+	return "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "." +
+		text.If(a.SessionID != t.job.Attempt.SessionID,
+			" A sub-agent asks, which is to do this: "+cmp.Or(text.Short(title, 100), "unknown")+".") +
+		text.If(asks.Directory != "" && asks.Directory != t.path, " It works in "+asks.Directory+".")
 }
 
 // tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes

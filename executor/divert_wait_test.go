@@ -33,7 +33,7 @@ var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true
 // onWait does something whenever the turn says that it waits for the user, whom it tells the blocker.
 func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	t.Helper()
-	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
+	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ \w+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
 	a.refuse = func(b boulder.Body) error {
 		switch b := b.(type) {
 		case boulder.BlockerRaised:

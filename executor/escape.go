@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,7 @@ import (
 
 // escaped are the files of the project that the turn's editing calls wrote although it works in a slot, also by a link that
 // leads there. What OpenCode refused was not written.
-func (t *turn) escaped(r *reading) (escaped []string) {
+func (t *turn) escaped() (escaped []string) {
 	if t.place.slot == nil {
 		return nil
 	}
@@ -26,7 +25,7 @@ func (t *turn) escaped(r *reading) (escaped []string) {
 	}
 	project := resolved(t.cfg.Project)
 	slot := filepath.Join(project, ".manager", "slots", t.job.BoulderID, strconv.Itoa(t.job.SubTask.Slot))
-	for _, file := range slices.Concat(r.edited, slices.Collect(maps.Keys(t.seen.touched))) { // the latter of sub-agents
+	for file := range t.seen.touched {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(t.path, file)
 		}

@@ -68,10 +68,9 @@ type reading struct {
 	output   int64                // tokens, without summaries of the conversation
 	// Of the whole session:
 
-	marker   string   // counts like [boulder.Promise]; empty: it is not diverted
-	tools    bool     // a tool was called
-	commands bool     // one that may write files without saying which
-	edited   []string // by the turn's own calls
+	marker   string // counts like [boulder.Promise]; empty: it is not diverted
+	tools    bool   // a tool was called
+	commands bool   // one that may write files without saying which
 	findings session.Findings
 }
 
@@ -141,7 +140,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
 	for _, p := range m.Parts {
 		if p.Tool != nil {
-			r.edited = append(r.edited, p.Tool.EditedFiles()...)
+			t.touch(p.Tool)
 		}
 	}
 }
@@ -168,7 +167,7 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 		}
 		e.NoServer = !has
 	}
-	escaped := t.escaped(r)
+	escaped := t.escaped()
 	var err error
 	if e.Diff, err = t.diff(ctx, r); err != nil {
 		return err

@@ -82,16 +82,16 @@ type Config struct {
 	Asks         Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
 	Diverter     session.Diverter // takes down what agents want the user to answer; where it is off, or nil, Asks holds
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
-	// from any goroutine. Defaults to knowing none.
+	// from any goroutine. Nil: it knows none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
 	// Attach connects to a server that an earlier run was attached to. Defaults to [opencode.Attach] without a password.
 	Attach func(ctx context.Context, address string) (*opencode.Client, error)
 	// Redact takes secrets out of all that is written, reported or handed over. It may be called from any goroutine. Defaults
 	// to those that are known by their form.
 	Redact secret.Cleaner
-	Logger *slog.Logger // defaults to none
-	Now    func() time.Time
-	After  func(time.Duration) <-chan time.Time
+	Logger *slog.Logger                         // defaults to none
+	Now    func() time.Time                     // defaults to time.Now
+	After  func(time.Duration) <-chan time.Time // by that clock; defaults to time.After
 }
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
@@ -121,14 +121,11 @@ func New(cfg Config) (*Executor, error) {
 			return opencode.Attach(ctx, address, opencode.AttachConfig{})
 		}
 	}
-	if cfg.Price == nil {
-		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
+	if cfg.Env == nil {
+		cfg.Env = os.Environ()
 	}
 	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.After == nil {
-		cfg.After = time.After
+		cfg.Now, cfg.After = time.Now, time.After
 	}
 	return &Executor{cfg: cfg}, nil
 }
@@ -171,11 +168,7 @@ func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error)
 	case err != nil:
 		return place{}, fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
-	env := e.cfg.Env
-	if env == nil {
-		env = os.Environ()
-	}
-	return place{path: s.Dir(), files: s, env: slices.Concat(env, s.Env()), slot: s}, nil
+	return place{path: s.Dir(), files: s, env: slices.Concat(e.cfg.Env, s.Env()), slot: s}, nil
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {

@@ -71,7 +71,7 @@ func (t *turn) follow(ctx context.Context) error {
 			return err
 		}
 		retries := t.tree.Retries()
-		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
+		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return hopeless(r.Message) }); i >= 0 {
 			return t.giveUp(ctx, retries[i], "")
 		}
 		d := enforcer.Decide(t.asSeen(), *t.cfg.Rules, t.cfg.Now())
@@ -135,13 +135,13 @@ func (t *turn) asSeen() enforcer.Seen {
 		s.Worked = t.job.Attempt.Worked
 	}
 	if all := t.tree.Retries(); len(all) > 0 {
-		s.Retry = &all[0].Retry // OpenCode does not read when a limit ends, and tries again after seconds
+		s.Retry = &all[0] // OpenCode does not read when a limit ends, and tries again after seconds
 		if end := t.cfg.Now().Add(classifyRetry(s.Retry.Message).RetryAfter); end.After(s.Retry.Next) {
 			s.Retry.Next = end
 		}
 	}
 	s.ToolsRunning, s.TimeLeft = t.tree.ToolsRunning(), t.job.TimeLeft
-	s.Findings, s.Nudged = t.tree.Stuck(), t.job.Turn.Nudges
+	s.Findings, s.Nudged = t.tree.Stuck(), t.tree.Nudges
 	return s
 }
 

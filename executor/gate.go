@@ -140,11 +140,6 @@ func (e *Executor) Verify(
 	}
 	report = e.reporting(report)
 	ran := map[string]boulder.Gate{}
-	for _, g := range what.Line.Green {
-		if g.Tree == now {
-			ran[g.Command] = boulder.Gate{Command: g.Command}
-		}
-	}
 	unchanged := func(t *boulder.SubTask) bool {
 		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
 	}
@@ -164,7 +159,11 @@ func (e *Executor) Verify(
 		}
 		for _, line := range t.AllGates() {
 			g, has := ran[line]
-			if !has {
+			switch {
+			case has:
+			case what.Line.Passed(line, now):
+				g.Command = line
+			default:
 				g = RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 				ran[line] = g
 			}

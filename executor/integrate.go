@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Integrate implements orchestrator.Integrator.
@@ -124,11 +125,8 @@ func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Line) (p
 // message is that of the commit on the tip.
 func (i *integration) message() string {
 	t := i.SubTask
-	message := t.Subject
-	if t.Summary != "" {
-		message += "\n\n" + t.Summary
-	}
-	message += fmt.Sprintf("\n\nManager-Boulder: %s\nManager-Sub-task: %s\n", i.BoulderID, t.ID)
+	message := fmt.Sprintf("%s%s\n\nManager-Boulder: %s\nManager-Sub-task: %s\n",
+		t.Subject, text.Prefixed("\n\n", t.Summary), i.BoulderID, t.ID)
 	for _, gate := range t.AllGates() {
 		if !strings.Contains(gate, "\n") {
 			message += "Manager-Gate: " + gate + "\n"

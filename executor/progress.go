@@ -34,9 +34,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 	if call == nil {
 		return nil
 	}
-	for _, file := range call.EditedFiles() {
-		t.seen.touched[t.relative(file)] = true
-	}
+	t.touch(call)
 	if !own {
 		return t.say(boulder.SubTaskProgress{Activity: "sub-agent: " + t.activity(call)})
 	}
@@ -44,6 +42,12 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 		return nil // is told as it begins, or as the list that it changes
 	}
 	return t.say(boulder.SubTaskProgress{Activity: t.activity(call), Checkpoint: t.checkpoint(call)})
+}
+
+func (t *turn) touch(call *opencode.ToolCall) {
+	for _, file := range call.EditedFiles() {
+		t.seen.touched[t.relative(file)] = true
+	}
 }
 
 // announcement is what is told when a tool begins that may run for long: a test run of ten minutes would look like a model

@@ -57,14 +57,10 @@ func (t *turn) openSession(ctx context.Context) error {
 // point before can have one.
 func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	if t.job.Recovered {
-		found, err := t.dir.Sessions(ctx, opencode.SessionFilter{Title: t.job.Attempt.Tag})
-		if err != nil {
-			return opencode.Session{}, err
-		}
-		for _, s := range found {
-			if s.Metadata[session.TagKey] == t.job.Attempt.Tag {
-				return s, nil
-			}
+		tag := t.job.Attempt.Tag
+		found, err := session.Find(ctx, t.dir, opencode.SessionFilter{Title: tag}, session.TagKey, tag)
+		if err != nil || found.ID != "" {
+			return found, err
 		}
 	}
 	var rules []opencode.Rule // they win over those of the configuration

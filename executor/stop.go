@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
-	"github.com/bouldermgr/manager/session"
 )
 
 const (
@@ -102,7 +100,6 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	if err != nil {
 		return err
 	}
-	t.job.Turn.Nudges = append(slices.Clone(t.job.Turn.Nudges), n)
 	t.seen.nudged = true
 	t.tree.Nudged(n)
 	p := opencode.Prompt{MessageID: n.MessageID, Text: n.Prompt, Metadata: t.tag()}
@@ -124,10 +121,10 @@ func nudgeText(d enforcer.Decision) string {
 
 // giveUp ends the turn because a provider refuses a session of the tree for good, or needs time that is better spent
 // without a slot.
-func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string) error {
+func (t *turn) giveUp(ctx context.Context, r enforcer.Retry, reason string) error {
 	if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
 		return err
 	}
 	after := max(0, r.Next.Sub(t.cfg.Now())).Round(time.Millisecond)
-	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(opencode.ModelRef{})), reason, after)
+	return retryFault(r.Message, cmp.Or(r.Model, t.modelName(opencode.ModelRef{})), reason, after)
 }

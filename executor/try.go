@@ -18,9 +18,13 @@ const namedMissing = 20
 func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
 	report, auto := e.reporting(report), what.Isolation == boulder.IsolationAuto
 	var commands []string
+	gates, failed := []boulder.TreeGate{}, ""
 	for i := range what.SubTasks {
 		t := &what.SubTasks[i]
 		commands = slices.Concat(commands, t.AllGates(), t.Lint)
+		if auto && boulder.ReservedID(t.ID) {
+			failed = fmt.Sprintf("no sub-task in a slot can be called %q", t.ID)
+		}
 	}
 	commands = append(commands, what.Gates...)
 	at, err := e.slot(ctx, boulder.SlotClaim{BoulderID: what.BoulderID, Slot: 1, Base: what.Base, From: what.Base})
@@ -31,18 +35,10 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 	if err != nil {
 		return err
 	}
-	gates, failed := []boulder.TreeGate{}, ""
-	for i := range what.SubTasks {
-		if id := what.SubTasks[i].ID; auto && boulder.ReservedID(id) {
-			commands, failed = nil, fmt.Sprintf("no sub-task in a slot can be called %q", id)
-		}
-	}
-	tried := map[string]bool{}
-	for _, line := range commands {
-		if tried[line] {
+	for i, line := range commands {
+		if failed != "" || slices.Contains(commands[:i], line) {
 			continue
 		}
-		tried[line] = true
 		g := RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -57,11 +53,8 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 			return context.Cause(ctx)
 		}
 		if here.Green() {
-			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End())
-			if !auto {
-				failed += ":\n" + g.Output
-			}
-			break
+			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End()) +
+				text.If(!auto, ":\n"+g.Output)
 		}
 	}
 	if failed == "" && (len(gates) > 0 || !auto) {

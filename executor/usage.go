@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
@@ -25,7 +26,7 @@ func (t *turn) count(m opencode.MessageInfo) bool {
 func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 	u := session.Usage(m.Tokens, m.Cost)
 	u.Calls = 1
-	if u.Unpriced > 0 {
+	if u.Unpriced > 0 && t.cfg.Price != nil {
 		if price, known := t.cfg.Price(cmp.Or(m.Model.String(), t.job.Attempt.Model), u); known {
 			u.Cost, u.Unpriced = price, 0
 		}
@@ -35,10 +36,7 @@ func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 
 // used reports what the turn has used so far. What it did is said already, or else the text given here.
 func (t *turn) used(activity string) error {
-	if t.seen.activity != "" {
-		activity = ""
-	}
-	return t.say(boulder.SubTaskProgress{Activity: activity})
+	return t.say(boulder.SubTaskProgress{Activity: text.If(t.seen.activity == "", activity)})
 }
 
 // recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Answer is what the model says, before [Normalize]. Completed and Summary must be there.
@@ -50,21 +51,15 @@ type Text string
 
 // UnmarshalJSON takes any JSON value.
 func (t *Text) UnmarshalJSON(data []byte) error {
-	if bytes.Equal(data, []byte("null")) {
-		*t = ""
-		return nil
-	}
-	var s string
+	var s string // stays empty for null
 	if json.Unmarshal(data, &s) == nil {
 		*t = Text(s)
 		return nil
 	}
 	var b bytes.Buffer
-	if err := json.Compact(&b, data); err != nil {
-		return err
-	}
+	err := json.Compact(&b, data)
 	*t = Text(b.String())
-	return nil
+	return err
 }
 
 // check is shown to the model word for word.
@@ -84,14 +79,8 @@ func schema(t boulder.SubTask) json.RawMessage {
 	only := map[string][]string{
 		"criteria.id": labels("C", t.SuccessCriteria), "outputs.id": labels("O", t.Outputs), "blocked_by": obstacles,
 	}
-	var without []string
-	if len(t.SuccessCriteria) == 0 {
-		without = append(without, "criteria")
-	}
-	if len(t.Outputs) == 0 {
-		without = append(without, "outputs")
-	}
-	return ledger.Schema[Answer](only, without...)
+	return ledger.Schema[Answer](only,
+		text.If(len(t.SuccessCriteria) == 0, "criteria"), text.If(len(t.Outputs) == 0, "outputs"))
 }
 
 func labels(prefix string, items []string) (all []string) {

@@ -1,6 +1,7 @@
 package progressledger
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -27,36 +28,28 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	for _, todo := range e.Todos {
 		todos = append(todos, todo.Status+": "+todo.Content)
 	}
-	message := e.FinalMessage
-	if strings.TrimSpace(message) == "" {
-		message = "none"
-	}
 	ending := "by itself"
 	if why := unfinished(e); why != "" {
-		if e.Ended.Rule != "" {
-			why += fmt.Sprintf(" (rule %s)", e.Ended.Rule)
-		}
-		ending = why + ". By itself that is no completion: what was announced for later has not happened."
+		ending = why + text.If(e.Ended.Rule != "", fmt.Sprintf(" (rule %s)", e.Ended.Rule)) +
+			". By itself that is no completion: what was announced for later has not happened."
 	}
 	analysed := ledger.Bullets(e.Errors())
 	if e.NoServer && len(e.Diagnostics) == 0 {
 		analysed = "not known: no language server ran"
 	}
-	promise := ""
-	switch {
-	case !t.DoneNeeds(boulder.DonePromise):
-	case e.Promised:
+	promise := "not given"
+	if e.Promised {
 		promise = "given, which is a claim and no evidence"
-	default:
-		promise = "not given"
 	}
 	parts := []part{
+		{"What the agent was told before this turn", text.If(turn.Kind == boulder.TurnContinuation, turn.Prompt), text.Start},
 		{"How the turn ended", ending, text.Start},
 		{"What the manager told the agent during the turn, because it seemed stuck", ledger.Bullets(nudges), text.End},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
 		{"Errors that the language server found in changed files, after the last edit of each",
 			analysed, text.Start},
-		{"The promise of the agent that everything is done", promise, text.Start},
+		{"The promise of the agent that everything is done",
+			text.If(t.DoneNeeds(boulder.DonePromise), promise), text.Start},
 		{"Choices that the agent made itself, and reported", ledger.Bullets(choices(t)), text.End},
 		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
@@ -64,10 +57,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"Patch", e.Diff.Patch, text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},
-		{"Last message of the agent: claims, not evidence", message, text.Ends},
-	}
-	if turn.Kind == boulder.TurnContinuation {
-		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, text.Start}}, parts...)
+		{"Last message of the agent: claims, not evidence", cmp.Or(strings.TrimSpace(e.FinalMessage), "none"), text.Ends},
 	}
 	var lengths []int
 	for i := range parts {
@@ -134,11 +124,8 @@ func changedFiles(d boulder.Diff) string {
 		if f.Added < 0 {
 			lines = "binary"
 		}
-		fmt.Fprintf(&b, "- %s (%s)", f.Path, lines)
-		if !f.Own {
-			b.WriteString(", perhaps by another sub-task that ran at the same time")
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "- %s (%s)%s\n", f.Path, lines,
+			text.If(!f.Own, ", perhaps by another sub-task that ran at the same time"))
 	}
 	return b.String()
 }

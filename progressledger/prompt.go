@@ -6,6 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const systemPrompt = `You are the Progress Ledger of a manager that has sub-tasks done by coding agents. You decide
@@ -75,31 +76,18 @@ func labelled(prefix string, items []string) string {
 }
 
 func whatCounts(t boulder.SubTask) string {
-	var rules []string
-	if t.ExpectsChanges {
-		rules = append(rules, "- It is not complete without changes to files.")
-	}
-	if t.EmptyOK {
-		rules = append(rules, "- To have found nothing is a legal result, if the evidence shows that it was looked for. An "+
-			"output without a value is then given as an empty one.")
-	}
-	if t.DoneNeeds(boulder.DoneTodos) {
-		rules = append(rules, "- It is not complete while the agent's todo list has open items.")
-	}
-	if t.DoneNeeds(boulder.DoneDiagnostics) {
-		rules = append(rules, "- It is not complete while the language server finds errors in the files that it changed.")
-	}
-	if t.DoneNeeds(boulder.DonePromise) {
-		rules = append(rules, "- It is not complete before the agent has promised that everything is done.")
-	}
-	if len(choices(t)) > 0 {
-		rules = append(rules, "- Where what was to be done leaves something open and the user could not be asked, the agent was told to "+
-			"choose, and to report its choice. No criterion is unmet because of such a choice, or because the user did not agree to "+
-			"it; one that contradicts what was asked for is no such choice.")
-	}
-	if len(t.NoWorse) > 0 {
-		rules = append(rules, "- Gates that may stay as red as they were before, but not get worse: "+
-			strings.Join(t.NoWorse, "; "))
-	}
-	return strings.Join(rules, "\n")
+	return text.JoinedBy("\n",
+		text.If(t.ExpectsChanges, "- It is not complete without changes to files."),
+		text.If(t.EmptyOK, "- To have found nothing is a legal result, if the evidence shows that it was looked for. An "+
+			"output without a value is then given as an empty one."),
+		text.If(t.DoneNeeds(boulder.DoneTodos), "- It is not complete while the agent's todo list has open items."),
+		text.If(t.DoneNeeds(boulder.DoneDiagnostics),
+			"- It is not complete while the language server finds errors in the files that it changed."),
+		text.If(t.DoneNeeds(boulder.DonePromise),
+			"- It is not complete before the agent has promised that everything is done."),
+		text.If(len(choices(t)) > 0, "- Where what was to be done leaves something open and the user could not be asked, "+
+			"the agent was told to choose, and to report its choice. No criterion is unmet because of such a choice, or because "+
+			"the user did not agree to it; one that contradicts what was asked for is no such choice."),
+		text.Prefixed("- Gates that may stay as red as they were before, but not get worse: ", strings.Join(t.NoWorse, "; ")),
+	)
 }

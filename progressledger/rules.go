@@ -1,6 +1,7 @@
 package progressledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,36 +30,30 @@ type ruling struct {
 
 func rule(req boulder.JudgeRequest) ruling {
 	t, e := req.SubTask, req.Turn.Evidence
-	r := ruling{undone: gateVetoes(t, e)}
+	end, undone := e.Ended, gateVetoes(t, e)
 	if t.DoneNeeds(boulder.DoneTodos) {
 		for _, todo := range e.OpenTodos() {
-			r.undone = append(r.undone, "the todo list has an open item: "+todo.Content)
+			undone = append(undone, "the todo list has an open item: "+todo.Content)
 		}
 	}
-	if found := e.Errors(); t.DoneNeeds(boulder.DoneDiagnostics) && len(found) > 0 {
-		r.undone = append(r.undone, "the language server finds errors in changed files: "+several(found, "; "))
+	undone = append(undone,
+		text.If(t.DoneNeeds(boulder.DoneDiagnostics),
+			text.Prefixed("the language server finds errors in changed files: ", several(e.Errors(), "; "))),
+		text.If(t.ExpectsChanges && e.Diff.Empty(), "changes to files are expected, and there are none"),
+		text.Prefixed("these files of the project itself changed, in which the sub-task is not to work: its own directory is a "+
+			"copy of the project, and changes of its own have to be there: ",
+			strings.Join(slices.Concat(e.Escaped, e.Strayed), ", ")),
+		text.If(req.Scope == boulder.ScopeVeto, text.Prefixed("files outside of what the sub-task may write ("+
+			strings.Join(t.Writes, ", ")+") were changed, which have to be as they were before: ", strings.Join(e.Outside, ", "))),
+	)
+	return ruling{
+		undone: filled(undone),
+		silent: filled([]string{
+			text.If(t.DoneNeeds(boulder.DonePromise) && !e.Promised, "the promise was not given that everything is done"),
+		}),
+		cutOff: cmp.Or(end.Truncated,
+			text.If(end.Finish == "length" && end.Stopped == "" && end.Error == "", "it reached the output limit")),
 	}
-	if t.ExpectsChanges && e.Diff.Empty() {
-		r.undone = append(r.undone, "changes to files are expected, and there are none")
-	}
-	if stray := slices.Concat(e.Escaped, e.Strayed); len(stray) > 0 {
-		r.undone = append(r.undone, "these files of the project itself changed, in which the sub-task is not to work: its own directory is a "+
-			"copy of the project, and changes of its own have to be there: "+strings.Join(stray, ", "))
-	}
-	if req.Scope == boulder.ScopeVeto && len(e.Outside) > 0 {
-		r.undone = append(r.undone, fmt.Sprintf("files outside of what the sub-task may write (%s) were changed, which have to be as they were before: %s",
-			strings.Join(t.Writes, ", "), strings.Join(e.Outside, ", ")))
-	}
-	if t.DoneNeeds(boulder.DonePromise) && !e.Promised {
-		r.silent = []string{"the promise was not given that everything is done"}
-	}
-	switch end := e.Ended; {
-	case end.Truncated != "":
-		r.cutOff = end.Truncated
-	case end.Finish == "length" && end.Stopped == "" && end.Error == "":
-		r.cutOff = "it reached the output limit"
-	}
-	return r
 }
 
 // rest is that the turn's end is missing.
@@ -172,12 +167,9 @@ func worse(t boulder.SubTask, g boulder.Gate) string {
 	if before == nil {
 		return g.End()
 	}
-	text := fmt.Sprintf("%s; before: %s", g.End(), before.End())
 	known := func(test string) bool { return slices.Contains(before.Failing, test) }
-	if fresh := slices.DeleteFunc(slices.Clone(g.Failing), known); len(fresh) > 0 {
-		text += "; newly failing: " + several(fresh, ", ")
-	}
-	return text
+	fresh := slices.DeleteFunc(slices.Clone(g.Failing), known)
+	return g.End() + "; before: " + before.End() + text.Prefixed("; newly failing: ", several(fresh, ", "))
 }
 
 // several joins the first few items and counts the others.

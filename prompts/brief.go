@@ -78,10 +78,8 @@ func Build(in Input) boulder.Brief {
 		limit:   maxDependencies, each: maxDependency, path: file(t.ID, "dependencies.md"),
 	}
 	for _, d := range in.Dependencies {
-		out, heading := outcome(d), "### "+d.ID+": "+text.Short(d.Subject, 200)+"\n"
-		if d.Transcript != "" {
-			heading += "Transcript of its session, to look things up: " + in.absolute(d.Transcript) + "\n"
-		}
+		out, heading := outcome(d), "### "+d.ID+": "+text.Short(d.Subject, 200)+"\n"+
+			text.If(d.Transcript != "", "Transcript of its session, to look things up: "+in.absolute(d.Transcript)+"\n")
 		results.passages = append(results.passages, passage{heading, quoted(out), file(d.ID, "output.md"), out})
 	}
 	failures := data("## Earlier tries at this sub-task failed\n\n"+

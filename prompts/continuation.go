@@ -3,6 +3,7 @@ package prompts
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -36,9 +37,8 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	} else {
 		p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
 	}
-	if e.Ended.Finish == "length" {
-		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
-	}
+	p.add(text.If(e.Ended.Finish == "length",
+		"You reached the output limit. Work in smaller steps and write shorter messages."))
 	p.idle(told.Idle)
 	p.news(told.News)
 	p.add(text.Excerpt(clean(v.ContinuationPrompt), maxTargeted, text.Start))
@@ -62,14 +62,8 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		p.add("You have not written " + boulder.Promise + ". When, and only when, all that your brief asks for is done and " +
 			"checked, write it on a line of its own, outside of code blocks.")
 	}
-	var red, worse []boulder.Gate
-	for _, g := range e.Red() {
-		if t.MayStayRed(g.Command) {
-			worse = append(worse, g)
-		} else {
-			red = append(red, g)
-		}
-	}
+	red := slices.DeleteFunc(e.Red(), func(g boulder.Gate) bool { return t.MayStayRed(g.Command) })
+	worse := slices.DeleteFunc(e.Red(), func(g boulder.Gate) bool { return !t.MayStayRed(g.Command) })
 	room := maxGateOutput / max(1, min(len(red), maxUnmet)+min(len(worse), maxUnmet))
 	p.gates("These commands were run and failed. They must exit 0:", red, room)
 	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",
@@ -148,11 +142,8 @@ func (p *prompt) gates(heading string, red []boulder.Gate, room int) {
 		red = red[:maxUnmet]
 	}
 	for _, g := range red {
-		block := indented(g.Command) + "\n\n" + g.End()
-		if output := clean(g.Output); output != "" {
-			block += ":\n" + indented(text.Excerpt(output, room, text.End))
-		}
-		p.add(block)
+		output := text.Excerpt(clean(g.Output), room, text.End)
+		p.add(indented(g.Command) + separator + g.End() + text.If(output != "", ":\n"+indented(output)))
 	}
 }
 
@@ -220,9 +211,7 @@ func KeepGoing(u Unfinished) string {
 		p.add(Mark + " The work is not complete. Go on with it, without asking whether you should.")
 	}
 	p.idle(u.Idle)
-	if u.Broken != "" {
-		p.add("The turn before ended with an error: " + text.Short(u.Broken, maxItem))
-	}
+	p.add(text.Prefixed("The turn before ended with an error: ", text.Short(u.Broken, maxItem)))
 	p.answers(u.Answers)
 	p.list("Not met yet:", u.Unmet)
 	if u.Compacted {

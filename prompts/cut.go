@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"sort"
 	"strings"
@@ -46,41 +47,35 @@ func (s *section) String() string {
 	return s.heading + separator + s.text + separator
 }
 
-// render shows as many passages as find room, short ones whole and long ones equal, and returns the characters of the
-// text. If there are so many that not even a notice for each finds room, the last ones share one.
+// render shows the passages, short ones whole and long ones equal, and returns the characters of the text. If there are so
+// many that not even a notice for each finds room, they are cut as one.
 func (s *section) render(room int) int {
-	overflows := func(shown, level int) bool {
-		text, _ := s.show(shown, level)
+	passages, all := s.passages, passage{path: s.path}
+	all.text, _ = show(passages, math.MaxInt)
+	all.whole = all.text
+	overflows := func(level int) bool {
+		text, _ := show(passages, level)
 		return length(text) > room
 	}
-	least, _ := s.show(0, 0)
-	room = max(length(least), min(room, s.limit))
-	shown, level := len(s.passages), s.each
-	if overflows(shown, level) { // hardly ever, and the searches are dear
-		if overflows(shown, 0) {
-			shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
+	room = min(room, s.limit)
+	level := s.each
+	if overflows(level) { // hardly ever, and the search is dear
+		if overflows(0) {
+			passages = []passage{all}
 		}
-		level = sort.Search(s.each, func(level int) bool { return overflows(shown, level+1) })
+		level = sort.Search(s.limit, func(level int) bool { return overflows(level + 1) })
 	}
-	s.text, s.files = s.show(shown, level)
+	s.text, s.files = show(passages, level)
 	return length(s.text)
 }
 
-// show gives the first passages, each in at most level characters, and one notice for the others.
-func (s *section) show(shown, level int) (string, []boulder.File) {
-	var texts, all []string
+// show gives passages, each in at most level characters.
+func show(passages []passage, level int) (string, []boulder.File) {
+	var texts []string
 	var files []boulder.File
-	for i, p := range s.passages {
-		all = append(all, p.heading+p.text)
-		if i < shown {
-			said, file := p.fit(level)
-			texts, files = append(texts, p.heading+said), append(files, file...)
-		}
-	}
-	if shown < len(all) {
-		whole := strings.Join(all, separator)
-		texts = append(texts, notice(length(strings.Join(all[shown:], separator)), length(whole), s.path))
-		files = append(files, boulder.File{Path: s.path, Text: whole})
+	for _, p := range passages {
+		said, file := p.fit(level)
+		texts, files = append(texts, p.heading+said), append(files, file...)
 	}
 	return strings.Join(texts, separator), files
 }

@@ -17,37 +17,36 @@ const MaxDigest = 600
 // if there is one. The turn may lack its evidence or its verdict.
 func Digest(turn boulder.Turn) string {
 	var causes []string
-	add := func(format string, args ...any) { causes = append(causes, sentence(fmt.Sprintf(format, args...))) }
+	add := func(said string) {
+		if said != "" {
+			causes = append(causes, sentence(said))
+		}
+	}
 	transcript := ""
 	if e := turn.Evidence; e != nil {
 		transcript = e.Transcript
 		switch end := e.Ended; {
-		case end.Stopped != "" && end.Rule != "":
-			add("The manager stopped it (rule %s): %s", end.Rule, end.Stopped)
 		case end.Stopped != "":
-			add("The manager stopped it: %s", end.Stopped)
+			add("The manager stopped it" + text.If(end.Rule != "", " (rule "+string(end.Rule)+")") + ": " + end.Stopped)
 		case end.Error != "":
-			add("It ended with %s", strings.TrimSuffix(end.Error+": "+text.Short(end.Message, 150), ": "))
+			add("It ended with " + end.Error + text.Prefixed(": ", text.Short(end.Message, 150)))
 		case end.Truncated != "":
-			add("Its last turn was cut off: %s", end.Truncated)
+			add("Its last turn was cut off: " + end.Truncated)
 		case end.Finish == "length":
 			add("Its last message was cut off at the output limit.")
 		}
 		for _, g := range e.Red() { // with the last line of its output, which tells most
 			lines := strings.Split(clean(g.Output), "\n")
-			failed := fmt.Sprintf("Gate `%s` failed (%s): %s", text.Short(g.Command, 100), g.End(), text.Short(lines[len(lines)-1], 150))
-			add("%s", strings.TrimSuffix(failed, ": "))
+			add(fmt.Sprintf("Gate `%s` failed (%s)", text.Short(g.Command, 100), g.End()) +
+				text.Prefixed(": ", text.Short(lines[len(lines)-1], 150)))
 		}
 	}
 	if v := turn.Verdict; v != nil {
 		for _, item := range unmet(v) {
-			add("Not met: %s", text.Short(item, 200))
+			add("Not met: " + text.Short(item, 200))
 		}
-		for _, said := range []string{v.StuckReason, v.Summary} {
-			if said = text.Short(said, 300); said != "" {
-				add("%s", said)
-			}
-		}
+		add(text.Short(v.StuckReason, 300))
+		add(text.Short(v.Summary, 300))
 	}
 	if len(causes) == 0 {
 		add("It ended without a result.")
@@ -59,20 +58,15 @@ const transcriptAt = " Transcript: "
 
 // digest is a text in [MaxDigest] characters, with where the transcript is.
 func digest(said, transcript string) string {
-	if transcript != "" {
-		transcript = transcriptAt + text.Short(transcript, 200)
-	}
+	transcript = text.Prefixed(transcriptAt, text.Short(transcript, 200))
 	return text.Excerpt(said, MaxDigest-utf8.RuneCountInString(transcript), text.Start) + transcript
 }
 
 // WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
 // done is in the files. It has at most [MaxDigest] characters.
 func WaitDigest(why string, e boulder.Evidence) string {
-	all := "It " + sentence(text.Short(why, MaxDigest/2))
-	if said := text.Short(e.FinalMessage, MaxDigest); said != "" {
-		all += " Its last words: " + said
-	}
-	return digest(all, e.Transcript)
+	said := text.Prefixed(" Its last words: ", text.Short(e.FinalMessage, MaxDigest))
+	return digest("It "+sentence(text.Short(why, MaxDigest/2))+said, e.Transcript)
 }
 
 // sentence ends a text with a full stop, unless it has an end.

@@ -30,47 +30,34 @@ func opening(in Input) string {
 }
 
 func work(t *boulder.SubTask, d boulder.Diversion) string {
-	text := cmp.Or(clean(t.Description), clean(t.Subject))
+	said := cmp.Or(clean(t.Description), clean(t.Subject))
 	add := func(heading, body string) {
 		if body != "" {
-			text += separator + heading + separator + body
+			said += separator + heading + separator + body
 		}
 	}
 	add("### It is done when", numbered(t.SuccessCriteria))
-	if t.ExpectsChanges {
-		add("### It needs changes", "It is not done without changes to files in this project.")
-	}
-	if t.EmptyOK {
-		add("### Nothing is a result", "If there turns out to be nothing to find or to do, say so and what you checked.")
-	}
-	if len(t.Writes) > 0 {
-		add("### Files", "By the plan, create and change files only here; others may be at work elsewhere: "+
-			strings.Join(t.Writes, ", "))
-	}
+	add("### It needs changes", text.If(t.ExpectsChanges, "It is not done without changes to files in this project."))
+	add("### Nothing is a result", text.If(t.EmptyOK,
+		"If there turns out to be nothing to find or to do, say so and what you checked."))
+	add("### Files", text.Prefixed("By the plan, create and change files only here; others may be at work elsewhere: ",
+		strings.Join(t.Writes, ", ")))
 	add("### Outputs\n\nLater sub-tasks need these. State each by its name, with its value, in your last message.",
 		bullets(t.Outputs))
 	add("### Checks\n\nThese commands will be run; they must exit 0.", commands(t.Gates))
 	add("### Checks that may fail as before\n\nThese commands will be run too. What failed in them before you began may "+
 		"still fail; nothing else may.", commands(t.NoWorse))
-	if t.DoneNeeds(boulder.DoneTodos) {
-		add("### Todo list", "No item may be open on your todo list in the end. Cancel those that are not needed, and mark "+
-			"as blocked those that only the user can close.")
-	}
-	if t.DoneNeeds(boulder.DoneDiagnostics) {
-		lint := ""
-		if len(t.Lint) > 0 {
-			lint = " If none runs, these commands are run instead; what failed in them before you began may still fail, " +
-				"nothing else may:" + separator + commands(t.Lint)
-		}
-		add("### Diagnostics", "The language server must find no error in the files that you change."+lint)
-	}
-	if t.DoneNeeds(boulder.DonePromise) {
-		add("### The promise", fmt.Sprintf("When, and only when, all of this is done and checked, write %s on a line of "+
-			"its own in your last message, outside of code blocks. Never write it for any other reason: it is compared with "+
-			"what is there.", d.Word()))
-	}
+	add("### Todo list", text.If(t.DoneNeeds(boulder.DoneTodos), "No item may be open on your todo list in the end. Cancel "+
+		"those that are not needed, and mark as blocked those that only the user can close."))
+	add("### Diagnostics", text.If(t.DoneNeeds(boulder.DoneDiagnostics),
+		"The language server must find no error in the files that you change."+
+			text.Prefixed(" If none runs, these commands are run instead; what failed in them before you began may still fail, "+
+				"nothing else may:"+separator, commands(t.Lint))))
+	add("### The promise", text.If(t.DoneNeeds(boulder.DonePromise), fmt.Sprintf("When, and only when, all of this is done "+
+		"and checked, write %s on a line of its own in your last message, outside of code blocks. Never write it for any other "+
+		"reason: it is compared with what is there.", d.Word())))
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))
-	return text
+	return said
 }
 
 func outcome(t *boulder.SubTask) string {
@@ -119,43 +106,30 @@ func redone(t *boulder.SubTask) string {
 	for _, r := range e.Reasons {
 		said += text.Prefixed(" ", why[r])
 	}
-	if e.Summary != "" {
-		said += separator + "Its result was: " + clean(e.Summary)
-	}
-	if e.Patch != "" {
-		said += separator + "It had changed:" + separator + clean(e.Patch)
-	}
-	return said
+	return said + text.Prefixed(separator+"Its result was: ", clean(e.Summary)) +
+		text.Prefixed(separator+"It had changed:"+separator, clean(e.Patch))
 }
 
 func finished(others []*boulder.SubTask) string {
 	return lines(others, func(_ int, t *boulder.SubTask) string {
-		line := "- " + t.ID + ": " + text.Short(t.Subject, 200)
-		if t.Status != boulder.SubTaskCompleted {
-			line += " (" + string(t.Status) + ")"
-		}
-		return strings.TrimSuffix(line+": "+text.Short(t.Summary, 200), ": ")
+		return "- " + t.ID + ": " + text.Short(t.Subject, 200) +
+			text.If(t.Status != boulder.SubTaskCompleted, " ("+string(t.Status)+")") +
+			text.Prefixed(": ", text.Short(t.Summary, 200))
 	})
 }
 
 func facts(f boulder.Facts) string {
 	p := prompt{}
 	for i, group := range [][]string{f.Given, f.ToFind, f.Guesses} {
-		if list := bullets(group); list != "" {
-			p.add([]string{"Given", "To be found out", "Guesses, to be checked"}[i] + ":\n" + list)
-		}
+		p.add(text.Prefixed([]string{"Given", "To be found out", "Guesses, to be checked"}[i]+":\n", bullets(group)))
 	}
 	return strings.Join(p.paragraphs, separator)
 }
 
 func closing(t *boulder.SubTask) string {
-	text := "End with a short message: what you did, how you checked it"
-	if len(t.Outputs) > 0 {
-		text += ", the value of each output"
-	}
-	text += ", and what is open. It is compared with the files, the commands and the results that are really there; a " +
-		"claim without them does not count."
-	return text
+	return "End with a short message: what you did, how you checked it" +
+		text.If(len(t.Outputs) > 0, ", the value of each output") + ", and what is open. It is compared with the files, the " +
+		"commands and the results that are really there; a claim without them does not count."
 }
 
 // lines are those of the items, without empty ones.

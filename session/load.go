@@ -160,6 +160,19 @@ func (r *Reading) settle(ctx context.Context, dir *opencode.Directory, root stri
 	}
 }
 
+// Find is the session with an entry in its metadata, among those that pass the filter; zero: there is none.
+func Find(
+	ctx context.Context, dir *opencode.Directory, filter opencode.SessionFilter, key, value string,
+) (opencode.Session, error) {
+	all, err := dir.Sessions(ctx, filter)
+	for _, s := range all {
+		if s.Metadata[key] == value {
+			return s, nil
+		}
+	}
+	return opencode.Session{}, err
+}
+
 // Descendants are the sessions of sub-agents, and of theirs, parents before children.
 func Descendants(ctx context.Context, dir *opencode.Directory, root string) ([]opencode.Session, error) {
 	all := []opencode.Session{{ID: root}}

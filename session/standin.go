@@ -29,35 +29,6 @@ const (
 	overdue = 5 * time.Second
 )
 
-// Diverter takes down what only the user can answer, and says how the agent continues without. Its methods may be called
-// from any goroutine, and those with a context return soon after that ends.
-//
-// Scopes carry the main session, also for what its sub-agents ask and call: what holds for a session holds for its whole
-// tree.
-type Diverter interface {
-	// On reports whether a session is diverted at this moment.
-	On(scope boulder.BlockerScope) bool
-	// Tools is the MCP server (streamable HTTP) that has these tools: [boulder.BlockerTool], [opencode.TodoTool].
-	Tools(ctx context.Context, names ...string) (opencode.MCPServer, error)
-	// Diversion is what the agents of a session are told while it is diverted.
-	Diversion() boulder.Diversion
-	// Called says which session makes a call of the first. The call itself does not say it. It may be told again.
-	Called(call boulder.BlockerCall)
-	// Divert takes down an ask, which has neither id nor status yet, and rules on it. Asked again about the same
-	// request it gives the same ruling, and records nothing. An error means that nothing is recorded. The ask holds
-	// whatever the agent wrote, secrets included.
-	Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error)
-	// Instruction is what an agent is told about an ask that could not be taken down.
-	Instruction(ask boulder.Blocker) string
-	// Ruling says what has become of a ruling to wait: the user answered, or the time is over.
-	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
-	// Gone takes down that the answer to an ask did not reach its session, which does not wait for it any longer. What
-	// the user has answered stays answered.
-	Gone(ctx context.Context, blockerID string) error
-	// Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
-	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)
-}
-
 // StandIn answers in the user's stead what the tree of a session asks. It is not for concurrent use.
 type StandIn struct {
 	Tree     *Tree
@@ -298,7 +269,7 @@ func (s *StandIn) word(r *Ruled) {
 		s.Log.Warn("an ask could not be recorded", "session", r.SessionID, "ask", r.ID, "error", r.failed)
 		r.Says += ", which could not be recorded: " + text.Short(s.Redact(r.failed.Error()), 200)
 	case r.Waits():
-		r.Says = "waits for the user until " + clock(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
+		r.Says = "waits for the user until " + text.Until(r.Ruling.Until, s.Now()) + ": " + what + " (" + id + ")"
 	case id != "" && (allowed || r.Ruling.ByUser):
 		r.Says += ", as the user answered " + id
 	case id != "":
@@ -306,18 +277,6 @@ func (s *StandIn) word(r *Ruled) {
 	default:
 		r.Notice = !allowed // as the policy has it
 	}
-}
-
-// clock is a time as the user reads it who looks at it now.
-func clock(at, now time.Time) string {
-	at, now = at.Local(), now.Local()
-	switch {
-	case at.Sub(now) < 2*time.Minute:
-		return at.Format(time.TimeOnly)
-	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
-		return at.Format("15:04")
-	}
-	return at.Format("Jan 2 15:04")
 }
 
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
@@ -441,62 +400,6 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 		s.Gone(ctx, r.Ruling.BlockerID) // the refusal is not read
 	}
 	return nil
-}
-
-// ShowTool keeps the tool that reports blockers from a session that is not diverted, and gives it back when it is: OpenCode
-// offers a tool to all sessions of a directory. It counts from the session's next turn on, and for the sub-agents that it
-// has then; until then the tool itself says that it is off.
-func (s *StandIn) ShowTool(ctx context.Context) error {
-	show := s.Diverted()
-	if s.Shown != nil && *s.Shown == show {
-		return nil
-	}
-	info, err := s.Dir.Session(ctx, s.Scope.SessionID)
-	if err != nil {
-		return err
-	}
-	shown := true
-	for _, r := range info.Rules {
-		if r.Permission == boulder.BlockerTool {
-			shown = r.Action != opencode.Deny
-		}
-	}
-	if shown != show {
-		err = s.Dir.AddRules(ctx, s.Scope.SessionID, ToolRule(show))
-	}
-	if err == nil {
-		s.Shown = &show
-	}
-	return err
-}
-
-// ToolRule is the rule of a session by which its agent has the tool that reports blockers, or has not.
-func ToolRule(show bool) opencode.Rule {
-	r := opencode.Rule{Permission: boulder.BlockerTool, Pattern: "*", Action: opencode.Deny}
-	if show {
-		r.Action = opencode.Allow
-	}
-	return r
-}
-
-// Called tells the diverter which session makes a call of the tool that reports blockers; ended: such a call has.
-func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err error) {
-	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != boulder.BlockerTool || p.Tool.State == opencode.ToolPending {
-		return false, nil
-	}
-	input := p.Tool.Input
-	if p.Cut { // a call is recognised by its arguments, and events cut long texts
-		m, err := s.Tree.In(s.Dir, p.SessionID).Message(ctx, p.SessionID, p.MessageID)
-		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
-			return false, err
-		}
-		if c := callOf(m, p.Tool.CallID); c != nil {
-			input = c.Input
-		}
-	}
-	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
-	s.Diverter.Called(boulder.BlockerCall{BlockerScope: s.Scope, CallID: p.ID, Input: input})
-	return p.Tool.State.Ended(), nil
 }
 
 // Gone marks an obsolete blocker; none for an empty id. It is best effort: it is about what people read.

@@ -144,18 +144,6 @@ func TestNextRound(t *testing.T) {
 	}
 }
 
-func TestDeadlineAsPeopleReadIt(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 23, 50, 0, 0, time.Local)
-	for want, until := range map[string]time.Duration{
-		"23:51:00": time.Minute, "23:59": 9 * time.Minute, "Mar 2 00:10": 20 * time.Minute,
-	} {
-		if got := clock(now.Add(until), now); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // Of two permissions that a session asks for at once one is refused and one is the user's to give, of which no event has
 // told: the refusal, which would sweep the other away, waits until that is given.
 func TestRefusalSweepsNothingAway(t *testing.T) {

@@ -55,6 +55,7 @@ type member struct {
 	status  opencode.Status
 	asks    map[string]opencode.Request // pending, by request id
 	life    time.Time                   // newest sign of life
+	calls                               // of a [Turn]
 }
 
 func (m *member) busy() bool {

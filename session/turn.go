@@ -15,15 +15,16 @@ import (
 // told once, and what the stuck rules find in them. It lives as long as the turn.
 type Turn struct {
 	*Tree
-	rules  enforcer.Rules
-	calls  map[string]*calls             // by session id
-	told   map[string]opencode.ToolState // what was told of calls, by part
-	nudges []boulder.Nudge               // that sessions of the tree got for the stuck rules
-	all    bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
+	Nudges []boulder.Nudge // that sessions of the tree got for the stuck rules
+
+	rules enforcer.Rules
+	told  map[string]opencode.ToolState // what was told of calls, by part
+	all   bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
+// calls are those of one session.
 type calls struct {
-	window  *enforcer.Window
+	window  *enforcer.Window     // nil: there was none
 	answer  opencode.MessageInfo // the newest of its model
 	tools   bool                 // that calls a tool
 	running map[string]bool      // its tool calls that have not ended, by part
@@ -39,16 +40,14 @@ type Told struct {
 // NewTurn begins to watch a turn in a session. nudges are the prompts that it got for the stuck rules before.
 func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]opencode.ToolState{}, nudges: nudges,
-		all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges, all: len(nudges) > 0,
 	}
 }
 
 func (t *Turn) of(sessionID string) *calls {
-	c := t.calls[sessionID]
-	if c == nil {
-		c = &calls{window: enforcer.NewWindow(sessionID, t.rules), running: map[string]bool{}}
-		t.calls[sessionID] = c
+	c := &t.members[sessionID].calls
+	if c.window == nil {
+		c.window, c.running = enforcer.NewWindow(sessionID, t.rules), map[string]bool{}
 	}
 	return c
 }
@@ -57,7 +56,6 @@ func (t *Turn) of(sessionID string) *calls {
 func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 	t.Tree.Take(e, at)
 	if !t.Has(e.SessionID) {
-		delete(t.calls, e.SessionID)
 		return Told{}
 	}
 	switch p := e.Payload.(type) {
@@ -138,12 +136,12 @@ func (t *Turn) ended(p opencode.Part) {
 
 // afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
 func (t *Turn) afterNudge(c *calls) bool {
-	return t.all || slices.ContainsFunc(t.nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
+	return t.all || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
 }
 
 // Nudged takes in that a nudge was sent.
 func (t *Turn) Nudged(n boulder.Nudge) {
-	t.nudges, t.all = append(slices.Clip(t.nudges), n), false
+	t.Nudges, t.all = append(slices.Clip(t.Nudges), n), false
 }
 
 // Load takes in the server's state as [Tree.Load] does. prompt is the newest of the turn: the stuck rules look at what
@@ -166,9 +164,9 @@ func (t *Turn) Load(r Reading, prompt string) {
 		}
 		followed = followed || m.Info.ID == prompt
 	}
-	for id, c := range t.calls {
-		if m := t.members[id]; m == nil || !m.busy() {
-			clear(c.running)
+	for _, m := range t.members {
+		if !m.busy() {
+			clear(m.running)
 		}
 	}
 }
@@ -176,8 +174,8 @@ func (t *Turn) Load(r Reading, prompt string) {
 // ToolsRunning counts the tool calls that have not ended.
 func (t *Turn) ToolsRunning() int {
 	n := 0
-	for _, c := range t.calls {
-		n += len(c.running)
+	for _, m := range t.members {
+		n += len(m.running)
 	}
 	return n
 }
@@ -185,29 +183,23 @@ func (t *Turn) ToolsRunning() int {
 // Stuck is what the rules found. A sub-agent that has ended is not stuck any more, and not to be nudged.
 func (t *Turn) Stuck() []enforcer.Decision {
 	var all []enforcer.Decision
-	for id, c := range t.calls {
-		if m := t.members[id]; id == t.root || m != nil && m.busy() {
-			all = append(all, c.window.Findings...)
+	for id, m := range t.members {
+		if m.window != nil && (id == t.root || m.busy()) {
+			all = append(all, m.window.Findings...)
 		}
 	}
 	return all
 }
 
-// Retrying is a session of the tree that OpenCode makes wait for a provider, and its model as far as it is known.
-type Retrying struct {
-	enforcer.Retry
-	Model opencode.ModelRef
-}
-
-// Retries are the sessions that OpenCode makes wait, the one that waits the longest first.
-func (t *Turn) Retries() []Retrying {
-	var all []Retrying
-	for id, m := range t.members {
+// Retries are those of the sessions that OpenCode makes wait, of the one that waits the longest first.
+func (t *Turn) Retries() []enforcer.Retry {
+	var all []enforcer.Retry
+	for _, m := range t.members {
 		if s := m.status; s.Type == opencode.Retry {
-			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, t.of(id).answer.Model})
+			all = append(all, enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message, Model: m.answer.Model.String()})
 		}
 	}
-	slices.SortFunc(all, func(a, b Retrying) int {
+	slices.SortFunc(all, func(a, b enforcer.Retry) int {
 		return cmp.Or(b.Attempt-a.Attempt, b.Next.Compare(a.Next))
 	})
 	return all

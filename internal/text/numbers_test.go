@@ -3,6 +3,7 @@ package text_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -25,6 +26,18 @@ func TestParse(t *testing.T) {
 	} {
 		if got, ok := text.ParseCount(s); ok {
 			t.Errorf("%.20q: got %d", s, got)
+		}
+	}
+}
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 23, 40, 0, 0, time.Local)
+	for want, after := range map[string]time.Duration{
+		"23:41:00": time.Minute, "23:55": 15 * time.Minute, "Mon 2 Mar 00:10": 30 * time.Minute,
+	} {
+		if got := text.Until(now.Add(after), now); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -107,14 +107,9 @@ func (w *Watch) look(ctx context.Context, s *watched) {
 
 // freshSession finds the session that was begun for a continuation before a crash, or makes one.
 func (w *Watch) freshSession(ctx context.Context, old opencode.Session, i Intent) (opencode.Session, error) {
-	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: old.ParentID == ""})
-	if err != nil {
-		return opencode.Session{}, err
-	}
-	for _, s := range recent {
-		if s.Metadata[freshKey] == i.MessageID {
-			return s, nil
-		}
+	recent := opencode.SessionFilter{Roots: old.ParentID == ""}
+	if found, err := session.Find(ctx, w.dir, recent, freshKey, i.MessageID); err != nil || found.ID != "" {
+		return found, err
 	}
 	return w.dir.CreateSession(ctx, opencode.NewSession{
 		Title: text.Short(strings.TrimSuffix(old.Title, continuedTitle), 200) + continuedTitle, ParentID: old.ParentID,
@@ -143,10 +138,10 @@ func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session
 }
 
 type checks struct {
-	unmet []string       // one line each, without the commands
-	red   []boulder.Gate // commands that failed
-	green []string
-	fault error // why something was not checked
+	boulder.Evidence          // as the judge sees it, with the commands that were run
+	unmet            []string // one line each, without those
+	green            []string // commands
+	fault            error    // why something was not checked
 }
 
 // maxFindings is how many errors of language servers an agent is told at once.
@@ -158,21 +153,19 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	s.end = end
 	newest, id, request := s.rec.Track.Turn, s.rec.SessionID, s.rec.Request
 	_, reached := s.tree.Reached()
-	e := &boulder.Evidence{FinalMessage: reached.Answer, Todos: reached.Todos}
+	c := checks{Evidence: boulder.Evidence{FinalMessage: reached.Answer, Todos: reached.Todos}}
 	var turn []string
 	for _, m := range s.tree.Answers() {
-		turn, e.Ended.Finish = append(turn, m.ID), m.Finish
+		turn, c.Ended.Finish = append(turn, m.ID), m.Finish
 	}
-	var c checks
 	if w.needs(boulder.DoneDiagnostics) {
-		found := s.tree.Findings.Errors
-		for _, f := range found[:min(len(found), maxFindings)] {
-			c.unmet = append(c.unmet, fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
-		}
+		c.Diagnostics = s.tree.Findings.Errors
+		found := c.Errors()
+		c.unmet = found[:min(len(found), maxFindings)]
 	}
 	dir := w.dir
 	w.inBackground(ctx, func() {
-		c.fault = w.verify(checking, dir, &c, request, e, id, turn)
+		c.fault = w.verify(checking, dir, &c, request, id, turn)
 	}, func() {
 		ended := checking.Err() != nil
 		end()
@@ -198,7 +191,7 @@ func (w *Watch) inBackground(ctx context.Context, work, follows func()) {
 
 // verify runs the commands that the criteria need, and asks the judge where everything else holds, in the background.
 func (w *Watch) verify(
-	ctx context.Context, dir *opencode.Directory, c *checks, request string, e *boulder.Evidence, sessionID string, turn []string,
+	ctx context.Context, dir *opencode.Directory, c *checks, request, sessionID string, turn []string,
 ) error {
 	var commands []string
 	if w.needs(boulder.DoneDiagnostics) && len(w.cfg.Lint) > 0 {
@@ -218,14 +211,12 @@ func (w *Watch) verify(
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		e.Gates = append(e.Gates, g)
+		c.Gates = append(c.Gates, g)
 		if g.Green() {
 			c.green = append(c.green, command)
-		} else {
-			c.red = append(c.red, g)
 		}
 	}
-	if !w.needs(boulder.DoneJudge) || len(c.unmet)+len(c.red) > 0 {
+	if !w.needs(boulder.DoneJudge) || len(c.unmet)+len(c.Red()) > 0 {
 		return nil
 	}
 	messages, err := dir.Messages(ctx, sessionID, session.MaxMessages)
@@ -234,12 +225,12 @@ func (w *Watch) verify(
 	}
 	for _, m := range messages {
 		if slices.Contains(turn, m.Info.ID) {
-			e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
+			c.ToolCalls = append(c.ToolCalls, session.ToolCalls(m)...)
 		}
 	}
-	e.ToolCount = len(e.ToolCalls)
-	e.ToolCalls = e.ToolCalls[max(0, e.ToolCount-session.MaxToolCalls):]
-	missing, err := w.cfg.Judge(ctx, request, e)
+	c.ToolCount = len(c.ToolCalls)
+	c.ToolCalls = c.ToolCalls[max(0, c.ToolCount-session.MaxToolCalls):]
+	missing, err := w.cfg.Judge(ctx, request, &c.Evidence)
 	if err != nil {
 		return fmt.Errorf("the judge did not answer: %w", err)
 	}

@@ -57,12 +57,9 @@ func (w *Watch) standIn(s *watched) *session.StandIn {
 		Left: w.cfg.Policy.SkipAgents, Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
 		Tell: func(_ context.Context, ruled []*session.Ruled) error {
 			for _, r := range ruled {
-				says := strings.ToUpper(r.Says[:1]) + r.Says[1:]
-				if r.Waits() {
-					says += ". Answer with: manager blockers answer " + r.Ruling.BlockerID + " …"
-				}
 				if r.Notice {
-					w.cfg.Note(says)
+					w.cfg.Note(strings.ToUpper(r.Says[:1]) + r.Says[1:] +
+						text.If(r.Waits(), ". Answer with: manager blockers answer "+r.Ruling.BlockerID+" …"))
 				}
 			}
 			return nil

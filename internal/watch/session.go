@@ -182,7 +182,7 @@ func (w *Watch) unfinished(s *watched) (u prompts.Unfinished) {
 		u.Unmet = append(u.Unmet, "the promise "+boulder.Promise+" was not given")
 	}
 	if s.checks != nil {
-		u.Unmet, u.Gates = append(u.Unmet, s.checks.unmet...), s.checks.red
+		u.Unmet, u.Gates = append(u.Unmet, s.checks.unmet...), s.checks.Red()
 	}
 	u.Answers, _ = s.answers()
 	return u
