@@ -55,7 +55,7 @@ type API interface {
 	// gets a repetition under another id, which is not shown.
 	Prompt(ctx context.Context, sessionID string, p Prompt) error
 
-	// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server refuses
+	// Messages gives the newest messages of a session, oldest first, at most limit of them. The server refuses
 	// (400, for ever) to list a session that had a prompt with a JSON schema; see [API.Ask]. Of a long session rather
 	// look at one message at a time, see [API.EachMessage].
 	Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error)

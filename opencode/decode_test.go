@@ -127,6 +127,32 @@ func TestGapIsProven(t *testing.T) {
 	}
 }
 
+// A part says that its texts were cut, also in the events that follow the one that was too long.
+func TestPartsOfOpenCode2AreCut(t *testing.T) {
+	t.Parallel()
+	read := newV2Reader(t)
+	const about = `"sessionID":"s","assistantMessageID":"m","id":"c"`
+	long := strings.Repeat("x", 70<<10)
+	for _, event := range []string{
+		`{"type":"session.tool.called","data":{` + about + `,"name":"write","input":{"content":"` + long + `"}}}`,
+		`{"type":"session.tool.success","data":{` + about + `}}`,
+		`{"type":"session.text.ended","data":{"sessionID":"s","assistantMessageID":"m","text":"` + long + `"}}`,
+	} {
+		events, err := read([]byte(event))
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%+v, %v", events, err)
+		}
+		p := events[0].Payload.(PartUpdated).Part
+		size := len(p.Text)
+		if p.Tool != nil {
+			size = len(p.Tool.Input)
+		}
+		if !p.Cut || size < 64<<10 || size > 65<<10 {
+			t.Errorf("%.30s: %d bytes, cut: %t", event, size, p.Cut)
+		}
+	}
+}
+
 func TestErrorsOfOpenCode2(t *testing.T) {
 	t.Parallel()
 	for wire, want := range map[string]TurnError{

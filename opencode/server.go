@@ -121,7 +121,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err := s.getReady(ctx, password); err != nil {
 		s.signal(syscall.SIGKILL)
 		<-s.done
-		return nil, fmt.Errorf("opencode: start %s: %w", path, explainStart(ctx, path, err))
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
 	return s, nil
 }

@@ -15,11 +15,7 @@ func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
 	deadline := time.Now().Add(v2patience)
 	for {
 		all, err := getData[[]T](ctx, v, op, path, v.here())
-		_, known := v.listed.Load(v.dir + path)
-		if len(all) > 0 {
-			v.listed.Store(v.dir+path, true)
-		}
-		if err != nil || len(all) > 0 || known || time.Now().After(deadline) {
+		if err != nil || len(all) > 0 || time.Now().After(deadline) {
 			return all, err
 		}
 		if pause(ctx, v2pause) != nil {
@@ -102,9 +98,7 @@ func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
 func mcpPath(name string) string { return "/api/experimental/mcp/" + url.PathEscape(name) }
 
 func (v v2) DisconnectMCP(ctx context.Context, name string) error {
-	return ignoreNotFound(v.call(ctx, request{
-		op: "remove MCP server", method: http.MethodDelete, path: mcpPath(name), query: v.here(),
-	}))
+	return remove(ctx, v, "remove MCP server", mcpPath(name), v.here())
 }
 
 func (v v2) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {

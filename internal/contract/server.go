@@ -138,7 +138,7 @@ func (s *scene) killed() {
 	s.restart()
 	found := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark}))
 	s.want(len(found) == 1 && found[0].ID == session, "found %+v", found)
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 2 && messages[0].Info.ID == messageID && messages[1].Info.Completed.IsZero() &&
 		slices.ContainsFunc(messages[1].Parts, func(p opencode.Part) bool {
 			return p.Tool != nil && p.Tool.State == opencode.ToolRunning

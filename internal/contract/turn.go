@@ -31,7 +31,7 @@ func turn(s *scene) {
 	got, err := os.ReadFile(s.file("txt"))
 	s.want(err == nil && string(got) == "written\n", "the file has %q, %v", got, err)
 
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 3, "%d messages, not the prompt, the call and the answer", len(messages))
 	prompt, work, answer := messages[0].Info, messages[1], messages[2]
 	s.want(prompt.ID == messageID && prompt.Role == opencode.RoleUser && prompt.Model == agentModel,
@@ -107,7 +107,7 @@ func promptTwice(s *scene) {
 	marker := s.send(session, "marker")
 	s.await(sub, "the marker's answer", Answered(marker))
 	s.want(len(s.asked()) == 2, "the model was asked %d times, not once for each prompt", len(s.asked()))
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 4 && messages[0].Text() == s.mark+" once", "the messages are %+v", messages)
 	for i, id := range []string{messageID, marker} {
 		prompt, answer := messages[2*i].Info, messages[2*i+1].Info
