@@ -260,7 +260,7 @@ func TestPages(t *testing.T) {
 func TestRetryIsAState(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}}
+		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "600"}}
 	})
 	s.send(s.session.ID, "go")
 	await(s.ctx, t, s.sub, contract.Status(opencode.Retry))

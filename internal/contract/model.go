@@ -25,7 +25,7 @@ func rateLimit(s *scene) {
 	var refused atomic.Bool
 	s.model(func(context.Context, scriptmodel.Request) scriptmodel.Reply {
 		if !refused.Swap(true) {
-			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
+			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}}
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})

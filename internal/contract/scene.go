@@ -246,8 +246,7 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 // configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and
 // that one refusal does not end a turn, as manager has it. Snapshots are half of what a short turn takes.
 func configOf(url string, snapshots bool) []byte {
-	config := map[string]any{}
-	_ = json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config) // it is JSON
+	config := scriptmodel.Config(url)
 	scripted := config["provider"].(map[string]any)[scriptmodel.ProviderID]
 	maps.Copy(config, map[string]any{
 		"provider":          map[string]any{scriptmodel.ProviderID: scripted, hiddenModel.ProviderID: scripted},
@@ -259,6 +258,6 @@ func configOf(url string, snapshots bool) []byte {
 			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
 		}},
 	})
-	out, _ := json.Marshal(config) // and is again
+	out, _ := json.Marshal(config) // texts and numbers can be
 	return out
 }
