@@ -110,8 +110,8 @@ func (v v1) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 
 type wirePrompt struct {
 	Prompt
-	Parts  []wirePart  `json:"parts"`
-	Format *wireFormat `json:"format,omitempty"`
+	Parts  []wirePart     `json:"parts"`
+	Format map[string]any `json:"format,omitempty"`
 }
 
 type wirePart struct {
@@ -119,11 +119,6 @@ type wirePart struct {
 	Type     PartType       `json:"type"`
 	Text     string         `json:"text"`
 	Metadata map[string]any `json:"metadata,omitempty"`
-}
-
-type wireFormat struct {
-	Type   string          `json:"type"`
-	Schema json.RawMessage `json:"schema"`
 }
 
 func (p Prompt) wire() wirePrompt {
@@ -200,13 +195,16 @@ func (v v1) RejectQuestion(ctx context.Context, requestID string) error {
 func (v v1) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	all, err := get[struct {
 		Providers []struct {
-			Provider
-			Key     string
+			ID, Key string
 			Options struct{ APIKey string }
+			Models  map[string]struct{}
 		}
 	}](ctx, v, "list providers", "/config/providers", nil)
 	for _, p := range all.Providers {
-		out.Providers, out.Keys = append(out.Providers, p.Provider), append(out.Keys, p.Key, p.Options.APIKey)
+		out.Keys = append(out.Keys, p.Key, p.Options.APIKey)
+		for id := range p.Models {
+			out.Models = append(out.Models, ModelRef{p.ID, id})
+		}
 	}
 	return out, err
 }
@@ -269,7 +267,7 @@ func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	return v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
 		prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
 		if len(r.Schema) > 0 {
-			prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
+			prompt.Format = map[string]any{"type": "json_schema", "schema": r.Schema}
 		}
 		err = v.call(ctx, request{
 			op: "ask", method: http.MethodPost, path: sessionPath(sessionID, "message"), in: prompt, out: &reply,

@@ -133,14 +133,12 @@ func v2rulesOf(rules []Rule) (all []v2rule) {
 
 func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	body := struct {
-		Title       string            `json:"title,omitempty"`
-		ParentID    string            `json:"parentID,omitempty"`
-		Agent       string            `json:"agent,omitempty"`
+		NewSession
 		Model       *sessionModel     `json:"model,omitempty"`
 		Location    map[string]string `json:"location,omitempty"`
-		Metadata    map[string]any    `json:"metadata,omitempty"`
 		Permissions []v2rule          `json:"permissions,omitempty"`
-	}{n.Title, n.ParentID, n.Agent, modelOf(n.Model, n.Variant), nil, bequeathing(n.Metadata, n.Rules), v2rulesOf(n.Rules)}
+	}{n, modelOf(n.Model, n.Variant), nil, v2rulesOf(n.Rules)}
+	body.Metadata, body.Rules = bequeathing(n.Metadata, n.Rules), nil
 	if v.dir != "" {
 		body.Location = map[string]string{"directory": v.dir}
 	}

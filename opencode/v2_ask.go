@@ -16,7 +16,8 @@ func (v v2) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	}
 	rules := []Rule{{"*", "*", Deny}}
 	reply, err := v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
-		if err := v.Prompt(ctx, sessionID, Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}); err != nil {
+		err = v.Prompt(ctx, sessionID, Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text})
+		if err != nil {
 			return reply, err
 		}
 		if reply, err = v.answer(ctx, sessionID); err == nil && reply.Info.ID == "" {

@@ -2,10 +2,8 @@ package opencode
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -30,19 +28,11 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 		Enabled  *bool
 		Settings struct{ APIKey string }
 	}](ctx, v, "list models", "/api/model")
-	byProvider := map[string]map[string]struct{}{}
 	for _, m := range models {
 		out.Keys = append(out.Keys, m.Settings.APIKey)
-		if m.Enabled != nil && !*m.Enabled {
-			continue
+		if m.Enabled == nil || *m.Enabled {
+			out.Models = append(out.Models, m.ref())
 		}
-		if byProvider[m.ProviderID] == nil {
-			byProvider[m.ProviderID] = map[string]struct{}{}
-		}
-		byProvider[m.ProviderID][m.ID] = struct{}{}
-	}
-	for _, id := range slices.Sorted(maps.Keys(byProvider)) {
-		out.Providers = append(out.Providers, Provider{ID: id, Models: byProvider[id]})
 	}
 	return out, err
 }

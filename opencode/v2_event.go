@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -104,7 +105,7 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	case skipped2(e.Type):
 		return told, nil
 	}
-	if family := e.family(); family != "tool" && family != "text" && family != "reasoning" { // whose texts are cut one by one
+	if !slices.Contains([]string{"tool", "text", "reasoning"}, e.family()) { // whose texts are cut one by one
 		e.Data, _ = cutJSON(e.Data, maxEvent)
 	}
 	var d v2data

@@ -81,9 +81,9 @@ func (e *v2error) neutral() *TurnError {
 	return &TurnError{Name: UnknownError, Message: e.Message}
 }
 
-// neutral is the message in the words of OpenCode 1; ok is false for one that is none there. parent is the newest one that a
-// user, or a program, wrote before it: nothing else says to what an answer belongs. The ids of parts are made of the message's
-// own, as in events, see [v2reader].
+// neutral is the message in the words of OpenCode 1; ok is false for one that is none there. parent is the newest one
+// that a user, or a program, wrote before it: nothing else says to what an answer belongs. The ids of parts are made of
+// the message's own, as in events, see [v2reader].
 func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
 	out.Info = MessageInfo{
 		ID: m.ID, SessionID: sessionID, Role: RoleUser, Agent: m.Agent, Model: m.Model.ref(), Variant: m.Model.Variant,

@@ -78,6 +78,15 @@ func (s *scene) newSession(rules ...opencode.Rule) (id string, sub *opencode.Sub
 	return session.ID, s.follow(s.dir.Client(), session.ID)
 }
 
+// begin has a session of its own take a turn, in which the model plays the part.
+func (s *scene) begin(
+	part scriptmodel.Handler, rules ...opencode.Rule,
+) (sessionID string, sub *opencode.Subscription, messageID string) {
+	s.model(part)
+	sessionID, sub = s.newSession(rules...)
+	return sessionID, sub, s.send(sessionID, "go")
+}
+
 // follow subscribes, and waits until nothing is missed.
 func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
 	sub := client.Subscribe(opencode.Filter{Sessions: sessions})
@@ -179,11 +188,9 @@ func Tool(state opencode.ToolState) func(opencode.Event) bool {
 
 // eventually waits for what nobody announces, such as the end of another's process.
 func (s *scene) eventually(what string, condition func() bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for !condition() {
 		select {
-		case <-tick.C:
+		case <-time.After(20 * time.Millisecond):
 		case <-s.ctx.Done():
 			s.want(false, "waited until %s: %v", what, context.Cause(s.ctx))
 		}

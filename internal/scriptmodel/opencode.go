@@ -20,9 +20,9 @@ const (
 	ModelLedger = "ledger"
 )
 
-// Config is a configuration of OpenCode in which the model server at url (see [Server.URL]) is the only provider. The models
-// have small made-up prices, 1 and 2 dollars per million tokens, so that cost is never zero by accident. Every permission is
-// given: no person is there to ask.
+// Config is a configuration of OpenCode in which the model server at url (see [Server.URL]) is the only provider. The
+// models have small made-up prices, 1 and 2 dollars per million tokens, so that cost is never zero by accident. Every
+// permission is given: no person is there to ask.
 func Config(url string) map[string]any {
 	models := make(map[string]any)
 	for _, name := range []string{ModelAgent, ModelAgent2, ModelLedger} {

@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// answer is what r answers to req, which was the seq-th request: its number makes the ids of the completion and of its tool
-// calls unique.
+// answer is what r answers to req, which was the seq-th request: its number makes the ids of the completion and of its
+// tool calls unique.
 func (r Reply) answer(req Request, seq int64) (out openai.ChatCompletionResponse, err error) {
 	if r, err = r.deliverJSON(req); err != nil {
 		return out, err
