@@ -128,12 +128,22 @@ func (p Prompt) wire() wirePrompt {
 	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
 }
 
-func (v v1) Messages(ctx context.Context, sessionID string, limit int) ([]Message, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	return get[[]Message](ctx, v, "list messages", sessionPath(sessionID, "message"), query)
+// Messages reads one message at a time, too: images that an agent looked at are in the answer, and are not kept.
+func (v v1) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
+	for m, err := range v.messages(ctx, sessionID, url.Values{"limit": {strconv.Itoa(limit)}}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 func (v v1) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
+	return v.messages(ctx, sessionID, nil)
+}
+
+func (v v1) messages(ctx context.Context, sessionID string, query url.Values) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		left := false
 		scan := func(in *json.Decoder) error {
@@ -154,7 +164,7 @@ func (v v1) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message
 			return err
 		}
 		err := v.call(ctx, request{
-			op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), scan: scan,
+			op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, scan: scan,
 		})
 		if err != nil && !left {
 			yield(Message{}, err)
