@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 )
@@ -146,10 +145,8 @@ type backend interface {
 	in(path string) API // the view of a directory
 	caps() Caps
 	// events is the path of the event stream, and what reads the data of its events, one connection's after the other.
-	// The reader's error is errSkip for events that are dropped on purpose.
+	// Of those that are dropped on purpose it makes none.
 	events() (path string, read func(data []byte) ([]Event, error))
 	// endWork ends all turns and tools before the server is ended.
 	endWork(ctx context.Context, grace time.Duration) error
 }
-
-var errSkip = errors.New("event of no interest")

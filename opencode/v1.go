@@ -27,10 +27,7 @@ func (v v1) caps() Caps {
 }
 
 func (v v1) events() (path string, read func(data []byte) ([]Event, error)) {
-	return "/global/event", func(data []byte) ([]Event, error) {
-		e, err := readEvent(data)
-		return []Event{e}, err
-	}
+	return "/global/event", readEvent
 }
 
 // endWork is OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers

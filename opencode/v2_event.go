@@ -77,17 +77,6 @@ func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
 	return "/api/event", r.read
 }
 
-// skipped2 reports whether events of a type are dropped: those that come for every token, or say nothing that another
-// does not say.
-func skipped2(eventType string) bool {
-	switch eventType {
-	case "server.connected", "session.text.started", "session.reasoning.started", "session.tool.input.ended",
-		"session.step.streamed", "session.inbox.delivery.changed", "session.viewed":
-		return true
-	}
-	return strings.HasSuffix(eventType, ".delta")
-}
-
 func (r *v2reader) read(data []byte) ([]Event, error) {
 	var e v2event
 	if err := unmarshal(data, &e); err != nil {
@@ -100,9 +89,7 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	switch {
 	case e.Type == "":
 		return nil, errors.New("event without a type")
-	case skipped2(e.Type) && len(told) == 0:
-		return nil, errSkip
-	case skipped2(e.Type):
+	case skipped(e.Type):
 		return told, nil
 	}
 	if !slices.Contains([]string{"tool", "text", "reasoning"}, e.family()) { // whose texts are cut one by one

@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,21 +108,10 @@ func fault(status int, message string) Reply {
 
 // errorBody is OpenAI's error shape. Message defaults to the text of the status.
 func errorBody(status int, message string) string {
-	kind, code := "server_error", any(nil)
-	switch {
-	case status == http.StatusUnauthorized:
-		kind, code = "invalid_request_error", "invalid_api_key"
-	case status == http.StatusTooManyRequests:
-		kind, code = "requests", "rate_limit_exceeded"
-	case status < http.StatusInternalServerError:
-		kind = "invalid_request_error"
-	}
-	if message == "" {
-		message = http.StatusText(status)
-	}
-	return string(marshal(map[string]any{
-		"error": map[string]any{"message": message, "type": kind, "param": nil, "code": code},
-	}))
+	code := map[int]any{http.StatusUnauthorized: "invalid_api_key", http.StatusTooManyRequests: "rate_limit_exceeded"}[status]
+	return string(marshal(map[string]any{"error": map[string]any{
+		"message": cmp.Or(message, http.StatusText(status)), "type": "error", "param": nil, "code": code,
+	}}))
 }
 
 // marshalArgs is [json.Marshal], except that raw JSON is passed through unchecked: broken arguments are a fault that
