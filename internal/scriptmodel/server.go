@@ -107,21 +107,16 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	}
 	req.Key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	req.SessionID = r.Header.Get(sessionHeader)
-	seq := s.record(req)
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	seq := len(s.requests)
+	s.mu.Unlock()
 
 	reply := s.handler(r.Context(), req)
 	if !reply.wait(r.Context()) {
 		return // nobody is there to read an answer
 	}
 	reply.write(w, req, seq)
-}
-
-// record logs req and returns its number, counted from 1.
-func (s *Server) record(req Request) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, req)
-	return int64(len(s.requests))
 }
 
 // wait lets Delay and Wait pass. It reports false when ctx ended first.
@@ -140,7 +135,7 @@ func (r Reply) wait(ctx context.Context) bool {
 }
 
 // write sends the reply to req, which was the seq-th request.
-func (r Reply) write(w http.ResponseWriter, req Request, seq int64) {
+func (r Reply) write(w http.ResponseWriter, req Request, seq int) {
 	answer, err := r.answer(req, seq)
 	switch {
 	case r.Status != 0:

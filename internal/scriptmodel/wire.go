@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sashabaranov/go-openai"
 
@@ -16,7 +16,7 @@ import (
 
 // answer is what r answers to req, which was the seq-th request: its number makes the ids of the completion and of its
 // tool calls unique.
-func (r Reply) answer(req Request, seq int64) (out openai.ChatCompletionResponse, err error) {
+func (r Reply) answer(req Request, seq int) (out openai.ChatCompletionResponse, err error) {
 	if r, err = r.deliverJSON(req); err != nil {
 		return out, err
 	}
@@ -35,19 +35,12 @@ func (r Reply) answer(req Request, seq int64) (out openai.ChatCompletionResponse
 		size += len(args)
 	}
 	finish := cmp.Or(r.Finish, text.If(len(r.ToolCalls) > 0, "tool_calls"), "stop")
-	in, written := orEstimate(r.InputTokens, len(req.Text())), orEstimate(r.OutputTokens, size)
+	in, written := cmp.Or(r.InputTokens, max(1, len(req.Text())/4)), cmp.Or(r.OutputTokens, max(1, size/4))
 	return openai.ChatCompletionResponse{
 		ID: fmt.Sprint("chatcmpl-", seq), Object: "chat.completion", Created: time.Now().Unix(), Model: req.Model,
 		Choices: []openai.ChatCompletionChoice{{Message: message, FinishReason: openai.FinishReason(finish)}},
 		Usage:   openai.Usage{PromptTokens: in, CompletionTokens: written, TotalTokens: in + written},
 	}, nil
-}
-
-func orEstimate(tokens, characters int) int {
-	if tokens > 0 {
-		return tokens
-	}
-	return max(1, characters/4)
 }
 
 // chunks is an answer as a stream. Text and arguments come in several pieces, as from a real model, so that a
@@ -83,21 +76,12 @@ func chunks(whole openai.ChatCompletionResponse) (out []openai.ChatCompletionStr
 	return append(out, chunk)
 }
 
-// pieces cuts s on character boundaries into at most five pieces.
-func pieces(s string) []string {
-	const minSize = 8
-	size := max(minSize, (len(s)+3)/4)
-	var out []string
-	for len(s) > size {
-		end := size
-		for end < len(s) && !utf8.RuneStart(s[end]) {
-			end++
-		}
-		out = append(out, s[:end])
-		s = s[end:]
-	}
-	if s != "" {
-		out = append(out, s)
+// pieces cuts s into at most four.
+func pieces(s string) (out []string) {
+	const fewest = 8 // characters of one
+	all := []rune(s)
+	for piece := range slices.Chunk(all, max(fewest, (len(all)+3)/4)) {
+		out = append(out, string(piece))
 	}
 	return out
 }
