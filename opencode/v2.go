@@ -85,18 +85,23 @@ func v2path(sessionID string, rest ...string) string { return "/api" + sessionPa
 func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	for {
+	return v2poll(ctx, "end all work", func() (done bool, err error) {
 		active, err := v.active(ctx)
-		if err != nil || len(active) == 0 {
-			return err
-		}
 		for id := range active {
-			if err := v.Abort(ctx, id); err != nil {
-				return err
-			}
+			err = cmp.Or(err, v.Abort(ctx, id))
 		}
-		if err := pause(ctx, v2pause); err != nil {
+		return len(active) == 0, err
+	})
+}
+
+// v2poll asks again and again until it is done.
+func v2poll(ctx context.Context, op string, ask func() (done bool, err error)) error {
+	for {
+		if done, err := ask(); done || err != nil {
 			return err
+		}
+		if pause(ctx, v2pause) != nil {
+			return transportError(ctx, op, ctx.Err())
 		}
 	}
 }

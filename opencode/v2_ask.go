@@ -39,29 +39,24 @@ func (v v2) Ask(ctx context.Context, r AskRequest) (Message, error) {
 // answer waits for the end of a session's only turn, and gives what came of it; an empty message: nothing.
 func (v v2) answer(ctx context.Context, sessionID string) (Message, error) {
 	const op = "ask"
-	for {
-		err := v.call(ctx, request{
+	err := v2poll(ctx, op, func() (over bool, err error) {
+		err = v.call(ctx, request{
 			op: op, method: http.MethodPost, path: "/api/experimental" + sessionPath(sessionID, "wait"), timeout: defaultAskTimeout,
 		})
 		if err != nil {
-			return Message{}, err
+			return false, err
 		}
 		s, err := getData[struct{ Outcome string }](ctx, v, op, v2path(sessionID), nil)
-		if err != nil {
-			return Message{}, err
-		}
-		if s.Outcome == "" { // it has not begun
-			if pause(ctx, v2pause) != nil {
-				return Message{}, transportError(ctx, op, ctx.Err())
-			}
-			continue
-		}
-		all, err := v.Messages(ctx, sessionID, 1)
-		if err != nil || len(all) == 0 || all[0].Info.Role != RoleAssistant {
-			return Message{}, err
-		}
-		return all[0], nil
+		return s.Outcome != "", err // else it has not begun
+	})
+	if err != nil {
+		return Message{}, err
 	}
+	all, err := v.Messages(ctx, sessionID, 1)
+	if err != nil || len(all) == 0 || all[0].Info.Role != RoleAssistant {
+		return Message{}, err
+	}
+	return all[0], nil
 }
 
 // jsonIn is what a model wrote without the fence that many put around it.

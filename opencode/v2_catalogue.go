@@ -9,17 +9,13 @@ import (
 )
 
 // v2list reads a list of the directory that is empty until the directory has booted, which takes a second or so.
-func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
+func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err error) {
 	deadline := time.Now().Add(v2patience)
-	for {
-		all, err := getData[[]T](ctx, v, op, path, v.here())
-		if err != nil || len(all) > 0 || time.Now().After(deadline) {
-			return all, err
-		}
-		if pause(ctx, v2pause) != nil {
-			return nil, transportError(ctx, op, ctx.Err())
-		}
-	}
+	err = v2poll(ctx, op, func() (done bool, err error) {
+		all, err = getData[[]T](ctx, v, op, path, v.here())
+		return len(all) > 0 || time.Now().After(deadline), err
+	})
+	return all, err
 }
 
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
@@ -70,19 +66,18 @@ func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
 		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), timeout: wait,
 		in: map[string]any{"config": config},
 	})
-	for deadline := time.Now().Add(wait); err == nil; err = pause(ctx, v2pause) {
-		var known map[string]MCPStatus
-		if known, err = v.MCPServers(ctx); err != nil {
-			break
-		}
-		switch s := known[server.Name]; {
-		case s.Status == MCPConnected:
-			return nil
-		case s.Status != "pending" || time.Now().After(deadline):
-			return notConnected(op, server.Name, s)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	deadline := time.Now().Add(wait)
+	return v2poll(ctx, op, func() (done bool, err error) {
+		known, err := v.MCPServers(ctx)
+		s := known[server.Name]
+		if err == nil && s.Status != MCPConnected && (s.Status != "pending" || time.Now().After(deadline)) {
+			err = notConnected(op, server.Name, s)
+		}
+		return s.Status == MCPConnected, err
+	})
 }
 
 func mcpPath(name string) string { return "/api/experimental/mcp/" + url.PathEscape(name) }

@@ -22,9 +22,9 @@ const (
 )
 
 // Structured asks c until it has an answer that decodes into a T and passes check. T is a struct of strings, booleans,
-// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is shown to the model word for
-// word, so it says what is wrong and what would be right. It is called once for each candidate; nil: anything that decodes
-// is good. used is told what each call cost, failed ones included.
+// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is
+// shown to the model word for word, so it says what is wrong and what would be right. It is called once for each
+// candidate; nil: anything that decodes is good. used is told what each call cost, failed ones included.
 //
 // A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
 // answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
