@@ -150,7 +150,11 @@ type wireRequest struct {
 // parseRequest reads the body of a chat completion request.
 func parseRequest(body io.Reader) (Request, error) {
 	var wire wireRequest
-	if err := json.NewDecoder(body).Decode(&wire); err != nil {
+	data, err := io.ReadAll(body) // to its end: before that it is not noticed when the caller goes
+	if err == nil {
+		err = json.Unmarshal(data, &wire)
+	}
+	if err != nil {
 		return Request{}, fmt.Errorf("parse chat completion request: %w", err)
 	}
 	if len(wire.Messages) == 0 {

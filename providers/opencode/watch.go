@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -80,14 +77,10 @@ func (w *watch) follow() {
 // spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
 func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	sum := session.Usage(a.Tokens, a.Cost)
-	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
-		return strings.Compare(a.ID, b.ID) // ids ascend
-	})
-	if sum != (boulder.Usage{}) && len(calls) > 0 {
-		calls = calls[:len(calls)-1]
-	}
-	for _, m := range calls {
-		sum = sum.Add(session.Usage(m.Tokens, m.Cost))
+	for id, m := range w.calls {
+		if id != a.ID {
+			sum = sum.Add(session.Usage(m.Tokens, m.Cost))
+		}
 	}
 	return sum
 }
