@@ -35,7 +35,6 @@ func Structured[T any](
 ) (value T, err error) {
 	asked := *req
 	asked.Messages = slices.Clone(req.Messages)
-	widened := false
 	for repair := 1; ; repair++ {
 		var problem *Error
 		wish, said := "", ""
@@ -52,11 +51,8 @@ func Structured[T any](
 			}
 			wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
 				"that follows the schema, brief texts, and nothing else."
-			if !widened {
-				// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
-				asked.MaxOutputTokens *= 2
-				widened = true
-			}
+			// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+			asked.MaxOutputTokens = 2 * req.MaxOutputTokens
 		} else {
 			used(resp.Usage)
 			if value, err = Decode(resp.Text, check); err == nil {
