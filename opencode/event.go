@@ -86,7 +86,7 @@ func skipped(eventType string) bool {
 		"session.step.streamed", "session.inbox.delivery.changed", "session.viewed":
 		return true
 	}
-	return strings.HasSuffix(eventType, ".delta") || strings.HasPrefix(eventType, "session.next.")
+	return strings.HasSuffix(eventType, ".delta")
 }
 
 // What an event may be and carry, in bytes. Twenty subscribers that are behind hold some thousand events, and whoever

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // readEvent reads the data of one event of /global/event.
@@ -21,7 +22,7 @@ func readEvent(data []byte) ([]Event, error) {
 	switch {
 	case in.Payload.Type == "":
 		return nil, errors.New("event without a type")
-	case skipped(in.Payload.Type):
+	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // of what 1.18 has of OpenCode 2's API
 		return nil, nil
 	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
 		return nil, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
