@@ -22,7 +22,7 @@ func readEvent(data []byte) ([]Event, error) {
 	switch {
 	case in.Payload.Type == "":
 		return nil, errors.New("event without a type")
-	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // of what 1.18 has of OpenCode 2's API
+	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // of its new API
 		return nil, nil
 	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
 		return nil, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
