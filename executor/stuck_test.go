@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -251,7 +250,7 @@ func TestNudgeReachesASubAgent(t *testing.T) {
 
 func TestProviderThatMakesItWait(t *testing.T) {
 	t.Parallel()
-	after := http.Header{"Retry-After": {"90"}}
+	after := map[string]string{"Retry-After": "90"}
 	for name, test := range map[string]struct {
 		reply   scriptmodel.Reply
 		retries int

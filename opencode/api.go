@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 )
@@ -55,7 +54,7 @@ type API interface {
 	// gets a repetition under another id, which is not shown.
 	Prompt(ctx context.Context, sessionID string, p Prompt) error
 
-	// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server refuses
+	// Messages gives the newest messages of a session, oldest first, at most limit of them. The server refuses
 	// (400, for ever) to list a session that had a prompt with a JSON schema; see [API.Ask]. Of a long session rather
 	// look at one message at a time, see [API.EachMessage].
 	Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error)
@@ -146,10 +145,8 @@ type backend interface {
 	in(path string) API // the view of a directory
 	caps() Caps
 	// events is the path of the event stream, and what reads the data of its events, one connection's after the other.
-	// The reader's error is errSkip for events that are dropped on purpose.
+	// Of those that are dropped on purpose it makes none.
 	events() (path string, read func(data []byte) ([]Event, error))
 	// endWork ends all turns and tools before the server is ended.
 	endWork(ctx context.Context, grace time.Duration) error
 }
-
-var errSkip = errors.New("event of no interest")

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,8 +26,32 @@ type AskRequest struct {
 	// Schema is the JSON schema that the answer shall have; without one the answer is text. OpenCode passes it to the
 	// model and does not check the answer.
 	Schema json.RawMessage
+	Begun  func(sessionID string) // if not nil, is told of the session before the question is put there
 	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests in all, within this time.
 	Timeout time.Duration
+}
+
+// ask makes the session of a question, has it put there within its time, and removes the session.
+func (c *Client) ask(
+	ctx context.Context, in API, r AskRequest, rules []Rule, put func(context.Context, string) (Message, error),
+) (Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, defaultAskTimeout))
+	defer cancel()
+	session, err := in.CreateSession(ctx, NewSession{
+		Title: cmp.Or(r.Title, "ask"), Agent: r.Agent, Model: r.Model, Rules: rules,
+	})
+	if err != nil {
+		return Message{}, err
+	}
+	defer c.discard(ctx, in, session.ID)
+	if r.Begun != nil {
+		r.Begun(session.ID)
+	}
+	reply, err := put(ctx, session.ID)
+	if err == nil && reply.Info.Error != nil {
+		err = reply.Info.Error
+	}
+	return reply, err
 }
 
 // discard removes a session whether or not the caller still waits. A failure is logged only: the answer is worth more

@@ -1,28 +1,28 @@
 package opencode
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
-// Catalogue is what the server can use: the providers that are connected, with their models by id.
+// Catalogue is what the server can use: the models of the providers that are connected, in no order.
 type Catalogue struct {
-	Providers []Provider
+	Models []ModelRef
 	// Keys are the providers', which the server tells in clear: not to be shown, and to be taken out of what is.
 	Keys []string `json:"-"`
 }
 
-// Provider is one of a [Catalogue].
-type Provider struct {
-	ID     string
-	Models map[string]struct{}
-}
-
 // Has reports whether a model can be used.
-func (c Catalogue) Has(ref ModelRef) bool {
-	for _, provider := range c.Providers {
-		if _, ok := provider.Models[ref.ModelID]; ok && provider.ID == ref.ProviderID {
-			return true
-		}
+func (c Catalogue) Has(ref ModelRef) bool { return slices.Contains(c.Models, ref) }
+
+// Providers are the ids of those that have a model, sorted.
+func (c Catalogue) Providers() []string {
+	all := map[string]bool{}
+	for _, m := range c.Models {
+		all[m.ProviderID] = true
 	}
-	return false
+	return slices.Sorted(maps.Keys(all))
 }
 
 // Toast is a short notice in OpenCode's terminal interface.

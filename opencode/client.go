@@ -140,14 +140,25 @@ func (d *Directory) Path() string { return d.path }
 // Client is the client that the view belongs to.
 func (d *Directory) Client() *Client { return d.client }
 
+// caller is how a back end makes its calls.
+type caller interface {
+	call(ctx context.Context, r request) error
+}
+
 // get is a call that reads.
-func get[T any](
-	ctx context.Context, c interface {
-		call(context.Context, request) error
-	}, op, path string, query url.Values,
-) (out T, err error) {
+func get[T any](ctx context.Context, c caller, op, path string, query url.Values) (out T, err error) {
 	err = c.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})
 	return out, err
+}
+
+// post is a call that changes something, and whose answer says no more than that it was done.
+func post(ctx context.Context, c caller, op, path string, in any) error {
+	return c.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
+}
+
+// remove is a call after which something is gone, if it was there.
+func remove(ctx context.Context, c caller, op, path string, query url.Values) error {
+	return ignoreNotFound(c.call(ctx, request{op: op, method: http.MethodDelete, path: path, query: query}))
 }
 
 type request struct {

@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -13,7 +12,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func decodeEvent(data string) (Event, error) { return readEvent([]byte(data)) }
+// decodeEvent gives an event without a payload for one that is dropped.
+func decodeEvent(data string) (Event, error) {
+	events, err := readEvent([]byte(data))
+	return append(events, Event{})[0], err
+}
 
 func TestDecodeEvent(t *testing.T) {
 	t.Parallel()
@@ -77,14 +80,14 @@ func TestDecodeEventSkips(t *testing.T) {
 		"session.next.text.delta",
 	} {
 		for _, properties := range []string{`,"properties":{}`, ""} {
-			if event, err := decodeEvent(`{"payload":{"type":"` + eventType + `"` + properties + `}}`); !errors.Is(err, errSkip) {
+			if event, err := decodeEvent(`{"payload":{"type":"` + eventType + `"` + properties + `}}`); event.Payload != nil || err != nil {
 				t.Errorf("%s became %+v, %v", eventType, event, err)
 			}
 		}
 	}
 }
 
-// Whatever comes is an event with something in it, or an error.
+// Whatever comes is an event with something in it, or an error, unless it is dropped.
 func FuzzDecodeEvent(f *testing.F) {
 	for _, seed := range []string{
 		`{"payload":{"id":"evt_1","type":"sync","properties":{}}}`,
@@ -96,7 +99,11 @@ func FuzzDecodeEvent(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
-		if event, err := decodeEvent(data); (err == nil) != (event.Payload != nil) {
+		var in struct{ Payload struct{ Type string } }
+		_ = unmarshal([]byte(data), &in)
+		event, err := decodeEvent(data)
+		dropped := skipped(in.Payload.Type) || strings.HasPrefix(in.Payload.Type, "session.next.")
+		if wanted := err == nil && !dropped; wanted != (event.Payload != nil) {
 			t.Fatalf("%+v, %v", event, err)
 		}
 	})
@@ -123,6 +130,32 @@ func TestGapIsProven(t *testing.T) {
 		_, first := events[0].Payload.(Resync)
 		if err != nil || first != (i == 2) || len(events) != 1+i/2*(3-i) {
 			t.Errorf("number %d: %+v, %v", seq, events, err)
+		}
+	}
+}
+
+// A part says that its texts were cut, also in the events that follow the one that was too long.
+func TestPartsOfOpenCode2AreCut(t *testing.T) {
+	t.Parallel()
+	read := newV2Reader(t)
+	const about = `"sessionID":"s","assistantMessageID":"m","id":"c"`
+	long := strings.Repeat("x", 70<<10)
+	for _, event := range []string{
+		`{"type":"session.tool.called","data":{` + about + `,"name":"write","input":{"content":"` + long + `"}}}`,
+		`{"type":"session.tool.success","data":{` + about + `}}`,
+		`{"type":"session.text.ended","data":{"sessionID":"s","assistantMessageID":"m","text":"` + long + `"}}`,
+	} {
+		events, err := read([]byte(event))
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%+v, %v", events, err)
+		}
+		p := events[0].Payload.(PartUpdated).Part
+		size := len(p.Text)
+		if p.Tool != nil {
+			size = len(p.Tool.Input)
+		}
+		if !p.Cut || size < 64<<10 || size > 65<<10 {
+			t.Errorf("%.30s: %d bytes, cut: %t", event, size, p.Cut)
 		}
 	}
 }

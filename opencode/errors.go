@@ -43,22 +43,16 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "opencode: %s", e.Op)
-	if e.kind != nil {
-		fmt.Fprintf(&b, ": %v", e.kind)
+	words := func(err error) string {
+		if err == nil {
+			return ""
+		}
+		return err.Error()
 	}
-	if e.Status != 0 {
-		fmt.Fprintf(&b, ": HTTP %d", e.Status)
-	}
-	if e.Message != "" {
-		fmt.Fprintf(&b, ": %s", e.Message)
-	}
-	if e.cause != nil {
-		fmt.Fprintf(&b, ": %v", e.cause)
-	}
-	return b.String()
+	return text.JoinedBy(": ", "opencode", e.Op, words(e.kind), httpStatus(e.Status), e.Message, words(e.cause))
 }
+
+func httpStatus(status int) string { return text.If(status != 0, fmt.Sprintf("HTTP %d", status)) }
 
 // Unwrap gives [errors.Is] the kind of the error and what caused it.
 func (e *Error) Unwrap() []error { return []error{e.kind, e.cause} }
@@ -130,11 +124,7 @@ type TurnError struct {
 }
 
 func (e *TurnError) Error() string {
-	message := text.Short(e.Message, maxErrorMessage)
-	if e.StatusCode != 0 {
-		return fmt.Sprintf("%s: HTTP %d: %s", e.Name, e.StatusCode, message)
-	}
-	return fmt.Sprintf("%s: %s", e.Name, message)
+	return text.JoinedBy(": ", e.Name, httpStatus(e.StatusCode), text.Short(e.Message, maxErrorMessage))
 }
 
 // Is matches [ErrUnknownModel] and [ErrUnknownAgent].

@@ -76,6 +76,19 @@ type (
 	}
 )
 
+// skipped reports whether events of a type are dropped: those that come for every token, that repeat another event
+// ("sync" does so for nearly every one, "session.idle" for every idle status, "file.edited" for every tool that writes), or
+// that only concern the connection; those from "session.text.started" on are of OpenCode 2.
+func skipped(eventType string) bool {
+	switch eventType {
+	case "sync", "session.idle", "file.edited", "server.connected", "server.heartbeat",
+		"session.text.started", "session.reasoning.started", "session.tool.input.ended",
+		"session.step.streamed", "session.inbox.delivery.changed", "session.viewed":
+		return true
+	}
+	return strings.HasSuffix(eventType, ".delta")
+}
+
 // What an event may be and carry, in bytes. Twenty subscribers that are behind hold some thousand events, and whoever
 // needs the whole of a text asks for the message.
 const (

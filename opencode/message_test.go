@@ -25,7 +25,7 @@ func TestLongSession(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "]")
 	}).In("/repo")
-	all, err := dir.Messages(t.Context(), "ses_1", 0)
+	all, err := dir.Messages(t.Context(), "ses_1", n)
 	if err != nil || len(all) != n || all[n-1].Info.ID != "m49" || all[n-1].Parts[0].Tool.Output != output {
 		t.Fatalf("%d messages, %v", len(all), err)
 	}
@@ -74,7 +74,7 @@ func TestMessagesThatBreakOff(t *testing.T) {
 					test.after(w, r)
 				}
 			}).In("/repo")
-			_, err := dir.Messages(t.Context(), "ses_1", 0)
+			_, err := dir.Messages(t.Context(), "ses_1", 9)
 			if err == nil || errors.Is(err, opencode.ErrUnavailable) != (test.want != nil) {
 				t.Errorf("all at once: %v", err)
 			}

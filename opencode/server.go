@@ -121,7 +121,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err := s.getReady(ctx, password); err != nil {
 		s.signal(syscall.SIGKILL)
 		<-s.done
-		return nil, fmt.Errorf("opencode: start %s: %w", path, explainStart(ctx, path, err))
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
 	return s, nil
 }
@@ -280,10 +280,9 @@ func (s *Server) PID() int { return s.pid }
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Stop ends the server, its turns and the tools that they run, and waits for that. It first asks the server to end
-// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. OpenCode 2 ends by itself
-// when its turns have ended. When ctx ends it is
-// killed at once. Stop may be called more than once and at the same time from several goroutines; each call returns
-// when the process is gone, and the first ctx to end hurries all.
+// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. OpenCode 2 ends by
+// itself when its turns have ended. When ctx ends it is killed at once. Stop may be called more than once and at the same
+// time from several goroutines; each call returns when the process is gone, and the first ctx to end hurries all.
 func (s *Server) Stop(ctx context.Context) {
 	calm := context.AfterFunc(ctx, func() { s.signal(syscall.SIGKILL) })
 	defer calm()
@@ -306,11 +305,10 @@ func (s *Server) Stop(ctx context.Context) {
 
 // await gives the server time to end by itself.
 func (s *Server) await(ctx context.Context) {
-	grace := time.NewTimer(s.cfg.StopGrace)
-	defer grace.Stop()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.StopGrace)
+	defer cancel()
 	select {
 	case <-s.done:
-	case <-grace.C:
 	case <-ctx.Done():
 	}
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -94,17 +95,25 @@ type Session struct {
 	Archived time.Time `json:"-"` // zero: it is not
 }
 
-// UnmarshalJSON reads OpenCode's form, whose times are nested milliseconds.
+// UnmarshalJSON reads OpenCode's forms, whose times are nested milliseconds.
 func (s *Session) UnmarshalJSON(data []byte) error {
 	type plain Session
 	in := struct {
 		*plain
 		Time   struct{ Created, Updated, Archived millis }
 		Revert json.RawMessage
+		// Of OpenCode 2:
+
+		Location    struct{ Directory string }
+		Permissions []v2rule
 	}{plain: (*plain)(s)}
 	err := unmarshal(data, &in)
 	s.Created, s.Updated, s.Archived = in.Time.Created.time(), in.Time.Updated.time(), in.Time.Archived.time()
 	s.Reverted = bytes.HasPrefix(in.Revert, []byte("{"))
+	s.Directory = cmp.Or(s.Directory, in.Location.Directory)
+	for _, r := range in.Permissions {
+		s.Rules = append(s.Rules, Rule{v1tool(r.Action), r.Resource, r.Effect})
+	}
 	return err
 }
 

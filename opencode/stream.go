@@ -96,10 +96,7 @@ func (h *hub) read() (connected bool, err error) {
 		}
 		events, err := readEvents([]byte(e.Data))
 		if err != nil {
-			if !errors.Is(err, errSkip) {
-				c.log.Warn("could not read an event of the server", "error", err)
-			}
-			continue
+			c.log.Warn("could not read an event of the server", "error", err)
 		}
 		for _, event := range events {
 			h.publish(event)

@@ -27,10 +27,7 @@ func (v v1) caps() Caps {
 }
 
 func (v v1) events() (path string, read func(data []byte) ([]Event, error)) {
-	return "/global/event", func(data []byte) ([]Event, error) {
-		e, err := readEvent(data)
-		return []Event{e}, err
-	}
+	return "/global/event", readEvent
 }
 
 // endWork is OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers
@@ -46,11 +43,6 @@ func (v v1) call(ctx context.Context, r request) error {
 	}
 	r.query.Set("directory", v.dir)
 	return v.Client.call(ctx, r)
-}
-
-// post is a call that changes something, and whose answer says no more than that it was done.
-func (v v1) post(ctx context.Context, op, path string, in any) error {
-	return v.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
 }
 
 func (v v1) CreateSession(ctx context.Context, n NewSession) (Session, error) {
@@ -94,13 +86,11 @@ func (v v1) AddRules(ctx context.Context, sessionID string, rules ...Rule) error
 }
 
 func (v v1) DeleteSession(ctx context.Context, sessionID string) error {
-	return ignoreNotFound(v.call(ctx, request{
-		op: "delete session", method: http.MethodDelete, path: sessionPath(sessionID),
-	}))
+	return remove(ctx, v, "delete session", sessionPath(sessionID), nil)
 }
 
 func (v v1) Abort(ctx context.Context, sessionID string) error {
-	return v.post(ctx, "abort session", sessionPath(sessionID, "abort"), nil)
+	return post(ctx, v, "abort session", sessionPath(sessionID, "abort"), nil)
 }
 
 func (v v1) Statuses(ctx context.Context) (map[string]Status, error) {
@@ -112,13 +102,13 @@ func (v v1) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
 }
 
 func (v v1) Prompt(ctx context.Context, sessionID string, p Prompt) error {
-	return v.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
+	return post(ctx, v, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
 }
 
 type wirePrompt struct {
 	Prompt
-	Parts  []wirePart  `json:"parts"`
-	Format *wireFormat `json:"format,omitempty"`
+	Parts  []wirePart     `json:"parts"`
+	Format map[string]any `json:"format,omitempty"`
 }
 
 type wirePart struct {
@@ -128,11 +118,6 @@ type wirePart struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-type wireFormat struct {
-	Type   string          `json:"type"`
-	Schema json.RawMessage `json:"schema"`
-}
-
 func (p Prompt) wire() wirePrompt {
 	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
 	// Without an id of its own the text gets a new one each time the prompt arrives, and the message then holds it twice.
@@ -140,12 +125,9 @@ func (p Prompt) wire() wirePrompt {
 	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
 }
 
+// Messages reads one message at a time, too: images that an agent looked at are in the answer, and are not kept.
 func (v v1) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
-	query := url.Values{}
-	if limit > 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	for m, err := range v.messages(ctx, sessionID, query) {
+	for m, err := range v.messages(ctx, sessionID, url.Values{"limit": {strconv.Itoa(limit)}}) {
 		if err != nil {
 			return nil, err
 		}
@@ -205,28 +187,31 @@ func (v v1) ReplyPermission(ctx context.Context, requestID string, reply Permiss
 		Reply   PermissionReply `json:"reply"`
 		Message string          `json:"message,omitempty"`
 	}{reply, message}
-	return v.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
+	return post(ctx, v, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
 }
 
 func (v v1) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
 	body := map[string]any{"answers": answers}
-	return v.post(ctx, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
+	return post(ctx, v, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
 }
 
 func (v v1) RejectQuestion(ctx context.Context, requestID string) error {
-	return v.post(ctx, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
+	return post(ctx, v, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
 }
 
 func (v v1) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	all, err := get[struct {
 		Providers []struct {
-			Provider
-			Key     string
+			ID, Key string
 			Options struct{ APIKey string }
+			Models  map[string]struct{}
 		}
 	}](ctx, v, "list providers", "/config/providers", nil)
 	for _, p := range all.Providers {
-		out.Providers, out.Keys = append(out.Providers, p.Provider), append(out.Keys, p.Key, p.Options.APIKey)
+		out.Keys = append(out.Keys, p.Key, p.Options.APIKey)
+		for id := range p.Models {
+			out.Models = append(out.Models, ModelRef{p.ID, id})
+		}
 	}
 	return out, err
 }
@@ -251,7 +236,7 @@ func (v v1) HasLanguageServer(ctx context.Context) (bool, error) {
 }
 
 func (v v1) ShowToast(ctx context.Context, t Toast) error {
-	return v.post(ctx, "show toast", "/tui/show-toast", struct {
+	return post(ctx, v, "show toast", "/tui/show-toast", struct {
 		Toast
 		Milliseconds int64 `json:"duration,omitempty"`
 	}{t, t.Duration.Milliseconds()})
@@ -276,7 +261,7 @@ func (v v1) AddMCP(ctx context.Context, server MCPServer) error {
 }
 
 func (v v1) DisconnectMCP(ctx context.Context, name string) error {
-	return ignoreNotFound(v.post(ctx, "disconnect MCP server", "/mcp/"+url.PathEscape(name)+"/disconnect", nil))
+	return ignoreNotFound(post(ctx, v, "disconnect MCP server", "/mcp/"+url.PathEscape(name)+"/disconnect", nil))
 }
 
 func (v v1) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
@@ -284,35 +269,21 @@ func (v v1) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
 }
 
 func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
-	timeout := cmp.Or(r.Timeout, defaultAskTimeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	session, err := v.CreateSession(ctx, NewSession{
-		Title: cmp.Or(r.Title, "ask"),
-		Agent: r.Agent,
-		// The structured answer is itself a tool; denied with the others it fails.
-		Rules: []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}},
+	// The structured answer is itself a tool; denied with the others it fails.
+	rules := []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}}
+	return v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
+		prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
+		if len(r.Schema) > 0 {
+			prompt.Format = map[string]any{"type": "json_schema", "schema": r.Schema}
+		}
+		err = v.call(ctx, request{
+			op: "ask", method: http.MethodPost, path: sessionPath(sessionID, "message"), in: prompt, out: &reply,
+			timeout: cmp.Or(r.Timeout, defaultAskTimeout),
+		})
+		if failed, ok := errors.AsType[*Error](err); ok && failed.Status == http.StatusInternalServerError {
+			// with an unknown model or agent it is a bare 500, which would pass for a passing trouble
+			err = unknown(ctx, v, r, err)
+		}
+		return reply, err
 	})
-	if err != nil {
-		return Message{}, err
-	}
-	defer v.discard(ctx, v, session.ID)
-	prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
-	if len(r.Schema) > 0 {
-		prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
-	}
-	var reply Message
-	err = v.call(ctx, request{
-		op: "ask", method: http.MethodPost, path: sessionPath(session.ID, "message"), in: prompt, out: &reply, timeout: timeout,
-	})
-	switch failed, ok := errors.AsType[*Error](err); {
-	case ok && failed.Status == http.StatusInternalServerError:
-		// with an unknown model or agent it is a bare 500, which would pass for a passing trouble
-		return Message{}, unknown(ctx, v, r, err)
-	case err != nil:
-		return Message{}, err
-	case reply.Info.Error != nil:
-		return reply, reply.Info.Error
-	}
-	return reply, nil
 }

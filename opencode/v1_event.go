@@ -7,20 +7,8 @@ import (
 	"strings"
 )
 
-// skipped reports whether events of a type are dropped: those that come for every token, that repeat another event
-// ("sync" does so for nearly every one, "session.idle" for every idle status, "file.edited" for every tool that writes),
-// or that only concern the connection.
-func skipped(eventType string) bool {
-	switch eventType {
-	case "message.part.delta", "sync", "session.idle", "file.edited", "server.connected", "server.heartbeat":
-		return true
-	}
-	return strings.HasPrefix(eventType, "session.next.")
-}
-
-// readEvent reads the data of one event of /global/event. The error is errSkip for events that are dropped on
-// purpose.
-func readEvent(data []byte) (Event, error) {
+// readEvent reads the data of one event of /global/event.
+func readEvent(data []byte) ([]Event, error) {
 	var in struct {
 		Directory string
 		Payload   struct {
@@ -29,24 +17,24 @@ func readEvent(data []byte) (Event, error) {
 		}
 	}
 	if err := unmarshal(data, &in); err != nil {
-		return Event{}, err
+		return nil, err
 	}
 	switch {
 	case in.Payload.Type == "":
-		return Event{}, errors.New("event without a type")
-	case skipped(in.Payload.Type):
-		return Event{}, errSkip
+		return nil, errors.New("event without a type")
+	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // of its new API
+		return nil, nil
 	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
-		return Event{}, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
+		return nil, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
 	}
 	e, err := payloadOf(in.Payload.Type, in.Payload.Properties)
 	if err != nil {
-		return Event{}, fmt.Errorf("%s: %w", in.Payload.Type, err)
+		return nil, fmt.Errorf("%s: %w", in.Payload.Type, err)
 	}
 	if in.Directory != "global" { // how the server marks events of no directory
 		e.Directory = in.Directory
 	}
-	return e, nil
+	return []Event{e}, nil
 }
 
 // payloadOf reads the properties of an event. Types without a case here become [Unknown].

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -23,10 +22,8 @@ type v2 struct {
 
 // v2memory is what the server does not say when it is asked. It is of all directories.
 type v2memory struct {
-	parents sync.Map // of sessions, by their ids; empty: a root
 	retries sync.Map // the [Status] of sessions that wait for a provider, by the newest event
 	ours    sync.Map // sessions that no background service works on
-	listed  sync.Map // lists that were seen with something in them, by directory and path
 }
 
 const (
@@ -50,10 +47,6 @@ func (v v2) here() url.Values {
 		return url.Values{}
 	}
 	return url.Values{"location[directory]": {v.dir}}
-}
-
-func (v v2) post(ctx context.Context, op, path string, in any) error {
-	return v.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
 }
 
 // getData is a call that reads what an answer has as its data.
@@ -92,18 +85,23 @@ func v2path(sessionID string, rest ...string) string { return "/api" + sessionPa
 func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	for {
+	return v2poll(ctx, "end all work", func() (done bool, err error) {
 		active, err := v.active(ctx)
-		if err != nil || len(active) == 0 {
-			return err
-		}
 		for id := range active {
-			if err := v.Abort(ctx, id); err != nil {
-				return err
-			}
+			err = cmp.Or(err, v.Abort(ctx, id))
 		}
-		if err := pause(ctx, v2pause); err != nil {
+		return len(active) == 0, err
+	})
+}
+
+// v2poll asks again and again until it is done.
+func v2poll(ctx context.Context, op string, ask func() (done bool, err error)) error {
+	for {
+		if done, err := ask(); done || err != nil {
 			return err
+		}
+		if pause(ctx, v2pause) != nil {
+			return transportError(ctx, op, ctx.Err())
 		}
 	}
 }
@@ -138,56 +136,29 @@ func v2rulesOf(rules []Rule) (all []v2rule) {
 	return all
 }
 
-type v2session struct {
-	ID, ParentID, Title, Agent string
-	Metadata                   map[string]any
-	Permissions                []v2rule
-	Cost                       float64
-	Tokens                     Tokens
-	Time                       struct{ Created, Updated, Archived millis }
-	Location                   struct{ Directory string }
-	Revert                     json.RawMessage
-	Outcome                    string
-}
-
-func (s v2session) neutral() Session {
-	out := Session{
-		ID: s.ID, ParentID: s.ParentID, Directory: s.Location.Directory, Title: s.Title, Agent: s.Agent, Metadata: s.Metadata,
-		Cost: s.Cost, Tokens: s.Tokens, Created: s.Time.Created.time(), Updated: s.Time.Updated.time(),
-		Reverted: strings.HasPrefix(string(s.Revert), "{"), Archived: s.Time.Archived.time(),
-	}
-	for _, r := range s.Permissions {
-		out.Rules = append(out.Rules, Rule{v1tool(r.Action), r.Resource, r.Effect})
-	}
-	return out
-}
-
 func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	body := struct {
-		Title       string            `json:"title,omitempty"`
-		ParentID    string            `json:"parentID,omitempty"`
-		Agent       string            `json:"agent,omitempty"`
+		NewSession
 		Model       *sessionModel     `json:"model,omitempty"`
 		Location    map[string]string `json:"location,omitempty"`
-		Metadata    map[string]any    `json:"metadata,omitempty"`
 		Permissions []v2rule          `json:"permissions,omitempty"`
-	}{n.Title, n.ParentID, n.Agent, modelOf(n.Model, n.Variant), nil, n.Metadata, v2rulesOf(n.Rules)}
+	}{n, modelOf(n.Model, n.Variant), nil, v2rulesOf(n.Rules)}
+	body.Metadata, body.Rules = bequeathing(n.Metadata, n.Rules), nil
 	if v.dir != "" {
 		body.Location = map[string]string{"directory": v.dir}
 	}
-	body.Metadata = bequeathing(n.Metadata, body.Permissions)
-	var out struct{ Data v2session }
+	var out struct{ Data Session }
 	err := v.call(ctx, request{op: "create session", method: http.MethodPost, path: "/api/session", in: body, out: &out})
 	if err == nil {
 		v.ours.Store(out.Data.ID, true)
 	}
-	return out.Data.neutral(), err
+	return out.Data, err
 }
 
 // bequeaths marks, in the metadata, a session whose sub-agents are to be denied what it is: OpenCode 1 does that by itself.
 const bequeaths = "bequeaths-denials"
 
-func bequeathing(metadata map[string]any, rules []v2rule) map[string]any {
+func bequeathing(metadata map[string]any, rules []Rule) map[string]any {
 	if len(denials(rules)) == 0 || metadata[bequeaths] != nil {
 		return metadata
 	}
@@ -199,36 +170,36 @@ func bequeathing(metadata map[string]any, rules []v2rule) map[string]any {
 	return metadata
 }
 
-func denials(rules []v2rule) []v2rule {
-	return slices.DeleteFunc(slices.Clone(rules), func(r v2rule) bool { return r.Effect != Deny })
+func denials(rules []Rule) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Action != Deny })
 }
 
 // inherit denies a sub-agent, and those that it has, what its parent is denied.
-func (v v2) inherit(ctx context.Context, child v2session) error {
+func (v v2) inherit(ctx context.Context, child Session) error {
 	if child.ParentID == "" || child.Metadata[bequeaths] != nil {
 		return nil
 	}
-	parent, err := v.session(ctx, child.ParentID)
+	parent, err := v.Session(ctx, child.ParentID)
 	if err != nil || parent.Metadata[bequeaths] == nil {
 		return err
 	}
-	return v.setRules(ctx, child.ID, denials(parent.Permissions), map[string]any{bequeaths: true})
+	return v.setRules(ctx, child.ID, denials(parent.Rules), map[string]any{bequeaths: true})
 }
 
 // setRules takes the place of the rules and the metadata that a session has.
-func (v v2) setRules(ctx context.Context, sessionID string, rules []v2rule, metadata map[string]any) error {
+func (v v2) setRules(ctx context.Context, sessionID string, rules []Rule, metadata map[string]any) error {
 	return v.call(ctx, request{
 		op: "set rules", method: http.MethodPatch, path: v2path(sessionID),
-		in: map[string]any{"permissions": rules, "metadata": metadata},
+		in: map[string]any{"permissions": v2rulesOf(rules), "metadata": metadata},
 	})
 }
 
 func (v v2) AddRules(ctx context.Context, sessionID string, rules ...Rule) error {
-	s, err := v.session(ctx, sessionID)
+	s, err := v.Session(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(s.Permissions, v2rulesOf(rules))
+	all := slices.Concat(s.Rules, rules)
 	return v.setRules(ctx, sessionID, all, bequeathing(s.Metadata, all))
 }
 
@@ -240,41 +211,35 @@ func (v v2) Sessions(ctx context.Context, f SessionFilter) (found []Session, err
 	if f.Roots {
 		query.Set("parentID", "null")
 	}
-	err = v2pages(ctx, v, "list sessions", "/api/session", query, func(s v2session) bool {
-		one := s.neutral()
-		if one.Updated.Before(f.UpdatedSince) {
+	err = v2pages(ctx, v, "list sessions", "/api/session", query, func(s Session) bool {
+		if s.Updated.Before(f.UpdatedSince) {
 			return false
 		}
-		found = append(found, one)
+		found = append(found, s)
 		return len(found) < v2sessions
 	})
 	return found, err
 }
 
-func (v v2) session(ctx context.Context, sessionID string) (v2session, error) {
-	return getData[v2session](ctx, v, "get session", v2path(sessionID), nil)
-}
-
 func (v v2) Session(ctx context.Context, sessionID string) (Session, error) {
-	s, err := v.session(ctx, sessionID)
-	return s.neutral(), err
+	return getData[Session](ctx, v, "get session", v2path(sessionID), nil)
 }
 
 func (v v2) Children(ctx context.Context, sessionID string) (found []Session, err error) {
 	query := url.Values{"limit": {strconv.Itoa(v2page)}, "parentID": {sessionID}}
-	err = v2pages(ctx, v, "list child sessions", "/api/session", query, func(s v2session) bool {
-		found = append(found, s.neutral())
+	err = v2pages(ctx, v, "list child sessions", "/api/session", query, func(s Session) bool {
+		found = append(found, s)
 		return true
 	})
 	return found, err
 }
 
 func (v v2) DeleteSession(ctx context.Context, sessionID string) error {
-	return ignoreNotFound(v.call(ctx, request{op: "delete session", method: http.MethodDelete, path: v2path(sessionID)}))
+	return remove(ctx, v, "delete session", v2path(sessionID), nil)
 }
 
 func (v v2) Abort(ctx context.Context, sessionID string) error {
-	return ignoreNotFound(v.post(ctx, "abort session", v2path(sessionID, "interrupt"), nil))
+	return ignoreNotFound(post(ctx, v, "abort session", v2path(sessionID, "interrupt"), nil))
 }
 
 // Statuses has a session as busy whose sub-agent is, also one in the background: it goes on by itself.
@@ -300,15 +265,8 @@ func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 
 // parent is the session whose sub-agent works in this one; empty: it has none.
 func (v v2) parent(ctx context.Context, sessionID string) (string, error) {
-	if parent, known := v.parents.Load(sessionID); known {
-		return parent.(string), nil
-	}
 	s, err := v.Session(ctx, sessionID)
-	if err = ignoreNotFound(err); err != nil {
-		return "", err
-	}
-	v.parents.Store(sessionID, s.ParentID)
-	return s.ParentID, nil
+	return s.ParentID, ignoreNotFound(err)
 }
 
 // Todos are what the newest call of the list tool says: OpenCode 2 has none of its own.

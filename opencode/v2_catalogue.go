@@ -2,30 +2,20 @@ package opencode
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
 
 // v2list reads a list of the directory that is empty until the directory has booted, which takes a second or so.
-func v2list[T any](ctx context.Context, v v2, op, path string) ([]T, error) {
+func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err error) {
 	deadline := time.Now().Add(v2patience)
-	for {
-		all, err := getData[[]T](ctx, v, op, path, v.here())
-		_, known := v.listed.Load(v.dir + path)
-		if len(all) > 0 {
-			v.listed.Store(v.dir+path, true)
-		}
-		if err != nil || len(all) > 0 || known || time.Now().After(deadline) {
-			return all, err
-		}
-		if pause(ctx, v2pause) != nil {
-			return nil, transportError(ctx, op, ctx.Err())
-		}
-	}
+	err = v2poll(ctx, op, func() (done bool, err error) {
+		all, err = getData[[]T](ctx, v, op, path, v.here())
+		return len(all) > 0 || time.Now().After(deadline), err
+	})
+	return all, err
 }
 
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
@@ -34,19 +24,11 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 		Enabled  *bool
 		Settings struct{ APIKey string }
 	}](ctx, v, "list models", "/api/model")
-	byProvider := map[string]map[string]struct{}{}
 	for _, m := range models {
 		out.Keys = append(out.Keys, m.Settings.APIKey)
-		if m.Enabled != nil && !*m.Enabled {
-			continue
+		if m.Enabled == nil || *m.Enabled {
+			out.Models = append(out.Models, m.ref())
 		}
-		if byProvider[m.ProviderID] == nil {
-			byProvider[m.ProviderID] = map[string]struct{}{}
-		}
-		byProvider[m.ProviderID][m.ID] = struct{}{}
-	}
-	for _, id := range slices.Sorted(maps.Keys(byProvider)) {
-		out.Providers = append(out.Providers, Provider{ID: id, Models: byProvider[id]})
 	}
 	return out, err
 }
@@ -84,27 +66,24 @@ func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
 		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), timeout: wait,
 		in: map[string]any{"config": config},
 	})
-	for deadline := time.Now().Add(wait); err == nil; err = pause(ctx, v2pause) {
-		var known map[string]MCPStatus
-		if known, err = v.MCPServers(ctx); err != nil {
-			break
-		}
-		switch s := known[server.Name]; {
-		case s.Status == MCPConnected:
-			return nil
-		case s.Status != "pending" || time.Now().After(deadline):
-			return notConnected(op, server.Name, s)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	deadline := time.Now().Add(wait)
+	return v2poll(ctx, op, func() (done bool, err error) {
+		known, err := v.MCPServers(ctx)
+		s := known[server.Name]
+		if err == nil && s.Status != MCPConnected && (s.Status != "pending" || time.Now().After(deadline)) {
+			err = notConnected(op, server.Name, s)
+		}
+		return s.Status == MCPConnected, err
+	})
 }
 
 func mcpPath(name string) string { return "/api/experimental/mcp/" + url.PathEscape(name) }
 
 func (v v2) DisconnectMCP(ctx context.Context, name string) error {
-	return ignoreNotFound(v.call(ctx, request{
-		op: "remove MCP server", method: http.MethodDelete, path: mcpPath(name), query: v.here(),
-	}))
+	return remove(ctx, v, "remove MCP server", mcpPath(name), v.here())
 }
 
 func (v v2) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
-	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // v2reader puts the events of one connection into those of OpenCode 1. OpenCode 2 tells what changed, and not what is now,
@@ -21,7 +23,7 @@ type v2reader struct {
 
 // v2told is what was told of a session.
 type v2told struct {
-	info v2session
+	info Session
 	conversation
 	inbox    map[string]v2message // what waits to be delivered, by id
 	worked   bool                 // the execution has done something
@@ -39,6 +41,13 @@ type v2event struct {
 	}
 	Location struct{ Directory string }
 	Data     json.RawMessage
+}
+
+// family is what the events of a session are told apart by first; empty: it is none of those.
+func (e v2event) family() string {
+	kind, of := strings.CutPrefix(e.Type, "session.")
+	family, _, _ := strings.Cut(kind, ".")
+	return text.If(of, family)
 }
 
 // v2data has the fields of all events that are read.
@@ -68,17 +77,6 @@ func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
 	return "/api/event", r.read
 }
 
-// skipped2 reports whether events of a type are dropped: those that come for every token, or say nothing that another
-// does not say.
-func skipped2(eventType string) bool {
-	switch eventType {
-	case "server.connected", "session.text.started", "session.reasoning.started", "session.tool.input.ended",
-		"session.step.streamed", "session.inbox.delivery.changed", "session.viewed":
-		return true
-	}
-	return strings.HasSuffix(eventType, ".delta")
-}
-
 func (r *v2reader) read(data []byte) ([]Event, error) {
 	var e v2event
 	if err := unmarshal(data, &e); err != nil {
@@ -91,12 +89,12 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	switch {
 	case e.Type == "":
 		return nil, errors.New("event without a type")
-	case skipped2(e.Type) && len(told) == 0:
-		return nil, errSkip
-	case skipped2(e.Type):
+	case skipped(e.Type):
 		return told, nil
 	}
-	e.Data, _ = cutJSON(e.Data, maxEvent)
+	if !slices.Contains([]string{"tool", "text", "reasoning"}, e.family()) { // whose texts are cut one by one
+		e.Data, _ = cutJSON(e.Data, maxEvent)
+	}
 	var d v2data
 	if err := unmarshal(e.Data, &d); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Type, err)
@@ -109,7 +107,7 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	}
 	s := r.session(e, d)
 	for _, p := range r.payloads(s, e, d) {
-		told = append(told, Event{Directory: s.info.Location.Directory, SessionID: d.SessionID, Payload: p})
+		told = append(told, Event{Directory: s.info.Directory, SessionID: d.SessionID, Payload: p})
 	}
 	if e.Type == "session.deleted" {
 		delete(r.sessions, d.SessionID)
@@ -142,18 +140,19 @@ func (r *v2reader) session(e v2event, d v2data) *v2told {
 		switch e.Type {
 		case "session.deleted":
 		case "session.created":
-			s.info.ParentID, s.info.Title, s.info.Agent = d.ParentID, d.Title, d.Agent
+			s.info = Session{
+				ParentID: d.ParentID, Title: d.Title, Agent: d.Agent, Directory: d.Location.Directory,
+				Created: e.Created.time(), Updated: e.Created.time(),
+			}
 			s.agent, s.model = d.Agent, d.Model
-			s.info.Location.Directory = d.Location.Directory
-			s.info.Time.Created, s.info.Time.Updated = e.Created, e.Created
 		default:
-			s.info = ask(r, func(ctx context.Context) (v2session, error) { return r.v2.session(ctx, d.SessionID) })
+			s.info = ask(r, func(ctx context.Context) (Session, error) { return r.Session(ctx, d.SessionID) })
 		}
 		s.info.ID = d.SessionID
 		ask(r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.inherit(ctx, s.info) })
 	}
 	if e.Location.Directory != "" {
-		s.info.Location.Directory = e.Location.Directory
+		s.info.Directory = e.Location.Directory
 	}
 	return s
 }
@@ -175,16 +174,16 @@ func (r *v2reader) get(s *v2told, messageID string) v2message {
 
 func (r *v2reader) payloads(s *v2told, e v2event, d v2data) []Payload {
 	kind := strings.TrimPrefix(e.Type, "session.")
-	switch family, _, _ := strings.Cut(kind, "."); {
-	case kind == e.Type:
+	switch e.family() {
+	case "":
 		return r.asked(e, d)
-	case family == "execution":
+	case "execution":
 		return r.execution(s, kind, d)
-	case family == "inbox":
+	case "inbox":
 		return r.inbox(s, kind, e, d)
-	case family == "step", family == "text", family == "reasoning":
+	case "step", "text", "reasoning":
 		return r.answered(s, kind, e, d)
-	case family == "tool":
+	case "tool":
 		return r.called(s, kind, d)
 	}
 	return r.changed(s, kind, e, d)
@@ -215,7 +214,7 @@ func (r *v2reader) asked(e v2event, d v2data) []Payload {
 func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payload {
 	switch kind {
 	case "created":
-		return []Payload{SessionCreated{s.info.neutral()}}
+		return []Payload{SessionCreated{s.info}}
 	case "deleted":
 		return []Payload{SessionDeleted{Session{ID: d.SessionID}}}
 	case "usage.updated":
@@ -223,11 +222,9 @@ func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payloa
 	case "renamed":
 		s.info.Title = d.Title
 	case "moved":
-		s.info.Location.Directory = d.Location.Directory
-	case "revert.staged":
-		s.info.Revert = json.RawMessage(`{}`)
-	case "revert.cleared", "revert.committed":
-		s.info.Revert = nil
+		s.info.Directory = d.Location.Directory
+	case "revert.staged", "revert.cleared", "revert.committed":
+		s.info.Reverted = kind == "revert.staged"
 	case "agent.selected":
 		s.info.Agent, s.agent = d.Agent, d.Agent
 	case "model.selected":
@@ -244,8 +241,8 @@ func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payloa
 	default:
 		return []Payload{r.unknown(e).Payload}
 	}
-	s.info.Time.Updated = e.Created
-	return []Payload{SessionUpdated{s.info.neutral()}}
+	s.info.Updated = e.Created.time()
+	return []Payload{SessionUpdated{s.info}}
 }
 
 // wait remembers that a session waits for its provider; nil: it does not any more.
@@ -338,96 +335,4 @@ func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload 
 	}
 	delete(s.inbox, d.InboxID) // it was cancelled
 	return nil
-}
-
-// answered are the events about what a model says.
-func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Payload {
-	if s.answer.ID != d.AssistantMessageID {
-		r.begin(s, d.AssistantMessageID, e.Created.time())
-	}
-	part := Part{SessionID: s.sessionID, MessageID: s.answer.ID}
-	m := &s.answer
-	switch kind {
-	case "step.started":
-		r.wait(d.SessionID, nil)
-		m.Agent, m.Model, m.Variant = d.Agent, d.Model.ref(), d.Model.Variant
-		return []Payload{s.busy(), MessageUpdated{*m}}
-	case "step.ended":
-		m.Finish, m.Cost, m.Tokens, m.Completed = d.Finish, d.Cost, d.Tokens, e.Created.time()
-		part.ID, part.Type, part.Snapshot = m.ID+"/finish", PartStepFinish, d.Snapshot
-		return []Payload{PartUpdated{part}, MessageUpdated{*m}}
-	case "step.failed":
-		m.Completed = e.Created.time()
-		if d.Error != nil {
-			m.Error = d.Error.neutral()
-		}
-		return []Payload{MessageUpdated{*m}}
-	case "text.ended", "reasoning.ended":
-		name, _, _ := strings.Cut(kind, ".")
-		part.ID, part.Type, part.Text = m.ID+textPart(name, d.Ordinal), PartType(name), d.Text
-		part.cut()
-		return []Payload{PartUpdated{part}}
-	}
-	return nil
-}
-
-// begin takes in that the model answers. Whose prompt that follows is read where no event told.
-func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
-	if s.parent == "" {
-		before := ask(r, func(ctx context.Context) ([]Message, error) { return r.Messages(ctx, s.sessionID, 1) })
-		for _, m := range before {
-			s.parent = m.Info.ParentID
-			if m.Info.Role == RoleUser {
-				s.parent = m.Info.ID
-			}
-		}
-	}
-	clear(s.tools)
-	s.answer = MessageInfo{ID: messageID, SessionID: s.sessionID, Role: RoleAssistant, ParentID: s.parent, Created: at}
-}
-
-// called are the events about a tool call, which is told as it is after each.
-func (r *v2reader) called(s *v2told, kind string, d v2data) []Payload {
-	key := d.AssistantMessageID + "/" + d.ID
-	c := s.tools[key]
-	if c == nil {
-		c = &v2content{Type: "tool", ID: d.ID, Name: d.Name, State: v2state{Status: "streaming"}}
-		if d.Name == "" { // it was announced before the connection stood, or long ago
-			for _, known := range r.get(s, d.AssistantMessageID).Content {
-				if known.ID == d.ID && known.Type == "tool" {
-					*c = known
-				}
-			}
-		}
-		s.tools[key] = c
-	}
-	if d.Metadata != nil {
-		c.State.Metadata = d.Metadata
-	}
-	switch kind {
-	case "tool.called":
-		c.State.Status, c.State.Input = "running", d.Input
-	case "tool.success":
-		c.State.Status, c.State.Content = string(ToolCompleted), d.Content
-	case "tool.failed":
-		c.State.Status, c.State.Content, c.State.Error = string(ToolError), d.Content, d.Error
-	}
-	p := Part{ID: key, SessionID: s.sessionID, MessageID: d.AssistantMessageID, Type: PartTool, Tool: c.call()}
-	p.cut()
-	told := []Payload{PartUpdated{p}}
-	if kind == "tool.success" {
-		switch c.Name {
-		case v2tools[TodoTool]:
-			told = append(told, TodosUpdated{todosOf(c.State.Input)})
-		case v2tools["task"]:
-			var child struct {
-				SessionID  string
-				Background bool
-			}
-			if _ = json.Unmarshal(p.Tool.Metadata, &child); child.Background {
-				s.children[child.SessionID] = true
-			}
-		}
-	}
-	return told
 }

@@ -81,75 +81,60 @@ func (e *v2error) neutral() *TurnError {
 	return &TurnError{Name: UnknownError, Message: e.Message}
 }
 
-// info is the message without its parts; ok is false for one that is none in OpenCode 1. parent is the newest one that a
-// user, or a program, wrote before it: nothing else says to what an answer belongs.
-func (m v2message) info(sessionID, parent string) (info MessageInfo, ok bool) {
-	info = MessageInfo{
+// neutral is the message in the words of OpenCode 1; ok is false for one that is none there. parent is the newest one
+// that a user, or a program, wrote before it: nothing else says to what an answer belongs. The ids of parts are made of
+// the message's own, as in events, see [v2reader].
+func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
+	out.Info = MessageInfo{
 		ID: m.ID, SessionID: sessionID, Role: RoleUser, Agent: m.Agent, Model: m.Model.ref(), Variant: m.Model.Variant,
 		Created: m.Time.Created.time(),
 	}
+	add := func(id string, p Part) {
+		p.ID, p.SessionID, p.MessageID = m.ID+id, sessionID, m.ID
+		out.Parts = append(out.Parts, p)
+	}
+	info := &out.Info
 	switch m.Type {
-	case "user":
-		return info, original(m.ID) == m.ID // else it is the same once more
-	case "synthetic":
-		return info, true
+	case "user", "synthetic":
+		p := Part{Type: PartText, Text: m.Text, Metadata: m.Metadata}
+		p.Synthetic = m.Type == "synthetic" || m.Metadata[explanation] != nil
+		if child, ok := m.Metadata["childID"].(string); ok && p.Synthetic { // as OpenCode 1 tells that it has ended
+			p.Text = fmt.Sprintf("<task id=%q state=%q>\n%s", child, m.Metadata["state"], m.Text)
+		}
+		add("/text", p)
+		for i := range m.Files {
+			add("/file"+strconv.Itoa(i), Part{Type: "file"})
+		}
+		return out, m.Type == "synthetic" || original(m.ID) == m.ID // else it is the same once more
 	case "assistant":
 		info.Role, info.ParentID, info.Completed = RoleAssistant, parent, m.Time.Completed.time()
 		info.Finish, info.Cost, info.Tokens = m.Finish, m.Cost, m.Tokens
 		if m.Error != nil {
 			info.Error = m.Error.neutral()
 		}
-		return info, true
+		count := map[string]int{}
+		for _, c := range m.Content {
+			switch c.Type {
+			case "text", "reasoning":
+				add(textPart(c.Type, count[c.Type]), Part{Type: PartType(c.Type), Text: c.Text})
+				count[c.Type]++
+			case "tool":
+				add("/"+c.ID, Part{Type: PartTool, Tool: c.call()})
+			}
+		}
+		if m.Finish != "" {
+			add("/finish", Part{Type: PartStepFinish, Snapshot: m.Snapshot.End})
+		}
+		return out, true
 	case "compaction":
 		info.Role, info.ParentID, info.Compacted = RoleAssistant, parent, true
 		if m.Status == "completed" {
 			info.Completed, info.Finish = info.Created, FinishStop
 		}
-		return info, m.Status != "failed"
+		add("/text", Part{Type: PartText, Text: m.Summary})
+		return out, m.Status != "failed"
 	}
-	return info, false
-}
-
-// parts are the message's pieces. Their ids are made of its own, as in events, see [v2reader].
-func (m v2message) parts(sessionID string) []Part {
-	base := Part{SessionID: sessionID, MessageID: m.ID}
-	parts := []Part{}
-	add := func(id string, change func(*Part)) {
-		p := base
-		p.ID = m.ID + id
-		change(&p)
-		parts = append(parts, p)
-	}
-	switch m.Type {
-	case "user", "synthetic":
-		add("/text", func(p *Part) {
-			p.Type, p.Text, p.Metadata = PartText, m.Text, m.Metadata
-			p.Synthetic = m.Type == "synthetic" || m.Metadata[explanation] != nil
-			if child, ok := m.Metadata["childID"].(string); ok && p.Synthetic { // as OpenCode 1 tells that it has ended
-				p.Text = fmt.Sprintf("<task id=%q state=%q>\n%s", child, m.Metadata["state"], m.Text)
-			}
-		})
-		for i := range m.Files {
-			add("/file"+strconv.Itoa(i), func(p *Part) { p.Type = "file" })
-		}
-	case "compaction":
-		add("/text", func(p *Part) { p.Type, p.Text = PartText, m.Summary })
-	case "assistant":
-		count := map[string]int{}
-		for _, c := range m.Content {
-			switch c.Type {
-			case "text", "reasoning":
-				add(textPart(c.Type, count[c.Type]), func(p *Part) { p.Type, p.Text = PartType(c.Type), c.Text })
-				count[c.Type]++
-			case "tool":
-				add("/"+c.ID, func(p *Part) { p.Type, p.Tool = PartTool, c.call() })
-			}
-		}
-		if m.Finish != "" {
-			add("/finish", func(p *Part) { p.Type, p.Snapshot = PartStepFinish, m.Snapshot.End })
-		}
-	}
-	return parts
+	return out, false
 }
 
 // textPart is what the id of a text's part has after that of its message. ordinal counts those of the same type.
@@ -243,7 +228,7 @@ type conversation struct {
 
 // next is the next message; ok is false for one that is none in OpenCode 1.
 func (c *conversation) next(m v2message) (out Message, ok bool) {
-	info, ok := m.info(c.sessionID, c.parent)
+	out, ok = m.neutral(c.sessionID, c.parent)
 	switch m.Type {
 	case "agent-switched":
 		c.agent = m.Agent
@@ -253,26 +238,23 @@ func (c *conversation) next(m v2message) (out Message, ok bool) {
 		c.agent, c.model = m.Agent, m.Model
 	case "user", "synthetic":
 		c.parent = original(m.ID)
-		info.Agent, info.Model, info.Variant = c.agent, c.model.ref(), c.model.Variant
+		out.Info.Agent, out.Info.Model, out.Info.Variant = c.agent, c.model.ref(), c.model.Variant
 	}
-	return Message{info, m.parts(c.sessionID)}, ok
+	return out, ok
 }
 
-// Messages reads back to a message of a user: what follows it has it for its parent.
+// Messages reads back to a message of a user: what follows it has it for its parent. Most are those of the newest turn; those
+// that are none in OpenCode 1 are few.
 func (v v2) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
 	var newest []v2message
 	shown, c := 0, conversation{sessionID: sessionID}
-	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
-	if limit > 0 { // most are those of the newest turn; those that are none in OpenCode 1 are few
-		query.Set("limit", strconv.Itoa(min(v2page, limit+10)))
-	}
+	query := url.Values{"limit": {strconv.Itoa(min(v2page, limit+10))}, "order": {"desc"}}
 	err = v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
 		newest = append(newest, m)
-		info, ok := m.info(sessionID, "")
-		if ok {
+		if _, ok := m.neutral(sessionID, ""); ok {
 			shown++
 		}
-		return limit == 0 || shown < limit || info.Role != RoleUser || m.Type != "user" && m.Type != "synthetic"
+		return shown < limit || m.Type != "user" && m.Type != "synthetic"
 	})
 	if err != nil {
 		return nil, err
@@ -282,10 +264,7 @@ func (v v2) Messages(ctx context.Context, sessionID string, limit int) (all []Me
 			all = append(all, next)
 		}
 	}
-	if limit > 0 {
-		all = all[max(0, len(all)-limit):]
-	}
-	return all, nil
+	return all[max(0, len(all)-limit):], nil
 }
 
 func (v v2) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
@@ -310,6 +289,6 @@ func (v v2) message(ctx context.Context, sessionID, messageID string) (v2message
 
 func (v v2) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
 	m, err := v.message(ctx, sessionID, messageID)
-	info, _ := m.info(sessionID, "")
-	return Message{info, m.parts(sessionID)}, err
+	out, _ := m.neutral(sessionID, "")
+	return out, err
 }

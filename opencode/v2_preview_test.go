@@ -131,7 +131,7 @@ func TestPreviewOfOpenCode2(t *testing.T) {
 	if n := len(model.Requests()); n != 3 {
 		t.Errorf("the model was asked %d times, not for the aborted call, that call once more, and the answer", n)
 	}
-	all, err := s.dir.Messages(s.ctx, made.ID, 0)
+	all, err := s.dir.Messages(s.ctx, made.ID, 9)
 	must(err)
 	if len(all) != 4 || all[0].Info.ID != id || all[3].Text() != "done" || all[3].Info.Finish != opencode.FinishStop {
 		t.Fatalf("the messages are %+v", all)

@@ -39,7 +39,7 @@ func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 
 // send puts a prompt into a session's inbox. One whose id is there already is the same.
 func (v v2) send(ctx context.Context, sessionID string, p v2prompt) error {
-	err := v.post(ctx, "send prompt", v2path(sessionID, "prompt"), p)
+	err := post(ctx, v, "send prompt", v2path(sessionID, "prompt"), p)
 	if conflict(err) {
 		return nil
 	}
@@ -146,10 +146,10 @@ func (v v2) choose(ctx context.Context, sessionID string, p Prompt) error {
 		Model *sessionModel
 	}](ctx, v, "get session", v2path(sessionID), nil)
 	if err == nil && p.Agent != "" && p.Agent != now.Agent {
-		err = v.post(ctx, "choose agent", v2path(sessionID, "agent"), map[string]string{"agent": p.Agent})
+		err = post(ctx, v, "choose agent", v2path(sessionID, "agent"), map[string]string{"agent": p.Agent})
 	}
 	if m := modelOf(p.Model, p.Variant); err == nil && m != nil && (now.Model == nil || *m != *now.Model) {
-		err = v.post(ctx, "choose model", v2path(sessionID, "model"), map[string]any{"model": m})
+		err = post(ctx, v, "choose model", v2path(sessionID, "model"), map[string]any{"model": m})
 	}
 	if err == nil && p.System != "" {
 		err = v.call(ctx, request{

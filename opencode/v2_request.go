@@ -109,7 +109,7 @@ func (v v2) ReplyPermission(ctx context.Context, requestID string, reply Permiss
 		Decision PermissionReply `json:"decision"`
 		Message  string          `json:"message,omitempty"`
 	}{reply, message}
-	return v.post(ctx, op, v2path(sessionID, "permission", requestID, "reply"), body)
+	return post(ctx, v, op, v2path(sessionID, "permission", requestID, "reply"), body)
 }
 
 func notFound(op string) error { return &Error{Op: op, Status: http.StatusNotFound, kind: ErrNotFound} }
@@ -127,7 +127,7 @@ func (v v2) AnswerQuestion(ctx context.Context, requestID string, answers [][]st
 			answer[field.Key] = strings.Join(answers[i], ", ")
 		}
 	}
-	return settled(v.post(ctx, op, v2path(form.SessionID, "form", requestID, "reply"), map[string]any{"answer": answer}))
+	return settled(post(ctx, v, op, v2path(form.SessionID, "form", requestID, "reply"), map[string]any{"answer": answer}))
 }
 
 func (v v2) RejectQuestion(ctx context.Context, requestID string) error {

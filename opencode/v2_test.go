@@ -76,7 +76,7 @@ func TestPromptRunsAgain(t *testing.T) {
 	await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 	s.sendAs(id, s.session.ID, "go")
 	s.quiet("an answered prompt that was sent again")
-	all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+	all, err := s.dir.Messages(s.ctx, s.session.ID, 9)
 	if err != nil || len(all) != 6 || all[0].Info.ID != id {
 		t.Fatalf("%d messages, want two prompts, two cut off answers and two whole ones: %v", len(all), err)
 	}
@@ -139,7 +139,7 @@ func TestRefusalIsExplained(t *testing.T) {
 		if last := read[len(read)-1]; !strings.Contains(last.LastUser(), "not on a Sunday") {
 			t.Errorf("%d calls: the model read %q last", calls, last.LastUser())
 		}
-		all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+		all, err := s.dir.Messages(s.ctx, s.session.ID, 9)
 		if err != nil || len(all) != 4 || all[0].Info.ID != id || all[3].Text() != "done" {
 			t.Fatalf("%d calls: %d messages, %v", calls, len(all), err)
 		}
@@ -244,7 +244,7 @@ func TestPages(t *testing.T) {
 			}
 			seen++
 		}
-		all, err := s.dir.Messages(s.ctx, s.session.ID, 0)
+		all, err := s.dir.Messages(s.ctx, s.session.ID, 3*n)
 		if err != nil || len(all) != 2*n || seen != 2*n {
 			t.Errorf("%d and %d messages of %d, %v", len(all), seen, 2*n, err)
 		}
@@ -260,7 +260,7 @@ func TestPages(t *testing.T) {
 func TestRetryIsAState(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}}
+		return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "600"}}
 	})
 	s.send(s.session.ID, "go")
 	await(s.ctx, t, s.sub, contract.Status(opencode.Retry))

@@ -25,7 +25,6 @@ const (
 )
 
 const (
-	versionTimeout   = 5 * time.Second // after a failed start
 	handshakeTimeout = 2 * time.Second // of each call: one that is made while a server boots can hang
 	bootingPause     = 250 * time.Millisecond
 )
@@ -234,18 +233,4 @@ func (c *Client) checkCalls(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// explainStart finds out whether a server that did not get ready is an OpenCode that this program cannot start.
-func explainStart(ctx context.Context, binary string, err error) error {
-	if _, ended := errors.AsType[*ExitError](err); !ended && !errors.Is(err, ErrStartTimeout) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
-	defer cancel()
-	version, asked := Version(ctx, binary)
-	if major, _, _ := numbers(version); asked == nil && major > 0 {
-		return cmp.Or(CheckVersion(version), err)
-	}
-	return err
 }

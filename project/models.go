@@ -100,14 +100,11 @@ func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan
 
 // offered says what could have been meant.
 func offered(c opencode.Catalogue, provider string) string {
-	var connected []string
-	for _, p := range c.Providers {
-		if p.ID == provider {
-			return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
-		}
-		connected = append(connected, p.ID)
-	}
-	if len(connected) == 0 {
+	connected := c.Providers()
+	switch {
+	case slices.Contains(connected, provider):
+		return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
+	case len(connected) == 0:
 		return "no provider is connected: log in with `opencode auth login`"
 	}
 	return fmt.Sprintf("provider %s is not connected (connected: %v): log in with `opencode auth login`",

@@ -32,9 +32,9 @@ type Request struct {
 	Model    string
 	System   string    // the instruction that stands above the conversation. Empty: none.
 	Messages []Message // the conversation, oldest first, ending with a user message. Texts are not empty.
-	// Schema is a JSON Schema of the wanted answer; required. Vendors agree only on this much: the root is an object, every property is in "required", optional ones are anyOf with null, additionalProperties is false,
-	// no bounds and no patterns. It is sent byte for byte: the order of properties steers generation, so put the reason
-	// before the verdict.
+	// Schema is a JSON Schema of the wanted answer; required. Vendors agree only on this much: the root is an object, every
+	// property is in "required", optional ones are anyOf with null, additionalProperties is false, no bounds and no
+	// patterns. It is sent byte for byte: the order of properties steers generation, so put the reason before the verdict.
 	Schema json.RawMessage
 	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
 	SchemaName      string

@@ -22,9 +22,9 @@ const (
 )
 
 // Structured asks c until it has an answer that decodes into a T and passes check. T is a struct of strings, booleans,
-// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is shown to the model word for
-// word, so it says what is wrong and what would be right. It is called once for each candidate; nil: anything that decodes
-// is good. used is told what each call cost, failed ones included.
+// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is
+// shown to the model word for word, so it says what is wrong and what would be right. It is called once for each
+// candidate; nil: anything that decodes is good. used is told what each call cost, failed ones included.
 //
 // A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
 // answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
@@ -35,7 +35,6 @@ func Structured[T any](
 ) (value T, err error) {
 	asked := *req
 	asked.Messages = slices.Clone(req.Messages)
-	widened := false
 	for repair := 1; ; repair++ {
 		var problem *Error
 		wish, said := "", ""
@@ -52,11 +51,8 @@ func Structured[T any](
 			}
 			wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
 				"that follows the schema, brief texts, and nothing else."
-			if !widened {
-				// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
-				asked.MaxOutputTokens *= 2
-				widened = true
-			}
+			// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+			asked.MaxOutputTokens = 2 * req.MaxOutputTokens
 		} else {
 			used(resp.Usage)
 			if value, err = Decode(resp.Text, check); err == nil {

@@ -323,13 +323,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	var names []string
-	models := 0
-	for _, p := range catalogue.Providers {
-		names = append(names, p.ID)
-		models += len(p.Models)
-	}
-	slices.Sort(names)
+	names, models := catalogue.Providers(), len(catalogue.Models)
 	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
 	// What sub-tasks use that name none.
 	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
@@ -338,7 +332,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		return "", login, errors.New("OpenCode has no model")
 	case err != nil:
 		return "", "choose another one, as PROVIDER/MODEL", err
-	case chosen == "" && slices.Equal(slices.Compact(names), []string{hosted}):
+	case chosen == "" && slices.Equal(names, []string{hosted}):
 		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted" +
 			" free model", login, nil
 	case chosen == "":

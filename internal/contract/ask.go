@@ -25,19 +25,19 @@ func (s *scene) pending(sessionID string) []opencode.Request {
 }
 
 // askedFor runs a turn up to a request, which is told and listed.
-func (s *scene) askedFor(sub *opencode.Subscription, sessionID string) opencode.Request {
-	s.send(sessionID, "go")
-	told := next[opencode.Asked](s, sub).Request
+func (s *scene) askedFor(
+	part scriptmodel.Handler, rules ...opencode.Rule,
+) (sessionID string, sub *opencode.Subscription, told opencode.Request) {
+	sessionID, sub, _ = s.begin(part, rules...)
+	told = next[opencode.Asked](s, sub).Request
 	listed := s.pending(sessionID)
 	s.want(len(listed) == 1 && listed[0].ID == told.ID && told.SessionID == sessionID,
 		"told %+v, listed %+v", told, listed)
-	return told
+	return sessionID, sub, told
 }
 
 func allowed(s *scene) {
-	s.model(scriptmodel.Steps(s.touch("done")))
-	session, sub := s.newSession(askForBash)
-	asked := s.askedFor(sub, session)
+	session, sub, asked := s.askedFor(scriptmodel.Steps(s.touch("done")), askForBash)
 	s.want(asked.Permission == "bash" && slices.Contains(asked.Patterns, "touch "+s.mark+"done") && asked.Tool != nil &&
 		asked.Tool.CallID != "", "asked for %+v", asked)
 	s.want(!s.exists("done"), "the command ran before it was allowed")
@@ -51,9 +51,8 @@ func allowed(s *scene) {
 }
 
 func refused(s *scene) {
-	s.model(once(s.touch("done")))
-	session, sub := s.newSession(askForBash)
-	s.must(s.dir.ReplyPermission(s.ctx, s.askedFor(sub, session).ID, opencode.ReplyReject, reason))
+	session, sub, asked := s.askedFor(once(s.touch("done")), askForBash)
+	s.must(s.dir.ReplyPermission(s.ctx, asked.ID, opencode.ReplyReject, reason))
 	s.idle(sub, session)
 	s.want(!s.exists("done"), "the refused command ran")
 	s.want(len(s.asked()) == 2 && strings.Contains(s.asked()[1].Text(), reason),
@@ -61,13 +60,12 @@ func refused(s *scene) {
 }
 
 // threeAsked runs a turn up to three requests at once, for the commands that leave the files 1, 2 and 3.
-func (s *scene) threeAsked(sub *opencode.Subscription, session string) (ids [3]string) {
+func (s *scene) threeAsked() (session string, sub *opencode.Subscription, ids [3]string) {
 	var reply scriptmodel.Reply
 	for _, name := range []string{"1", "2", "3"} {
 		reply.ToolCalls = append(reply.ToolCalls, s.touch(name).ToolCalls...)
 	}
-	s.model(once(reply))
-	s.send(session, "go")
+	session, sub, _ = s.begin(once(reply), askForBash)
 	for range ids { // in any order
 		asked := next[opencode.Asked](s, sub).Request
 		for i := range ids {
@@ -76,12 +74,12 @@ func (s *scene) threeAsked(sub *opencode.Subscription, session string) (ids [3]s
 			}
 		}
 	}
-	return ids
+	return session, sub, ids
 }
 
 func severalAllowed(s *scene) {
-	session, sub := s.newSession(askForBash)
-	for _, id := range s.threeAsked(sub, session) {
+	session, sub, ids := s.threeAsked()
+	for _, id := range ids {
 		s.must(s.dir.ReplyPermission(s.ctx, id, opencode.ReplyOnce, ""))
 	}
 	s.idle(sub, session)
@@ -89,8 +87,7 @@ func severalAllowed(s *scene) {
 }
 
 func severalRefused(s *scene) {
-	session, sub := s.newSession(askForBash)
-	ids := s.threeAsked(sub, session)
+	session, sub, ids := s.threeAsked()
 	s.must(s.dir.ReplyPermission(s.ctx, ids[0], opencode.ReplyOnce, ""))
 	s.eventually("the command that was allowed runs", func() bool { return s.exists("1") })
 	s.must(s.dir.ReplyPermission(s.ctx, ids[1], opencode.ReplyReject, reason))
@@ -110,9 +107,7 @@ var whichOne = scriptmodel.Call("question", map[string]any{"questions": []any{ma
 }}})
 
 func questionAnswered(s *scene) {
-	s.model(scriptmodel.Steps(whichOne))
-	session, sub := s.newSession()
-	asked := s.askedFor(sub, session)
+	session, sub, asked := s.askedFor(scriptmodel.Steps(whichOne))
 	s.want(asked.Permission == "" && len(asked.Questions) == 1 && asked.Questions[0].Question == "Which?" &&
 		slices.Equal(asked.Questions[0].Options, []opencode.Option{{Label: "A"}}), "asked %+v", asked)
 	s.must(s.dir.AnswerQuestion(s.ctx, asked.ID, [][]string{{"neither of them"}}))
@@ -124,9 +119,8 @@ func questionAnswered(s *scene) {
 }
 
 func questionDeclined(s *scene) {
-	s.model(scriptmodel.Steps(whichOne))
-	session, sub := s.newSession()
-	s.must(s.dir.RejectQuestion(s.ctx, s.askedFor(sub, session).ID))
+	session, sub, asked := s.askedFor(scriptmodel.Steps(whichOne))
+	s.must(s.dir.RejectQuestion(s.ctx, asked.ID))
 	s.idle(sub, session)
 	s.want(len(s.pending(session)) == 0, "it is still asked")
 }
@@ -143,14 +137,12 @@ func (s *scene) child(parent string) string {
 
 // subAgent: what a session has to ask for is no concern of its sub-agents, that comes from the configuration alone.
 func subAgent(s *scene) {
-	s.model(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
 			return scriptmodel.Steps(s.touch("done"))(ctx, r)
 		}
 		return scriptmodel.Steps(delegate("general", s.mark+" the child's work"))(ctx, r)
-	})
-	session, sub := s.newSession(noFetch, askForBash)
-	s.send(session, "the root's work")
+	}, noFetch, askForBash)
 	events := s.idle(sub, session)
 	s.want(!slices.ContainsFunc(events, Is[opencode.Asked]), "the sub-agent had to ask")
 	s.want(s.exists("done"), "the sub-agent did not do its work")
@@ -182,7 +174,7 @@ func (s *scene) inherits(child string) {
 
 // grandchild: nobody follows it by its id, and without an answer the whole tree would wait for ever.
 func grandchild(s *scene) {
-	s.model(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch first := r.FirstUser(); {
 		case strings.Contains(first, "the grandchild's work"):
 			return once(s.touch("done"))(ctx, r)
@@ -190,9 +182,7 @@ func grandchild(s *scene) {
 			return scriptmodel.Steps(delegate(nester, s.mark+" the grandchild's work"))(ctx, r)
 		}
 		return scriptmodel.Steps(delegate(nester, s.mark+" the child's work"))(ctx, r)
-	})
-	session, sub := s.newSession(noFetch)
-	s.send(session, "the root's work")
+	}, noFetch)
 	events := s.await(sub, "an ask", Is[opencode.Asked])
 	event := events[len(events)-1]
 	asked := event.Payload.(opencode.Asked).Request

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -205,17 +207,18 @@ func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 			results[i] = make(chan Result, 1)
 		}
 		running.Go(func() {
-			slots := make(chan struct{}, atOnce)
+			var others errgroup.Group
+			others.SetLimit(atOnce)
 			for i, c := range cases {
-				slots <- struct{}{}
-				for others := atOnce - 1; i == len(cases)-1 && others > 0; others-- {
-					slots <- struct{}{}
+				if i == len(cases)-1 {
+					_ = others.Wait() // none gives an error
 				}
-				running.Go(func() {
+				others.Go(func() error {
 					results[i] <- s.try(ctx, c, fmt.Sprintf("contract-%d.", i))
-					<-slots
+					return nil
 				})
 			}
+			_ = others.Wait()
 		})
 		for _, result := range results {
 			if !yield(<-result) {

@@ -23,23 +23,19 @@ func (s *scene) retried(sub *opencode.Subscription) opencode.Status {
 
 func rateLimit(s *scene) {
 	var refused atomic.Bool
-	s.model(func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+	_, sub, messageID := s.begin(func(context.Context, scriptmodel.Request) scriptmodel.Reply {
 		if !refused.Swap(true) {
-			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
+			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}}
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
-	session, sub := s.newSession()
-	messageID := s.send(session, "go")
 	wait := s.retried(sub)
 	s.want(time.Until(wait.Next) <= 2*time.Second, "the provider asked for a second, and the wait is %+v", wait)
 	s.await(sub, "the answer", Answered(messageID))
 }
 
 func failingProvider(s *scene) {
-	s.model(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusInternalServerError}))
-	session, sub := s.newSession()
-	s.send(session, "go")
+	session, sub, _ := s.begin(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusInternalServerError}))
 	s.retried(sub)
 	s.want(s.status(session) == opencode.Busy || s.status(session) == opencode.Retry,
 		"meanwhile the session is %q", s.status(session))
@@ -48,9 +44,7 @@ func failingProvider(s *scene) {
 }
 
 func refusedKey(s *scene) {
-	s.model(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusUnauthorized}))
-	session, sub := s.newSession()
-	s.send(session, "go")
+	_, sub, _ := s.begin(scriptmodel.Always(scriptmodel.Reply{Status: http.StatusUnauthorized}))
 	isRefused(s, next[opencode.SessionFailed](s, sub).Err)
 	s.want(len(s.asked()) == 1, "the provider was asked %d times", len(s.asked()))
 }

@@ -78,6 +78,15 @@ func (s *scene) newSession(rules ...opencode.Rule) (id string, sub *opencode.Sub
 	return session.ID, s.follow(s.dir.Client(), session.ID)
 }
 
+// begin has a session of its own take a turn, in which the model plays the part.
+func (s *scene) begin(
+	part scriptmodel.Handler, rules ...opencode.Rule,
+) (sessionID string, sub *opencode.Subscription, messageID string) {
+	s.model(part)
+	sessionID, sub = s.newSession(rules...)
+	return sessionID, sub, s.send(sessionID, "go")
+}
+
 // follow subscribes, and waits until nothing is missed.
 func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
 	sub := client.Subscribe(opencode.Filter{Sessions: sessions})
@@ -179,11 +188,9 @@ func Tool(state opencode.ToolState) func(opencode.Event) bool {
 
 // eventually waits for what nobody announces, such as the end of another's process.
 func (s *scene) eventually(what string, condition func() bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for !condition() {
 		select {
-		case <-tick.C:
+		case <-time.After(20 * time.Millisecond):
 		case <-s.ctx.Done():
 			s.want(false, "waited until %s: %v", what, context.Cause(s.ctx))
 		}
@@ -246,8 +253,7 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 // configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and
 // that one refusal does not end a turn, as manager has it. Snapshots are half of what a short turn takes.
 func configOf(url string, snapshots bool) []byte {
-	config := map[string]any{}
-	_ = json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config) // it is JSON
+	config := scriptmodel.Config(url)
 	scripted := config["provider"].(map[string]any)[scriptmodel.ProviderID]
 	maps.Copy(config, map[string]any{
 		"provider":          map[string]any{scriptmodel.ProviderID: scripted, hiddenModel.ProviderID: scripted},
@@ -259,6 +265,6 @@ func configOf(url string, snapshots bool) []byte {
 			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
 		}},
 	})
-	out, _ := json.Marshal(config) // and is again
+	out, _ := json.Marshal(config) // texts and numbers can be
 	return out
 }

@@ -27,7 +27,7 @@ func handshake(s *scene) {
 
 func catalogue(s *scene) {
 	all := must(s.dir.Catalogue(s.ctx))
-	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers)
+	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers())
 	s.want(s.suite.server == nil || s.suite.Caps().Generation == 2 || !all.Has(hiddenModel), "a project has a provider that the environment does not enable")
 	fallback := must(s.dir.DefaultModel(s.ctx))
 	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
@@ -124,10 +124,8 @@ func ended(s *scene) {
 }
 
 func (s *scene) killed() {
-	s.model(once(s.endless()))
 	server := s.suite.server
-	session, _ := s.newSession()
-	messageID := s.send(session, "go")
+	session, _, messageID := s.begin(once(s.endless()))
 	pid := s.endlessPID()
 	s.must(syscall.Kill(server.PID(), syscall.SIGKILL))
 	<-server.Done()
@@ -138,7 +136,7 @@ func (s *scene) killed() {
 	s.restart()
 	found := must(s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: s.mark}))
 	s.want(len(found) == 1 && found[0].ID == session, "found %+v", found)
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 2 && messages[0].Info.ID == messageID && messages[1].Info.Completed.IsZero() &&
 		slices.ContainsFunc(messages[1].Parts, func(p opencode.Part) bool {
 			return p.Tool != nil && p.Tool.State == opencode.ToolRunning
@@ -150,10 +148,8 @@ func (s *scene) killed() {
 }
 
 func (s *scene) stopped() {
-	s.model(scriptmodel.Steps(s.endless()))
 	server := s.suite.server
-	session, sub := s.newSession()
-	s.send(session, "go")
+	session, sub, _ := s.begin(scriptmodel.Steps(s.endless()))
 	pid := s.endlessPID()
 	for range 2 { // the second time nothing more happens
 		server.Stop(s.ctx)

@@ -14,10 +14,9 @@ import (
 
 func turn(s *scene) {
 	s.dir = s.dir.Client().In(must(s.suite.project(s.ctx, s.mark+"project", true)))
-	s.model(scriptmodel.Steps(scriptmodel.Call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})))
-	session, sub := s.newSession()
+	write := scriptmodel.Call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})
+	session, sub, messageID := s.begin(scriptmodel.Steps(write))
 	s.ends = append(s.ends, func() { _ = s.dir.DeleteSession(context.WithoutCancel(s.ctx), session) }) // its project goes, too
-	messageID := s.send(session, "write it")
 	events := s.idle(sub, session)
 	s.want(!slices.ContainsFunc(events, Is[opencode.Resync]), "events are said to be missing in a turn of which none was lost")
 	before := -1
@@ -31,7 +30,7 @@ func turn(s *scene) {
 	got, err := os.ReadFile(s.file("txt"))
 	s.want(err == nil && string(got) == "written\n", "the file has %q, %v", got, err)
 
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 3, "%d messages, not the prompt, the call and the answer", len(messages))
 	prompt, work, answer := messages[0].Info, messages[1], messages[2]
 	s.want(prompt.ID == messageID && prompt.Role == opencode.RoleUser && prompt.Model == agentModel,
@@ -44,9 +43,9 @@ func turn(s *scene) {
 		"the answer is %+v", answer)
 	i := slices.IndexFunc(work.Parts, func(p opencode.Part) bool { return p.Type == opencode.PartTool })
 	s.want(i >= 0, "no tool call in %+v", work.Parts)
-	write := work.Parts[i].Tool
-	s.want(write.Tool == "write" && write.State == opencode.ToolCompleted && write.Output != "" && len(write.EditedFiles()) == 1 &&
-		strings.Contains(string(write.Input), s.mark), "the call is %+v", write)
+	call := work.Parts[i].Tool
+	s.want(call.Tool == "write" && call.State == opencode.ToolCompleted && call.Output != "" && len(call.EditedFiles()) == 1 &&
+		strings.Contains(string(call.Input), s.mark), "the call is %+v", call)
 	for _, m := range messages {
 		s.want(m.Info.Variant == "high", "variant %q of a message of the %s", m.Info.Variant, m.Info.Role)
 	}
@@ -61,9 +60,7 @@ func turn(s *scene) {
 
 func turnFromState(s *scene) {
 	release := make(chan struct{})
-	s.model(scriptmodel.Always(scriptmodel.Reply{Text: "done", Wait: release}))
-	session, _ := s.newSession()
-	messageID := s.send(session, "go")
+	session, _, messageID := s.begin(scriptmodel.Always(scriptmodel.Reply{Text: "done", Wait: release}))
 	over := func() bool {
 		newest := must(s.dir.Messages(s.ctx, session, 1))
 		return s.status(session) == "" && len(newest) == 1 && newest[0].Info.ParentID == messageID && !newest[0].Info.Completed.IsZero()
@@ -80,11 +77,9 @@ func todos(s *scene) {
 		url, _ := s.toolServer()
 		s.must(s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "manager", URL: url, Headers: mcpHeaders}))
 	}
-	s.model(scriptmodel.Steps(scriptmodel.Call(opencode.TodoTool, map[string]any{"todos": []any{
+	session, sub, _ := s.begin(scriptmodel.Steps(scriptmodel.Call(opencode.TodoTool, map[string]any{"todos": []any{
 		map[string]any{"content": "one", "status": "in_progress", "priority": "high"},
 	}})))
-	session, sub := s.newSession()
-	s.send(session, "list it")
 	want := []opencode.Todo{{Content: "one", Status: "in_progress", Priority: "high"}}
 	told := next[opencode.TodosUpdated](s, sub).Todos
 	s.want(slices.Equal(told, want), "the event has %+v", told)
@@ -107,7 +102,7 @@ func promptTwice(s *scene) {
 	marker := s.send(session, "marker")
 	s.await(sub, "the marker's answer", Answered(marker))
 	s.want(len(s.asked()) == 2, "the model was asked %d times, not once for each prompt", len(s.asked()))
-	messages := must(s.dir.Messages(s.ctx, session, 0))
+	messages := must(s.dir.Messages(s.ctx, session, 10))
 	s.want(len(messages) == 4 && messages[0].Text() == s.mark+" once", "the messages are %+v", messages)
 	for i, id := range []string{messageID, marker} {
 		prompt, answer := messages[2*i].Info, messages[2*i+1].Info
@@ -117,9 +112,7 @@ func promptTwice(s *scene) {
 }
 
 func abort(s *scene) {
-	s.model(once(s.endless()))
-	session, sub := s.newSession()
-	messageID := s.send(session, "go")
+	session, sub, messageID := s.begin(once(s.endless()))
 	pid := s.endlessPID()
 	s.must(s.dir.Abort(s.ctx, session))
 	reported, ended := "", false // in any order
@@ -138,10 +131,7 @@ func abort(s *scene) {
 }
 
 func longSession(s *scene) {
-	prompts := 105
-	if s.suite.Caps().Generation == 2 {
-		prompts = 205 // it gives 200 at once
-	}
+	const prompts = 205 // OpenCode 1 gives 100 messages at once, OpenCode 2 gives 200
 	release := make(chan struct{})
 	s.model(scriptmodel.Steps(scriptmodel.Reply{Text: "done", Wait: release}))
 	session, sub := s.newSession()
@@ -173,9 +163,8 @@ var (
 )
 
 func unknown(s *scene) {
-	s.model(scriptmodel.Steps())
-	first, sub := s.newSession() // a directory that still boots may lose these very events: after a turn it has booted
-	s.send(first, "go")
+	// A directory that still boots may lose these very events: after a turn it has booted.
+	first, sub, _ := s.begin(scriptmodel.Steps())
 	s.idle(sub, first)
 	for _, test := range []struct {
 		agent string

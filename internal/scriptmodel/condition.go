@@ -2,6 +2,7 @@ package scriptmodel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -34,24 +35,16 @@ func (t *texts) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (c condition) check() error {
-	switch c.Kind {
-	case "", "any", KindAgent, KindStructured, KindTitle:
-		return nil
-	default:
+	if !slices.Contains([]Kind{"", "any", KindAgent, KindStructured, KindTitle}, c.Kind) {
 		return fmt.Errorf("kind %q is unknown: use agent, structured, title or any", c.Kind)
 	}
+	return nil
 }
 
 func (c condition) matches(req Request) bool {
 	kind := req.Kind()
-	if c.Kind == "" || c.Kind == "any" {
-		if kind == KindTitle {
-			return false
-		}
-	} else if c.Kind != kind {
-		return false
-	}
-	return (c.Model == "" || c.Model == req.Model) &&
+	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle) &&
+		(c.Model == "" || c.Model == req.Model) &&
 		c.FirstUser.in(req.FirstUser()) &&
 		c.LastUser.in(req.LastUser()) &&
 		c.System.in(req.System) &&
@@ -60,10 +53,5 @@ func (c condition) matches(req Request) bool {
 
 // in reports whether all of t are in s.
 func (t texts) in(s string) bool {
-	for _, text := range t {
-		if !strings.Contains(s, text) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t, func(text string) bool { return !strings.Contains(s, text) })
 }

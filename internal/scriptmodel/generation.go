@@ -1,7 +1,7 @@
 package scriptmodel
 
 import (
-	"encoding/json"
+	"maps"
 	"slices"
 )
 
@@ -25,18 +25,14 @@ func (c ToolCall) forGeneration(offered []string) ToolCall {
 		return c
 	}
 	c.Name = renamed.name
-	var args map[string]any
-	data, err := marshalArgs(c.Args)
-	if err != nil || json.Unmarshal([]byte(data), &args) != nil {
-		return c // broken on purpose
-	}
-	for old, name := range renamed.fields {
-		if value, has := args[old]; has {
-			args[name] = value
-			delete(args, old)
+	if args, ok := c.Args.(map[string]any); ok { // others are broken on purpose
+		args = maps.Clone(args)
+		for old, name := range renamed.fields {
+			if value, has := args[old]; has {
+				args[name] = value
+				delete(args, old)
+			}
 		}
-	}
-	if args != nil {
 		c.Args = args
 	}
 	return c

@@ -1,7 +1,6 @@
 package scriptmodel
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,16 +20,12 @@ const (
 	ModelLedger = "ledger"
 )
 
-// Models returns the names of all models.
-func Models() []string { return []string{ModelAgent, ModelAgent2, ModelLedger} }
-
-// OpenCodeConfig returns a configuration of OpenCode, for the environment variable OPENCODE_CONFIG_CONTENT, in which
-// the model server at url (see [Server.URL]) is the only provider. The models have small made-up prices, 1 and 2
-// dollars per million tokens, so that cost is never zero by accident. Every permission is given: no person is there
-// to ask.
-func OpenCodeConfig(url string) string {
+// Config is a configuration of OpenCode in which the model server at url (see [Server.URL]) is the only provider. The
+// models have small made-up prices, 1 and 2 dollars per million tokens, so that cost is never zero by accident. Every
+// permission is given: no person is there to ask.
+func Config(url string) map[string]any {
 	models := make(map[string]any)
-	for _, name := range Models() {
+	for _, name := range []string{ModelAgent, ModelAgent2, ModelLedger} {
 		models[name] = map[string]any{
 			"name":      name,
 			"tool_call": true,
@@ -38,7 +33,7 @@ func OpenCodeConfig(url string) string {
 			"limit":     map[string]any{"context": 200_000, "output": 8_000},
 		}
 	}
-	config, err := json.Marshal(map[string]any{
+	return map[string]any{
 		"$schema":           "https://opencode.ai/config.json",
 		"autoupdate":        false,
 		"share":             "disabled",
@@ -54,12 +49,11 @@ func OpenCodeConfig(url string) string {
 				"models":  models,
 			},
 		},
-	})
-	if err != nil {
-		panic(err) // strings and numbers always marshal
 	}
-	return string(config)
 }
+
+// OpenCodeConfig is [Config] for the environment variable OPENCODE_CONFIG_CONTENT.
+func OpenCodeConfig(url string) string { return string(marshal(Config(url))) }
 
 // OpenCodeEnv returns environ (usually [os.Environ]) changed so that an OpenCode started with it talks to nobody but
 // the model server at url and leaves everything that it writes under home. Settings of OpenCode and keys of providers
@@ -77,11 +71,9 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 	}
 	var env []string
 	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if foreign(name) {
-			continue
+		if name, _, _ := strings.Cut(entry, "="); !foreign(name) {
+			env = append(env, entry)
 		}
-		env = append(env, entry)
 	}
 	return append(env,
 		"HOME="+home,

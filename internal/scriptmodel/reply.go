@@ -1,10 +1,12 @@
 package scriptmodel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -32,11 +34,13 @@ type Reply struct {
 
 	// Status, when not 0, is answered instead of a message, with Header and Body. Body defaults to an error in
 	// the shape that OpenAI uses.
-	Status int         `yaml:"status"`
-	Header http.Header `yaml:"-"`
-	Body   string      `yaml:"body"`
+	Status int               `yaml:"status"`
+	Header map[string]string `yaml:"header"`
+	Body   string            `yaml:"body"`
 	// Cut breaks the connection in the middle of the answer.
 	Cut bool `yaml:"cut"`
+	// Times is how often a [Script] gives this fault (Status or Cut) in a session. Defaults to once.
+	Times int `yaml:"times"`
 }
 
 // ToolCall is one call of a tool, named as in OpenCode 1.
@@ -80,7 +84,7 @@ func (r Reply) deliverJSON(req Request) (Reply, error) {
 	if r.JSON == nil {
 		return r, nil
 	}
-	if req.SchemaName == structuredTool {
+	if slices.Contains(req.Tools, structuredTool) {
 		r.ToolCalls = append(r.ToolCalls[:len(r.ToolCalls):len(r.ToolCalls)], ToolCall{Name: structuredTool, Args: r.JSON})
 		return r, nil
 	}
@@ -95,30 +99,19 @@ func (r Reply) deliverJSON(req Request) (Reply, error) {
 // Errorf is the reply for a request that cannot be answered: HTTP 400, which no client retries, with an explanation
 // in the place where clients look for one.
 func Errorf(format string, args ...any) Reply {
-	return Reply{Status: http.StatusBadRequest, Body: errorBody(http.StatusBadRequest, fmt.Sprintf(format, args...))}
+	return fault(http.StatusBadRequest, fmt.Sprintf(format, args...))
+}
+
+func fault(status int, message string) Reply {
+	return Reply{Status: status, Body: errorBody(status, message)}
 }
 
 // errorBody is OpenAI's error shape. Message defaults to the text of the status.
 func errorBody(status int, message string) string {
-	kind, code := "server_error", any(nil)
-	switch {
-	case status == http.StatusUnauthorized:
-		kind, code = "invalid_request_error", "invalid_api_key"
-	case status == http.StatusTooManyRequests:
-		kind, code = "requests", "rate_limit_exceeded"
-	case status < http.StatusInternalServerError:
-		kind = "invalid_request_error"
-	}
-	if message == "" {
-		message = http.StatusText(status)
-	}
-	body, err := json.Marshal(map[string]any{
-		"error": map[string]any{"message": message, "type": kind, "param": nil, "code": code},
-	})
-	if err != nil {
-		panic(err) // strings and nil always marshal
-	}
-	return string(body)
+	code := map[int]any{http.StatusUnauthorized: "invalid_api_key", http.StatusTooManyRequests: "rate_limit_exceeded"}[status]
+	return string(marshal(map[string]any{"error": map[string]any{
+		"message": cmp.Or(message, http.StatusText(status)), "type": "error", "param": nil, "code": code,
+	}}))
 }
 
 // marshalArgs is [json.Marshal], except that raw JSON is passed through unchecked: broken arguments are a fault that

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/sashabaranov/go-openai"
@@ -52,15 +53,10 @@ type Request struct {
 	Messages []Message
 	// Tools are the names of the offered tools.
 	Tools []string
-	// SchemaName and Schema describe the wanted JSON of a structured request. Schema is nil for response_format
-	// json_object.
-	SchemaName string
-	Schema     json.RawMessage
-	Stream     bool
-	// IncludeUsage says that a stream is to end with a chunk that carries the token counts.
-	IncludeUsage bool
+	// Schema describes the wanted JSON of a structured request. It is nil for response_format json_object.
+	Schema json.RawMessage
 
-	structured bool
+	stream, structured bool
 }
 
 // Message is one message of the conversation.
@@ -70,10 +66,6 @@ type Message struct {
 	// Text joins the text parts of the message with line feeds. OpenCode sends several parts of one prompt as
 	// one user message.
 	Text string
-	// ToolCalls are the calls in an assistant message. Args is a [json.RawMessage].
-	ToolCalls []ToolCall
-	// ToolCallID says which call a tool message answers.
-	ToolCallID string
 }
 
 // Kind reports what r is for.
@@ -156,21 +148,24 @@ type wireRequest struct {
 }
 
 // parseRequest reads the body of a chat completion request.
-func parseRequest(body []byte) (Request, error) {
+func parseRequest(body io.Reader) (Request, error) {
 	var wire wireRequest
-	if err := json.Unmarshal(body, &wire); err != nil {
+	data, err := io.ReadAll(body) // to its end: before that it is not noticed when the caller goes
+	if err == nil {
+		err = json.Unmarshal(data, &wire)
+	}
+	if err != nil {
 		return Request{}, fmt.Errorf("parse chat completion request: %w", err)
 	}
 	if len(wire.Messages) == 0 {
 		return Request{}, errors.New("parse chat completion request: it has no messages")
 	}
 	r := Request{
-		Model: wire.Model, Stream: wire.Stream, IncludeUsage: wire.StreamOptions != nil && wire.StreamOptions.IncludeUsage,
+		Model: wire.Model, stream: wire.Stream,
 		structured: wire.ResponseFormat != nil && wire.ResponseFormat.Type != openai.ChatCompletionResponseFormatTypeText,
 	}
 	r.addMessages(wire.Messages)
 	if r.structured && wire.ResponseFormat.JSONSchema != nil {
-		r.SchemaName = wire.ResponseFormat.JSONSchema.Name
 		r.Schema, _ = wire.ResponseFormat.JSONSchema.Schema.(json.RawMessage)
 	}
 	if _, after, asked := strings.Cut(r.LastUser(), schemaWords); asked {
@@ -180,8 +175,7 @@ func parseRequest(body []byte) (Request, error) {
 	for _, tool := range wire.Tools {
 		r.Tools = append(r.Tools, tool.Function.Name)
 		if tool.Function.Name == structuredTool {
-			r.structured = true
-			r.SchemaName, r.Schema = structuredTool, tool.Function.Parameters
+			r.structured, r.Schema = true, tool.Function.Parameters
 		}
 	}
 	return r, nil
@@ -190,16 +184,13 @@ func parseRequest(body []byte) (Request, error) {
 func (r *Request) addMessages(messages []openai.ChatCompletionMessage) {
 	var system []string
 	for _, wire := range messages {
-		m := Message{Role: wire.Role, Text: wire.Content, ToolCallID: wire.ToolCallID}
+		m := Message{Role: wire.Role, Text: wire.Content}
 		for i, part := range wire.MultiContent {
 			m.Text += text.If(i > 0, "\n") + part.Text
 		}
 		if m.Role == openai.ChatMessageRoleSystem || m.Role == openai.ChatMessageRoleDeveloper {
 			system = append(system, m.Text)
 			continue
-		}
-		for _, call := range wire.ToolCalls {
-			m.ToolCalls = append(m.ToolCalls, ToolCall{Name: call.Function.Name, Args: json.RawMessage(call.Function.Arguments)})
 		}
 		r.Messages = append(r.Messages, m)
 	}

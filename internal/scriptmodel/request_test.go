@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,9 +34,9 @@ func TestParseRequest(t *testing.T) {
 		Kind                Kind
 		FirstUser, LastUser string
 		Turns, SinceUser    int
-		SchemaName, Schema  string
+		Schema              string
 		Tools               []string
-		Stream, Usage       bool
+		Stream              bool
 	}
 	for name, test := range map[string]struct {
 		body string
@@ -47,22 +48,22 @@ func TestParseRequest(t *testing.T) {
 		}},
 		"structured by OpenCode's tool": {structuredByTool, view{
 			Kind: KindStructured, FirstUser: "plan it", LastUser: "plan it",
-			SchemaName: "StructuredOutput", Schema: `{"type":"object"}`, Tools: []string{"StructuredOutput"}, Stream: true,
+			Schema: `{"type":"object"}`, Tools: []string{"StructuredOutput"}, Stream: true,
 		}},
 		"structured by response_format": {structuredByFormat, view{
-			Kind: KindStructured, FirstUser: "plan it", LastUser: "plan it", SchemaName: "plan", Schema: `{"type":"object"}`,
+			Kind: KindStructured, FirstUser: "plan it", LastUser: "plan it", Schema: `{"type":"object"}`,
 		}},
 		"any JSON": {`{"messages":[{"role":"developer","content":"d"}],"response_format":{"type":"json_object"}}`, view{
 			Kind: KindStructured,
 		}},
 	} {
-		r, err := parseRequest([]byte(test.body))
+		r, err := parseRequest(strings.NewReader(test.body))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got := view{
 			r.Kind(), r.FirstUser(), r.LastUser(), r.AssistantTurns(), r.TurnsSinceUser(),
-			r.SchemaName, string(r.Schema), r.Tools, r.Stream, r.IncludeUsage,
+			string(r.Schema), r.Tools, r.stream,
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 
@@ -44,7 +43,7 @@ type Script struct {
 	rules []rule
 
 	mu sync.Mutex
-	// answered counts the answers to structured requests, per rule; faulted the faults that were given.
+	// answered counts the answers of each rule, faulted the faults that were given.
 	answered map[int]int
 	faulted  map[faultKey]int
 }
@@ -56,17 +55,10 @@ type faultKey struct {
 }
 
 type rule struct {
-	Name    string        `yaml:"name"`
-	When    condition     `yaml:"when"`
-	Repeat  bool          `yaml:"repeat"`
-	Replies []scriptReply `yaml:"replies"`
-}
-
-// scriptReply is a [Reply] as it is written in YAML.
-type scriptReply struct {
-	Reply  `yaml:",inline"`
-	Header map[string]string `yaml:"header"`
-	Times  int               `yaml:"times"`
+	Name    string    `yaml:"name"`
+	When    condition `yaml:"when"`
+	Repeat  bool      `yaml:"repeat"`
+	Replies []Reply   `yaml:"replies"`
 }
 
 // ParseScript reads a script. Unknown keys, and rules or replies that could never do anything, are errors.
@@ -103,28 +95,19 @@ func (r rule) check() error {
 	return nil
 }
 
-func (s scriptReply) check() error {
+func (r Reply) check() error {
 	switch {
-	case s.Times < 0:
+	case r.Times < 0:
 		return errors.New("times is negative")
-	case s.Times > 0 && !s.Fault():
+	case r.Times > 0 && !r.Fault():
 		return errors.New("times is for faults (status or cut) only")
-	case s.Status != 0 && (s.Status < 400 || s.Status > 599):
-		return fmt.Errorf("status %d is not an HTTP error", s.Status)
-	case slices.ContainsFunc(s.ToolCalls, func(c ToolCall) bool { return c.Name == "" }):
+	case r.Status != 0 && (r.Status < 400 || r.Status > 599):
+		return fmt.Errorf("status %d is not an HTTP error", r.Status)
+	case slices.ContainsFunc(r.ToolCalls, func(c ToolCall) bool { return c.Name == "" }):
 		return errors.New("a tool call has no name")
 	}
-	_, err := newAnswer(Request{}, s.Reply, 0, 0)
+	_, err := r.answer(Request{}, 0)
 	return err
-}
-
-func (s scriptReply) reply() Reply {
-	r := s.Reply
-	r.Header = http.Header{}
-	for name, value := range s.Header {
-		r.Header.Set(name, value)
-	}
-	return r
 }
 
 // Reply answers req from the script. It is a [Handler].
@@ -146,15 +129,12 @@ func (s *Script) play(i int, req Request) Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rules[i]
-	structured := req.Kind() == KindStructured
 	given := s.given(i, req)
-
 	last := -1 // the last reply that is not a fault
-	for n, entry := range r.Replies {
-		reply := entry.reply()
+	for n, reply := range r.Replies {
 		if !reply.Fault() {
 			if given == 0 {
-				s.count(i, structured)
+				s.answered[i]++
 				return reply
 			}
 			given--
@@ -162,14 +142,13 @@ func (s *Script) play(i int, req Request) Reply {
 			continue
 		}
 		key := faultKey{i, n, req.SessionID}
-		if given == 0 && s.faulted[key] < max(1, entry.Times) {
+		if given == 0 && s.faulted[key] < max(1, reply.Times) {
 			s.faulted[key]++
 			return reply
 		}
 	}
-	if last >= 0 && (structured || r.Repeat) {
-		s.count(i, structured)
-		return r.Replies[last].reply()
+	if last >= 0 && (req.Kind() == KindStructured || r.Repeat) {
+		return r.Replies[last]
 	}
 	return Reply{Text: "There is nothing more to do."}
 }
@@ -183,11 +162,5 @@ func (s *Script) given(i int, req Request) int {
 		return req.TurnsSinceUser()
 	default:
 		return req.AssistantTurns()
-	}
-}
-
-func (s *Script) count(i int, structured bool) {
-	if structured {
-		s.answered[i]++
 	}
 }

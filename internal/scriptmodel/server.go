@@ -11,8 +11,8 @@
 package scriptmodel
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,8 +21,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sashabaranov/go-openai"
 )
 
 // Handler answers one request. It is called from many goroutines at once. ctx ends when the caller goes away or the
@@ -95,27 +93,24 @@ func (s *Server) Close() {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chatCompletions)
-	mux.HandleFunc("GET /v1/models", s.models)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, fmt.Sprintf("unknown request: %s %s", r.Method, r.URL.Path))
+		fault(http.StatusNotFound, fmt.Sprintf("unknown request: %s %s", r.Method, r.URL.Path)).writeFault(w)
 	})
 	return mux
 }
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	req, err := parseRequest(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		writeError(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	req, err := parseRequest(body)
-	if err != nil {
-		writeError(w, http.StatusBadRequest, err.Error())
+		Errorf("%v", err).writeFault(w)
 		return
 	}
 	req.Key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	req.SessionID = r.Header.Get(sessionHeader)
-	seq := s.record(req)
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	seq := len(s.requests)
+	s.mu.Unlock()
 
 	reply := s.handler(r.Context(), req)
 	if !reply.wait(r.Context()) {
@@ -124,76 +119,42 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	reply.write(w, req, seq)
 }
 
-// record logs req and returns its number, counted from 1.
-func (s *Server) record(req Request) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, req)
-	return int64(len(s.requests))
-}
-
-func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	var list openai.ModelsList
-	for _, name := range Models() {
-		list.Models = append(list.Models, openai.Model{ID: name, Object: "model", OwnedBy: ProviderID})
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(list)
-}
-
 // wait lets Delay and Wait pass. It reports false when ctx ended first.
 func (r Reply) wait(ctx context.Context) bool {
-	if r.Delay > 0 {
-		timer := time.NewTimer(r.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return false
-		}
+	select {
+	case <-time.After(r.Delay):
+	case <-ctx.Done():
 	}
 	if r.Wait != nil {
 		select {
 		case <-r.Wait:
 		case <-ctx.Done():
-			return false
 		}
 	}
 	return ctx.Err() == nil
 }
 
 // write sends the reply to req, which was the seq-th request.
-func (r Reply) write(w http.ResponseWriter, req Request, seq int64) {
-	if r.Status != 0 {
-		for name, values := range r.Header {
-			w.Header()[http.CanonicalHeaderKey(name)] = values
-		}
-		writeBody(w, r.Status, r.Body)
-		return
-	}
-	a, err := newAnswer(req, r, seq, time.Now().Unix())
+func (r Reply) write(w http.ResponseWriter, req Request, seq int) {
+	answer, err := r.answer(req, seq)
 	switch {
+	case r.Status != 0:
+		r.writeFault(w)
 	case err != nil:
-		writeError(w, http.StatusInternalServerError, err.Error())
-	case req.Stream:
-		a.writeStream(w, req.IncludeUsage)
+		fault(http.StatusInternalServerError, err.Error()).writeFault(w)
+	case req.stream:
+		writeStream(w, answer, r.Cut)
 	default:
-		a.writeWhole(w)
+		writeWhole(w, answer, r.Cut)
 	}
 }
 
-func writeError(w http.ResponseWriter, status int, message string) {
-	writeBody(w, status, errorBody(status, message))
-}
-
-// writeBody answers with status and body, or with OpenAI's error when there is no body.
-func writeBody(w http.ResponseWriter, status int, body string) {
-	if body == "" {
-		body = errorBody(status, "")
+// writeFault sends the Status, with OpenAI's error where there is no Body.
+func (r Reply) writeFault(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	for name, value := range r.Header {
+		w.Header().Set(name, value)
 	}
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json")
-	}
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body)
+	w.WriteHeader(r.Status)
+	_, _ = io.WriteString(w, cmp.Or(r.Body, errorBody(r.Status, "")))
 }

@@ -5,74 +5,50 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
-	"unicode/utf8"
+	"time"
 
 	"github.com/sashabaranov/go-openai"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// answer is a reply ready to be written in either form.
-type answer struct {
-	id, model string
-	created   int64
-	message   openai.ChatCompletionMessage
-	finish    openai.FinishReason
-	usage     openai.Usage
-	cut       bool
-}
-
-// newAnswer prepares r, which has to be one that answers (no Status). seq makes the ids of the completion and of its
+// answer is what r answers to req, which was the seq-th request: its number makes the ids of the completion and of its
 // tool calls unique.
-func newAnswer(req Request, r Reply, seq, created int64) (*answer, error) {
-	r, err := r.deliverJSON(req)
-	if err != nil {
-		return nil, err
+func (r Reply) answer(req Request, seq int) (out openai.ChatCompletionResponse, err error) {
+	if r, err = r.deliverJSON(req); err != nil {
+		return out, err
 	}
-	a := &answer{
-		id: "chatcmpl-" + strconv.FormatInt(seq, 10), model: req.Model, created: created, cut: r.Cut,
-		message: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: r.Text},
-		finish:  cmp.Or(openai.FinishReason(r.Finish), openai.FinishReasonStop),
-	}
+	message := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: r.Text}
 	size := len(r.Text)
 	for i, call := range r.ToolCalls {
 		call = call.forGeneration(req.Tools)
 		args, err := marshalArgs(call.Args)
 		if err != nil {
-			return nil, fmt.Errorf("marshal the arguments of tool call %s: %w", call.Name, err)
+			return out, fmt.Errorf("marshal the arguments of tool call %s: %w", call.Name, err)
 		}
-		a.message.ToolCalls = append(a.message.ToolCalls, openai.ToolCall{
+		message.ToolCalls = append(message.ToolCalls, openai.ToolCall{
 			ID: cmp.Or(call.ID, fmt.Sprintf("call_%d_%d", seq, i)), Type: openai.ToolTypeFunction,
 			Function: openai.FunctionCall{Name: call.Name, Arguments: args},
 		})
 		size += len(args)
-		a.finish = cmp.Or(openai.FinishReason(r.Finish), openai.FinishReasonToolCalls)
 	}
-	a.usage.PromptTokens = orEstimate(r.InputTokens, len(req.Text()))
-	a.usage.CompletionTokens = orEstimate(r.OutputTokens, size)
-	a.usage.TotalTokens = a.usage.PromptTokens + a.usage.CompletionTokens
-	return a, nil
-}
-
-func orEstimate(tokens, characters int) int {
-	if tokens > 0 {
-		return tokens
-	}
-	return max(1, characters/4)
-}
-
-// whole is the answer in one piece.
-func (a *answer) whole() openai.ChatCompletionResponse {
+	finish := cmp.Or(r.Finish, text.If(len(r.ToolCalls) > 0, "tool_calls"), "stop")
+	in, written := cmp.Or(r.InputTokens, max(1, len(req.Text())/4)), cmp.Or(r.OutputTokens, max(1, size/4))
 	return openai.ChatCompletionResponse{
-		ID: a.id, Object: "chat.completion", Created: a.created, Model: a.model, Usage: a.usage,
-		Choices: []openai.ChatCompletionChoice{{Message: a.message, FinishReason: a.finish}},
-	}
+		ID: fmt.Sprint("chatcmpl-", seq), Object: "chat.completion", Created: time.Now().Unix(), Model: req.Model,
+		Choices: []openai.ChatCompletionChoice{{Message: message, FinishReason: openai.FinishReason(finish)}},
+		Usage:   openai.Usage{PromptTokens: in, CompletionTokens: written, TotalTokens: in + written},
+	}, nil
 }
 
-// chunks is the answer as a stream. Text and arguments come in several pieces, as from a real model, so that a
+// chunks is an answer as a stream. Text and arguments come in several pieces, as from a real model, so that a
 // consumer which cannot put them together is found out.
-func (a *answer) chunks(includeUsage bool) (out []openai.ChatCompletionStreamResponse) {
+func chunks(whole openai.ChatCompletionResponse) (out []openai.ChatCompletionStreamResponse) {
 	chunk := openai.ChatCompletionStreamResponse{
-		ID: a.id, Object: "chat.completion.chunk", Created: a.created, Model: a.model, Choices: []openai.ChatCompletionStreamChoice{},
+		ID: whole.ID, Object: "chat.completion.chunk", Created: whole.Created, Model: whole.Model,
+		Choices: []openai.ChatCompletionStreamChoice{},
 	}
 	add := func(choice openai.ChatCompletionStreamChoice) {
 		one := chunk
@@ -80,78 +56,60 @@ func (a *answer) chunks(includeUsage bool) (out []openai.ChatCompletionStreamRes
 		out = append(out, one)
 	}
 	delta := func(d openai.ChatCompletionStreamChoiceDelta) { add(openai.ChatCompletionStreamChoice{Delta: d}) }
-	delta(openai.ChatCompletionStreamChoiceDelta{Role: a.message.Role})
-	for _, piece := range pieces(a.message.Content) {
+	message := whole.Choices[0].Message
+	delta(openai.ChatCompletionStreamChoiceDelta{Role: message.Role})
+	for _, piece := range pieces(message.Content) {
 		delta(openai.ChatCompletionStreamChoiceDelta{Content: piece})
 	}
-	for i, call := range a.message.ToolCalls {
-		head, arguments := call, call.Function.Arguments
-		head.Index, head.Function.Arguments = &i, ""
-		delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{head}})
+	for i, call := range message.ToolCalls {
+		arguments := call.Function.Arguments
+		call.Index, call.Function.Arguments = &i, ""
+		delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{call}})
 		for _, piece := range pieces(arguments) {
 			delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{
 				{Index: &i, Type: call.Type, Function: openai.FunctionCall{Arguments: piece}},
 			}})
 		}
 	}
-	add(openai.ChatCompletionStreamChoice{FinishReason: a.finish})
-	if includeUsage {
-		chunk.Usage = &a.usage
-		out = append(out, chunk)
+	add(openai.ChatCompletionStreamChoice{FinishReason: whole.Choices[0].FinishReason})
+	chunk.Usage = &whole.Usage
+	return append(out, chunk)
+}
+
+// pieces cuts s into at most four.
+func pieces(s string) (out []string) {
+	const fewest = 8 // characters of one
+	all := []rune(s)
+	for piece := range slices.Chunk(all, max(fewest, (len(all)+3)/4)) {
+		out = append(out, string(piece))
 	}
 	return out
 }
 
-// pieces cuts s on character boundaries into at most five pieces.
-func pieces(s string) []string {
-	const minSize = 8
-	size := max(minSize, (len(s)+3)/4)
-	var out []string
-	for len(s) > size {
-		end := size
-		for end < len(s) && !utf8.RuneStart(s[end]) {
-			end++
-		}
-		out = append(out, s[:end])
-		s = s[end:]
-	}
-	if s != "" {
-		out = append(out, s)
-	}
-	return out
-}
-
-// writeWhole sends the answer in one piece.
-func (a *answer) writeWhole(w http.ResponseWriter) {
-	body, err := json.Marshal(a.whole())
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
+// writeWhole sends an answer in one piece.
+func writeWhole(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut bool) {
+	body := marshal(answer)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	if a.cut {
+	if cut {
 		body = body[:len(body)/2]
 	}
 	_, _ = w.Write(body) // a caller that went away is the caller's business
-	if a.cut {
+	if cut {
 		breakConnection(w)
 	}
 }
 
-// writeStream sends the answer as server-sent events.
-func (a *answer) writeStream(w http.ResponseWriter, includeUsage bool) {
+// writeStream sends an answer as server-sent events.
+func writeStream(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	chunks := a.chunks(includeUsage)
-	for i, chunk := range chunks {
-		if a.cut && i > 0 && i >= len(chunks)/2 {
+	all := chunks(answer)
+	for i, chunk := range all {
+		if cut && i > 0 && i >= len(all)/2 {
 			breakConnection(w)
 		}
-		data, err := json.Marshal(chunk)
-		if err != nil {
-			panic(err) // strings and numbers always marshal
-		}
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", marshal(chunk))
 		_ = http.NewResponseController(w).Flush()
 	}
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
@@ -161,4 +119,13 @@ func (a *answer) writeStream(w http.ResponseWriter, includeUsage bool) {
 func breakConnection(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
+}
+
+// marshal is for what always can be marshalled, such as texts and numbers.
+func marshal(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

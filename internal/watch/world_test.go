@@ -210,7 +210,7 @@ func (k *talk) continued(want int) (all []opencode.Message) {
 
 func (k *talk) messages() []opencode.Message {
 	k.t.Helper()
-	messages, err := k.w.dir.Messages(k.w.ctx, k.id, 0)
+	messages, err := k.w.dir.Messages(k.w.ctx, k.id, session.MaxMessages)
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func fault(seen providerstest.Seen, reply providerstest.Reply) scriptmodel.Reply
 		return scriptmodel.Reply{Text: "half of", Cut: true}
 	case providerstest.FaultMalformed:
 		return scriptmodel.Reply{
-			Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+			Status: http.StatusOK, Header: map[string]string{"Content-Type": "text/event-stream"},
 			Body: "data: " + providerstest.Malformed + "\n\n",
 		}
 	}
@@ -184,8 +184,12 @@ func fault(seen providerstest.Seen, reply providerstest.Reply) scriptmodel.Reply
 	// OpenCode waits for the milliseconds, and passes both on; only the seconds are of interest to the suite.
 	header := http.Header{"Retry-After-Ms": {"1"}}
 	providerstest.SetRetryAfter(header, reply)
+	sent := map[string]string{}
+	for name := range header {
+		sent[name] = header.Get(name)
+	}
 	// The key is OpenCode's, so the adapter cannot know and remove it: here, as in most providers' answers, it is masked.
 	message := strings.ReplaceAll(reply.Message, cmp.Or(seen.Key, "no key"), "con***789")
-	return scriptmodel.Reply{Status: as.status, Header: header, Body: fmt.Sprintf(
+	return scriptmodel.Reply{Status: as.status, Header: sent, Body: fmt.Sprintf(
 		`{"error":{"message":%q,"type":"error","param":null,"code":%q}}`, message, as.code)}
 }

@@ -84,7 +84,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
 ) (answer opencode.Message, spent boulder.Usage, err error) {
-	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
+	ctx, w := newWatch(ctx, dir.Client())
 	agent, agents := c.Agent, []string(nil)
 	if agent != "" {
 		agents, err = dir.Agents(ctx)
@@ -94,8 +94,8 @@ func (c *Completer) ask(
 	}
 	if err == nil {
 		answer, err = dir.Ask(ctx, opencode.AskRequest{
-			Title: w.title, Agent: agent, Model: model, System: req.System, Text: flatten(req.Messages),
-			Schema: req.Schema, Timeout: c.Timeout,
+			Title: "manager: " + cmp.Or(req.SchemaName, "question"), Agent: agent, Model: model, System: req.System,
+			Text: flatten(req.Messages), Schema: req.Schema, Begun: w.begin, Timeout: c.Timeout,
 		})
 	}
 	w.end()

@@ -2,12 +2,8 @@ package opencode
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -29,55 +25,46 @@ var errRunaway = errors.New("the model kept calling tools that it does not have"
 //   - The answer tells what its own call cost, not what those before it did.
 //   - A question that runs into its deadline may have been waiting for a provider that is not there.
 type watch struct {
-	title  string // of the session; unique, since the session's id is not told
-	sub    *opencode.Subscription
+	client *opencode.Client
+	sub    *opencode.Subscription // nil until the question has a session
 	cancel context.CancelCauseFunc
 	reader sync.WaitGroup
 
 	// Belong to the reader until end:
 
-	session string
 	calls   map[string]opencode.MessageInfo // by message id: one message for each call of the model
 	waiting string                          // why OpenCode last repeated a call
 }
 
-// startWatch begins to follow the session with the title that it makes of the given one. The returned ctx ends when the
-// watch stops the question. The caller calls end.
-func startWatch(ctx context.Context, dir *opencode.Directory, title string) (context.Context, *watch) {
+// newWatch is for one question. The returned ctx ends when the watch stops it. The caller calls end.
+func newWatch(ctx context.Context, client *opencode.Client) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{
-		title: title + " " + rand.Text(), cancel: cancel, calls: map[string]opencode.MessageInfo{},
-		sub: dir.Client().Subscribe(opencode.Filter{Directory: dir.Path()}),
-	}
+	return ctx, &watch{client: client, cancel: cancel, calls: map[string]opencode.MessageInfo{}}
+}
+
+// begin follows the session of the question.
+func (w *watch) begin(sessionID string) {
+	w.sub = w.client.Subscribe(opencode.Filter{Sessions: []string{sessionID}})
 	w.reader.Go(w.follow)
-	return ctx, w
 }
 
 func (w *watch) end() {
-	w.sub.Close()
+	if w.sub != nil {
+		w.sub.Close()
+	}
 	w.reader.Wait()
 	w.cancel(nil)
 }
 
 func (w *watch) follow() {
-	recognise := func(s opencode.Session) {
-		if s.Title == w.title {
-			w.session = s.ID
-		}
-	}
 	for event := range w.sub.C() {
-		own := w.session != "" && event.SessionID == w.session
 		switch p := event.Payload.(type) {
-		case opencode.SessionCreated:
-			recognise(p.Session)
-		case opencode.SessionUpdated: // the connection may have come up after the session was created
-			recognise(p.Session)
 		case opencode.StatusChanged:
-			if own && p.Status.Type == opencode.Retry {
+			if p.Status.Type == opencode.Retry {
 				w.waiting = p.Status.Message
 			}
 		case opencode.MessageUpdated:
-			if own && p.Message.Role == opencode.RoleAssistant {
+			if p.Message.Role == opencode.RoleAssistant {
 				w.calls[p.Message.ID] = p.Message
 			}
 			if len(w.calls) > maxCalls {
@@ -90,14 +77,10 @@ func (w *watch) follow() {
 // spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
 func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	sum := session.Usage(a.Tokens, a.Cost)
-	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
-		return strings.Compare(a.ID, b.ID) // ids ascend
-	})
-	if sum != (boulder.Usage{}) && len(calls) > 0 {
-		calls = calls[:len(calls)-1]
-	}
-	for _, m := range calls {
-		sum = sum.Add(session.Usage(m.Tokens, m.Cost))
+	for id, m := range w.calls {
+		if id != a.ID {
+			sum = sum.Add(session.Usage(m.Tokens, m.Cost))
+		}
 	}
 	return sum
 }
