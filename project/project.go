@@ -315,6 +315,6 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 	}
 	env, err := p.environ()
 	return &notify.Notifier{
-		Command: c.Command, Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
+		Command: c.Program(), Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
 	}, err
 }
