@@ -148,7 +148,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 
 // PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
 // changed. Nothing is out of date: nil. of has all events.
-func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *Redoing, err error) {
+func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *boulder.Redoing, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *R
 			return nil, err
 		}
 	}
-	r = &Redoing{}
+	r = &boulder.Redoing{}
 	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
 		return r, err
 	}

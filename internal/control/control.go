@@ -87,39 +87,6 @@ func (h *Holder) Has(id string) bool {
 	return h != nil && (h.Beginning() || slices.Contains(h.AtWork(), id))
 }
 
-// Ordered is an order that was carried out, with the boulder before and after it.
-type Ordered struct {
-	boulder.Order
-	Before, After boulder.Snapshot
-	Holder        *Holder // who carried it out; nil: no process runs it, or it has ended with the boulder
-}
-
-// Handover is what became of an answer on its way to the sub-task that has the blocker.
-type Handover string
-
-const (
-	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
-	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
-	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
-	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
-	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
-)
-
-// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
-// versions, never changed.
-type Answered struct {
-	Type string `json:"type"` // blocker-answer
-	boulder.Blocker
-	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
-	Handover Handover `json:"handover"`
-	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
-	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
-	// RunBy is the process that runs the boulder; null if none does.
-	RunBy *Holder `json:"run_by"`
-	// Awaited are the blockers that the sub-task still waits for.
-	Awaited []string `json:"awaited"`
-}
-
 var (
 	// ErrNotServed is returned when no process serves the socket, or the one that did is gone: the state can be read
 	// from the database.

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -35,7 +36,7 @@ type Order struct {
 }
 
 // NewOrder reports what an order did.
-func NewOrder(done *control.Ordered) *Order {
+func NewOrder(done *project.Ordered) *Order {
 	before, after, holder, o := done.Before, done.After, done.Holder, done.Order
 	b := after.Boulder
 	r := &Order{
@@ -146,7 +147,7 @@ func Listed(names []string) string {
 }
 
 // Settled says what became of an answer to a blocker, and what comes of it.
-func Settled(r *control.Answered, now time.Time) string {
+func Settled(r *project.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
 	case r.Status == boulder.BlockerSkipped:
@@ -156,17 +157,17 @@ func Settled(r *control.Answered, now time.Time) string {
 	}
 	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
 	switch {
-	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+	case r.Handover == project.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
 		follows = "The session that waits for it gets it."
-	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
+	case r.Handover == project.NoBoulder && IsSession(r.SessionID):
 		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-	case r.Handover == control.NoBoulder:
+	case r.Handover == project.NoBoulder:
 		follows = "It came up outside a run: no sub-task waits for it."
-	case r.Handover == control.OverBefore:
+	case r.Handover == project.OverBefore:
 		follows = "Nothing waited for it any more."
-	case r.Handover == control.NotAsked:
+	case r.Handover == project.NotAsked:
 		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case r.Handover == control.Kept:
+	case r.Handover == project.Kept:
 		follows = ""
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
@@ -178,8 +179,8 @@ func Settled(r *control.Answered, now time.Time) string {
 }
 
 // GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
-func GoesOnLater(r *control.Answered) bool {
-	return r.Handover == control.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+func GoesOnLater(r *project.Answered) bool {
+	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }
 
 // Finding is the outcome of a check of `manager doctor`.

@@ -95,7 +95,7 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(&control.Ordered{
+		report := NewOrder(&project.Ordered{
 			Order: boulder.Order{Do: boulder.OrderPause, Now: now}, Before: s.State.Snapshot(), After: s.State.Snapshot(), Holder: holder,
 		})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
