@@ -208,8 +208,10 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 		}
 	}
 	commands := a.Config().Commands()
-	for _, line := range slices.Sorted(maps.Keys(commands)) {
-		look(line, "("+commands[line]+")")
+	for _, key := range slices.Sorted(maps.Keys(commands)) {
+		for i, line := range commands[key] {
+			look(line, "("+a.Config().Place(key, i)+")")
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +77,6 @@ type Config struct {
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
-	places  map[string]string // of the commands
 	origins map[string]string // of all that a file says, by path
 }
 
@@ -187,7 +187,13 @@ func (c *Config) check(file *yamlfile.File) {
 	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
 	}
-	c.checkCommands(file)
+	for key, lines := range c.Commands() {
+		for i, line := range lines {
+			if file.Has(key) { // else it is of an earlier file
+				checkCommand(file, key, i, line)
+			}
+		}
+	}
 	c.Slots.check(file)
 	for i, line := range c.NoWorse {
 		if slices.Contains(c.Gates, line) {
@@ -214,28 +220,20 @@ func (c *Config) check(file *yamlfile.File) {
 
 var variables = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
-// Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
-func (c *Config) Commands() map[string]string { return c.places }
-
-func (c *Config) checkCommands(file *yamlfile.File) {
-	before := c.places
-	c.places = map[string]string{}
-	for key, lines := range map[string][]string{
+// Commands are those that are run to judge the work, by their keys.
+func (c *Config) Commands() map[string][]string {
+	return map[string][]string{
 		"gates": c.Gates, "no_worse": c.NoWorse, "integration_gates": c.IntegrationGates, "tests": c.Tests, "lint": c.Lint,
-	} {
-		for i, line := range lines {
-			if !file.Has(key) { // it is of an earlier file
-				c.places[line] = before[line]
-				continue
-			}
-			path := fmt.Sprintf("%s[%d]", key, i)
-			c.places[line] = file.Place(path)
-			checkCommand(file, key, path, line)
-		}
 	}
 }
 
-func checkCommand(file *yamlfile.File, key, path, line string) {
+// Place is where an entry of a list stands, as `config.yaml:3`.
+func (c *Config) Place(key string, i int) string {
+	return cmp.Or(c.origins[fmt.Sprintf("%s[%d]", key, i)], c.origins[key])
+}
+
+func checkCommand(file *yamlfile.File, key string, i int, line string) {
+	path := fmt.Sprintf("%s[%d]", key, i)
 	if strings.TrimSpace(line) == "" {
 		file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
 	} else if what := command.Syntax(line); what != "" {

@@ -152,7 +152,7 @@ type Slots struct {
 
 func (s *Slots) check(file *yamlfile.File) {
 	for i, line := range s.Setup {
-		checkCommand(file, "slots.setup", fmt.Sprintf("slots.setup[%d]", i), line)
+		checkCommand(file, "slots.setup", i, line)
 	}
 	if len(s.SetupWhen) > 0 && len(s.Setup) == 0 {
 		file.Report("slots.setup_when", "slots.setup_when without slots.setup", "name the commands to run when these files change")
