@@ -202,7 +202,7 @@ func (d *Access) find(ctx context.Context, ref string) (string, error) {
 		return Resolve(ctx, d, ref)
 	}
 	if d.Holder != nil {
-		switch atWork := d.Holder.AtWork(); {
+		switch atWork := d.Holder.Running; {
 		case len(atWork) == 1:
 			return atWork[0], nil
 		case len(atWork) > 1:

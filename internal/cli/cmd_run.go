@@ -441,7 +441,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 		return false, err
 	}
 	id := detail.Boulder.ID
-	atWork := slices.Contains(there.Holder.AtWork(), id)
+	atWork := slices.Contains(there.Holder.Running, id)
 	switch {
 	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil

@@ -49,12 +49,10 @@ const SocketName = "manager.sock"
 
 // Holder says who serves.
 type Holder struct {
-	PID       int    `json:"pid"`
-	BoulderID string `json:"boulder_id,omitempty"` // what it is running; empty until that exists
-	Command   string `json:"command"`              // as the user typed it
-	// Serves: it runs boulders for others, those of Running, and BoulderID is empty.
-	Serves  bool      `json:"serves,omitempty"`
-	Running []string  `json:"running,omitempty"`
+	PID     int       `json:"pid"`
+	Command string    `json:"command"`           // as the user typed it
+	Serves  bool      `json:"serves,omitempty"`  // it runs boulders for others
+	Running []string  `json:"running,omitempty"` // boulders; one that does not serve has one at most, from when that exists
 	Trouble string    `json:"trouble,omitempty"` // what keeps it from reaching what runs them: all that is known is older
 	Since   time.Time `json:"since"`
 	// Limits that it runs with: who looks from outside says why something waits by these, not by its own configuration.
@@ -68,23 +66,15 @@ type Submitter interface {
 	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
 }
 
-// AtWork lists the boulders that the holder is known to be at.
-func (h *Holder) AtWork() []string {
-	if h.BoulderID != "" {
-		return []string{h.BoulderID}
-	}
-	return h.Running
-}
-
 // Beginning reports whether a process has the state and does not say yet what it runs: no answer, or none of that.
-func (h *Holder) Beginning() bool { return h == nil || !h.Serves && h.BoulderID == "" }
+func (h *Holder) Beginning() bool { return h == nil || !h.Serves && len(h.Running) == 0 }
 
 // Runs reports whether a boulder is at work. A process that does not say yet what it runs may be at any.
 func (h *Holder) Runs(b boulder.Boulder) bool { return !b.Status.Terminal() && h.Has(b.ID) }
 
 // Has is Runs for a boulder that may be over: the process still stops its agents then.
 func (h *Holder) Has(id string) bool {
-	return h != nil && (h.Beginning() || slices.Contains(h.AtWork(), id))
+	return h != nil && (h.Beginning() || slices.Contains(h.Running, id))
 }
 
 var (

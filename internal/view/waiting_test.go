@@ -271,7 +271,7 @@ func TestReceiptOfACrash(t *testing.T) {
 	if got := NewReceipt(r).WorkedMS; got != 61_000 {
 		t.Errorf("after a crash: %d ms", got)
 	}
-	r.Holder = &control.Holder{BoulderID: "b1"}
+	r.Holder = &control.Holder{Running: []string{"b1"}}
 	if got := NewReceipt(r).WorkedMS; got != 36_060_000 {
 		t.Errorf("at work: %d ms", got)
 	}
