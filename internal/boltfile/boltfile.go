@@ -54,10 +54,9 @@ type DB struct {
 	path string
 	opts Options
 
-	mu     sync.Mutex
-	ended  error // why nothing can be written any more
-	broken bool  // nor read: bbolt panicked, and may hold its own locks for ever
-	closed bool
+	mu    sync.Mutex
+	ended error // why nothing can be written any more
+	gone  error // why nothing can be read either: it is closed, or bbolt panicked, and may hold its own locks for ever
 }
 
 // Open opens a file, and makes it if it is not there; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
@@ -133,7 +132,6 @@ func write(path string, name func(temp, path string) error, fill func(temp strin
 }
 
 func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
-	opts.ReadOnly = false
 	return func(temp string) error {
 		db, err := openBolt(temp, opts)
 		if err != nil {
@@ -216,13 +214,13 @@ func abandon(f *os.File) error {
 // started shares the open file for a moment, and would keep the lock as long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	done, broken := db.closed, db.broken
-	db.closed = true
+	before := db.gone
+	db.gone = bolterrors.ErrDatabaseNotOpen
 	db.mu.Unlock()
 	switch {
-	case done:
+	case errors.Is(before, bolterrors.ErrDatabaseNotOpen):
 		return nil
-	case broken: // bbolt's Close might wait for ever, so its mapping of the file is left
+	case before != nil: // bbolt's Close might wait for ever, so its mapping of the file is left
 		return abandon(db.file)
 	case !db.opts.ReadOnly:
 		return db.bolt.Close()
@@ -347,10 +345,10 @@ func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 func (db *DB) caught(err *error) {
 	if p := recover(); p != nil {
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
-		*err = db.end(damaged(fmt.Errorf("%v", p)))
+		*err = damaged(fmt.Errorf("%v", p))
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		db.broken = true
+		db.gone = cmp.Or(db.gone, *err)
 	}
 }
 
@@ -369,9 +367,9 @@ func (db *DB) refusal(ctx context.Context, writes bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case db.closed:
-		return bolterrors.ErrDatabaseNotOpen
-	case db.broken, writes:
+	case db.gone != nil:
+		return db.gone
+	case writes:
 		return db.ended
 	}
 	return nil
