@@ -15,12 +15,9 @@ const (
 	IsolationAuto   Isolation = "auto"   // in slots where two can be at work at once and gates do as well there as in the project
 )
 
-// Validate refuses a word that is none of these.
-func (i Isolation) Validate() error {
-	if slices.Contains([]Isolation{"", IsolationOff, IsolationAlways, IsolationAuto}, i) {
-		return nil
-	}
-	return fmt.Errorf("isolation is %q: use %s, %s or %s", i, IsolationAuto, IsolationAlways, IsolationOff)
+// Words are those that there are.
+func (Isolation) Words() []string {
+	return []string{string(IsolationAuto), string(IsolationAlways), string(IsolationOff)}
 }
 
 // Line is what the results of an isolated boulder become: commits on top of each other, each of whose trees passed its gates.

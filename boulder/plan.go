@@ -22,8 +22,8 @@ type Plan struct {
 	Goal        string    `json:"goal,omitempty"`        // one line
 	Constraints []string  `json:"constraints,omitempty"` // verbatim into every brief
 	Facts       Facts     `json:"facts,omitzero"`
-	Model       string    `json:"model,omitempty"`     // default model of the sub-tasks
-	DoneWhen    []string  `json:"done_when,omitempty"` // of sub-tasks that name none
+	Model       string    `json:"model,omitempty"`                                // default model of the sub-tasks
+	DoneWhen    []string  `json:"done_when,omitempty" yaml:"done_when,criterion"` // of sub-tasks that name none
 	Isolation   Isolation `json:"isolation,omitempty"`
 	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
@@ -42,13 +42,8 @@ const (
 	ScopeVeto Scope = "veto" // and the turn does not complete the sub-task
 )
 
-// Validate refuses a word that is none of these.
-func (s Scope) Validate() error {
-	if s == "" || s == ScopeWarn || s == ScopeVeto {
-		return nil
-	}
-	return fmt.Errorf("scope is %q: use %s or %s", s, ScopeWarn, ScopeVeto)
-}
+// Words are those that there are.
+func (Scope) Words() []string { return []string{string(ScopeWarn), string(ScopeVeto)} }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
 type Facts struct {
@@ -75,7 +70,7 @@ type Spec struct {
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
 	Writes         []string `json:"writes,omitempty"`  // patterns of files; two that may write the same one never run side by side
-	DoneWhen       []string `json:"done_when,omitempty"`
+	DoneWhen       []string `json:"done_when,omitempty" yaml:"done_when,criterion"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
 
@@ -216,6 +211,9 @@ const (
 	Medium Priority = "medium"
 	Low    Priority = "low"
 )
+
+// Words are those that there are.
+func (Priority) Words() []string { return []string{string(High), string(Medium), string(Low)} }
 
 // Rank orders priorities, the most urgent first: 0, 1, 2. Empty counts as medium.
 func (p Priority) Rank() int {

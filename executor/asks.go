@@ -23,6 +23,9 @@ const (
 	AsksAllow  Asks = "allow"  // once, each time
 )
 
+// Words are those that there are.
+func (Asks) Words() []string { return []string{string(AsksReject), string(AsksAllow)} }
+
 const (
 	refusal = "The user is away and cannot give this permission. Go on without it: find another way, or leave this part out" +
 		" and say so in your final message."

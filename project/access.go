@@ -202,7 +202,7 @@ func (d *Access) find(ctx context.Context, ref string) (string, error) {
 		return Resolve(ctx, d, ref)
 	}
 	if d.Holder != nil {
-		switch atWork := d.Holder.AtWork(); {
+		switch atWork := d.Holder.Running; {
 		case len(atWork) == 1:
 			return atWork[0], nil
 		case len(atWork) > 1:
@@ -236,6 +236,13 @@ func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 			}
 		}
 	}
+}
+
+// Ordered is an order that was carried out, with the boulder before and after it.
+type Ordered struct {
+	boulder.Order
+	Before, After boulder.Snapshot
+	Holder        *control.Holder // who carried it out; nil: no process runs it, or it has ended with the boulder
 }
 
 // Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the order; it is

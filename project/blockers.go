@@ -102,6 +102,32 @@ func TooLate(item *report.Blocker) string {
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 
+// Handover is what became of an answer on its way to the sub-task that has the blocker.
+type Handover string
+
+const (
+	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
+	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
+	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
+	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
+	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
+)
+
+// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
+// versions, never changed.
+type Answered struct {
+	Type string `json:"type"` // blocker-answer
+	boulder.Blocker
+	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
+	Handover Handover `json:"handover"`
+	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
+	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
+	// RunBy is the process that runs the boulder; null if none does.
+	RunBy *control.Holder `json:"run_by"`
+	// Awaited are the blockers that the sub-task still waits for.
+	Awaited []string `json:"awaited"`
+}
+
 // deliver hands the answers over that a boulder does not have yet: given while no process could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
@@ -116,8 +142,8 @@ func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) 
 }
 
 // handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
-func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocker) (control.Handover, error) {
-	how, err := control.HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
+func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocker) (Handover, error) {
+	how, err := HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	})
 	if err != nil { // perhaps it has nothing to do with it, any more or yet, or has had it before
@@ -126,15 +152,15 @@ func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocke
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
 		switch {
 		case detail.Boulder.ID == "" && !errors.Is(readErr, boulder.ErrNotFound):
-			how = control.Kept
+			how = Kept
 		case t == nil:
-			how = control.OverBefore
+			how = OverBefore
 		case !slices.ContainsFunc(t.Blockers, known):
-			return control.NotAsked, nil
+			return NotAsked, nil
 		case !t.Blockers[slices.IndexFunc(t.Blockers, known)].Status.Settled():
-			how = control.Kept
+			how = Kept
 		}
-		if how == control.Kept {
+		if how == Kept {
 			return how, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
 		}
 	}
@@ -151,9 +177,9 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 	if err != nil {
 		return nil, err
 	}
-	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: control.Kept, Awaited: []string{}}
+	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: Kept, Awaited: []string{}}
 	if b.BoulderID == "" {
-		report.Handover = control.NoBoulder
+		report.Handover = NoBoulder
 		return report, p.Blockers().Delivered(ctx, b.ID)
 	}
 	for last := range Tries(ctx, step, raisedWait) {
@@ -175,9 +201,9 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 		})
 		switch {
 		case errors.Is(err, ErrNothing): // the state was removed
-			report.Handover = control.OverBefore
+			report.Handover = OverBefore
 			return report, p.Blockers().Delivered(ctx, b.ID)
-		case last, !errors.Is(err, control.ErrNotServed) && (report.Handover != control.NotAsked || report.RunBy == nil):
+		case last, !errors.Is(err, control.ErrNotServed) && (report.Handover != NotAsked || report.RunBy == nil):
 			return report, err
 		}
 	}

@@ -54,15 +54,6 @@ func (s Slots) TakeBack(ctx context.Context, change boulder.Span) error {
 	return err
 }
 
-// generated are the commands of [boulder.Boulder.Generated] that need no configuration.
-func generated() map[string]string {
-	return map[string]string{
-		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",
-		"pnpm-lock.yaml": "pnpm install --lockfile-only", "Cargo.lock": "cargo update --workspace", "uv.lock": "uv lock",
-		"poetry.lock": "poetry lock",
-	}
-}
-
 // isolate decides whether a new boulder may work in slots, makes what they begin with, and takes in what else keeps sub-tasks
 // apart. What the request says goes before the plan, and that before the configuration. Where there can be no slots it runs
 // in place, and the user is told why.
@@ -72,7 +63,12 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 		plan = *req.Plan
 	}
 	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation, p.opts.Isolation)
-	req.Scope, req.Generated = cmp.Or(plan.Scope, p.cfg.Scope), generated()
+	req.Scope = cmp.Or(plan.Scope, p.cfg.Scope)
+	req.Generated = map[string]string{ // what needs no configuration
+		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",
+		"pnpm-lock.yaml": "pnpm install --lockfile-only", "Cargo.lock": "cargo update --workspace", "uv.lock": "uv lock",
+		"poetry.lock": "poetry lock",
+	}
 	maps.Copy(req.Generated, p.cfg.Generated)
 	maps.Copy(req.Generated, plan.Generated)
 	req.IntegrationGates = p.cfg.IntegrationGates

@@ -20,7 +20,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/config"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -63,15 +62,6 @@ type Options struct {
 	// say that they are secret, and the usual forms of keys.
 	Secrets *secret.Redactor
 }
-
-type (
-	// Ordered is what comes of an order.
-	Ordered = control.Ordered
-	// Answered is what comes of an answer.
-	Answered = control.Answered
-	// Redoing is what a redo comes to.
-	Redoing = boulder.Redoing
-)
 
 // Project is a directory in which manager works. Its methods may be called from any goroutine.
 type Project struct {
@@ -311,6 +301,6 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 	}
 	env, err := p.environ()
 	return &notify.Notifier{
-		Command: c.Command, Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
+		Command: c.Program(), Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
 	}, err
 }

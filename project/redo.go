@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -148,7 +149,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 
 // PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
 // changed. Nothing is out of date: nil. of has all events.
-func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *Redoing, err error) {
+func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *boulder.Redoing, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *R
 			return nil, err
 		}
 	}
-	r = &Redoing{}
+	r = &boulder.Redoing{}
 	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
 		return r, err
 	}
@@ -190,28 +191,20 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *R
 			redone.Files, r.Paths = boulder.FilesKeep, nil
 		}
 	}
-	patches := map[string]string{}
-	for _, e := range of.Events {
-		if b, ended := e.Body.(boulder.TurnEnded); ended {
-			patches[b.SubTaskID] = b.Evidence.Diff.Patch
-		}
-	}
 	applied, err := r.After.Apply(boulder.Event{Time: time.Now(), BoulderID: b.Boulder.ID, Body: *redone})
 	if err != nil {
 		return r, err
 	}
 	as := applied.Body.(boulder.Redone)
 	r.Moved = as.Moved
-	for _, id := range slices.Concat(redone.SubTasks, as.Perhaps) {
-		if patches[id] != "" {
-			redone.Patches[id] = patches[id]
+	again := slices.Concat(redone.SubTasks, as.Perhaps)
+	for _, e := range of.Events { // the patch of the newest turn of each
+		if b, ended := e.Body.(boulder.TurnEnded); ended && slices.Contains(again, b.SubTaskID) {
+			redone.Patches[b.SubTaskID] = b.Evidence.Diff.Patch
 		}
 	}
-	note := ""
-	if what.Note != "" {
-		note = p.Clean("The note", what.Note)[0]
-	}
-	r.Order = boulder.Order{Do: boulder.OrderRedo, Redone: redone, Text: note}
+	maps.DeleteFunc(redone.Patches, func(_, patch string) bool { return patch == "" })
+	r.Order = boulder.Order{Do: boulder.OrderRedo, Redone: redone, Text: p.Clean("The note", what.Note)[0]}
 	return r, r.Order.Validate()
 }
 

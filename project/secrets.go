@@ -22,10 +22,9 @@ func (p *Project) learnSecrets() error {
 			p.secrets.Add("the value of "+e.KeyEnv, p.getenv(e.KeyEnv))
 		}
 	}
-	for name, commands := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint, "integration_gates": c.IntegrationGates,
-		"slots.setup": c.Slots.Setup, "slots.env": c.Slots.Environ(),
-	} {
+	all := c.Commands()
+	all["slots.setup"], all["slots.env"] = c.Slots.Setup, c.Slots.Environ()
+	for name, commands := range all {
 		for i, command := range commands {
 			if err := p.refuseSecret(fmt.Sprintf("configuration: %s[%d]", name, i), command); err != nil {
 				return err

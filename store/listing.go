@@ -47,9 +47,6 @@ func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
 		active := string(tx.Bucket(bucketMeta).Get(keyActive))
 		var faults []error
 		err := tx.Bucket(bucketList).ForEach(func(k, v []byte) error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
 			var e entry
 			if err := decode(bucketList, string(k), k, v, &e); err != nil {
 				s, loadErr := load(tx, string(k)) // the log says the same

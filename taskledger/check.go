@@ -38,13 +38,6 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("facts.", "to_find", p.Facts.ToFind)
 	c.notBlank("facts.", "guesses", p.Facts.Guesses)
 	c.model("model", p.Model)
-	c.doneWhen("done_when", p.DoneWhen)
-	if err := p.Isolation.Validate(); err != nil {
-		c.report("isolation", "remove it, or correct it", "%v", err)
-	}
-	if err := p.Scope.Validate(); err != nil {
-		c.report("scope", "remove it, or correct it", "%v", err)
-	}
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
 	for i, s := range p.SubTasks {
@@ -103,13 +96,6 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 		}
 	}
 	c.model(in+"model", s.Model)
-	if !slices.Contains([]boulder.Priority{"", boulder.High, boulder.Medium, boulder.Low}, s.Priority) {
-		c.report(in+"priority", "write high, medium or low", "the priority %q is not known", text.Cut(string(s.Priority), maxID))
-	}
-	c.doneWhen(in+"done_when", s.DoneWhen)
-	if err := s.Budget.Validate(); err != nil { // a file's values were looked at one by one
-		c.report(in+"budget", "write amounts above 0, or none", "%s: %v", called, err)
-	}
 }
 
 var validID = text.Regexp(`^[\w-]+$`)
@@ -151,18 +137,6 @@ func (c *checker) commands(path string, lines []string) {
 func (c *checker) model(path, model string) {
 	if _, err := providers.ParseModel(model); model != "" && err != nil {
 		c.report(path, "`opencode models` lists those there are", "this is no model: %v", err)
-	}
-}
-
-func (c *checker) doneWhen(path string, words []string) {
-	known := boulder.DoneWords()
-	last := len(known) - 1
-	for i, word := range words {
-		if !boulder.IsDoneWord(word) {
-			c.report(fmt.Sprintf("%s[%d]", path, i),
-				"use "+strings.Join(known[:last], ", ")+" or "+known[last]+"; commands that must pass belong under gates",
-				"done_when does not know %q", text.Cut(word, maxID))
-		}
 	}
 }
 

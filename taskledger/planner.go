@@ -186,17 +186,12 @@ func number(specs []boulder.Spec) {
 	for _, s := range specs {
 		taken[s.ID] = true
 	}
-	next := len(specs) + 1
 	for i := range specs {
-		if specs[i].ID != "" {
-			continue
+		for n := i + 1; specs[i].ID == ""; n = max(n, len(specs)) + 1 {
+			if id := strconv.Itoa(n); !taken[id] {
+				specs[i].ID, taken[id] = id, true
+			}
 		}
-		id := strconv.Itoa(i + 1)
-		for taken[id] {
-			id = strconv.Itoa(next)
-			next++
-		}
-		specs[i].ID, taken[id] = id, true
 	}
 }
 

@@ -6,7 +6,6 @@ package boltfile
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,10 +53,9 @@ type DB struct {
 	path string
 	opts Options
 
-	mu     sync.Mutex
-	ended  error // why nothing can be written any more
-	broken bool  // nor read: bbolt panicked, and may hold its own locks for ever
-	closed bool
+	mu    sync.Mutex
+	ended error // why nothing can be written any more
+	gone  error // why nothing can be read either: it is closed, or bbolt panicked, and may hold its own locks for ever
 }
 
 // Open opens a file, and makes it if it is not there; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
@@ -118,57 +116,6 @@ func prepare(path string, tree Tree, opts Options) error {
 	}))
 }
 
-// write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
-// taken for a damaged one. fill leaves it on disk, and name gives it its name.
-func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
-	temp := tempName(path)
-	defer func() { _ = os.Remove(temp) }()
-	if err := fill(temp); err != nil {
-		return err
-	}
-	if err := name(temp, path); err != nil {
-		return err
-	}
-	return SyncDir(path)
-}
-
-func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
-	opts.ReadOnly = false
-	return func(temp string) error {
-		db, err := openBolt(temp, opts)
-		if err != nil {
-			return err
-		}
-		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
-	}
-}
-
-// place gives a file that is complete its name, unless another process was faster.
-func place(temp, path string) error {
-	err := os.Link(temp, path)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no links
-		return os.Rename(temp, path)
-	}
-	return err
-}
-
-// tempName is the name of a new hidden file in the directory of path.
-func tempName(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
-}
-
-// SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
-func SyncDir(path string) error {
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // openBolt opens the file with bbolt and gives its errors our names.
 func openBolt(path string, opts Options) (db *DB, err error) {
 	db = &DB{path: path, opts: opts}
@@ -194,14 +141,13 @@ func openBolt(path string, opts Options) (db *DB, err error) {
 			return f, err
 		},
 	})
-	_, path1 := errors.AsType[*fs.PathError](err)
-	_, errno := errors.AsType[syscall.Errno](err)
+	_, ofSystem := errors.AsType[syscall.Errno](err)
 	switch {
 	case err == nil:
 		return db, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, ErrHeld
-	case path1, errno:
+	case ofSystem:
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
@@ -216,13 +162,13 @@ func abandon(f *os.File) error {
 // started shares the open file for a moment, and would keep the lock as long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	done, broken := db.closed, db.broken
-	db.closed = true
+	before := db.gone
+	db.gone = bolterrors.ErrDatabaseNotOpen
 	db.mu.Unlock()
 	switch {
-	case done:
+	case errors.Is(before, bolterrors.ErrDatabaseNotOpen):
 		return nil
-	case broken: // bbolt's Close might wait for ever, so its mapping of the file is left
+	case before != nil: // bbolt's Close might wait for ever, so its mapping of the file is left
 		return abandon(db.file)
 	case !db.opts.ReadOnly:
 		return db.bolt.Close()
@@ -347,10 +293,10 @@ func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 func (db *DB) caught(err *error) {
 	if p := recover(); p != nil {
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
-		*err = db.end(damaged(fmt.Errorf("%v", p)))
+		*err = damaged(fmt.Errorf("%v", p))
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		db.broken = true
+		db.gone = cmp.Or(db.gone, *err)
 	}
 }
 
@@ -369,9 +315,9 @@ func (db *DB) refusal(ctx context.Context, writes bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case db.closed:
-		return bolterrors.ErrDatabaseNotOpen
-	case db.broken, writes:
+	case db.gone != nil:
+		return db.gone
+	case writes:
 		return db.ended
 	}
 	return nil
@@ -386,48 +332,4 @@ func (db *DB) Close() error {
 		}
 	}
 	return errors.Join(moved, db.release())
-}
-
-var errReplaced = errors.New("the file was deleted or replaced while it was being opened")
-
-func (db *DB) inPlace() error {
-	opened, err := db.file.Stat()
-	if err != nil {
-		return err
-	}
-	info, err := os.Lstat(db.path)
-	if err == nil && !os.SameFile(info, opened) {
-		return errReplaced
-	}
-	return err
-}
-
-// checkPlace fails if the file has lost its place. It is then copied to the old place, or beside what is there.
-func (db *DB) checkPlace() error {
-	lost, path := db.inPlace(), db.path
-	switch {
-	case errors.Is(lost, errReplaced):
-		path += ".rescued-" + stamp()
-	case !errors.Is(lost, fs.ErrNotExist):
-		return Explain(lost)
-	}
-	if dir := filepath.Dir(path); os.Mkdir(dir, 0o700) == nil {
-		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
-	}
-	err := db.View(context.Background(), func(tx *bolt.Tx) error {
-		return write(path, place, func(temp string) error {
-			f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-			if err != nil {
-				return err
-			}
-			_, err = tx.WriteTo(f)
-			return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
-		})
-	})
-	if err != nil {
-		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
-	}
-	db.opts.Logger.Warn("database written back", "path", path)
-	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
-		ErrMoved, path))
 }

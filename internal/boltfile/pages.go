@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -286,6 +285,3 @@ func heal(path string, tree Tree, opts Options) (err error) {
 		"where it is asked for", "path", path, "damaged", kept, "fault", lost)
 	return nil
 }
-
-// stamp makes the name of a file unique: a copy never replaces another one.
-func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }

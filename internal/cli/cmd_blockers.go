@@ -180,7 +180,7 @@ func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	if there, err := a.Read(ctx); err == nil {
 		defer there.Close()
 		if there.Holder != nil {
-			ids = slices.DeleteFunc(there.Holder.AtWork(), func(id string) bool {
+			ids = slices.DeleteFunc(there.Holder.Running, func(id string) bool {
 				d, _ := there.Get(ctx, id)
 				return !d.Boulder.Diverted
 			})

@@ -93,13 +93,14 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
-	how, own, ask := project.Land{How: a.Config().Land}, false, a.interactive()
-	switch how.How {
-	case config.LandAsk:
-		how.How = ""
+	how, own, ask := project.Land{}, false, a.interactive()
+	switch configured := a.Config().Land; configured {
 	case "":
 		own = !ask && b.Boulder.Isolation == boulder.IsolationAuto
 		how.How = text.If(own, boulder.LandedFiles)
+	case config.LandAsk:
+	default:
+		how.How = string(configured)
 	}
 	switch {
 	case how.How == "" && ask:

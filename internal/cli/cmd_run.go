@@ -208,8 +208,10 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 		}
 	}
 	commands := a.Config().Commands()
-	for _, line := range slices.Sorted(maps.Keys(commands)) {
-		look(line, "("+commands[line]+")")
+	for _, key := range slices.Sorted(maps.Keys(commands)) {
+		for i, line := range commands[key] {
+			look(line, "("+a.Config().Place(key, i)+")")
+		}
 	}
 }
 
@@ -439,7 +441,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 		return false, err
 	}
 	id := detail.Boulder.ID
-	atWork := slices.Contains(there.Holder.AtWork(), id)
+	atWork := slices.Contains(there.Holder.Running, id)
 	switch {
 	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil

@@ -39,7 +39,7 @@ func TestGraphWhileItRuns(t *testing.T) {
 	before, _, _ := command(project, "graph")
 	limits := schedule.DefaultLimits()
 	limits.Attempts = 7
-	holdAs(t, project, control.Holder{PID: 42, BoulderID: sampleID, Limits: &limits})
+	holdAs(t, project, control.Holder{PID: 42, Running: []string{sampleID}, Limits: &limits})
 	during, _, code := command(project, "graph")
 	want := strings.Replace(before, "attempt 2 of 3", "attempt 2 of 7", 1)
 	if diff := cmp.Diff(want, during); diff != "" || code != exitOK || want == before {

@@ -26,7 +26,7 @@ import (
 func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Server) {
 	t.Helper()
 	db, server := holdAs(t, project, control.Holder{
-		PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart,
+		PID: 42, Running: []string{sampleID}, Command: "manager run", Since: sampleStart,
 	})
 	if steered {
 		server.SetSteerer(onDisk{db})

@@ -13,8 +13,8 @@ import (
 
 func TestWaitByState(t *testing.T) {
 	t.Parallel()
-	ours := &control.Holder{BoulderID: sampleID}
-	other := &control.Holder{BoulderID: "other"}
+	ours := &control.Holder{Running: []string{sampleID}}
+	other := &control.Holder{Running: []string{"other"}}
 	starting := &control.Holder{}
 	server := &control.Holder{Serves: true}
 	serving := &control.Holder{Serves: true, Running: []string{sampleID}}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,11 +50,11 @@ type Config struct {
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
 	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
 	Slots            Slots             `yaml:"slots"`
-	Land             string            `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr, or [LandAsk]
+	Land             Land              `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr, or [LandAsk]
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
 	// [project.Project.Criteria] finds out.
-	DoneWhen []string `yaml:"done_when"`
+	DoneWhen []string `yaml:"done_when,criterion"`
 	// Tests and Lint are the commands behind the criteria tests and diagnostics. Nil: what is found in the project; empty:
 	// none.
 	Tests []string     `yaml:"tests"`
@@ -76,13 +77,20 @@ type Config struct {
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
-	places  map[string]string // of the commands
 	origins map[string]string // of all that a file says, by path
 }
 
-// LandAsk is a value of [Config.Land]: on a terminal the user is asked, elsewhere nothing lands by itself. Without a value it is
-// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot be asked.
-const LandAsk = "ask"
+// Land is a way in which results land: [LandAsk], or as [boulder.Landed] has it.
+type Land string
+
+// LandAsk has the user asked on a terminal; elsewhere nothing lands by itself. Without a value of [Config.Land] it is so, too, but
+// results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot be asked.
+const LandAsk Land = "ask"
+
+// Words are those that there are.
+func (Land) Words() []string {
+	return []string{string(LandAsk), boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR}
+}
 
 // Tracing says where the trace of a run is sent when it ends.
 type Tracing struct {
@@ -92,7 +100,7 @@ type Tracing struct {
 // Watch is the policy of `manager watch`, and has defaults of its flags.
 type Watch struct {
 	Attach   string   `yaml:"attach"`
-	DoneWhen []string `yaml:"done_when"`
+	DoneWhen []string `yaml:"done_when,criterion"`
 	enforcer.Policy
 }
 
@@ -160,14 +168,6 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, path+": "+line, "")
 		}
 	}
-	reportWords := func(path string, words []string) {
-		for i, word := range words {
-			if !boulder.IsDoneWord(word) {
-				file.Report(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%s does not know %q", path, word),
-					"use "+strings.Join(boulder.DoneWords(), ", "))
-			}
-		}
-	}
 	for path, ref := range map[string]string{"model": c.Model, "ledger_model": c.LedgerModel} {
 		if _, err := providers.ParseModel(ref); ref != "" {
 			reportAll(path, err)
@@ -183,18 +183,17 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(fmt.Sprintf("environment[%d]", i), fmt.Sprintf("environment has %q", name), "names of variables as PATH or NPM_*")
 		}
 	}
-	reportAll("isolation", c.Isolation.Validate())
-	reportAll("scope", c.Scope.Validate())
 	reportAll("limits", c.Limits.Validate())
 	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
 	}
-	switch c.Land {
-	case "", LandAsk, boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR:
-	default:
-		file.Report("land", fmt.Sprintf("land is %q", c.Land), "use ask, files, branch or pr")
+	for key, lines := range c.Commands() {
+		for i, line := range lines {
+			if file.Has(key) { // else it is of an earlier file
+				checkCommand(file, key, i, line)
+			}
+		}
 	}
-	c.checkCommands(file)
 	c.Slots.check(file)
 	for i, line := range c.NoWorse {
 		if slices.Contains(c.Gates, line) {
@@ -204,8 +203,6 @@ func (c *Config) check(file *yamlfile.File) {
 	}
 	reportAll("prices", c.Prices.Validate())
 	reportAll("loop", c.Loop.Validate())
-	reportWords("done_when", c.DoneWhen)
-	reportWords("watch.done_when", c.Watch.DoneWhen)
 	if u, err := url.Parse(c.Tracing.Endpoint); c.Tracing.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		file.Report("tracing.endpoint", "tracing.endpoint is no http or https address", "as in http://127.0.0.1:4318")
 	}
@@ -219,37 +216,24 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(fmt.Sprintf("endpoints[%d]", i), fmt.Sprintf("endpoint %s is defined twice", e.Name), "give it another name")
 		}
 	}
-	switch c.OnAsk {
-	case "", executor.AsksReject, executor.AsksAllow:
-	default:
-		file.Report("on_ask", fmt.Sprintf("on_ask is %q", c.OnAsk), "use reject or allow")
-	}
 }
 
 var variables = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
-// Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
-func (c *Config) Commands() map[string]string { return c.places }
-
-func (c *Config) checkCommands(file *yamlfile.File) {
-	before := c.places
-	c.places = map[string]string{}
-	for key, lines := range map[string][]string{
+// Commands are those that are run to judge the work, by their keys.
+func (c *Config) Commands() map[string][]string {
+	return map[string][]string{
 		"gates": c.Gates, "no_worse": c.NoWorse, "integration_gates": c.IntegrationGates, "tests": c.Tests, "lint": c.Lint,
-	} {
-		for i, line := range lines {
-			if !file.Has(key) { // it is of an earlier file
-				c.places[line] = before[line]
-				continue
-			}
-			path := fmt.Sprintf("%s[%d]", key, i)
-			c.places[line] = file.Place(path)
-			checkCommand(file, key, path, line)
-		}
 	}
 }
 
-func checkCommand(file *yamlfile.File, key, path, line string) {
+// Place is where an entry of a list stands, as `config.yaml:3`.
+func (c *Config) Place(key string, i int) string {
+	return cmp.Or(c.origins[fmt.Sprintf("%s[%d]", key, i)], c.origins[key])
+}
+
+func checkCommand(file *yamlfile.File, key string, i int, line string) {
+	path := fmt.Sprintf("%s[%d]", key, i)
 	if strings.TrimSpace(line) == "" {
 		file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
 	} else if what := command.Syntax(line); what != "" {

@@ -103,6 +103,7 @@ func TestNotifyConfig(t *testing.T) {
 		"notify: {webhook: $HOOK, on: [failed]}":     `[] https://hook failed`,
 		`notify: {webhook: "${HOOK}", on: [failed]}`: `[] https://hook failed`,
 		"notify: {command: x, on: []}":               `[sh -c x] <nil>`,
+		"notify: {command: ''}":                      `[] <nil> finished blocked failed budget limited`,
 		"notify: {command:}":                         `[] <nil> finished blocked failed budget limited`,
 		"notify: {webhook: $NONE}":                   "notify.webhook is $NONE, and that is not set: set it, or take the webhook out of the configuration",
 		"notify: {webhook: $BAD}":                    "notify.webhook is $BAD: the webhook must be an http or https address, like https://example.com/hook",
@@ -112,8 +113,8 @@ func TestNotifyConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		address, err := c.Notify.Address(func(name string) string { return env[name] })
-		got := fmt.Sprintf("%v %v", c.Notify.Command, address)
-		for _, e := range notify.Events() {
+		got := fmt.Sprintf("%v %v", c.Notify.Program(), address)
+		for _, e := range []notify.Event{notify.Finished, notify.Blocked, notify.Failed, notify.Budget, notify.Limited} {
 			if c.Notify.Wants(e) {
 				got += " " + string(e)
 			}
@@ -194,7 +195,7 @@ func TestConfigRefuses(t *testing.T) {
 		"allow_model_gates: on":             `config.yaml:1:20: allow_model_gates must be true or false, not "on"`,
 		"model: [a/b]":                      `config.yaml:1:8: model must be a text, not a list`,
 		"model: small":                      `model: "small" names no provider`,
-		"on_ask: ask":                       `on_ask is "ask": use reject or allow`,
+		"on_ask: ask":                       `on_ask must be reject or allow, not "ask"`,
 		"budget: {cost: free}":              `an amount of US dollars of more than 0 as 5 or 0.50, not "free"`,
 		"budget: {tokens: 0}":               `a number of at least 1 as 1500, 200k or 2M, not "0"`,
 		"prices: [{model: a/*}]":            `prices: price 1 (model "a/*"): input is missing`,
@@ -210,9 +211,9 @@ func TestConfigRefuses(t *testing.T) {
 		"endpoints: [{name: x, base_url: http://a}, {name: x, base_url: http://b}]": "endpoint x is defined twice",
 
 		"notify: {webhook: ftp://S3CR3T}": "notify.webhook: the webhook must be an http or https address",
-		"notify: {on: [done]}":            `notify.on has "done": use finished, blocked, failed, budget or limited`,
-		"notify: {command: ['']}":         "notify.command begins with nothing",
-		"notify: {command: {a: b}}":       "a command as [notify-send, manager], or a line for the shell",
+		"notify: {on: [done]}":            `notify.on[0] must be finished, blocked, failed, budget or limited, not "done"`,
+		"notify: {command: ['', x]}":      "notify.command begins with nothing",
+		"notify: {command: {a: b}}":       "notify.command must be a text, not keys and values",
 		"notify: {timeout: 0s}":           "a duration of more than 0",
 		"notify: {url: x}":                `there is no key "url" in notify`,
 

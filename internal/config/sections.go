@@ -2,15 +2,12 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/internal/notify"
@@ -26,8 +23,8 @@ import (
 //	  on: [blocked, failed]
 //	  timeout: 10s
 type Notify struct {
-	// Command is a program with its arguments, or a line for the shell. Defaults to none.
-	Command commandLine `yaml:"command"`
+	// Command is a program with its arguments, or one text, which is a line for the shell. Defaults to none.
+	Command []string `yaml:"command"`
 	// Webhook is an address, or the variable of the environment that has it. Defaults to none.
 	Webhook string `yaml:"webhook"`
 	// On are the events that are told: finished, blocked, failed, budget, limited. Defaults to all of them.
@@ -36,21 +33,15 @@ type Notify struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-type commandLine []string
-
-// UnmarshalYAML reads a list, or a line for the shell; an empty one is none, in a project's file over the user's.
-func (c *commandLine) UnmarshalYAML(n *yaml.Node) error {
-	var line string
-	if n.Kind != yaml.ScalarNode || n.Decode(&line) != nil {
-		if n.Decode((*[]string)(c)) != nil {
-			return errors.New("a command as [notify-send, manager], or a line for the shell")
-		}
+// Program is what [Notify.Command] runs, with its arguments; nil: nothing, as an empty line in a project's file over the user's.
+func (c *Notify) Program() []string {
+	switch {
+	case len(c.Command) != 1:
+		return c.Command
+	case c.Command[0] == "":
 		return nil
 	}
-	if *c = nil; line != "" {
-		*c = commandLine{"sh", "-c", line}
-	}
-	return nil
+	return []string{"sh", "-c", c.Command[0]}
 }
 
 // wholeVariable is a value that is taken from the environment.
@@ -58,14 +49,8 @@ var wholeVariable = text.Regexp(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Z
 
 // check reports what is well-formed and makes no sense. The webhook is in no message.
 func (c *Notify) check(file *yamlfile.File) {
-	if len(c.Command) > 0 && strings.TrimSpace(c.Command[0]) == "" {
+	if len(c.Command) > 1 && strings.TrimSpace(c.Command[0]) == "" {
 		file.Report("notify.command", "notify.command begins with nothing", "its first word is the program")
-	}
-	for i, on := range c.On {
-		if !slices.Contains(notify.Events(), on) {
-			file.Report(fmt.Sprintf("notify.on[%d]", i), fmt.Sprintf("notify.on has %q", on),
-				"use finished, blocked, failed, budget or limited")
-		}
 	}
 	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {
 		if _, err := c.Address(nil); err != nil {
@@ -167,7 +152,7 @@ type Slots struct {
 
 func (s *Slots) check(file *yamlfile.File) {
 	for i, line := range s.Setup {
-		checkCommand(file, "slots.setup", fmt.Sprintf("slots.setup[%d]", i), line)
+		checkCommand(file, "slots.setup", i, line)
 	}
 	if len(s.SetupWhen) > 0 && len(s.Setup) == 0 {
 		file.Report("slots.setup_when", "slots.setup_when without slots.setup", "name the commands to run when these files change")

@@ -49,12 +49,10 @@ const SocketName = "manager.sock"
 
 // Holder says who serves.
 type Holder struct {
-	PID       int    `json:"pid"`
-	BoulderID string `json:"boulder_id,omitempty"` // what it is running; empty until that exists
-	Command   string `json:"command"`              // as the user typed it
-	// Serves: it runs boulders for others, those of Running, and BoulderID is empty.
-	Serves  bool      `json:"serves,omitempty"`
-	Running []string  `json:"running,omitempty"`
+	PID     int       `json:"pid"`
+	Command string    `json:"command"`           // as the user typed it
+	Serves  bool      `json:"serves,omitempty"`  // it runs boulders for others
+	Running []string  `json:"running,omitempty"` // boulders; one that does not serve has one at most, from when that exists
 	Trouble string    `json:"trouble,omitempty"` // what keeps it from reaching what runs them: all that is known is older
 	Since   time.Time `json:"since"`
 	// Limits that it runs with: who looks from outside says why something waits by these, not by its own configuration.
@@ -68,56 +66,15 @@ type Submitter interface {
 	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
 }
 
-// AtWork lists the boulders that the holder is known to be at.
-func (h *Holder) AtWork() []string {
-	if h.BoulderID != "" {
-		return []string{h.BoulderID}
-	}
-	return h.Running
-}
-
 // Beginning reports whether a process has the state and does not say yet what it runs: no answer, or none of that.
-func (h *Holder) Beginning() bool { return h == nil || !h.Serves && h.BoulderID == "" }
+func (h *Holder) Beginning() bool { return h == nil || !h.Serves && len(h.Running) == 0 }
 
 // Runs reports whether a boulder is at work. A process that does not say yet what it runs may be at any.
 func (h *Holder) Runs(b boulder.Boulder) bool { return !b.Status.Terminal() && h.Has(b.ID) }
 
 // Has is Runs for a boulder that may be over: the process still stops its agents then.
 func (h *Holder) Has(id string) bool {
-	return h != nil && (h.Beginning() || slices.Contains(h.AtWork(), id))
-}
-
-// Ordered is an order that was carried out, with the boulder before and after it.
-type Ordered struct {
-	boulder.Order
-	Before, After boulder.Snapshot
-	Holder        *Holder // who carried it out; nil: no process runs it, or it has ended with the boulder
-}
-
-// Handover is what became of an answer on its way to the sub-task that has the blocker.
-type Handover string
-
-const (
-	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
-	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
-	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
-	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
-	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
-)
-
-// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
-// versions, never changed.
-type Answered struct {
-	Type string `json:"type"` // blocker-answer
-	boulder.Blocker
-	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
-	Handover Handover `json:"handover"`
-	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
-	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
-	// RunBy is the process that runs the boulder; null if none does.
-	RunBy *Holder `json:"run_by"`
-	// Awaited are the blockers that the sub-task still waits for.
-	Awaited []string `json:"awaited"`
+	return h != nil && (h.Beginning() || slices.Contains(h.Running, id))
 }
 
 var (

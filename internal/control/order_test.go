@@ -113,7 +113,7 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 	s, c := serve(t, &fake{})
 	steerer := &fakeSteerer{}
 	s.SetSteerer(steerer)
-	const order = `{"version":4,"do":"order","id":"x","order":{"do":"pause"}}`
+	const order = `{"version":5,"do":"order","id":"x","order":{"do":"pause"}}`
 	for _, test := range []struct {
 		request string
 		taken   bool
@@ -122,14 +122,14 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 		{"", false},
 		{order[:len(order)-1], false},
 		{order + " {}", false},
-		{strings.Replace(order, "4", "3", 1), false},
+		{strings.Replace(order, "5", "3", 1), false},
 		{strings.Replace(order, `"order",`, `"sing",`, 1), false},
 		{strings.Replace(order, `"order",`, `"submit",`, 1), false},
 		{strings.Replace(order, `}}`, `,"later":true}}`, 1), false},
 		{strings.Replace(order, `}}`, `},"force":true}`, 1), false},
-		{`{"version":4,"do":"order","id":"x"}`, false},
-		{`{"version":4,"do":"submit","id":"x"}`, false},
-		{`{"version":4,"do":"order","id":"` + strings.Repeat("x", 8<<20) + `"}`, false},
+		{`{"version":5,"do":"order","id":"x"}`, false},
+		{`{"version":5,"do":"submit","id":"x"}`, false},
+		{`{"version":5,"do":"order","id":"` + strings.Repeat("x", 8<<20) + `"}`, false},
 	} {
 		conn, err := net.Dial("unix", c.path)
 		if err != nil {

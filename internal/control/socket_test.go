@@ -61,7 +61,7 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 		t.Errorf("%+v, %v", h, err)
 	}
 	s.Began("01x")
-	want.BoulderID = "01x"
+	want.Running = []string{"01x"}
 	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}

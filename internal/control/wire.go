@@ -19,7 +19,7 @@ import (
 
 const (
 	// version is that of the protocol: a server of another one does nothing.
-	version = 4
+	version = 5
 	// callTimeout bounds a call, the connecting included.
 	callTimeout = 10 * time.Second
 	// longWait is how long an order may take besides: it has to be decided, and to be on disk, while the holder is at work.
@@ -163,7 +163,7 @@ type Server struct {
 	source Source
 
 	mu      sync.Mutex
-	holder  Holder        // with all that it runs, also if it does not serve
+	holder  Holder
 	steerer Steerer       // nil until there is one
 	news    chan struct{} // closed when events have come, and made again
 }
@@ -193,10 +193,10 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 func (s *Server) Began(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holder.Running = append(slices.Clone(s.holder.Running), id)
-	if !s.holder.Serves { // it has no other one, and is about to end when it has ended
-		s.holder.BoulderID = id
+	if !s.holder.Serves {
+		s.holder.Running = nil
 	}
+	s.holder.Running = append(slices.Clone(s.holder.Running), id)
 }
 
 // SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing; see [Holder].
@@ -206,10 +206,13 @@ func (s *Server) SetRunning(ids []string, trouble string) {
 	s.holder.Running, s.holder.Trouble = ids, trouble
 }
 
-// Ended says that it runs it no more.
+// Ended says that it runs it no more. A process that does not serve is about to end itself then, and keeps it until it has.
 func (s *Server) Ended(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.holder.Serves {
+		return
+	}
 	s.holder.Running = slices.DeleteFunc(slices.Clone(s.holder.Running), func(other string) bool { return other == id })
 }
 
@@ -239,9 +242,6 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 	s.mu.Lock()
 	holder, steerer := s.holder, s.steerer
 	s.mu.Unlock()
-	if !holder.Serves {
-		holder.Running = nil
-	}
 	switch {
 	case r.Version != version:
 	case r.acts() && steerer == nil:

@@ -467,7 +467,7 @@ func TestWait(t *testing.T) {
 		}
 	}
 	commit()
-	holder := control.Holder{PID: 42, BoulderID: sample.ID, Command: "manager run"}
+	holder := control.Holder{PID: 42, Running: []string{sample.ID}, Command: "manager run"}
 	server, err := control.Serve(t.Context(), filepath.Join(w.dir, store.DirName, control.SocketName), holder, db, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -256,7 +256,7 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	}
 	d, req := r.Snapshot, project.Request{Resume: r.Boulder.ID}
 	switch {
-	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.AtWork(), d.Boulder.ID):
+	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.Running, d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
 	case waits(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was being asked
 		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+

@@ -40,8 +40,10 @@ const (
 	Limited  Event = "limited"  // a model is refused for a while, and what needs it waits
 )
 
-// Events lists them.
-func Events() []Event { return []Event{Finished, Blocked, Failed, Budget, Limited} }
+// Words lists them.
+func (Event) Words() []string {
+	return []string{string(Finished), string(Blocked), string(Failed), string(Budget), string(Limited)}
+}
 
 // Message is the body of a webhook's request, and what a command gets on its standard input: one JSON object. Fields are
 // added in later versions, never changed.

@@ -24,12 +24,12 @@ func Of(name string) (*jsonschema.Schema, error) {
 	var err error
 	switch name {
 	case "plan":
-		s = yamlfile.Schema(reflect.TypeFor[boulder.Plan](), words)
+		s = yamlfile.Schema(reflect.TypeFor[boulder.Plan]())
 		s.Required = []string{"sub_tasks"}
 		s.Properties["version"].Enum = []any{boulder.PlanVersion}
 		s.Properties["sub_tasks"].Items.Required = []string{"description"}
 	case "config":
-		s = yamlfile.Schema(reflect.TypeFor[config.Config](), words)
+		s = yamlfile.Schema(reflect.TypeFor[config.Config]())
 	case "events":
 		s, err = events()
 	default:
@@ -50,22 +50,6 @@ func Text(name string) ([]byte, error) {
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	return append(data, '\n'), err
-}
-
-// words are what texts may be.
-var words = map[any][]any{
-	reflect.TypeFor[boulder.Isolation](): {boulder.IsolationAuto, boulder.IsolationAlways, boulder.IsolationOff},
-	reflect.TypeFor[boulder.Scope]():     {boulder.ScopeWarn, boulder.ScopeVeto},
-	reflect.TypeFor[boulder.Priority]():  {boulder.High, boulder.Medium, boulder.Low},
-	"land":                               {config.LandAsk, boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR},
-	"done_when":                          doneWords(),
-}
-
-func doneWords() (all []any) {
-	for _, word := range boulder.DoneWords() {
-		all = append(all, word)
-	}
-	return all
 }
 
 // events is one of the public events. Later versions add types and fields, which a reader has to pass over.

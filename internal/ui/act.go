@@ -120,7 +120,7 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	}
 	d, err := there.Get(ctx, id)
 	switch {
-	case err != nil || slices.Contains(there.Holder.AtWork(), id):
+	case err != nil || slices.Contains(there.Holder.Running, id):
 		return "", err
 	case !there.Holder.Serves:
 		return "", command

@@ -1,7 +1,6 @@
 package unixsock
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,22 +91,15 @@ func Serve[Q any](
 // read reads strictly: a field that this version does not know could be what the request is about.
 func read[Q any](conn net.Conn) (q Q, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(ioTimeout))
-	text, err := io.ReadAll(io.LimitReader(conn, maxRequest+1))
-	switch {
-	case err != nil:
-		return q, err
-	case len(text) > maxRequest:
-		return q, errors.New("it is too long")
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(io.LimitReader(conn, maxRequest)) // one that is longer is cut, and no JSON
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&q); err != nil {
+	if err = dec.Decode(&q); err != nil {
 		return q, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return q, errors.New("there is more behind it")
+	if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+		err = errors.New("there is more behind it")
 	}
-	return q, nil
+	return q, err
 }
 
 // Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of the

@@ -11,10 +11,10 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 )
 
 // ClarifyHint is how the user gets at what waits for them.
@@ -220,7 +220,7 @@ func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 }
 
 // Settled says what became of an answer to a blocker, and what comes of it; nil: it was not taken.
-func Settled(r *control.Answered, now time.Time) string {
+func Settled(r *project.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
 	case r == nil:
@@ -232,17 +232,17 @@ func Settled(r *control.Answered, now time.Time) string {
 	}
 	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
 	switch {
-	case r.Handover == control.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+	case r.Handover == project.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
 		follows = "The session that waits for it gets it."
-	case r.Handover == control.NoBoulder && IsSession(r.SessionID):
+	case r.Handover == project.NoBoulder && IsSession(r.SessionID):
 		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-	case r.Handover == control.NoBoulder:
+	case r.Handover == project.NoBoulder:
 		follows = "It came up outside a run: no sub-task waits for it."
-	case r.Handover == control.OverBefore:
+	case r.Handover == project.OverBefore:
 		follows = "Nothing waited for it any more."
-	case r.Handover == control.NotAsked:
+	case r.Handover == project.NotAsked:
 		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case r.Handover == control.Kept:
+	case r.Handover == project.Kept:
 		follows = ""
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
@@ -254,6 +254,6 @@ func Settled(r *control.Answered, now time.Time) string {
 }
 
 // GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
-func GoesOnLater(r *control.Answered) bool {
-	return r.Handover == control.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+func GoesOnLater(r *project.Answered) bool {
+	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

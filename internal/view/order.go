@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -34,7 +35,7 @@ type Order struct {
 }
 
 // NewOrder reports what an order did.
-func NewOrder(done *control.Ordered) *Order {
+func NewOrder(done *project.Ordered) *Order {
 	before, after, holder, o := done.Before, done.After, done.Holder, done.Order
 	b := after.Boulder
 	r := &Order{

@@ -54,7 +54,7 @@ func compare(t *testing.T, name, got string) {
 }
 
 func holder() *control.Holder {
-	return &control.Holder{PID: 42, Command: "manager run", Since: sample.Began, BoulderID: sample.ID}
+	return &control.Holder{PID: 42, Command: "manager run", Since: sample.Began, Running: []string{sample.ID}}
 }
 
 func readingOf(s *sample.Boulder, holder *control.Holder) *project.Reading {

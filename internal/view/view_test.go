@@ -164,7 +164,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := holder()
-	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, BoulderID: "another"}
+	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, Running: []string{"another"}}
 	running := after(t, (*sample.Boulder).Play)
 	paused := after(t, (*sample.Boulder).Play)
 	paused.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})

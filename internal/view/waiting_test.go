@@ -95,7 +95,7 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(&control.Ordered{
+		report := NewOrder(&project.Ordered{
 			Order: boulder.Order{Do: boulder.OrderPause, Now: now}, Before: s.State.Snapshot(), After: s.State.Snapshot(), Holder: holder,
 		})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
@@ -271,7 +271,7 @@ func TestReceiptOfACrash(t *testing.T) {
 	if got := NewReceipt(r).WorkedMS; got != 61_000 {
 		t.Errorf("after a crash: %d ms", got)
 	}
-	r.Holder = &control.Holder{BoulderID: "b1"}
+	r.Holder = &control.Holder{Running: []string{"b1"}}
 	if got := NewReceipt(r).WorkedMS; got != 36_060_000 {
 		t.Errorf("at work: %d ms", got)
 	}

@@ -7,23 +7,14 @@ import "strings"
 // does not matter.
 func Match(pattern, text string) bool {
 	head, rest, star := strings.Cut(strings.ToLower(pattern), "*")
-	text = strings.ToLower(text)
+	tail, begins := strings.CutPrefix(strings.ToLower(text), head)
 	if !star {
-		return head == text
+		return begins && tail == ""
 	}
-	if !strings.HasPrefix(text, head) {
-		return false
-	}
-	text = text[len(head):]
-	for {
-		part, next, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(text, part)
+	for i := 0; begins && i <= len(tail); i++ {
+		if Match(rest, tail[i:]) {
+			return true
 		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text, rest = text[i+len(part):], next
 	}
+	return false
 }

@@ -11,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -21,7 +20,7 @@ type decoder struct {
 	known map[string][]string // where each key is known: paths without indexes
 }
 
-// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [decoder.scalar].
+// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [scalarOf].
 type field struct {
 	reflect.StructField
 	key, option string
@@ -97,38 +96,28 @@ func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option strin
 		d.file.add(spotOf(n), "YAML tags are not used here", "remove the tag; a text that begins with ! goes between quotes")
 		return
 	}
-	switch self := to.Addr().Interface().(type) {
-	case yaml.Unmarshaler:
-		if err := self.UnmarshalYAML(n); err != nil {
-			d.wrongKind(path, n, err.Error(), "")
-		}
-		return
-	case *regexp.Regexp:
-		if err := self.UnmarshalText([]byte(n.Value)); err != nil {
+	pattern, is := to.Addr().Interface().(*regexp.Regexp)
+	switch kind := to.Kind(); {
+	case is:
+		if err := pattern.UnmarshalText([]byte(n.Value)); err != nil {
 			d.wrong(path, n, "must be a regular expression of Go: "+err.Error(), "")
 		}
-		return
-	case *time.Time:
-		d.scalar(path, n, to, option)
-		return
-	}
-	switch to.Kind() {
-	case reflect.Pointer:
+	case kind == reflect.Pointer:
 		if to.IsNil() {
 			to.Set(reflect.New(to.Type().Elem()))
 		}
 		d.read(path, n, to.Elem(), option)
-	case reflect.Struct, reflect.Map:
+	case kind == reflect.Map, kind == reflect.Struct && to.Type() != reflect.TypeFor[time.Time]():
 		d.mapping(path, n, to)
-	case reflect.Slice:
-		d.list(path, n, to)
+	case kind == reflect.Slice:
+		d.list(path, n, to, option)
 	default:
 		d.scalar(path, n, to, option)
 	}
 }
 
 // list reads a list, or a single text as a list of one. A text that is nothing, or cannot be read, keeps its place.
-func (d *decoder) list(path string, n *yaml.Node, to reflect.Value) {
+func (d *decoder) list(path string, n *yaml.Node, to reflect.Value, option string) {
 	texts := to.Type().Elem().Kind() == reflect.String
 	items := n.Content
 	switch {
@@ -149,7 +138,7 @@ func (d *decoder) list(path string, n *yaml.Node, to reflect.Value) {
 			d.file.spots[at] = spotOf(item)
 			continue
 		}
-		d.read(at, item, all.Index(i), "")
+		d.read(at, item, all.Index(i), option)
 	}
 	to.Set(all)
 }
@@ -212,64 +201,13 @@ func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 	d.file.add(spotOf(key), fmt.Sprintf("there is no key %q %s", text.Cut(key.Value, 60), where), do)
 }
 
-// scalar reads a value of one line. Options in the tag of its field:
-//
-//	off      the word off stands for -1 in a whole number, and for 0 in everything else
-//	count    1500, 200k or 2M
-//	dollars  5, 0.50 or $5
-//	share    from 0 to 1, or off
+// scalar reads a value of one line, see [scalarOf].
 func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option string) {
-	var (
-		wanted, do string
-		value      any
-		valid      bool
-		err        error
-	)
-	number, floatErr := strconv.ParseFloat(strings.TrimPrefix(n.Value, "$"), 64)
-	switch self := to.Addr().Interface().(type) {
-	case *time.Duration, *boulder.Duration:
-		var period time.Duration
-		period, err = time.ParseDuration(n.Value)
-		wanted, value, valid = "a duration of more than 0 as 90s, 10m or 1h30m", period, period > 0
-	case *time.Time:
-		err = self.UnmarshalText([]byte(n.Value))
-		wanted, value, valid = "a time as 2026-01-31T12:00:00Z", *self, true
-	default:
-		switch kind := to.Kind(); {
-		case option == "count":
-			wanted = "a number of at least 1 as 1500, 200k or 2M"
-			value, valid = text.ParseCount(n.Value)
-		case option == "dollars": // a billion and more is a slip, and would not survive being written and read
-			wanted = "an amount of US dollars of more than 0 as 5 or 0.50"
-			value, valid, err = number, number > 0 && number <= 1e9, floatErr
-		case option == "share":
-			wanted, value, valid, err = "a number from 0 to 1 as 0.8", number, number >= 0 && number <= 1, floatErr
-		case kind == reflect.Float64:
-			wanted, value, valid, err = "a number", number, true, floatErr
-		case kind == reflect.Int:
-			var whole int64
-			whole, err = strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 10, 32)
-			wanted, value, valid = "a whole number of 0 or more", whole, whole >= 0
-		case kind == reflect.Bool:
-			wanted, value, valid = "true or false", n.Value == "true", n.Value == "true" || n.Value == "false"
-		case kind == reflect.String:
-			wanted, value, valid, do = "a text", n.Value, true, "write it as one text, between quotes if need be"
-		default:
-			panic("yamlfile: no way to read a " + to.Type().String())
-		}
-	}
-	if option == "off" || option == "share" {
-		wanted += ", or off"
-		if n.Value == "off" {
-			value, valid, err = 0, true, nil
-			if to.Kind() == reflect.Int {
-				value = -1
-			}
-		}
-	}
+	s := scalarOf(to.Type(), option)
+	value, valid := s.read(n.Value)
 	switch {
-	case !valid || err != nil || n.Kind != yaml.ScalarNode || isNull(n):
-		d.wrongKind(path, n, wanted, do)
+	case !valid || n.Kind != yaml.ScalarNode || isNull(n):
+		d.wrongKind(path, n, s.wanted, s.do)
 	case to.Kind() == reflect.String && strings.ContainsRune(n.Value, 0):
 		d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
 	default:

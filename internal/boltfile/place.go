@@ -1,0 +1,112 @@
+package boltfile
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
+// taken for a damaged one. fill leaves it on disk, and name gives it its name.
+func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
+	temp := tempName(path)
+	defer func() { _ = os.Remove(temp) }()
+	if err := fill(temp); err != nil {
+		return err
+	}
+	if err := name(temp, path); err != nil {
+		return err
+	}
+	return SyncDir(path)
+}
+
+func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
+	return func(temp string) error {
+		db, err := openBolt(temp, opts)
+		if err != nil {
+			return err
+		}
+		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
+	}
+}
+
+// place gives a file that is complete its name, unless another process was faster.
+func place(temp, path string) error {
+	err := os.Link(temp, path)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no links
+		return os.Rename(temp, path)
+	}
+	return err
+}
+
+// tempName is the name of a new hidden file in the directory of path.
+func tempName(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
+}
+
+// SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
+func SyncDir(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+var errReplaced = errors.New("the file was deleted or replaced while it was being opened")
+
+func (db *DB) inPlace() error {
+	opened, err := db.file.Stat()
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(db.path)
+	if err == nil && !os.SameFile(info, opened) {
+		return errReplaced
+	}
+	return err
+}
+
+// checkPlace fails if the file has lost its place. It is then copied to the old place, or beside what is there.
+func (db *DB) checkPlace() error {
+	lost, path := db.inPlace(), db.path
+	switch {
+	case errors.Is(lost, errReplaced):
+		path += ".rescued-" + stamp()
+	case !errors.Is(lost, fs.ErrNotExist):
+		return Explain(lost)
+	}
+	if dir := filepath.Dir(path); os.Mkdir(dir, 0o700) == nil {
+		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
+	}
+	err := db.View(context.Background(), func(tx *bolt.Tx) error {
+		return write(path, place, func(temp string) error {
+			f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = tx.WriteTo(f)
+			return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
+		})
+	})
+	if err != nil {
+		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
+	}
+	db.opts.Logger.Warn("database written back", "path", path)
+	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
+		ErrMoved, path))
+}
+
+// stamp makes the name of a file unique: a copy never replaces another one.
+func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
