@@ -15,8 +15,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -49,6 +51,7 @@ type span struct {
 	parent   *span
 	attrs    []attribute.KeyValue
 	failed   string
+	context  trace.SpanContext
 }
 
 func (s *span) end(at time.Time, attrs ...attribute.KeyValue) {
@@ -203,55 +206,37 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	if r.root == nil {
 		return nil
 	}
-	made := &kept{}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(made), sdktrace.WithIDGenerator(newIDs(r.state.Boulder.ID)),
-		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("manager"))))
-	tracer := provider.Tracer("github.com/bouldermgr/manager", trace.WithSchemaURL(semconv.SchemaURL))
-	contexts := map[*span]context.Context{nil: context.Background()}
-	for _, s := range r.all {
-		ctx, out := tracer.Start(contexts[s.parent], s.name, trace.WithTimestamp(s.from), trace.WithAttributes(s.attrs...))
-		if contexts[s] = ctx; s.failed != "" {
-			out.SetStatus(codes.Error, s.failed)
-		}
+	id, where := traceID(r.state.Boulder.ID), resource.NewSchemaless(semconv.ServiceName("manager"))
+	made := make(tracetest.SpanStubs, len(r.all))
+	for i, s := range r.all { // in the order in which they began: a parent has its number
+		number := sha256.Sum256(binary.BigEndian.AppendUint64(id[:], uint64(i+1)))
+		s.context = trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: id, SpanID: trace.SpanID(number[:8]), TraceFlags: trace.FlagsSampled,
+		})
 		if s.to.IsZero() {
-			out.SetAttributes(attribute.Bool("manager.unfinished", true))
-			s.to = last
+			s.end(last, attribute.Bool("manager.unfinished", true))
 		}
-		out.End(trace.WithTimestamp(s.to))
+		attrs := attribute.NewSet(s.attrs...) // of a key that was set twice, the last
+		made[i] = tracetest.SpanStub{
+			Name: s.name, SpanContext: s.context, SpanKind: trace.SpanKindInternal, StartTime: s.from, EndTime: s.to,
+			Attributes: attrs.ToSlice(), Resource: where,
+			InstrumentationScope: instrumentation.Scope{Name: "github.com/bouldermgr/manager", SchemaURL: semconv.SchemaURL},
+		}
+		if s.parent != nil {
+			made[i].Parent = s.parent.context
+		}
+		if s.failed != "" {
+			made[i].Status = sdktrace.Status{Code: codes.Error, Description: s.failed}
+		}
 	}
-	return made.spans
+	return made.Snapshots()
 }
 
-// kept implements sdktrace.SpanExporter.
-type kept struct{ spans []sdktrace.ReadOnlySpan }
-
-func (k *kept) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
-	k.spans = append(k.spans, spans...)
-	return nil
-}
-
-func (*kept) Shutdown(context.Context) error { return nil }
-
-// ids implements sdktrace.IDGenerator: the trace is the boulder, and its spans are numbered in the order in which they began.
-type ids struct {
-	trace trace.TraceID
-	n     uint64
-}
-
-func newIDs(boulderID string) *ids {
+// traceID is the boulder's own, if it is one.
+func traceID(boulderID string) trace.TraceID {
 	if id, err := ulid.ParseStrict(strings.ToUpper(boulderID)); err == nil {
-		return &ids{trace: trace.TraceID(id)}
+		return trace.TraceID(id)
 	}
 	sum := sha256.Sum256([]byte(boulderID))
-	return &ids{trace: trace.TraceID(sum[:16])}
-}
-
-func (i *ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	return i.trace, i.NewSpanID(ctx, i.trace)
-}
-
-func (i *ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
-	i.n++
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(i.trace[:], i.n))
-	return trace.SpanID(sum[:8])
+	return trace.TraceID(sum[:16])
 }
