@@ -317,7 +317,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	if err != nil {
 		return "", err
 	}
-	end := &ending{app: a, db: st.DB, notifier: notifier}
+	end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
 	shown := view.NewRun(a.console(), view.NewProgress(st.DB), "")
 	a.view = shown
 	defer a.interrupts.onFirst(func() {

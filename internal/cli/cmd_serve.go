@@ -109,7 +109,8 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	})()
 	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
 	err = st.Serve(ctx, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
-		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(ctx, events, view.NewProgress(st.DB))
+		end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
+		end.followServed(ctx, events, view.NewProgress(st.DB))
 	})
 	if !errors.Is(err, orchestrator.ErrStopped) && ctx.Err() == nil {
 		return err
