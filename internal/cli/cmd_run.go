@@ -490,7 +490,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	if err != nil {
 		return err
 	}
-	if _, err := there.Submit(ctx, req); err != nil {
+	if _, _, err := a.HandOver(ctx, req, a.startServer); err != nil {
 		return err
 	}
 	for last := range project.Tries(ctx, serverLook, resumeLook) {
