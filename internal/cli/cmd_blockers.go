@@ -72,9 +72,7 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
 		o.choose(cmd)
-		cmd.Flags().StringVar((*string)(&o.Status), "status", "", "only those with this `STATUS`: pending, answered or skipped")
-		_ = cmd.RegisterFlagCompletionFunc("status",
-			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
+		oneOf(cmd, &o.Status, "status", "", "only those with this `STATUS`", "pending", "answered", "skipped")
 	}
 	list.MarkFlagsMutuallyExclusive("all", "status")
 
@@ -215,10 +213,7 @@ func (o *blockerOptions) choose(cmd *cobra.Command) {
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
 	f := o.Filter
-	switch {
-	case f.Status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
-		return f, usagef("--status takes pending, answered or skipped, not %q", f.Status)
-	case o.hard || o.soft:
+	if o.hard || o.soft {
 		f.Hard = &o.hard
 	}
 	if _, numbered := subTaskPlace(f.SubTaskID); o.boulder == "" && !numbered {

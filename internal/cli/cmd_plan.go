@@ -277,10 +277,9 @@ func (a *app) pretty(path string) string {
 // approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
 	*app
-	edit  bool                      // open the editor first
-	done  project.Criteria          // of sub-tasks that name none
-	most  *boulder.Budget           // of the run; nil: none
-	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
+	edit bool             // open the editor first
+	done project.Criteria // of sub-tasks that name none
+	most *boulder.Budget  // of the run; nil: none
 }
 
 // into has the request ask. askReplans: replans are to be approved, too.
@@ -331,8 +330,8 @@ func (p *approver) approve(
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)
-	if err == nil && p.check != nil {
-		err = p.check(plan)
+	if err == nil { // the plan may be another one now
+		err = p.CheckCriteria(ctx, p.done, plan)
 	}
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }

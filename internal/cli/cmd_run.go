@@ -69,17 +69,12 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
 	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
-	cmd.Flags().StringVar(&o.engine, "engine", "",
-		"`ENGINE` that runs it instead of this process: "+engineTemporal+", a server that the project's gateway reaches; see docs/temporal.md")
+	oneOf(cmd, &o.engine, "engine", "",
+		"`ENGINE` that runs it instead of this process, on a server that the project's gateway reaches; see docs/temporal.md", "temporal")
 	return cmd
 }
 
-const engineTemporal = "temporal"
-
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
-	if o.engine != "" && o.engine != engineTemporal {
-		return usagef("--engine %q: there is only %s", o.engine, engineTemporal)
-	}
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
@@ -98,16 +93,14 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run), check: func(plan *boulder.Plan) error {
-		return a.CheckCriteria(ctx, done, plan)
-	}}
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
 	ask.into(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
 		}
-		if err := ask.check(req.Plan); err != nil || req.Plan == nil {
+		if err := a.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
 		return o.agree(ctx, ask, &req, path)
