@@ -137,25 +137,8 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
   manager status -f       follow the run from another terminal
   manager resume          continue after a crash or an interrupt`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: noSuchCommand,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
-				return nil
-			}
-			if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
-				return usagef("%w", err)
-			}
-			if path := a.file(a.configFile); path != "" && !exists(path) {
-				return usagef("--config: there is no file %s", path)
-			}
-			name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
-			strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
-			if err := a.open(); a.Project == nil || err != nil && strict {
-				return err
-			}
-			a.sweep()
-			return nil
-		},
+		Args:              noSuchCommand,
+		PersistentPreRunE: a.prepare,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return a.runVersion()
@@ -207,6 +190,26 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	}
 	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd
+}
+
+// prepare comes before every command.
+func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
+		return nil
+	}
+	if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
+		return usagef("%w", err)
+	}
+	if path := a.file(a.configFile); path != "" && !exists(path) {
+		return usagef("--config: there is no file %s", path)
+	}
+	name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
+	strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
+	if err := a.open(); a.Project == nil || err != nil && strict {
+		return err
+	}
+	a.sweep()
+	return nil
 }
 
 // sweep ends what a manager left behind in this project that was killed, before the command itself begins. It is no

@@ -76,37 +76,42 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	}
 	list.MarkFlagsMutuallyExclusive("all", "status")
 
-	for _, to := range []struct{ name, short string }{
-		{"on", "Record questions, whatever the configuration and --blockers say"},
-		{"off", "Record no questions: agents ask as they always do"},
-		{"unset", "Clear on or off: the configuration decides again"},
-	} {
-		session, on := "", &cobra.Command{
-			Use: to.name + " [flags]", Short: to.short,
-			Long: to.short + `, for the project or with --session for one session. It stays until it is changed, and
-running processes see it with the next ask.`,
-		}
-		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
-		on.RunE = func(*cobra.Command, []string) error {
-			ctx := on.Context()
-			if on.Flags().Changed("session") && !view.IsSession(session) {
-				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
-			}
-			if err := a.Blockers().Switch(ctx, session, switches()[to.name]); err != nil {
-				return err
-			}
-			if _, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook}); err != nil && !errors.Is(err, unixsock.ErrNotServed) {
-				a.warn("the process that watches sees the switch with the next event only: %v", err)
-			}
-			return a.blockersStatus(ctx, session, false)
-		}
-		cmd.AddCommand(on)
-	}
 	cmd.AddCommand(
 		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
 		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(), a.newBlockersMCPCmd(),
+		a.newSwitchCmd("on", "Record questions, whatever the configuration and --blockers say"),
+		a.newSwitchCmd("off", "Record no questions: agents ask as they always do"),
+		a.newSwitchCmd("unset", "Clear on or off: the configuration decides again"),
 	)
 	return cmd
+}
+
+func (a *app) newSwitchCmd(name, short string) *cobra.Command {
+	session := ""
+	cmd := &cobra.Command{
+		Use: name + " [flags]", Short: short,
+		Long: short + `, for the project or with --session for one session. It stays until it is changed, and
+running processes see it with the next ask.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("session") && !view.IsSession(session) {
+				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+			}
+			return a.runSwitch(cmd.Context(), name, session)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
+	return cmd
+}
+
+func (a *app) runSwitch(ctx context.Context, word, session string) error {
+	if err := a.Blockers().Switch(ctx, session, switches()[word]); err != nil {
+		return err
+	}
+	_, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook})
+	if err != nil && !errors.Is(err, unixsock.ErrNotServed) {
+		a.warn("the process that watches sees the switch with the next event only: %v", err)
+	}
+	return a.blockersStatus(ctx, session, false)
 }
 
 // switches are what the words on, off and unset set.

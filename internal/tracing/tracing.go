@@ -60,6 +60,19 @@ func (s *span) end(at time.Time, attrs ...attribute.KeyValue) {
 	}
 }
 
+func (s *span) add(attrs ...attribute.KeyValue) {
+	if s != nil {
+		s.attrs = append(s.attrs, attrs...)
+	}
+}
+
+// fail notes why nothing came of it; empty: something did.
+func (s *span) fail(why string) {
+	if s != nil {
+		s.failed = why
+	}
+}
+
 // reader makes spans from events.
 type reader struct {
 	all               []*span
@@ -124,25 +137,7 @@ func (r *reader) take(e boulder.Event) {
 					attribute.String("manager.kind", string(body.Kind)))...)
 		}
 	case boulder.TurnEnded:
-		begun := at
-		for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
-			begun = begun.Add(-g.Duration)
-		}
-		s := r.turn[body.AttemptRef]
-		if s.end(begun); s != nil && body.Ended.Finish != "" {
-			s.attrs = append(s.attrs, semconv.GenAIResponseFinishReasons(body.Ended.Finish))
-		}
-		if failed := cmp.Or(body.Ended.Stopped, body.Ended.Error); s != nil {
-			s.failed = failed
-		}
-		for _, g := range body.Evidence.Gates {
-			gate := r.begin(r.attempt[body.AttemptRef], begun, "gate", attribute.String("manager.gate", g.Command),
-				attribute.Int("process.exit.code", g.ExitCode))
-			if begun = begun.Add(g.Duration); !g.Holds() {
-				gate.failed = g.End()
-			}
-			gate.end(begun)
-		}
+		r.turnEnded(body, at)
 		r.judge[body.AttemptRef] = chat(r.attempt[body.AttemptRef], "judge")
 	case boulder.Judged:
 		r.judge[body.AttemptRef].end(at, attribute.Bool("manager.completed", body.Verdict.Completed))
@@ -151,18 +146,13 @@ func (r *reader) take(e boulder.Event) {
 	case boulder.Integrated:
 		r.join[body.AttemptRef].end(at)
 	case boulder.Conflict:
-		if s := r.join[body.AttemptRef]; s != nil {
-			s.failed = "conflict"
-			s.end(at)
-		}
+		r.join[body.AttemptRef].fail("conflict")
+		r.join[body.AttemptRef].end(at)
 	case boulder.UsageReport:
 		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
-		s := map[string]*span{
+		map[string]*span{
 			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
-		}[body.Source]
-		if s != nil {
-			s.attrs = append(s.attrs, used(body.Usage)...)
-		}
+		}[body.Source].add(used(body.Usage)...)
 	case boulder.Retry:
 		r.over(body.AttemptRef, at, body.Reason)
 	case boulder.Parked:
@@ -180,15 +170,34 @@ func (r *reader) take(e boulder.Event) {
 	}
 }
 
+func (r *reader) turnEnded(body boulder.TurnEnded, at time.Time) {
+	begun := at
+	for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
+		begun = begun.Add(-g.Duration)
+	}
+	s := r.turn[body.AttemptRef]
+	s.end(begun)
+	s.fail(cmp.Or(body.Ended.Stopped, body.Ended.Error))
+	if finish := body.Ended.Finish; finish != "" {
+		s.add(semconv.GenAIResponseFinishReasons(finish))
+	}
+	for _, g := range body.Evidence.Gates {
+		gate := r.begin(r.attempt[body.AttemptRef], begun, "gate", attribute.String("manager.gate", g.Command),
+			attribute.Int("process.exit.code", g.ExitCode))
+		if begun = begun.Add(g.Duration); !g.Holds() {
+			gate.failed = g.End()
+		}
+		gate.end(begun)
+	}
+}
+
 // over ends an attempt with what goes on in it.
 func (r *reader) over(ref boulder.AttemptRef, at time.Time, failed string) {
 	for _, s := range []*span{r.turn[ref], r.judge[ref], r.join[ref]} {
 		s.end(at)
 	}
-	if s := r.attempt[ref]; s != nil {
-		s.failed = failed
-		s.end(at)
-	}
+	r.attempt[ref].fail(failed)
+	r.attempt[ref].end(at)
 }
 
 // Spans are those of a log from its beginning on. What goes on ends with the last event.
