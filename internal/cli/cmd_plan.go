@@ -20,6 +20,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -153,7 +154,9 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		_, err = store.EnsureDir(a.Dir())
 	default:
 		path = a.file(output)
-		err = checkWritable("plan", path)
+		if _, _, bad := statedir.Replaceable(path, 0); bad != nil {
+			err = usagef("cannot write the plan: %w", bad)
+		}
 	}
 	if err == nil && len(o.doneWhen) > 0 {
 		err = a.CheckCriteria(ctx, a.Criteria(o.doneWhen), nil)

@@ -190,16 +190,8 @@ func (o *outputFlags) check(a *app) error {
 	case o.convert != "" && slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps"}, ending):
 		return usagef("-o %s: %s files are not written: %s%s`", o.file, ending, o.convert, ending[1:])
 	}
-	return checkWritable(o.document, a.file(o.file))
-}
-
-// checkWritable refuses a path at which no file can be.
-func checkWritable(document, path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usagef("cannot write the %s to %s: it is a directory", document, path)
-	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return usagef("cannot write the %s to %s: there is no directory %s", document, path, filepath.Dir(path))
+	if _, _, err := statedir.Replaceable(a.file(o.file), 0); err != nil && !errors.Is(err, statedir.ErrIrregular) {
+		return usagef("cannot write the %s: %w", o.document, err)
 	}
 	return nil
 }
@@ -214,7 +206,11 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		var text bytes.Buffer
 		draw(page.Out{Writer: &text})
 		path := a.file(o.file)
-		if err := replace(path, text.Bytes()); err != nil {
+		err := statedir.Replace(path, text.Bytes(), 0o644)
+		if errors.Is(err, statedir.ErrIrregular) { // a pipe
+			err = os.WriteFile(path, text.Bytes(), 0)
+		}
+		if err != nil {
 			return fmt.Errorf("write the %s: %w", o.document, err)
 		}
 		a.note("Wrote %s.", a.pretty(path))
@@ -226,21 +222,4 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		draw(a.on(a.Stdout))
 	}
 	return nil
-}
-
-// replace writes a file as a whole or not at all. What is there and is no file, such as a pipe, is written to.
-func replace(path string, data []byte) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
-			return os.WriteFile(path, data, mode)
-		}
-	}
-	if err := statedir.Write(filepath.Dir(path), filepath.Base(path), data); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
 }
