@@ -86,6 +86,17 @@ func oneOf[T ~string](cmd *cobra.Command, to *T, name, short, usage string, word
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// standsFor gives a command a flag without a value of its own, which stands for one.
+func standsFor[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
+	cmd.Flags().BoolFunc(name, usage, func(said string) error {
+		on, err := strconv.ParseBool(said)
+		if on {
+			*to = value
+		}
+		return err
+	})
+}
+
 // subTaskNumber is what views call a sub-task: [2/3], or its number alone.
 var subTaskNumber = text.Regexp(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 

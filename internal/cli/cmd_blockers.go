@@ -202,14 +202,14 @@ func (a *app) warnOfSwitch() {
 // blockerOptions are the flags that choose blockers, and those of single commands.
 type blockerOptions struct {
 	blockers.Filter
-	all, hard, soft, force bool
-	boulder, output        string
+	all, force      bool
+	boulder, output string
 }
 
 func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
-	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
+	standsFor(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
+	standsFor(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")
@@ -218,9 +218,6 @@ func (o *blockerOptions) choose(cmd *cobra.Command) {
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
 	f := o.Filter
-	if o.hard || o.soft {
-		f.Hard = &o.hard
-	}
 	if _, numbered := subTaskPlace(f.SubTaskID); o.boulder == "" && !numbered {
 		return f, nil
 	}

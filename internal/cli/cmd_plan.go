@@ -31,10 +31,11 @@ import (
 
 // taskFlags are shared by the commands that take a task.
 type taskFlags struct {
-	from               string
-	constraints        []string
-	direct, plan, list bool
-	doneWhen           doneFlag
+	from        string
+	constraints []string
+	mode        boulder.PlanMode
+	list        bool
+	doneWhen    doneFlag
 }
 
 func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
@@ -46,8 +47,8 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
-	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
-	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
+	standsFor(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
+	standsFor(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -70,16 +71,8 @@ func (f *doneFlag) Set(text string) error {
 
 // request is what the Task Ledger gets, without secrets.
 func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
-	req := boulder.PlanRequest{Project: a.Dir(), Mode: boulder.PlanAuto}
 	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
-	req.Task, req.Constraints = clean[0], clean[1:]
-	switch {
-	case f.direct:
-		req.Mode = boulder.PlanNever
-	case f.plan:
-		req.Mode = boulder.PlanAlways
-	}
-	return req
+	return boulder.PlanRequest{Project: a.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
 }
 
 const maxTask = 1 << 20
@@ -230,7 +223,7 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	switch {
 	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
-	case f.direct:
+	case f.mode == boulder.PlanNever:
 		plan, _, err = a.Plan(ctx, req)
 	default:
 		planned := a.planning(a.Ledger())
