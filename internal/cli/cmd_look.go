@@ -201,7 +201,7 @@ decision of the watch about that one.`,
 					}
 					return view.NewWhy(r, t, boulder.Turns(r.Events, t.ID)), nil
 				})
-				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
+				if exitCode(err) != exitUsage {
 					return err
 				}
 				if id := a.watchedSession(cmd.Context(), why); id != "" {
