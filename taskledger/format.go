@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -152,42 +149,10 @@ func WriteFile(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return err
 	}
-	target, mode, err := replaceable(path)
-	if err != nil {
-		return fmt.Errorf("write the plan: %w", err)
-	}
-	err = statedir.Write(filepath.Dir(target), filepath.Base(target), data)
-	if err == nil {
-		err = os.Chmod(target, mode)
-	}
-	if err != nil {
+	if err := statedir.Replace(path, data, 0o600); err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil
-}
-
-// replaceable gives the file that a path stands for, which need not exist, and the mode it shall have.
-func replaceable(path string) (target string, mode fs.FileMode, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return "", 0, fmt.Errorf("%s is a directory: name a file in it", path)
-	case err == nil && !info.Mode().IsRegular():
-		return "", 0, fmt.Errorf("%s is not a regular file: name another one", path)
-	case err == nil:
-		target, err = filepath.EvalSymlinks(path)
-		return target, info.Mode().Perm(), err
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", 0, err
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return "", 0, fmt.Errorf("%s is a link that leads nowhere: remove it or name another file", path)
-	}
-	dir := filepath.Dir(path)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return "", 0, fmt.Errorf("there is no directory %s: create it or name another file", dir)
-	}
-	return path, 0o600, nil
 }
 
 // Problem is one thing that is wrong in a plan file.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -72,6 +73,28 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 			}
 		})
 	}
+}
+
+// oneOf gives a command a flag that takes one of some words, which the shell completes.
+func oneOf[T ~string](cmd *cobra.Command, to *T, name, short, usage string, words ...string) {
+	cmd.Flags().FuncP(name, short, usage+": "+strings.Join(words, ", "), func(word string) error {
+		if *to = T(word); !slices.Contains(words, word) {
+			return fmt.Errorf("use one of %s", strings.Join(words, ", "))
+		}
+		return nil
+	})
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// standsFor gives a command a flag without a value of its own, which stands for one.
+func standsFor[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
+	cmd.Flags().BoolFunc(name, usage, func(said string) error {
+		on, err := strconv.ParseBool(said)
+		if on {
+			*to = value
+		}
+		return err
+	})
 }
 
 // subTaskNumber is what views call a sub-task: [2/3], or its number alone.

@@ -88,7 +88,13 @@ func Main(env Env) int {
 	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets, &stdoutErr}, guarded{env.Stderr, a.secrets, nil}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	a.interrupts.watch(env.Signals, func() { cancel(errInterrupted) })
+	if env.Signals != nil {
+		go func() { // until the process ends
+			for s := range env.Signals {
+				a.interrupts.take(s, func() { cancel(errInterrupted) })
+			}
+		}()
+	}
 	root := a.root()
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
@@ -131,25 +137,8 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
   manager status -f       follow the run from another terminal
   manager resume          continue after a crash or an interrupt`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: noSuchCommand,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
-				return nil
-			}
-			if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
-				return usagef("%w", err)
-			}
-			if path := a.file(a.configFile); path != "" && !exists(path) {
-				return usagef("--config: there is no file %s", path)
-			}
-			name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
-			strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
-			if err := a.open(); a.Project == nil || err != nil && strict {
-				return err
-			}
-			a.sweep()
-			return nil
-		},
+		Args:              noSuchCommand,
+		PersistentPreRunE: a.prepare,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return a.runVersion()
@@ -201,6 +190,26 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	}
 	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd
+}
+
+// prepare comes before every command.
+func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
+		return nil
+	}
+	if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
+		return usagef("%w", err)
+	}
+	if path := a.file(a.configFile); path != "" && !exists(path) {
+		return usagef("--config: there is no file %s", path)
+	}
+	name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
+	strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
+	if err := a.open(); a.Project == nil || err != nil && strict {
+		return err
+	}
+	a.sweep()
+	return nil
 }
 
 // sweep ends what a manager left behind in this project that was killed, before the command itself begins. It is no
@@ -342,7 +351,7 @@ func (a *app) open() error {
 		o.Note, o.Warn = func(text string) { a.note("%s", text) }, func(text string) { a.warn("%s", text) }
 		a.Project, a.openErr = project.Open(a.dir, o)
 		if a.Project != nil {
-			a.interrupts.onHurry(a.Kill)
+			a.interrupts.set(&a.interrupts.kill, a.Kill)
 		}
 	}
 	return a.openErr
@@ -392,18 +401,7 @@ type interrupts struct {
 	kill    func() // what is not gone some time after the second signal; nil: nothing was started
 }
 
-// watch listens to signals until the process ends; end stops at once.
-func (i *interrupts) watch(signals <-chan os.Signal, end func()) {
-	if signals == nil {
-		return
-	}
-	go func() {
-		for s := range signals {
-			i.take(s, end)
-		}
-	}()
-}
-
+// take takes in a signal; end stops at once.
 func (i *interrupts) take(s os.Signal, end func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -424,19 +422,12 @@ func (i *interrupts) take(s os.Signal, end func()) {
 
 // onFirst has the first signal call stop, which must not block, until the function that it returns is called.
 func (i *interrupts) onFirst(stop func()) (giveBack func()) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.stop = stop
-	return func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.stop = nil
-	}
+	i.set(&i.stop, stop)
+	return func() { i.set(&i.stop, nil) }
 }
 
-// onHurry has kill called some time after a second signal.
-func (i *interrupts) onHurry(kill func()) {
+func (i *interrupts) set(what *func(), do func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.kill = kill
+	*what = do
 }

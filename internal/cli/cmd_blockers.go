@@ -72,43 +72,46 @@ that agents made for themselves follow, as long as an answer still reaches them.
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
 	for _, cmd := range []*cobra.Command{list, export} {
 		o.choose(cmd)
-		cmd.Flags().StringVar((*string)(&o.Status), "status", "", "only those with this `STATUS`: pending, answered or skipped")
-		_ = cmd.RegisterFlagCompletionFunc("status",
-			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
+		oneOf(cmd, &o.Status, "status", "", "only those with this `STATUS`", "pending", "answered", "skipped")
 	}
 	list.MarkFlagsMutuallyExclusive("all", "status")
 
-	for _, to := range []struct{ name, short string }{
-		{"on", "Record questions, whatever the configuration and --blockers say"},
-		{"off", "Record no questions: agents ask as they always do"},
-		{"unset", "Clear on or off: the configuration decides again"},
-	} {
-		session, on := "", &cobra.Command{
-			Use: to.name + " [flags]", Short: to.short,
-			Long: to.short + `, for the project or with --session for one session. It stays until it is changed, and
-running processes see it with the next ask.`,
-		}
-		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
-		on.RunE = func(*cobra.Command, []string) error {
-			ctx := on.Context()
-			if on.Flags().Changed("session") && !view.IsSession(session) {
-				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
-			}
-			if err := a.Blockers().Switch(ctx, session, switches()[to.name]); err != nil {
-				return err
-			}
-			if _, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook}); err != nil && !errors.Is(err, unixsock.ErrNotServed) {
-				a.warn("the process that watches sees the switch with the next event only: %v", err)
-			}
-			return a.blockersStatus(ctx, session, false)
-		}
-		cmd.AddCommand(on)
-	}
 	cmd.AddCommand(
 		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
 		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(), a.newBlockersMCPCmd(),
+		a.newSwitchCmd("on", "Record questions, whatever the configuration and --blockers say"),
+		a.newSwitchCmd("off", "Record no questions: agents ask as they always do"),
+		a.newSwitchCmd("unset", "Clear on or off: the configuration decides again"),
 	)
 	return cmd
+}
+
+func (a *app) newSwitchCmd(name, short string) *cobra.Command {
+	session := ""
+	cmd := &cobra.Command{
+		Use: name + " [flags]", Short: short,
+		Long: short + `, for the project or with --session for one session. It stays until it is changed, and
+running processes see it with the next ask.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("session") && !view.IsSession(session) {
+				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+			}
+			return a.runSwitch(cmd.Context(), name, session)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
+	return cmd
+}
+
+func (a *app) runSwitch(ctx context.Context, word, session string) error {
+	if err := a.Blockers().Switch(ctx, session, switches()[word]); err != nil {
+		return err
+	}
+	_, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook})
+	if err != nil && !errors.Is(err, unixsock.ErrNotServed) {
+		a.warn("the process that watches sees the switch with the next event only: %v", err)
+	}
+	return a.blockersStatus(ctx, session, false)
 }
 
 // switches are what the words on, off and unset set.
@@ -199,14 +202,14 @@ func (a *app) warnOfSwitch() {
 // blockerOptions are the flags that choose blockers, and those of single commands.
 type blockerOptions struct {
 	blockers.Filter
-	all, hard, soft, force bool
-	boulder, output        string
+	all, force      bool
+	boulder, output string
 }
 
 func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
-	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
+	standsFor(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
+	standsFor(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")
@@ -215,12 +218,6 @@ func (o *blockerOptions) choose(cmd *cobra.Command) {
 
 func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
 	f := o.Filter
-	switch {
-	case f.Status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
-		return f, usagef("--status takes pending, answered or skipped, not %q", f.Status)
-	case o.hard || o.soft:
-		f.Hard = &o.hard
-	}
 	if _, numbered := subTaskPlace(f.SubTaskID); o.boulder == "" && !numbered {
 		return f, nil
 	}

@@ -19,8 +19,7 @@ import (
 )
 
 func (a *app) newLandCmd() *cobra.Command {
-	var files, pr, drop bool
-	how := project.Land{How: boulder.LandedBranch}
+	var how project.Land
 	cmd := &cobra.Command{
 		Use:   "land [flags] [BOULDER]",
 		Short: "Bring the results of an isolated boulder to where you want them",
@@ -34,27 +33,23 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved me
   manager land --pr`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case files:
+			case how.How != "":
+			case how.Branch != "":
+				how.How = boulder.LandedBranch
+			case how.DryRun:
 				how.How = boulder.LandedFiles
-			case pr:
-				how.How = boulder.LandedPR
-			case drop:
-				how.How = boulder.LandedDropped
-			case how.Branch == "" && how.DryRun:
-				how.How = boulder.LandedFiles
-			case how.Branch == "" && !a.interactive():
+			case !a.interactive():
 				return usagef("say where to: --files (into your files), --branch NAME, --pr or --drop; --dry-run shows what would happen")
-			case how.Branch == "":
-				how.How = ""
 			}
 			return a.runLand(cmd.Context(), cmp.Or(args...), how)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&files, "files", false, "write them into your files, and leave index and branches alone")
+	standsFor(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
 	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
-	f.BoolVar(&pr, "pr", false, "push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
-	f.BoolVar(&drop, "drop", false, "drop them; they are kept under refs/manager/dropped for 30 days")
+	standsFor(cmd, &how.How, boulder.LandedPR, "pr",
+		"push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
+	standsFor(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
 	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
 	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
 		"with --branch or --pr: publish what you had not committed when the run began, too")
@@ -167,7 +162,7 @@ func (a *app) land(ctx context.Context, ref string, how project.Land) error {
 }
 
 func (a *app) newDiffCmd() *cobra.Command {
-	var stat, names bool
+	how := "-p"
 	cmd := &cobra.Command{
 		Use:   "diff [flags] [SUBTASK]",
 		Short: "Show what each sub-task changed",
@@ -179,13 +174,12 @@ work meanwhile, only the files that it was seen to write are shown, with what ot
 		Example: `  manager diff --stat
   manager diff toggle | git apply -R`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			how := cmp.Or(text.If(stat, "--stat"), text.If(names, "--name-only"), "-p")
 			return a.runDiff(cmd.Context(), cmp.Or(args...), how)
 		},
 	}
 	a.boulderFlag(cmd, "the active one")
-	cmd.Flags().BoolVar(&stat, "stat", false, "how many lines of which files")
-	cmd.Flags().BoolVar(&names, "name-only", false, "the files alone")
+	standsFor(cmd, &how, "--stat", "stat", "how many lines of which files")
+	standsFor(cmd, &how, "--name-only", "name-only", "the files alone")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-only")
 	return cmd
 }

@@ -51,7 +51,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	o.direct = true // a plan of one sub-task
+	o.mode = boulder.PlanNever // a plan of one sub-task
 	task, err := o.task(a, args)
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -306,8 +305,6 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
 			case redo.Gates && !stale:
 				return usagef("--check-gates goes with --stale")
-			case !slices.Contains([]boulder.Files{"", boulder.FilesKeep, boulder.FilesRevert}, redo.Files):
-				return usagef("--files takes keep or revert, not %q", redo.Files)
 			}
 			return a.runRedo(cmd.Context(), redo, dryRun, args)
 		},
@@ -315,7 +312,7 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 	a.boulderFlag(cmd, "the active one")
 	cmd.Flags().StringVar(&redo.Note, "note", "", "tell their agents and the judge this `TEXT`")
 	cmd.Flags().BoolVar(&redo.NoDependents, "no-dependents", false, "keep the results of what depends on them, whatever they come to")
-	cmd.Flags().StringVar((*string)(&redo.Files), "files", "", "`keep` what they changed, or `revert` it")
+	oneOf(cmd, &redo.Files, "files", "", "what becomes of what they changed, as a `WORD`", "keep", "revert")
 	cmd.Flags().BoolVar(&stale, "stale", false, "all that is out of date")
 	cmd.Flags().BoolVar(&redo.Gates, "check-gates", false, "run the gates, to find those that are red now")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would be redone")

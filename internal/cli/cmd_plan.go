@@ -20,6 +20,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -30,10 +31,11 @@ import (
 
 // taskFlags are shared by the commands that take a task.
 type taskFlags struct {
-	from               string
-	constraints        []string
-	direct, plan, list bool
-	doneWhen           doneFlag
+	from        string
+	constraints []string
+	mode        boulder.PlanMode
+	list        bool
+	doneWhen    doneFlag
 }
 
 func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
@@ -45,8 +47,8 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
-	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
-	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
+	standsFor(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
+	standsFor(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -69,16 +71,8 @@ func (f *doneFlag) Set(text string) error {
 
 // request is what the Task Ledger gets, without secrets.
 func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
-	req := boulder.PlanRequest{Project: a.Dir(), Mode: boulder.PlanAuto}
 	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
-	req.Task, req.Constraints = clean[0], clean[1:]
-	switch {
-	case f.direct:
-		req.Mode = boulder.PlanNever
-	case f.plan:
-		req.Mode = boulder.PlanAlways
-	}
-	return req
+	return boulder.PlanRequest{Project: a.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
 }
 
 const maxTask = 1 << 20
@@ -153,7 +147,9 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		_, err = store.EnsureDir(a.Dir())
 	default:
 		path = a.file(output)
-		err = checkWritable("plan", path)
+		if _, _, bad := statedir.Replaceable(path, 0); bad != nil {
+			err = usagef("cannot write the plan: %w", bad)
+		}
 	}
 	if err == nil && len(o.doneWhen) > 0 {
 		err = a.CheckCriteria(ctx, a.Criteria(o.doneWhen), nil)
@@ -227,7 +223,7 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	switch {
 	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
-	case f.direct:
+	case f.mode == boulder.PlanNever:
 		plan, _, err = a.Plan(ctx, req)
 	default:
 		planned := a.planning(a.Ledger())
@@ -277,10 +273,9 @@ func (a *app) pretty(path string) string {
 // approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
 	*app
-	edit  bool                      // open the editor first
-	done  project.Criteria          // of sub-tasks that name none
-	most  *boulder.Budget           // of the run; nil: none
-	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
+	edit bool             // open the editor first
+	done project.Criteria // of sub-tasks that name none
+	most *boulder.Budget  // of the run; nil: none
 }
 
 // into has the request ask. askReplans: replans are to be approved, too.
@@ -326,8 +321,8 @@ func (p *approver) approve(
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)
-	if err == nil && p.check != nil {
-		err = p.check(plan)
+	if err == nil { // the plan may be another one now
+		err = p.CheckCriteria(ctx, p.done, plan)
 	}
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }

@@ -29,7 +29,6 @@ func (a *app) newReportCmd() *cobra.Command {
 			".md": "markdown", ".markdown": "markdown", ".html": formatHTML, ".htm": formatHTML, ".json": formatJSON,
 		},
 	}
-	html := ""
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
 		Short: "Show what was done, how it was verified, and what needs you",
@@ -69,16 +68,12 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		},
 	}
 	o.register(a, cmd)
-	cmd.Flags().StringVar(&html, "html", "", "write the pages of the boulder as one `FILE`; - is stdout: -f html -o FILE")
+	cmd.Flags().Func("html", "write the pages of the boulder as one `FILE`; - is stdout: -f html -o FILE", func(file string) error {
+		o.format, o.file = formatHTML, file
+		return nil
+	})
 	cmd.MarkFlagsMutuallyExclusive("html", "format")
 	cmd.MarkFlagsMutuallyExclusive("html", "output")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		given := cmd.Flags().Changed("format")
-		if cmd.Flags().Changed("html") {
-			o.format, o.file, given = formatHTML, cmp.Or(html, "-"), true
-		}
-		return o.check(a, given)
-	}
 	return cmd
 }
 
@@ -169,25 +164,21 @@ const (
 )
 
 func (o *outputFlags) register(a *app, cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "format", "f", "",
-		"`FORMAT`: "+strings.Join(o.names, ", ")+" (default: by the ending of the file of -o, else text)")
+	oneOf(cmd, &o.format, "format", "f", "`FORMAT` (default: by the ending of the file of -o, else text)", o.names...)
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write to `FILE` instead of stdout; - is stdout")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(o.names, cobra.ShellCompDirectiveNoFileComp))
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a, cmd.Flags().Changed("format")) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check(a) }
 }
 
 // check refuses what contradicts itself or cannot be written, before anything is read, and fills in the format.
-func (o *outputFlags) check(a *app, given bool) error {
+func (o *outputFlags) check(a *app) error {
 	if o.file == "-" {
 		o.file = ""
 	}
 	ending := strings.ToLower(filepath.Ext(o.file))
 	meant, known := o.endings[ending]
 	switch {
-	case !given:
+	case o.format == "":
 		o.format = cmp.Or(meant, "text")
-	case !slices.Contains(o.names, o.format):
-		return usagef("there is no format %q: use one of %s", o.format, strings.Join(o.names, ", "))
 	case a.json && (o.file == "" || o.format == formatHTML) && o.format != formatJSON:
 		return usagef("--json and --format contradict each other: give one of them, or write to a file with -o")
 	}
@@ -199,16 +190,8 @@ func (o *outputFlags) check(a *app, given bool) error {
 	case o.convert != "" && slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps"}, ending):
 		return usagef("-o %s: %s files are not written: %s%s`", o.file, ending, o.convert, ending[1:])
 	}
-	return checkWritable(o.document, a.file(o.file))
-}
-
-// checkWritable refuses a path at which no file can be.
-func checkWritable(document, path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usagef("cannot write the %s to %s: it is a directory", document, path)
-	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return usagef("cannot write the %s to %s: there is no directory %s", document, path, filepath.Dir(path))
+	if _, _, err := statedir.Replaceable(a.file(o.file), 0); err != nil && !errors.Is(err, statedir.ErrIrregular) {
+		return usagef("cannot write the %s: %w", o.document, err)
 	}
 	return nil
 }
@@ -223,7 +206,11 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		var text bytes.Buffer
 		draw(page.Out{Writer: &text})
 		path := a.file(o.file)
-		if err := replace(path, text.Bytes()); err != nil {
+		err := statedir.Replace(path, text.Bytes(), 0o644)
+		if errors.Is(err, statedir.ErrIrregular) { // a pipe
+			err = os.WriteFile(path, text.Bytes(), 0)
+		}
+		if err != nil {
 			return fmt.Errorf("write the %s: %w", o.document, err)
 		}
 		a.note("Wrote %s.", a.pretty(path))
@@ -235,21 +222,4 @@ func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 		draw(a.on(a.Stdout))
 	}
 	return nil
-}
-
-// replace writes a file as a whole or not at all. What is there and is no file, such as a pipe, is written to.
-func replace(path string, data []byte) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
-			return os.WriteFile(path, data, mode)
-		}
-	}
-	if err := statedir.Write(filepath.Dir(path), filepath.Base(path), data); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
 }

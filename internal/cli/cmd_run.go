@@ -29,8 +29,8 @@ import (
 
 type runOptions struct {
 	taskFlags
-	edit, allowStale          bool
-	isolate, inPlace, onClean bool
+	edit, allowStale, onClean bool
+	isolation                 boulder.Isolation
 	fork, engine              string
 }
 
@@ -62,30 +62,26 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
-	cmd.Flags().BoolVar(&o.isolate, "isolate", false,
+	standsFor(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
-	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "have the sub-tasks work in the project, whatever plan and configuration say")
+	standsFor(cmd, &o.isolation, boulder.IsolationOff, "in-place",
+		"have the sub-tasks work in the project, whatever plan and configuration say")
 	cmd.Flags().BoolVar(&o.onClean, "clean-base", false, "begin slots at HEAD, without what is not committed")
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
 	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
-	cmd.Flags().StringVar(&o.engine, "engine", "",
-		"`ENGINE` that runs it instead of this process: "+engineTemporal+", a server that the project's gateway reaches; see docs/temporal.md")
+	oneOf(cmd, &o.engine, "engine", "",
+		"`ENGINE` that runs it instead of this process, on a server that the project's gateway reaches; see docs/temporal.md", "temporal")
 	return cmd
 }
 
-const engineTemporal = "temporal"
-
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
-	if o.engine != "" && o.engine != engineTemporal {
-		return usagef("--engine %q: there is only %s", o.engine, engineTemporal)
-	}
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
 		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
-		Isolation: o.isolation(), CleanBase: o.onClean, Engine: o.engine,
+		Isolation: o.isolation, CleanBase: o.onClean, Engine: o.engine,
 	}}
 	var path string
 	var err error
@@ -98,30 +94,18 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run), check: func(plan *boulder.Plan) error {
-		return a.CheckCriteria(ctx, done, plan)
-	}}
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
 	ask.into(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
 		}
-		if err := ask.check(req.Plan); err != nil || req.Plan == nil {
+		if err := a.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
 		return o.agree(ctx, ask, &req, path)
 	})
-}
-
-func (o *runOptions) isolation() boulder.Isolation {
-	switch {
-	case o.isolate:
-		return boulder.IsolationAlways
-	case o.inPlace:
-		return boulder.IsolationOff
-	}
-	return ""
 }
 
 // read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
@@ -224,7 +208,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 		return nil, usagef("--fork needs the sub-task to start from: --from SUBTASK")
 	case len(o.doneWhen) > 0:
 		return nil, usagef("a fork is done when the original was, so --done-when does not go with it")
-	case o.list || o.direct || o.plan || o.edit || len(o.constraints) > 0:
+	case o.list || o.mode != "" || o.edit || len(o.constraints) > 0:
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
@@ -319,7 +303,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	if err != nil {
 		return "", err
 	}
-	end := &ending{app: a, db: st.DB, notifier: notifier}
+	end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
 	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Get), "")
 	a.view = shown
 	defer a.interrupts.onFirst(func() {
@@ -492,7 +476,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	if err != nil {
 		return err
 	}
-	if _, err := there.Submit(ctx, req); err != nil {
+	if _, _, err := a.HandOver(ctx, req, a.startServer); err != nil {
 		return err
 	}
 	for last := range project.Tries(ctx, serverLook, resumeLook) {

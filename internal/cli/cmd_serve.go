@@ -109,7 +109,8 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	})()
 	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
 	err = st.Serve(ctx, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
-		(&ending{app: a, db: st.DB, notifier: notifier}).followServed(ctx, events, view.NewProgress(st.DB.Get))
+		end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
+		end.followServed(ctx, events, view.NewProgress(st.DB.Get))
 	})
 	if !errors.Is(err, orchestrator.ErrStopped) && ctx.Err() == nil {
 		return err
@@ -216,7 +217,7 @@ const (
 )
 
 func (a *app) newWaitCmd() *cobra.Command {
-	w := view.Wait{Type: "wait", Blocked: []string{}}
+	w := view.Wait{Type: "wait", For: waitDone, Blocked: []string{}}
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
@@ -237,10 +238,8 @@ was cancelled, or Ctrl-C.`,
 			return a.runWait(cmd.Context(), &w, timeout, cmp.Or(args...))
 		},
 	}
-	cmd.Flags().StringVar(&w.For, "for", waitDone, "`STATE` to wait for: done or blocked")
+	oneOf(cmd, &w.For, "for", "", "`STATE` to wait for (default done)", waitDone, waitBlocked)
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after `TIME`, as 30m; 0: never")
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
-		[]cobra.Completion{waitDone, waitBlocked}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -248,8 +247,6 @@ var errTimeUp = errors.New("the time is up")
 
 func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, ref string) error {
 	switch {
-	case w.For != waitDone && w.For != waitBlocked:
-		return usagef("--for takes done or blocked, not %q", w.For)
 	case timeout < 0:
 		return usagef("--timeout takes a time that is not below zero, not %s", timeout)
 	case timeout > 0:

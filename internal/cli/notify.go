@@ -42,14 +42,7 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	if end, ok := event.Body.(boulder.TaskComplete); ok {
 		e.complete = &end
 	}
-	what := notify.Blocked
-	cool, limited := event.Body.(boulder.Cooled)
-	switch {
-	case limited && !e.tellLimit(cool, event.Time), !limited && !e.waits(ctx, event.Body):
-		return
-	case limited:
-		what = notify.Limited
-	}
+	what, until := e.news(ctx, event)
 	if !e.wants(what) {
 		return
 	}
@@ -61,31 +54,25 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 			return
 		}
 		made.Running = true
-		e.send(ctx, made, what, nil, "", cool.Until)
+		e.send(ctx, made, what, nil, "", until)
 	})
 }
 
-// tellLimit reports whether a limit is worth telling, once for each: one of ten minutes or more.
-func (e *ending) tellLimit(cool boulder.Cooled, now time.Time) bool {
-	if cool.Until.Sub(now) < 10*time.Minute || now.Before(e.limited[cool.Model]) {
-		return false
-	}
-	if e.limited == nil {
-		e.limited = map[string]time.Time{}
-	}
-	e.limited[cool.Model] = cool.Until
-	return true
-}
-
-// waits reports, once each, that a session holds still until the user answers, and that a sub-task waits for an answer while
-// others go on. A run that has nothing else to do ends at once, and that is told then.
-func (e *ending) waits(ctx context.Context, body boulder.Body) bool {
-	switch b := body.(type) {
+// news is what there is to tell while a run goes on, once each: that a model is limited, for ten minutes or more; that a
+// session holds still until the user answers; and that a sub-task waits for an answer while others go on. A run that has
+// nothing else to do ends at once, and that is told then.
+func (e *ending) news(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
+	switch b := event.Body.(type) {
+	case boulder.Cooled:
+		if b.Until.Sub(event.Time) >= 10*time.Minute && !event.Time.Before(e.limited[b.Model]) {
+			e.limited[b.Model] = b.Until
+			return notify.Limited, b.Until
+		}
 	case boulder.BlockerRaised:
 		ask := b.Blocker.Ask
 		if !e.held && ask != nil && ask.Reply == boulder.ReplyWaiting && !b.Blocker.Status.Settled() {
 			e.held = true
-			return true
+			return notify.Blocked, until
 		}
 	case boulder.Parked:
 		d, _ := e.db.Get(ctx, e.id) // what cannot be read is told at the end
@@ -95,10 +82,10 @@ func (e *ending) waits(ctx context.Context, body boulder.Body) bool {
 		others := slices.ContainsFunc(d.Attempts, func(t *boulder.Attempt) bool { return !t.Status.Terminal() })
 		if !e.parked && asked && others {
 			e.parked = true
-			return true
+			return notify.Blocked, until
 		}
 	}
-	return false
+	return "", until
 }
 
 // conclude is called when the run has ended, with the error that ended it. It writes the report, tells whoever is to be

@@ -91,7 +91,8 @@ func TestWaitingIsToldOnce(t *testing.T) {
 		}}}
 		got := ""
 		for _, body := range test.events {
-			got += map[bool]string{true: "1", false: "0"}[e.waits(t.Context(), body)]
+			what, _ := e.news(t.Context(), boulder.Event{Body: body})
+			got += map[notify.Event]string{notify.Blocked: "1", "": "0"}[what]
 		}
 		if got != test.want {
 			t.Errorf("%s: told %s, want %s", name, got, test.want)
@@ -146,7 +147,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = &ending{app: a, db: openState(t, project), notifier: notifier}
+	e = &ending{app: a, db: openState(t, project), notifier: notifier, limited: map[string]time.Time{}}
 	for _, event := range s.Events {
 		e.take(t.Context(), event)
 	}

@@ -1,5 +1,5 @@
 // Package statedir writes files below a project's directory, mostly in its .manager, for their owner only whatever the
-// umask, and nowhere else.
+// umask, and nowhere else; and with [Replace] those that the user names, whose links are theirs.
 //
 // What lies in a project may come from anybody: a repository can bring a .manager along, and an agent that works in
 // the project can put symbolic links there while a run goes on. So no path is followed by name: each directory down
@@ -108,4 +108,44 @@ func Write(base, path string, data []byte) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// ErrIrregular refuses a path at which there is something else than a file, such as a pipe.
+var ErrIrregular = errors.New("not a regular file: name another one")
+
+// Replaceable gives the file that a path of the user's stands for, which need not exist, and the mode that it shall have: an
+// old one keeps its own. The error says why there can be none.
+func Replaceable(path string, ifNew fs.FileMode) (target string, mode fs.FileMode, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return "", 0, fmt.Errorf("%s is a directory: name a file in it", path)
+	case err == nil && !info.Mode().IsRegular():
+		return "", 0, fmt.Errorf("%s is %w", path, ErrIrregular)
+	case err == nil:
+		target, err = filepath.EvalSymlinks(path)
+		return target, info.Mode().Perm(), err
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", 0, err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", 0, fmt.Errorf("%s is a link that leads nowhere: remove it or name another file", path)
+	}
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", 0, fmt.Errorf("there is no directory %s: create it or name another file", dir)
+	}
+	return path, ifNew, nil
+}
+
+// Replace writes the file of [Replaceable] as [Write] does. A symbolic link stays, and what it points to is replaced.
+func Replace(path string, data []byte, ifNew fs.FileMode) error {
+	target, mode, err := Replaceable(path, ifNew)
+	if err == nil {
+		err = Write(filepath.Dir(target), filepath.Base(target), data)
+	}
+	if err == nil {
+		err = os.Chmod(target, mode)
+	}
+	return err
 }

@@ -15,8 +15,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -49,11 +51,25 @@ type span struct {
 	parent   *span
 	attrs    []attribute.KeyValue
 	failed   string
+	context  trace.SpanContext
 }
 
 func (s *span) end(at time.Time, attrs ...attribute.KeyValue) {
 	if s != nil && s.to.IsZero() {
 		s.to, s.attrs = at, append(s.attrs, attrs...)
+	}
+}
+
+func (s *span) add(attrs ...attribute.KeyValue) {
+	if s != nil {
+		s.attrs = append(s.attrs, attrs...)
+	}
+}
+
+// fail notes why nothing came of it; empty: something did.
+func (s *span) fail(why string) {
+	if s != nil {
+		s.failed = why
 	}
 }
 
@@ -121,25 +137,7 @@ func (r *reader) take(e boulder.Event) {
 					attribute.String("manager.kind", string(body.Kind)))...)
 		}
 	case boulder.TurnEnded:
-		begun := at
-		for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
-			begun = begun.Add(-g.Duration)
-		}
-		s := r.turn[body.AttemptRef]
-		if s.end(begun); s != nil && body.Ended.Finish != "" {
-			s.attrs = append(s.attrs, semconv.GenAIResponseFinishReasons(body.Ended.Finish))
-		}
-		if failed := cmp.Or(body.Ended.Stopped, body.Ended.Error); s != nil {
-			s.failed = failed
-		}
-		for _, g := range body.Evidence.Gates {
-			gate := r.begin(r.attempt[body.AttemptRef], begun, "gate", attribute.String("manager.gate", g.Command),
-				attribute.Int("process.exit.code", g.ExitCode))
-			if begun = begun.Add(g.Duration); !g.Holds() {
-				gate.failed = g.End()
-			}
-			gate.end(begun)
-		}
+		r.turnEnded(body, at)
 		r.judge[body.AttemptRef] = chat(r.attempt[body.AttemptRef], "judge")
 	case boulder.Judged:
 		r.judge[body.AttemptRef].end(at, attribute.Bool("manager.completed", body.Verdict.Completed))
@@ -148,18 +146,13 @@ func (r *reader) take(e boulder.Event) {
 	case boulder.Integrated:
 		r.join[body.AttemptRef].end(at)
 	case boulder.Conflict:
-		if s := r.join[body.AttemptRef]; s != nil {
-			s.failed = "conflict"
-			s.end(at)
-		}
+		r.join[body.AttemptRef].fail("conflict")
+		r.join[body.AttemptRef].end(at)
 	case boulder.UsageReport:
 		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
-		s := map[string]*span{
+		map[string]*span{
 			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
-		}[body.Source]
-		if s != nil {
-			s.attrs = append(s.attrs, used(body.Usage)...)
-		}
+		}[body.Source].add(used(body.Usage)...)
 	case boulder.Retry:
 		r.over(body.AttemptRef, at, body.Reason)
 	case boulder.Parked:
@@ -177,15 +170,34 @@ func (r *reader) take(e boulder.Event) {
 	}
 }
 
+func (r *reader) turnEnded(body boulder.TurnEnded, at time.Time) {
+	begun := at
+	for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
+		begun = begun.Add(-g.Duration)
+	}
+	s := r.turn[body.AttemptRef]
+	s.end(begun)
+	s.fail(cmp.Or(body.Ended.Stopped, body.Ended.Error))
+	if finish := body.Ended.Finish; finish != "" {
+		s.add(semconv.GenAIResponseFinishReasons(finish))
+	}
+	for _, g := range body.Evidence.Gates {
+		gate := r.begin(r.attempt[body.AttemptRef], begun, "gate", attribute.String("manager.gate", g.Command),
+			attribute.Int("process.exit.code", g.ExitCode))
+		if begun = begun.Add(g.Duration); !g.Holds() {
+			gate.failed = g.End()
+		}
+		gate.end(begun)
+	}
+}
+
 // over ends an attempt with what goes on in it.
 func (r *reader) over(ref boulder.AttemptRef, at time.Time, failed string) {
 	for _, s := range []*span{r.turn[ref], r.judge[ref], r.join[ref]} {
 		s.end(at)
 	}
-	if s := r.attempt[ref]; s != nil {
-		s.failed = failed
-		s.end(at)
-	}
+	r.attempt[ref].fail(failed)
+	r.attempt[ref].end(at)
 }
 
 // Spans are those of a log from its beginning on. What goes on ends with the last event.
@@ -203,55 +215,37 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	if r.root == nil {
 		return nil
 	}
-	made := &kept{}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(made), sdktrace.WithIDGenerator(newIDs(r.state.Boulder.ID)),
-		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("manager"))))
-	tracer := provider.Tracer("github.com/bouldermgr/manager", trace.WithSchemaURL(semconv.SchemaURL))
-	contexts := map[*span]context.Context{nil: context.Background()}
-	for _, s := range r.all {
-		ctx, out := tracer.Start(contexts[s.parent], s.name, trace.WithTimestamp(s.from), trace.WithAttributes(s.attrs...))
-		if contexts[s] = ctx; s.failed != "" {
-			out.SetStatus(codes.Error, s.failed)
-		}
+	id, where := traceID(r.state.Boulder.ID), resource.NewSchemaless(semconv.ServiceName("manager"))
+	made := make(tracetest.SpanStubs, len(r.all))
+	for i, s := range r.all { // in the order in which they began: a parent has its number
+		number := sha256.Sum256(binary.BigEndian.AppendUint64(id[:], uint64(i+1)))
+		s.context = trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: id, SpanID: trace.SpanID(number[:8]), TraceFlags: trace.FlagsSampled,
+		})
 		if s.to.IsZero() {
-			out.SetAttributes(attribute.Bool("manager.unfinished", true))
-			s.to = last
+			s.end(last, attribute.Bool("manager.unfinished", true))
 		}
-		out.End(trace.WithTimestamp(s.to))
+		attrs := attribute.NewSet(s.attrs...) // of a key that was set twice, the last
+		made[i] = tracetest.SpanStub{
+			Name: s.name, SpanContext: s.context, SpanKind: trace.SpanKindInternal, StartTime: s.from, EndTime: s.to,
+			Attributes: attrs.ToSlice(), Resource: where,
+			InstrumentationScope: instrumentation.Scope{Name: "github.com/bouldermgr/manager", SchemaURL: semconv.SchemaURL},
+		}
+		if s.parent != nil {
+			made[i].Parent = s.parent.context
+		}
+		if s.failed != "" {
+			made[i].Status = sdktrace.Status{Code: codes.Error, Description: s.failed}
+		}
 	}
-	return made.spans
+	return made.Snapshots()
 }
 
-// kept implements sdktrace.SpanExporter.
-type kept struct{ spans []sdktrace.ReadOnlySpan }
-
-func (k *kept) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
-	k.spans = append(k.spans, spans...)
-	return nil
-}
-
-func (*kept) Shutdown(context.Context) error { return nil }
-
-// ids implements sdktrace.IDGenerator: the trace is the boulder, and its spans are numbered in the order in which they began.
-type ids struct {
-	trace trace.TraceID
-	n     uint64
-}
-
-func newIDs(boulderID string) *ids {
+// traceID is the boulder's own, if it is one.
+func traceID(boulderID string) trace.TraceID {
 	if id, err := ulid.ParseStrict(strings.ToUpper(boulderID)); err == nil {
-		return &ids{trace: trace.TraceID(id)}
+		return trace.TraceID(id)
 	}
 	sum := sha256.Sum256([]byte(boulderID))
-	return &ids{trace: trace.TraceID(sum[:16])}
-}
-
-func (i *ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	return i.trace, i.NewSpanID(ctx, i.trace)
-}
-
-func (i *ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
-	i.n++
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(i.trace[:], i.n))
-	return trace.SpanID(sum[:8])
+	return trace.TraceID(sum[:16])
 }
