@@ -165,3 +165,25 @@ func checkModes(t *testing.T, project string) {
 		t.Error(err)
 	}
 }
+
+// A file of the user's keeps its mode; what is none is refused as such, so that the caller may write to a pipe.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	for _, ifNew := range []fs.FileMode{0o644, 0o600} {
+		if err := statedir.Replace(file, nil, ifNew); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode() != 0o644 {
+			t.Errorf("new files should have %v: %v, %v", ifNew, info.Mode(), err)
+		}
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := statedir.Replace(pipe, nil, 0o644); !errors.Is(err, statedir.ErrIrregular) {
+		t.Error(err)
+	}
+	only(t, dir, "file", "pipe")
+}
