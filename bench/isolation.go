@@ -254,8 +254,8 @@ func plantings() []planting {
 	}
 }
 
-// planted has two sub-tasks side by side in repositories in which their results conflict, and runs all gates on what lands; the
-// same work in two worktrees that are merged is what there is without.
+// planted has two sub-tasks side by side in repositories in which their results conflict, and runs all gates on what
+// lands; the same work in two worktrees that are merged is what there is without.
 func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
 	n := m.size(8, 1)
 	for kind, p := range plantings() {

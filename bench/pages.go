@@ -23,8 +23,9 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// measurePages looks at `manager ui` in a project of 1,000 boulders, of which one has 500 sub-tasks: how soon each page begins to
-// arrive, what it weighs, and how soon it has what happens. And it compares a run that nobody looks at with one that 50 pages show.
+// measurePages looks at `manager ui` in a project of 1,000 boulders, of which one has 500 sub-tasks: how soon each page
+// begins to arrive, what it weighs, and how soon it has what happens. And it compares a run that nobody looks at with
+// one that 50 pages show.
 func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	dir := filepath.Join(w.root, "pages")
 	id, err := w.history(ctx, dir)

@@ -34,9 +34,9 @@ type InputError struct {
 
 func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Register.Raise]. Everything that is wrong is told
-// at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not there, as
-// models mean it.
+// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Register.Raise]. Everything that is wrong
+// is told at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not
+// there, as models mean it.
 func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
 	var blocks *bool
 	fields := []struct {

@@ -73,8 +73,8 @@ func (d *Register) enter(ctx context.Context, r *record, most int, same func(*re
 	return b, nil
 }
 
-// Adopt records a blocker that a register on another machine has recorded, under the id that it has there. Called again it changes
-// nothing.
+// Adopt records a blocker that a register on another machine has recorded, under the id that it has there. Called again
+// it changes nothing.
 func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
 	key, err := keyOf(b.ID)
 	if err != nil {

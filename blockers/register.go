@@ -1,10 +1,10 @@
 // Package blockers keeps what only the user can answer: questions that agents report with the blocker tool, and
 // permissions and questions that OpenCode asked for while the user was away.
 //
-// A [Register] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the user's to
-// edit. It rules on asks by a [Policy], takes the user's answers, and knows which of them have not reached their sub-task.
-// Any number of processes may have a register on the same files: each operation opens the database, waits for whoever has it,
-// and gives it up again.
+// A [Register] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the
+// user's to edit. It rules on asks by a [Policy], takes the user's answers, and knows which of them have not reached
+// their sub-task. Any number of processes may have a register on the same files: each operation opens the database,
+// waits for whoever has it, and gives it up again.
 package blockers
 
 import (

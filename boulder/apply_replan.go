@@ -128,7 +128,8 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	return nil
 }
 
-// continued is the sub-task whose line one of a replan goes on: the one that it replaces, else the one that could not be done.
+// continued is the sub-task whose line one of a replan goes on: the one that it replaces, else the one that could not
+// be done.
 func (s *State) continued(r *Replanning, t *SubTask) string {
 	switch {
 	case slices.Contains(r.Replaces, t.Replaces):

@@ -245,8 +245,8 @@ type ReplanTrouble struct {
 	Uncounted bool      `json:"uncounted,omitempty"` // as in [Trouble]
 }
 
-// ReplanProposed stores a replan that the user is asked about. It waits for [OrderApprove] or [OrderDecline], or for who is asked at
-// a terminal.
+// ReplanProposed stores a replan that the user is asked about. It waits for [OrderApprove] or [OrderDecline], or for
+// who is asked at a terminal.
 type ReplanProposed struct {
 	AttemptRef
 	Replacement
@@ -305,8 +305,8 @@ type Parked struct {
 	Program string   `json:"program,omitempty"`           // what a gate needs and is not found; it goes on when that is there
 }
 
-// SessionLeft says that an order ended an attempt whose agent may be at work until it is Stopped. It may come after the end of
-// the boulder.
+// SessionLeft says that an order ended an attempt whose agent may be at work until it is Stopped. It may come after the
+// end of the boulder.
 type SessionLeft struct {
 	LeftSession
 	Stopped bool `json:"stopped,omitempty"`

@@ -51,7 +51,8 @@ func (l *Line) Passed(command, tree string) bool {
 // Isolated reports whether its sub-tasks work in slots.
 func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
 
-// Isolated says where the sub-tasks work, when the gates were tried in a slot. It is committed before the first attempt starts.
+// Isolated says where the sub-tasks work, when the gates were tried in a slot. It is committed before the first attempt
+// starts.
 type Isolated struct {
 	InPlace bool       `json:"in_place"` // slots and refs of the trial are gone
 	Reason  string     `json:"reason"`   // in one line
@@ -70,7 +71,8 @@ type Integrating struct {
 	At     time.Time `json:"at"`     // of the commit that it becomes, so that a crash leads to the same one
 }
 
-// Integrated says that the tip has a result, whose gates are green on the combined tree. It is committed before the ref moves.
+// Integrated says that the tip has a result, whose gates are green on the combined tree. It is committed before the ref
+// moves.
 type Integrated struct {
 	AttemptRef
 	Tree   string     `json:"tree"`

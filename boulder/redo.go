@@ -321,8 +321,8 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of some and
-// of their dependents, with the commit and tree that the line then ends with.
+// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of
+// some and of their dependents, with the commit and tree that the line then ends with.
 func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
 	if tip = s.Boulder.Line.Base; tip == "" {
 		return nil, "", ""

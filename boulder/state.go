@@ -76,8 +76,8 @@ func NewState() *State {
 	return &State{byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string][]*Open{}}
 }
 
-// Turns are those of a sub-task, or with "" of all, by a log from its beginning on, with their prompts, evidence and verdicts.
-// Where an event is missing they end.
+// Turns are those of a sub-task, or with "" of all, by a log from its beginning on, with their prompts, evidence and
+// verdicts. Where an event is missing they end.
 func Turns(events []Event, subTaskID string) (turns []Turn) {
 	s := NewState()
 	var begun []*Turn

@@ -40,8 +40,9 @@ type Policy struct {
 	Continuous bool     // goes on improving when everything holds, until a bound is reached
 }
 
-// recheck is how long an agent rests that ended its turn without the marker, instead of Idle and of the cool-down, which would
-// grow beyond SameWindow before the same answer came SameAnswers times. Half of the window is for the turns themselves.
+// recheck is how long an agent rests that ended its turn without the marker, instead of Idle and of the cool-down,
+// which would grow beyond SameWindow before the same answer came SameAnswers times. Half of the window is for the turns
+// themselves.
 func (p Policy) recheck(otherwise time.Duration) time.Duration {
 	if p.Marker == "" || p.SameAnswers < 1 || p.SameWindow <= 0 {
 		return otherwise

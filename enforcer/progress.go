@@ -46,7 +46,8 @@ func (p *Progress) add(r Reached) bool {
 	return grown
 }
 
-// BeyondFiles reports whether a turn has newly reached more than changed files: an item was completed, or a gate turned green.
+// BeyondFiles reports whether a turn has newly reached more than changed files: an item was completed, or a gate turned
+// green.
 func (p Progress) BeyondFiles(r Reached) bool {
 	r.Diff = ""
 	return p.add(r)

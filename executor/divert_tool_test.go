@@ -25,8 +25,9 @@ func blocker(category boulder.BlockerCategory, question string, options ...strin
 	return call(boulder.BlockerTool, args)
 }
 
-// Ten things come up in one session, five hard and five soft, and it goes on after each, in one turn. They are reported at
-// once, after what was refused. What is hard is known to be, what was chosen is, and the agent is told what was wrong with a call.
+// Ten things come up in one session, five hard and five soft, and it goes on after each, in one turn. They are reported
+// at once, after what was refused. What is hard is known to be, what was chosen is, and the agent is told what was
+// wrong with a call.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
 	incomplete := blocker(boulder.BlockerQuestion, "Which log format?", "text")

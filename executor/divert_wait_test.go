@@ -171,9 +171,10 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	}
 }
 
-// A server that somebody else runs is restarted in the middle of two calls, of which one waits: its ask dies. Whose server it
-// is makes no difference: each session goes on, with one resume prompt, soon. The one that asks again has the same blocker, and
-// its answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
+// A server that somebody else runs is restarted in the middle of two calls, of which one waits: its ask dies. Whose
+// server it is makes no difference: each session goes on, with one resume prompt, soon. The one that asks again has the
+// same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where
+// every other call asks.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	var d away

@@ -145,8 +145,8 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	}
 }
 
-// lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may leave files
-// behind.
+// lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may
+// leave files behind.
 func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	if r.tools { // sub-agents and todo lists come about by tools only
 		err := t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { e.Usage = e.Usage.Add(t.usageOf(m)) })

@@ -63,8 +63,8 @@ type integration struct {
 	report func(boulder.Body) error
 }
 
-// regenerate has the commands of generated files make those again that conflict, on top of what the tip has of them. No commit, and
-// no error: another file conflicts, or a command failed.
+// regenerate has the commands of generated files make those again that conflict, on top of what the tip has of them. No
+// commit, and no error: another file conflicts, or a command failed.
 func (i *integration) regenerate(ctx context.Context, tree string, conflicts []string) (commit, made string, err error) {
 	commands := map[string]string{}
 	for _, file := range conflicts {

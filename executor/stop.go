@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// stopGrace is how long an aborted turn may take to become idle, stopCheck how often it is aborted and looked at. There is no
-	// event if the model had not been called.
+	// stopGrace is how long an aborted turn may take to become idle, stopCheck how often it is aborted and looked at.
+	// There is no event if the model had not been called.
 	stopGrace = 15 * time.Second
 	stopCheck = 200 * time.Millisecond
 )

@@ -65,8 +65,8 @@ func linesOf(m opencode.Message) []Line {
 // runsDir is where transcripts and the files of briefs are, below the project.
 const runsDir = ".manager/runs"
 
-// writeRun writes a file there, in place of an earlier one. It returns when that is on disk. Of the way to it only the project
-// is trusted: an agent may put links anywhere below.
+// writeRun writes a file there, in place of an earlier one. It returns when that is on disk. Of the way to it only the
+// project is trusted: an agent may put links anywhere below.
 func (e *Executor) writeRun(name string, data []byte) error {
 	return statedir.Write(e.cfg.Project, runsDir+"/"+name, data)
 }

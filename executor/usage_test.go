@@ -57,8 +57,9 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
-// The process dies while a sub-agent is at work, and asks its model again. Each call was reported when it ended, and not with the
-// parent's next. What is taken up again counts all of it, what was missed and what was cut off too, and nothing twice.
+// The process dies while a sub-agent is at work, and asks its model again. Each call was reported when it ended, and
+// not with the parent's next. What is taken up again counts all of it, what was missed and what was cut off too, and
+// nothing twice.
 func TestUsageSurvivesAResume(t *testing.T) {
 	t.Parallel()
 	const fifth = 6 // of the sub-agent, after one of the agent

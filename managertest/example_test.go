@@ -75,8 +75,8 @@ func Example() {
 	// completed: Now it is there.
 }
 
-// A judge of your own, or as here the Progress Ledger, asks a model that says what you want to see dealt with: a sub-task that
-// it calls complete, although it names a criterion that is not met, is not.
+// A judge of your own, or as here the Progress Ledger, asks a model that says what you want to see dealt with: a
+// sub-task that it calls complete, although it names a criterion that is not met, is not.
 func TestJudgeWithScriptedModel(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, req managertest.Request) managertest.Reply {

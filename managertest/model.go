@@ -47,8 +47,8 @@ func StartModel(t testing.TB, handler Handler) *Model {
 	return model
 }
 
-// OpenCodeEnv is environ for an OpenCode, or a manager, that asks the model at url alone, as scripted/agent, and keeps all its
-// files below home.
+// OpenCodeEnv is environ for an OpenCode, or a manager, that asks the model at url alone, as scripted/agent, and keeps
+// all its files below home.
 func OpenCodeEnv(environ []string, home, url string) []string {
 	return scriptmodel.OpenCodeEnv(environ, home, url)
 }

@@ -53,9 +53,9 @@ func preview(t *testing.T) *opencode.Client {
 	return attach(t, server.URL, shared.server.Config())
 }
 
-// The back end of OpenCode 2 on a real server: catalogues that are empty at first, sessions, prompts that run once under one id
-// and again after an abort, permissions, messages in pages, events without a hole in their numbers.
-// It runs by itself: others want quick answers of the shared server, which has to boot a directory here.
+// The back end of OpenCode 2 on a real server: catalogues that are empty at first, sessions, prompts that run once
+// under one id and again after an abort, permissions, messages in pages, events without a hole in their numbers. It
+// runs by itself: others want quick answers of the shared server, which has to boot a directory here.
 func TestPreviewOfOpenCode2(t *testing.T) {
 	model := octest.Model(t, steps(bash("echo hi")))
 	config := strings.Replace(scriptmodel.OpenCodeConfig(model.URL()), `"permission":"allow"`, `"permission":{"bash":"ask"}`, 1)

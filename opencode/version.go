@@ -54,8 +54,8 @@ func Version(ctx context.Context, binary string) (string, error) {
 	return version, nil
 }
 
-// versionFile has the versions of the binaries that were asked, the newest answer first, each behind its binary's stamp: to ask
-// takes a second of a processor.
+// versionFile has the versions of the binaries that were asked, the newest answer first, each behind its binary's
+// stamp: to ask takes a second of a processor.
 func versionFile() string {
 	dir, _ := os.UserCacheDir() // without one nothing is remembered
 	return filepath.Join(dir, "manager", "opencode-version")

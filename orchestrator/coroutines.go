@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Coroutines is what the loop of a boulder runs on: how it starts a worker, and how it waits. It defaults to goroutines. An
-// engine that makes a run again from its history gives its own, with a [Config].Now and a [Config].NewID that say the same again:
-// then the loop decides the same again, as long as it runs one coroutine at a time and the ports answer the same.
+// Coroutines is what the loop of a boulder runs on: how it starts a worker, and how it waits. It defaults to
+// goroutines. An engine that makes a run again from its history gives its own, with a [Config].Now and a [Config].NewID
+// that say the same again: then the loop decides the same again, as long as it runs one coroutine at a time and the
+// ports answer the same.
 type Coroutines interface {
-	// Go runs work beside the caller, with a context that has the values of ctx and ends when the returned function is called, with
-	// its cause. It does not block, and work does not begin before the caller waits, or beside it.
+	// Go runs work beside the caller, with a context that has the values of ctx and ends when the returned function is
+	// called, with its cause. It does not block, and work does not begin before the caller waits, or beside it.
 	Go(ctx context.Context, work func(ctx context.Context)) context.CancelCauseFunc
 	// NewInbox makes an empty one.
 	NewInbox() Inbox

@@ -138,10 +138,10 @@ func New(cfg Config) (*Orchestrator, error) {
 // Request is what to run: with Resume a boulder to continue, else a new one. Of that either Plan is given, or Fork, or the
 // Planner makes a plan from Task. As JSON it is handed to another process, which cannot ask the user.
 type Request struct {
-	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done again. Then
-	// Approve, ApproveReplan and ReplanGates count and, where they are not empty, LedgerModel, Diverted, Iterations, Budget and
-	// SubTaskBudgets, from now on. Plan, GatesApproved and Model are then what the user agreed to in another process, if the plan
-	// waits for that.
+	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault; what is finished is not done
+	// again. Then Approve, ApproveReplan and ReplanGates count and, where they are not empty, LedgerModel, Diverted,
+	// Iterations, Budget and SubTaskBudgets, from now on. Plan, GatesApproved and Model are then what the user agreed
+	// to in another process, if the plan waits for that.
 	Resume string
 
 	Task string
@@ -174,9 +174,10 @@ type Request struct {
 	ReplanGates   bool          // gates of replans that nobody is asked about may run. It is not stored
 }
 
-// ApproveReplan asks the user about a replan, which is stored. [ErrDeclined] refuses it: the sub-task fails. Any other error
-// leaves it open, ends the run and is its error; a resume asks about it again, unless an order has answered. gates says whether
-// the gates that the model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
+// ApproveReplan asks the user about a replan, which is stored. [ErrDeclined] refuses it: the sub-task fails. Any other
+// error leaves it open, ends the run and is its error; a resume asks about it again, unless an order has answered.
+// gates says whether the gates that the model wrote may run. ctx is done when the run is to end, also after
+// [Orchestrator.Stop].
 type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
 
 // ReplanProposal is a replan as the user sees it, before it is adopted.
@@ -248,8 +249,8 @@ func (o *Orchestrator) Plan(
 
 // Run runs a request to its end, on the caller's goroutine, while the caller ranges over its events. Each event is on
 // disk before it is yielded. The last one of a run that came to an end is a [boulder.TaskComplete]; a run that did not
-// yields an error last: [ErrStopped], [ErrDeclined], [ErrWaiting], an error that wraps [boulder.ErrFatal], what a cancelled ctx
-// gives, or what the Store failed with. In every case the boulder can be resumed unless it is over.
+// yields an error last: [ErrStopped], [ErrDeclined], [ErrWaiting], an error that wraps [boulder.ErrFatal], what a
+// cancelled ctx gives, or what the Store failed with. In every case the boulder can be resumed unless it is over.
 //
 // Cancelling ctx aborts the turns that are running; [Orchestrator.Stop] lets them end. Breaking out of the loop is the
 // same as cancelling ctx. When the loop ends, however it does, all work has ended.

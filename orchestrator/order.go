@@ -61,8 +61,8 @@ func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what
 }
 
 // Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap
-// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [boulder.ErrFinished] for a boulder that is
-// over, or say what the store failed with. Nothing may run the boulder meanwhile.
+// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [boulder.ErrFinished] for a
+// boulder that is over, or say what the store failed with. Nothing may run the boulder meanwhile.
 func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
 	s, err := store.Load(ctx, boulderID)
 	if err != nil {
@@ -116,9 +116,10 @@ func refusal(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", boulder.ErrRefused, fmt.Errorf(format, args...))
 }
 
-// carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
-// wraps [boulder.ErrRefused] or [boulder.ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
-// are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
+// carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its
+// error wraps [boulder.ErrRefused] or [boulder.ErrFinished]; any other error is a fault of ours. The sessions of
+// attempts that it ends are noted if they may be at work, until they are stopped; busy says of which attempts that is
+// known, nil: of all.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
 	bodies, err := ordered(s, what, now)
 	if err != nil {

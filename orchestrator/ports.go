@@ -74,12 +74,14 @@ type Integrator interface {
 	Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error
 }
 
-// Trier is an [Integrator] that tries the gates in a slot before the first sub-task starts. With another one, they are not tried.
+// Trier is an [Integrator] that tries the gates in a slot before the first sub-task starts. With another one, they are
+// not tried.
 type Trier interface {
 	// Try runs each gate in a slot at the base, and one that is red there in the project as well. Then it reports
-	// [boulder.Isolated]: the sub-tasks work in slots, or, with [boulder.IsolationAuto] and a gate that is green in the project
-	// alone, in place. In the latter case with another isolation the error wraps [boulder.ErrSlots]. It may be called again after
-	// a crash at any point. The contract is that of [Runner.Run]; an error that is not the cause of ctx's end ends the run.
+	// [boulder.Isolated]: the sub-tasks work in slots, or, with [boulder.IsolationAuto] and a gate that is green in the
+	// project alone, in place. In the latter case with another isolation the error wraps [boulder.ErrSlots]. It may be
+	// called again after a crash at any point. The contract is that of [Runner.Run]; an error that is not the cause of
+	// ctx's end ends the run.
 	Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error
 }
 

@@ -172,8 +172,8 @@ func TestApproveReplan(t *testing.T) {
 	}
 }
 
-// TestUnaskedReplan: a replan goes ahead where nobody wants to be asked, with its gates if they may run. One that the user wants
-// to be asked about never does.
+// TestUnaskedReplan: a replan goes ahead where nobody wants to be asked, with its gates if they may run. One that the
+// user wants to be asked about never does.
 func TestUnaskedReplan(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ asks, gates bool }{{false, false}, {false, true}, {true, true}} {
@@ -213,8 +213,8 @@ func TestReplanWithAForbiddenModel(t *testing.T) {
 	}
 }
 
-// TestApproveByOrder: a replan that the user is asked about is stored, and answered by an order too: of the process that asks, and
-// where it is gone. Nobody is asked for it again.
+// TestApproveByOrder: a replan that the user is asked about is stored, and answered by an order too: of the process
+// that asks, and where it is gone. Nobody is asked for it again.
 func TestApproveByOrder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

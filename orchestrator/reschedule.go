@@ -31,10 +31,10 @@ type Scheduled struct {
 	WouldBe Span `json:"would_be"`
 }
 
-// Reschedule says how the attempts of a log would have been spread over time with other limits, if each had taken as long
-// and come to the same. Budgets, cool-downs and integration are left out, and so is all that the users of other boulders did. An
-// error says that the log cannot be folded, has a redo, or that an attempt could not have come to the same: what it replaced by
-// a replan, for one, would have been at work.
+// Reschedule says how the attempts of a log would have been spread over time with other limits, if each had taken as
+// long and come to the same. Budgets, cool-downs and integration are left out, and so is all that the users of other
+// boulders did. An error says that the log cannot be folded, has a redo, or that an attempt could not have come to the
+// same: what it replaced by a replan, for one, would have been at work.
 func Reschedule(events []boulder.Event, limits Limits) ([]Scheduled, error) {
 	r := &rescheduling{s: boulder.NewState(), limits: limits, at: map[boulder.AttemptRef]int{}}
 	if err := r.read(events); err != nil {

@@ -107,8 +107,8 @@ func TestSharedCooldown(t *testing.T) {
 	})
 }
 
-// TestLiftedLimit: a retry ends the wait for a limit, for all boulders that wait for it, also where the one that met it is over:
-// the sub-task continues in its session, without a new attempt. What a provider says after that counts again.
+// TestLiftedLimit: a retry ends the wait for a limit, for all boulders that wait for it, also where the one that met it
+// is over: the sub-task continues in its session, without a new attempt. What a provider says after that counts again.
 func TestLiftedLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -245,8 +245,8 @@ type Ordered struct {
 	Holder        *control.Holder // who carried it out; nil: no process runs it, or it has ended with the boulder
 }
 
-// Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the order; it is
-// called again where that process has just ended.
+// Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the
+// order; it is called again where that process has just ended.
 func (p *Project) Order(
 	ctx context.Context, find func(*Access) (boulder.Snapshot, boulder.Order, error),
 ) (done *Ordered, err error) {
@@ -285,8 +285,8 @@ func Message(err error) string {
 	return said
 }
 
-// HandOver has the process that holds the state do what is asked for, or if none does, the server that start begins. It returns
-// when the first of it is on disk.
+// HandOver has the process that holds the state do what is asked for, or if none does, the server that start begins. It
+// returns when the first of it is on disk.
 func (p *Project) HandOver(
 	ctx context.Context, req Request, start func(context.Context) (*Access, error),
 ) (id string, pid int, err error) {

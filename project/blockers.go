@@ -29,8 +29,8 @@ func (p *Project) Blockers() *blockers.Register {
 	return d
 }
 
-// ListBlockers are those that fit a filter, with who has use for an answer, see [Project.Placed]. With an error there are those that
-// can be read.
+// ListBlockers are those that fit a filter, with who has use for an answer, see [Project.Placed]. With an error there
+// are those that can be read.
 func (p *Project) ListBlockers(ctx context.Context, f blockers.Filter) ([]report.Blocker, error) {
 	records, err := p.Blockers().List(ctx, f)
 	return p.Placed(ctx, records), err

@@ -99,8 +99,9 @@ func (p *Project) OpenLedger() error {
 	return nil
 }
 
-// KeepLedger has the boulder that is to be resumed ([Access.Find]) judged by the model that did so before, unless the options or
-// the configuration name one. It comes before [Project.Connect]. That there is no such boulder is for [Project.Hold] to say.
+// KeepLedger has the boulder that is to be resumed ([Access.Find]) judged by the model that did so before, unless the
+// options or the configuration name one. It comes before [Project.Connect]. That there is no such boulder is for
+// [Project.Hold] to say.
 func (p *Project) KeepLedger(ctx context.Context, ref string) {
 	there, err := p.Read(ctx)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestChanges would show another's change, or lose one, if the line were not followed from commit to commit: what is on the tip
-// begins where the result before it ended, whatever a conflict made of the sub-task's own start.
+// TestChanges would show another's change, or lose one, if the line were not followed from commit to commit: what is on
+// the tip begins where the result before it ended, whatever a conflict made of the sub-task's own start.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	one := &boulder.SubTask{ID: "one", Work: "w1", Integrated: "c1"}

@@ -37,9 +37,9 @@ func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
 
 var errGoesOn = errors.New("the boulders go on, and are copied when this is started again")
 
-// ServeElsewhere hands on what other processes hand over, while the database has a copy of what is run elsewhere: for them it is as
-// in [State.Serve]. It returns when ctx ends or [State.Stop] was called, which stops nothing that runs elsewhere. What cannot be copied
-// for now is told once.
+// ServeElsewhere hands on what other processes hand over, while the database has a copy of what is run elsewhere: for
+// them it is as in [State.Serve]. It returns when ctx ends or [State.Stop] was called, which stops nothing that runs
+// elsewhere. What cannot be copied for now is told once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 	s.server.SetSteerer(announcing{e, s.server})
 	told := ""

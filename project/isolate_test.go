@@ -21,8 +21,8 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// slotted is a world in which isolated boulders run on a real git, with agents of our own in place of OpenCode's. It outlives the
-// processes.
+// slotted is a world in which isolated boulders run on a real git, with agents of our own in place of OpenCode's. It
+// outlives the processes.
 type slotted struct {
 	*testing.T
 	dir   string
@@ -223,9 +223,9 @@ func subTask(id, gate string, after ...string) boulder.Spec {
 	return s
 }
 
-// TestIsolatedRunSurvivesCrashes: wherever a process ends, before or after a commit is written, the next one brings the boulder to
-// the same tip, although files conflict, and results that are green by themselves are red together. The user's files, index and
-// refs stay as they are.
+// TestIsolatedRunSurvivesCrashes: wherever a process ends, before or after a commit is written, the next one brings the
+// boulder to the same tip, although files conflict, and results that are green by themselves are red together. The
+// user's files, index and refs stay as they are.
 func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	const uses = `! test -f caller.txt || grep -q "$(cat api.txt)" caller.txt`
@@ -303,8 +303,8 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestGeneratedFiles: where results conflict in generated files alone, a command makes these again, and no agent is asked. Where
-// it fails, that is an ordinary conflict.
+// TestGeneratedFiles: where results conflict in generated files alone, a command makes these again, and no agent is
+// asked. Where it fails, that is an ordinary conflict.
 func TestGeneratedFiles(t *testing.T) {
 	t.Parallel()
 	for command, asked := range map[string]bool{"cat *.dep > go.sum": false, "cat *.dep > go.sum; false": true, "": true} {
@@ -335,8 +335,8 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// TestConflictThatNobodyResolves: the session that made the result has two turns, a fresh one has one, then the user is asked, and
-// finds both in the slot.
+// TestConflictThatNobodyResolves: the session that made the result has two turns, a fresh one has one, then the user is
+// asked, and finds both in the slot.
 func TestConflictThatNobodyResolves(t *testing.T) {
 	t.Parallel()
 	w := newSlotted(t, "list.txt", "")

@@ -118,8 +118,9 @@ type Landing struct {
 	NoPR   error              // why no pull request was made there
 }
 
-// Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes its slots
-// and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may be called again.
+// Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes
+// its slots and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may
+// be called again.
 func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return l, err
@@ -187,8 +188,8 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	return l, err
 }
 
-// branchCommit is what a branch of the results is to be at. What the user had not committed is not in it: the results are applied
-// onto the commit that was HEAD, and tested there once more.
+// branchCommit is what a branch of the results is to be at. What the user had not committed is not in it: the results
+// are applied onto the commit that was HEAD, and tested there once more.
 func (p *Project) branchCommit(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
 	line := b.Boulder.Line
 	commit = line.Tip
@@ -226,8 +227,8 @@ func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (st
 	return strings.TrimSpace(string(out)), err
 }
 
-// push pushes a commit as a new branch of the user's remote, and returns which that is. One that is there already, at that commit,
-// stays; one that is elsewhere is an error that wraps [workspace.ErrBranch].
+// push pushes a commit as a new branch of the user's remote, and returns which that is. One that is there already, at
+// that commit, stays; one that is elsewhere is an error that wraps [workspace.ErrBranch].
 func (p *Project) push(ctx context.Context, commit string, how Land) (remote string, err error) {
 	remotes, err := p.usersOwn(ctx, "git", "remote")
 	if err != nil {
@@ -317,8 +318,9 @@ type Change struct {
 	OnTip    bool     // it is a part of the results of an isolated boulder
 }
 
-// Changes tells whose change is whose: what is on the line of an isolated boulder, in that order, or what each sub-task left in
-// place. With the id of a sub-task only its own, and also what it has in its slot so far; that there is none is an error then.
+// Changes tells whose change is whose: what is on the line of an isolated boulder, in that order, or what each sub-task
+// left in place. With the id of a sub-task only its own, and also what it has in its slot so far; that there is none is
+// an error then.
 func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Change, err error) {
 	byID := map[string]*boulder.SubTask{}
 	for _, t := range b.SubTasks {

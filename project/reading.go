@@ -62,8 +62,9 @@ func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot
 	return r
 }
 
-// Look reads the boulder that the user means, see [Get], and makes something of it. With an error there is that as well if at least
-// the boulder's head could be read. Nothing is held when it returns: a pager must not keep a run from starting.
+// Look reads the boulder that the user means, see [Get], and makes something of it. With an error there is that as well
+// if at least the boulder's head could be read. Nothing is held when it returns: a pager must not keep a run from
+// starting.
 func Look[T any](
 	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Access, d boulder.Snapshot) (T, error),
 ) (made T, err error) {

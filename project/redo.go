@@ -33,8 +33,8 @@ func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot) (map[string][]
 	return p.stale(ctx, b, false)
 }
 
-// stale is [Project.Stale]. With gates, their gates are run: on the tip of an isolated boulder whose results have not landed, else on
-// the user's files.
+// stale is [Project.Stale]. With gates, their gates are run: on the tip of an isolated boulder whose results have not
+// landed, else on the user's files.
 func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
 	s, err := boulder.Restore(*b)
 	if err != nil {
@@ -271,8 +271,8 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 	return paths, "", nil
 }
 
-// OrderRedo gives the order, and says which process redoes it; empty: none runs the boulder. The ref of the tip of an isolated boulder
-// is where the log says that it is before that.
+// OrderRedo gives the order, and says which process redoes it; empty: none runs the boulder. The ref of the tip of an
+// isolated boulder is where the log says that it is before that.
 func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.Order) (by string, err error) {
 	if err := p.enterGround(ctx); err != nil {
 		return "", err

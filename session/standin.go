@@ -178,8 +178,8 @@ func replies(asks []*Ruled) (now []*Ruled) {
 	return now
 }
 
-// otherPermissions are the permissions of which no event told yet and that a refusal would sweep away. What cannot be known holds
-// no reply up.
+// otherPermissions are the permissions of which no event told yet and that a refusal would sweep away. What cannot be
+// known holds no reply up.
 func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []opencode.Request) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

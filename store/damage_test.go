@@ -283,7 +283,8 @@ func TestOpenWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// An event that cannot be read is named, the others are read all the same, and a run does not begin without it. What else is kept of a boulder follows from its log: it is not missed, and the next commit mends it.
+// An event that cannot be read is named, the others are read all the same, and a run does not begin without it. What
+// else is kept of a boulder follows from its log: it is not missed, and the next commit mends it.
 func TestCorruptRecordsAreNamed(t *testing.T) {
 	t.Parallel()
 	gone := func(bucket, key []byte) func(*bolt.Tx) error {

@@ -52,8 +52,8 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 
 var treeID = text.Regexp(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Patch is what git prints of the change from one commit or snapshot to another, uncut; how is -p, --stat or --name-only. files
-// are all that it is about; none: everything in the project.
+// Patch is what git prints of the change from one commit or snapshot to another, uncut; how is -p, --stat or
+// --name-only. files are all that it is about; none: everything in the project.
 func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []string) (string, error) {
 	if w.reason != "" {
 		return "", errors.New("there are no diffs here: " + w.reason)

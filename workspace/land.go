@@ -26,9 +26,9 @@ type Change struct {
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// LandFiles brings what differs between base and tip into the user's files, and leaves the index alone. Each file is merged with
-// what the user has changed since; nothing is written unless all merge, else the error wraps [ErrConflict]. After a crash it may
-// be called again. dry: nothing is written.
+// LandFiles brings what differs between base and tip into the user's files, and leaves the index alone. Each file is
+// merged with what the user has changed since; nothing is written unless all merge, else the error wraps [ErrConflict].
+// After a crash it may be called again. dry: nothing is written.
 func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
 	w := s.project
 	now, err := w.Snapshot(ctx)
@@ -145,8 +145,8 @@ func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 	return nil
 }
 
-// Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the error wraps
-// [ErrConflict].
+// Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the
+// error wraps [ErrConflict].
 func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error) {
 	out, err := s.project.git.output(ctx, "log", "-z", "--reverse", "--no-show-signature", "--no-color",
 		"--format=%H%n%at%n%B", base+".."+tip)

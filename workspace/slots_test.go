@@ -202,7 +202,8 @@ func TestSlotOfAnOlderAttempt(t *testing.T) {
 	}
 }
 
-// A slot that was half made, or whose files were half put there, is made again; one that lost its .git is not taken for the project.
+// A slot that was half made, or whose files were half put there, is made again; one that lost its .git is not taken for
+// the project.
 func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.user()
@@ -288,8 +289,8 @@ func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
 	}
 }
 
-// Ignored files come along if a pattern names them, and are not touched otherwise; the commands run once for each slot, and again when
-// what they depend on has changed, or when nobody knows how far they came.
+// Ignored files come along if a pattern names them, and are not touched otherwise; the commands run once for each slot,
+// and again when what they depend on has changed, or when nobody knows how far they came.
 func TestSlotsAreSetUp(t *testing.T) {
 	l := newLine(t, ".gitignore", ".env\nsecret\nlink\ndeps/\n*.key\n", "lock", "1\n", "a.txt", "a\n")
 	l.write(".worktreeinclude", "# what copies need\n.env\n*.key\nlink\nnew.txt\na.txt\n")

@@ -1,5 +1,5 @@
-// Parts puts manager together from parts: OpenCode does the work, a judge of its own believes the agent once all gates are green,
-// and the log is kept in memory.
+// Parts puts manager together from parts: OpenCode does the work, a judge of its own believes the agent once all gates
+// are green, and the log is kept in memory.
 package main
 
 import (

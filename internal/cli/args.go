@@ -32,8 +32,9 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// takeAsUsed has the commands below one take what their line of use names, unless they say more themselves: what is in brackets
-// may be left out, and what is in quotes or before … is any number of words. The shell completes that, and flags of such names.
+// takeAsUsed has the commands below one take what their line of use names, unless they say more themselves: what is in
+// brackets may be left out, and what is in quotes or before … is any number of words. The shell completes that, and
+// flags of such names.
 func (a *app) takeAsUsed(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.takeAsUsed(c)

@@ -77,9 +77,9 @@ func (a *app) askWhere(ctx context.Context) (how string, err error) {
 	return map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer], err
 }
 
-// landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the terminal, who is
-// asked. Where there is no terminal, and isolation was not asked for, they are in the files afterwards, as if it had worked
-// there. runErr is how the run ended.
+// landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the
+// terminal, who is asked. Where there is no terminal, and isolation was not asked for, they are in the files
+// afterwards, as if it had worked there. runErr is how the run ended.
 func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr

@@ -100,8 +100,8 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 	return cmd
 }
 
-// followStatus shows a boulder that another process runs as that process would show it, unless none does: until it is over, or
-// with toPause until it is paused.
+// followStatus shows a boulder that another process runs as that process would show it, unless none does: until it is
+// over, or with toPause until it is paused.
 func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (followed bool, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {

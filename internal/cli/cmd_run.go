@@ -292,8 +292,9 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 	return err
 }
 
-// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the second one
-// aborts them. Where the user cannot be asked afterwards what becomes of isolated results, they land before the end is told.
+// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the
+// second one aborts them. Where the user cannot be asked afterwards what becomes of isolated results, they land before
+// the end is told.
 func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
 	a.Warm() // boots while the model plans
 	if reason := a.NoDiffs(); reason != "" {
@@ -513,8 +514,8 @@ func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Sn
 	return err
 }
 
-// resumed lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
-// a bound of turns for what is no loop.
+// resumed lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use
+// them, and a bound of turns for what is no loop.
 func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) {
 	b := detail.Boulder
 	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {

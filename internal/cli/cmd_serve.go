@@ -352,7 +352,8 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	return false, nil
 }
 
-// standsStill is the error of a boulder that does not continue by itself: the one that its run ended with, as far as that is known.
+// standsStill is the error of a boulder that does not continue by itself: the one that its run ended with, as far as
+// that is known.
 func standsStill(d boulder.Snapshot, holder *control.Holder) error {
 	b := &d.Boulder
 	if err := orchestrator.RunsElsewhere(b); err != nil && holder == nil {

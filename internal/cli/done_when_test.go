@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Without a word of the user a loop has all criteria, but for those that nothing can check, and a run those for which there
-// are commands, todos and the judge; what the user names is kept, or refused. Tests and diagnostics are decided by the commands that are found or configured.
+// Without a word of the user a loop has all criteria, but for those that nothing can check, and a run those for which
+// there are commands, todos and the judge; what the user names is kept, or refused. Tests and diagnostics are decided
+// by the commands that are found or configured.
 func TestCriteriaOfALoop(t *testing.T) {
 	t.Parallel()
 	const all, noTests = "todos diagnostics tests promise judge", "todos diagnostics promise judge"

@@ -138,8 +138,8 @@ func (w *killWorld) check() {
 	w.checkPrompts(w.checkLog())
 }
 
-// usersFiles is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager are not,
-// nor is what OpenCode keeps in .git/opencode: its id of the project.
+// usersFiles is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager
+// are not, nor is what OpenCode keeps in .git/opencode: its id of the project.
 func (w *killWorld) usersFiles() string {
 	w.t.Helper()
 	sum := sha256.New()
@@ -210,8 +210,9 @@ func (w *killWorld) checkStatus() {
 }
 
 // checkSessions asks OpenCode for the sessions of attempts, also those that nobody ever prompted: a kill between the
-// creation of one and the commit of its id must not lead to a second. What can happen on a server that outlives the manager is
-// that it creates one whose request was under way when the manager died, after the next one has looked: it stays empty.
+// creation of one and the commit of its id must not lead to a second. What can happen on a server that outlives the
+// manager is that it creates one whose request was under way when the manager died, after the next one has looked: it
+// stays empty.
 func (w *killWorld) checkSessions() {
 	w.t.Helper()
 	address, password := w.attach, sharedPassword

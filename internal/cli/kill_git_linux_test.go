@@ -76,9 +76,9 @@ func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
 	g.w.strike(key)
 }
 
-// kill -9 of the manager before and after every kind of git command of an isolated boulder, from the commit at which its
-// slots begin to the removal of its last ref: each row of what a crash can leave, see docs/isolation.md. git itself goes on, as it
-// does after a real crash.
+// kill -9 of the manager before and after every kind of git command of an isolated boulder, from the commit at which
+// its slots begin to the removal of its last ref: each row of what a crash can leave, see docs/isolation.md. git itself
+// goes on, as it does after a real crash.
 func TestKillAtGit(t *testing.T) {
 	t.Parallel()
 	w := newKillWorld(t, 9, 1) // isolated, on a server that outlives the manager; all other kills are at git commands

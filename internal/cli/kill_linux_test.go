@@ -86,9 +86,9 @@ exec OPENCODE "$@"
 // complete: nothing is done twice, no prompt reaches the model twice, and nothing is left. A seed draws the same
 // victims at the same distances, but does not replay exactly: what happens side by side races.
 //
-// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks. Half of
-// them are isolated: their results conflict, and the last kill comes while they land. What is the user's stays as it is before
-// that, and afterwards no slot, ref, lock or process is left.
+// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks.
+// Half of them are isolated: their results conflict, and the last kill comes while they land. What is the user's stays
+// as it is before that, and afterwards no slot, ref, lock or process is left.
 func TestKill9(t *testing.T) {
 	t.Parallel()
 	seed := *killSeed

@@ -60,9 +60,10 @@ func client(req scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: "It was said: " + all}
 }
 
-// The real OpenCode is the client: its agent hands a plan over, and another one with a gate, for which it is told to ask the user.
-// It leaves, with which OpenCode ends what it has started. The user agrees on a terminal: only then does the gate run. Another
-// session collects the result of the first plan and lands it. The agents of sub-tasks have none of these tools.
+// The real OpenCode is the client: its agent hands a plan over, and another one with a gate, for which it is told to
+// ask the user. It leaves, with which OpenCode ends what it has started. The user agrees on a terminal: only then does
+// the gate run. Another session collects the result of the first plan and lands it. The agents of sub-tasks have none
+// of these tools.
 func TestHandOverFromOpenCode(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

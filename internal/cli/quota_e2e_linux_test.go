@@ -69,8 +69,8 @@ func TestUsageLimit(t *testing.T) {
 	p.wait(exitOK)
 }
 
-// A server that uses more than it may is replaced before the next turn, which continues the session. What is not in the list of
-// variables reaches neither the agent's tools nor the gates, and what is listed by pattern does.
+// A server that uses more than it may is replaced before the next turn, which continues the session. What is not in the
+// list of variables reaches neither the agent's tools nor the gates, and what is listed by pattern does.
 func TestOutgrownServerAndAllowList(t *testing.T) {
 	t.Parallel()
 	const look = `echo "open=$APP_OPEN hidden=$HIDDEN_VALUE"`

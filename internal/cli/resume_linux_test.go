@@ -9,8 +9,8 @@ import (
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// A plan that a boulder of the server waits with is shown on the user's terminal. A no there ends the boulder; where there is no
-// terminal, nobody is asked.
+// A plan that a boulder of the server waits with is shown on the user's terminal. A no there ends the boulder; where
+// there is no terminal, nobody is asked.
 func TestDeclineThePlanOfAServer(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

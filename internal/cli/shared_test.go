@@ -87,7 +87,8 @@ func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server)
 	return append(env[:len(env):len(env)], sharedLogin), "--attach=" + address
 }
 
-// versionKnown is what the manager keeps of the version of the real OpenCode: one that has to ask takes a second of a processor.
+// versionKnown is what the manager keeps of the version of the real OpenCode: one that has to ask takes a second of a
+// processor.
 var versionKnown = sync.OnceValues(func() ([]byte, error) {
 	binary, err := octest.Find()
 	if err != nil {

@@ -152,8 +152,9 @@ func (u *uiPage) answer(do string, more url.Values) string {
 	return u.send(path, form)
 }
 
-// A plan that a terminal asks about is answered on the page: what the user wrote there runs in the process of that terminal, with
-// its gates. A plan that nobody was left to be asked about is answered where no process runs, and resumed.
+// A plan that a terminal asks about is answered on the page: what the user wrote there runs in the process of that
+// terminal, with its gates. A plan that nobody was left to be asked about is answered where no process runs, and
+// resumed.
 func TestApproveOnThePage(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, plans, map[string]string{"README.md": "x\n"})
@@ -201,8 +202,8 @@ func TestApproveOnThePage(t *testing.T) {
 	endUI()
 }
 
-// A replan that has to be approved ends a run without a terminal, and is kept. The yes on the page has the server continue with it,
-// and the Task Ledger is not asked again. A completed sub-task is redone there, with a note.
+// A replan that has to be approved ends a run without a terminal, and is kept. The yes on the page has the server
+// continue with it, and the Task Ledger is not asked again. A completed sub-task is redone there, with a note.
 func TestApproveReplanOnThePage(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, plans, map[string]string{

@@ -58,9 +58,9 @@ var (
 	noTarget = text.Regexp("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
 )
 
-// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the shell
-// did not find (status 127), or a script or target, and then the file that does not have it. A path in dir is no program: what
-// lies there may be work that is still to be done.
+// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the
+// shell did not find (status 127), or a script or target, and then the file that does not have it. A path in dir is no
+// program: what lies there may be work that is still to be done.
 func NotFound(dir, line string, exit int, output string) (name, file string) {
 	if m := notFound().FindStringSubmatch(output); m != nil && exit == 127 && isProgram(dir, m[1]) {
 		return m[1], ""

@@ -83,8 +83,9 @@ type Config struct {
 // Land is a way in which results land: [LandAsk], or as [boulder.Landed] has it.
 type Land string
 
-// LandAsk has the user asked on a terminal; elsewhere nothing lands by itself. Without a value of [Config.Land] it is so, too, but
-// results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot be asked.
+// LandAsk has the user asked on a terminal; elsewhere nothing lands by itself. Without a value of [Config.Land] it is
+// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot
+// be asked.
 const LandAsk Land = "ask"
 
 // Words are those that there are.

@@ -33,7 +33,8 @@ type Notify struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// Program is what [Notify.Command] runs, with its arguments; nil: nothing, as an empty line in a project's file over the user's.
+// Program is what [Notify.Command] runs, with its arguments; nil: nothing, as an empty line in a project's file over
+// the user's.
 func (c *Notify) Program() []string {
 	switch {
 	case len(c.Command) != 1:

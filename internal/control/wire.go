@@ -113,10 +113,10 @@ func (c *Client) Submit(ctx context.Context, r orchestrator.Request) (boulderID 
 	return ask[string](ctx, c, request{Do: "submit", Submission: &r}, longWait)
 }
 
-// Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless
-// the caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone, after which the
-// rest can be read from the database, or has nothing to do with the boulder any more; or one of the [Source]. It does not end
-// with the boulder.
+// Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless the
+// caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone, after
+// which the rest can be read from the database, or has nothing to do with the boulder any more; or one of the [Source].
+// It does not end with the boulder.
 func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: pageSize, Wait: c.wait}
@@ -199,7 +199,8 @@ func (s *Server) Began(id string) {
 	s.holder.Running = append(slices.Clone(s.holder.Running), id)
 }
 
-// SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing; see [Holder].
+// SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing;
+// see [Holder].
 func (s *Server) SetRunning(ids []string, trouble string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

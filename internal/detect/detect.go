@@ -97,7 +97,8 @@ func missingScript(project fs.FS, tool, name string) string {
 	return fmt.Sprintf("package.json has no script %q", name)
 }
 
-// unlistable is what gives a Makefile targets that it does not name; with a file of a like name, make may have a rule of its own.
+// unlistable is what gives a Makefile targets that it does not name; with a file of a like name, make may have a rule
+// of its own.
 var unlistable = text.Regexp(`(?m)^[ \t]*[s-]?include|%|^[^\t#\n]*\$[^\n=]*:|eval|^\.DEFAULT[ \t]*:`)
 
 func missingTarget(project fs.FS, name string) string {

@@ -1,7 +1,7 @@
-// Package mcpserver offers other agents what manager's commands do, as the tools of an MCP server: an agent hands a task over,
-// follows it, answers questions and collects the result. Nothing runs here: what is handed over runs in the process that holds
-// the project's state, as after `manager run --detach`. A tool's result is what its command prints with --json, an object per
-// line; its error is what the command tells people.
+// Package mcpserver offers other agents what manager's commands do, as the tools of an MCP server: an agent hands a
+// task over, follows it, answers questions and collects the result. Nothing runs here: what is handed over runs in the
+// process that holds the project's state, as after `manager run --detach`. A tool's result is what its command prints
+// with --json, an object per line; its error is what the command tells people.
 //
 // An agent may be told to do anything by what it reads. So it cannot agree to commands: a plan with gates that comes this way
 // waits until the user agrees to it on a terminal, and permissions are the user's to give.
@@ -37,8 +37,8 @@ const instructions = `manager runs tasks that are too big for one agent session:
 	`isolated results (unlanded). Where the reason says that the user has to agree to a plan, or a permission is asked for, only ` +
 	`the user can do that, in a terminal: tell them, and do not look for a way around it.`
 
-// New makes a server of tools. start begins a server of the project, which outlives this process; it is called where none is there.
-// version is that of manager.
+// New makes a server of tools. start begins a server of the project, which outlives this process; it is called where
+// none is there. version is that of manager.
 func New(p *project.Project, start func(ctx context.Context) (*project.Access, error), version string) *mcp.Server {
 	s := &server{Project: p, start: start}
 	to := mcp.NewServer(&mcp.Implementation{Name: "manager", Version: version}, &mcp.ServerOptions{

@@ -55,8 +55,8 @@ func PlayStandIn() {
 	}
 }
 
-// ServeStandIn serves a stand-in for OpenCode 2, started in dir with the environment, as long as the test runs. Its address has
-// the password.
+// ServeStandIn serves a stand-in for OpenCode 2, started in dir with the environment, as long as the test runs. Its
+// address has the password.
 func ServeStandIn(tb testing.TB, b fakeopencode.Behaviour, dir string, env []string) (url string) {
 	tb.Helper()
 	const password = "secret"

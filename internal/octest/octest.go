@@ -60,8 +60,8 @@ func Env(tb testing.TB, modelURL string) []string {
 	return Lean(scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL))
 }
 
-// Lean has an OpenCode that is started with env take no snapshots of its own. They are half of what a short turn costs, and only
-// internal/watch reads them.
+// Lean has an OpenCode that is started with env take no snapshots of its own. They are half of what a short turn costs,
+// and only internal/watch reads them.
 func Lean(env []string) []string {
 	for i := range env {
 		env[i] = strings.Replace(env[i], `"share":"disabled"`, `"share":"disabled","snapshot":false`, 1)

@@ -1,9 +1,9 @@
 // Package orphan ends the processes that a dead manager left behind.
 //
 // A manager that starts anything first registers: it makes a record in its state directory, an empty file, keeps it
-// locked, and gives everything that it starts a mark in the environment. When it ends in good order it ends what still carries
-// the mark. When it was killed, the next command in the same project finds a record without an owner, and does that
-// for it.
+// locked, and gives everything that it starts a mark in the environment. When it ends in good order it ends what still
+// carries the mark. When it was killed, the next command in the same project finds a record without an owner, and does
+// that for it.
 //
 // What is ended: processes of the same user that carry the mark; their children; and whoever is in a session or a
 // process group that one of them leads, since nobody gets there but by being started there. So a program that scrubs
@@ -201,8 +201,8 @@ const (
 	// patience is how long to wait for killed processes to be gone, and recheck the pause between looks at them.
 	patience = 5 * time.Second
 	recheck  = 2 * time.Millisecond
-	// certain is how many looks in a row find nothing after a kill: a process that is just being executed has no environment to be
-	// read, for microseconds of its own time, which a busy machine draws out.
+	// certain is how many looks in a row find nothing after a kill: a process that is just being executed has no
+	// environment to be read, for microseconds of its own time, which a busy machine draws out.
 	certain = 10
 	// others stands for the mark of a process that is another user's: it is nobody's to end. No real mark looks like it.
 	others = "-"

@@ -15,8 +15,8 @@ import (
 // adds what it alone knows: the tag and the prompt of a [boulder.Starting]; the prompt of a [boulder.Continuation], before
 // what that one has. For a [boulder.Parked] it first stops a turn that is at work. [Finish] is a decision as well.
 //
-// [Run], [Judge], [Raise], [Integrate] and [AskReplan] are work that should be under way now: start what is not. [Wake] asks to
-// be called again at a time; [Stop] ends the run.
+// [Run], [Judge], [Raise], [Integrate] and [AskReplan] are work that should be under way now: start what is not. [Wake]
+// asks to be called again at a time; [Stop] ends the run.
 type Action any
 
 // Run says that the attempt's newest turn should be running.
@@ -31,7 +31,8 @@ type Raise struct {
 	Blocker boulder.Blocker // without id and status
 }
 
-// AskReplan says that the Task Ledger should be being asked for the replan that was begun, or the user about the one that it made.
+// AskReplan says that the Task Ledger should be being asked for the replan that was begun, or the user about the one
+// that it made.
 type AskReplan struct{}
 
 // Finish says that nothing is ready or live any more.

@@ -120,8 +120,8 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 			reason, c.s.Boulder.ID, o.SubTask.Slot))
 }
 
-// freeSlot is the one that a sub-task had, if nobody works in it, or the first that nobody works in. One in which the user is to
-// resolve a conflict, or look after an escape, is taken.
+// freeSlot is the one that a sub-task had, if nobody works in it, or the first that nobody works in. One in which the
+// user is to resolve a conflict, or look after an escape, is taken.
 func (c *computing) freeSlot(t *boulder.SubTask) int {
 	if !c.s.Boulder.Isolated() {
 		return 0

@@ -208,8 +208,8 @@ func (c *computing) allOver() Action {
 	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
 }
 
-// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them; of an isolated boulder,
-// if one of these gates, or one of every combined tree, has not passed on the tip's.
+// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them; of an isolated
+// boulder, if one of these gates, or one of every combined tree, has not passed on the tip's.
 func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
 	l, all := &s.Boulder.Line, s.Boulder.IntegrationGates
 	for _, t := range s.SubTasks {

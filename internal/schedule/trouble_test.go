@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A model's limit is halved, and its hits are counted, once for all that meet the same limit; it grows by one with every answer
-// after the wait, and is then forgotten.
+// A model's limit is halved, and its hits are counted, once for all that meet the same limit; it grows by one with
+// every answer after the wait, and is then forgotten.
 func TestCooldownGrowsBack(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)

@@ -11,8 +11,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scope"
 )
 
-// TestEscape: whatever the judge says, an escape is for the user, and nobody else gets the slot before there is an answer. With
-// that the sub-task goes on.
+// TestEscape: whatever the judge says, an escape is for the user, and nobody else gets the slot before there is an
+// answer. With that the sub-task goes on.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	s := begunWith(t, boulder.Boulder{Line: boulder.Line{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})

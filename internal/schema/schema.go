@@ -1,5 +1,5 @@
-// Package schema describes what manager reads and prints as JSON Schema (draft 2020-12), for editors and for programs that read
-// events. It is made of the types that are read and printed.
+// Package schema describes what manager reads and prints as JSON Schema (draft 2020-12), for editors and for programs
+// that read events. It is made of the types that are read and printed.
 package schema
 
 import (

@@ -281,8 +281,9 @@ func provider(model string) string {
 }
 
 // checkQueue: within a model, the more urgent attempt starts first, and of equally urgent ones the one that has waited
-// longer. What writes the files of one at work waits for that, and what others at work may take the last turns of. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
-// slot was given before.
+// longer. What writes the files of one at work waits for that, and what others at work may take the last turns of. What
+// a replan is about to replace stands aside, and so does what came into the line with the same commit: the slot was
+// given before.
 func (w *world) checkQueue(ref boulder.AttemptRef) {
 	o := w.disk.Open(ref.SubTaskID)
 	if o == nil || o.Attempt.AttemptRef != ref {
@@ -336,7 +337,8 @@ func (w *world) checkNotes(id string, after uint64, prompt string) {
 	}
 }
 
-// checkDone: what is skipped has not begun, and has no gates. What completes was judged complete, with no red gate, and no sub-task completes twice.
+// checkDone: what is skipped has not begun, and has no gates. What completes was judged complete, with no red gate, and
+// no sub-task completes twice.
 func (w *world) checkDone(b boulder.SubTaskDone) {
 	if !b.Completed {
 		t := w.disk.SubTask(b.SubTaskID)

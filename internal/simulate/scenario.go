@@ -3,8 +3,8 @@
 // hours of work cost nothing. Processes crash before and after any commit, are killed, stopped, cancelled, and steered
 // by the user; the sessions go on working meanwhile; the next process takes the boulder up, until it is over.
 //
-// It is for tests only. docs/simulation.md says what is drawn, what is checked, and how to replay a failure. [Script] is the same
-// worlds without crashes, for tests of another engine.
+// It is for tests only. docs/simulation.md says what is drawn, what is checked, and how to replay a failure. [Script]
+// is the same worlds without crashes, for tests of another engine.
 package simulate
 
 import (

@@ -13,9 +13,9 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Script is a world in which no process crashes: what the ports of an orchestrator answer there, and what the user says. It
-// rests on the seed only, and no two things happen at the same instant, so that two engines on which it is played have the same
-// log.
+// Script is a world in which no process crashes: what the ports of an orchestrator answer there, and what the user
+// says. It rests on the seed only, and no two things happen at the same instant, so that two engines on which it is
+// played have the same log.
 type Script struct {
 	Now   func() time.Time                                 // of the engine
 	Sleep func(ctx context.Context, d time.Duration) error // of the engine; it ends early with ctx, and returns its cause
@@ -60,8 +60,8 @@ func (s *Script) Request() orchestrator.Request {
 	return req
 }
 
-// Said is what the user says at a time after the beginning; without an order it is time to look whether the run has ended, and
-// to resume it as [Script.Resume] says.
+// Said is what the user says at a time after the beginning; without an order it is time to look whether the run has
+// ended, and to resume it as [Script.Resume] says.
 type Said struct {
 	After time.Duration
 	Order *boulder.Order

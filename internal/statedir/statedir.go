@@ -78,9 +78,9 @@ func Owned(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash; it is on
-// disk when Write returns. The directories on the way are opened as [Open] does it. A link with the file's name is replaced,
-// and not followed.
+// Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash;
+// it is on disk when Write returns. The directories on the way are opened as [Open] does it. A link with the file's
+// name is replaced, and not followed.
 func Write(base, path string, data []byte) error {
 	names := strings.Split(path, "/")
 	below, name := names[:len(names)-1], names[len(names)-1]

@@ -105,8 +105,8 @@ type leaf struct {
 	branch string
 }
 
-// tree puts each sub-task below the last one before it that it depends on. What is deeper than deepest stands no further to the
-// right.
+// tree puts each sub-task below the last one before it that it depends on. What is deeper than deepest stands no
+// further to the right.
 func tree(tasks []*boulder.SubTask, deepest int) (all []leaf) {
 	below := map[int][]int{} // by the place of the one above; -1: there is none
 	for i, t := range tasks {

@@ -1,6 +1,7 @@
-// Package top is `manager top`: the boulders of a project on a whole terminal, live, with the user's answers and orders. It reads
-// and writes by the same calls as the commands, beside a process that runs boulders and where none does, and holds nothing while
-// it is open: it reads, closes, and looks again when the state has changed. What it says is said by package view.
+// Package top is `manager top`: the boulders of a project on a whole terminal, live, with the user's answers and
+// orders. It reads and writes by the same calls as the commands, beside a process that runs boulders and where none
+// does, and holds nothing while it is open: it reads, closes, and looks again when the state has changed. What it says
+// is said by package view.
 package top
 
 import (
@@ -23,7 +24,8 @@ import (
 const (
 	// lookEvery is how often to look whether the state has changed.
 	lookEvery = 200 * time.Millisecond
-	// renewEvery is how often to read while a process is at work, or after an error: time passes, and what was killed says nothing.
+	// renewEvery is how often to read while a process is at work, or after an error: time passes, and what was killed
+	// says nothing.
 	renewEvery = 2 * time.Second
 )
 

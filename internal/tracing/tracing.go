@@ -1,5 +1,5 @@
-// Package tracing exports the log of a boulder as one trace in OpenTelemetry's protocol, with its conventions for generative AI
-// (semconv 1.41.0). Prompts, answers and outputs are not part of it.
+// Package tracing exports the log of a boulder as one trace in OpenTelemetry's protocol, with its conventions for
+// generative AI (semconv 1.41.0). Prompts, answers and outputs are not part of it.
 package tracing
 
 import (
@@ -28,8 +28,8 @@ import (
 // timeout bounds an export: a run that is over does not wait for a collector that is not there.
 const timeout = 10 * time.Second
 
-// Export sends the trace to the OTLP/HTTP endpoint at a URL, with the headers of OTEL_EXPORTER_OTLP_HEADERS. All spans have ids that
-// follow from the log: what is sent again, after a resume, is the same with more.
+// Export sends the trace to the OTLP/HTTP endpoint at a URL, with the headers of OTEL_EXPORTER_OTLP_HEADERS. All spans
+// have ids that follow from the log: what is sent again, after a resume, is the same with more.
 func Export(ctx context.Context, url string, events []boulder.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -110,8 +110,8 @@ func (s *Site) give(ctx context.Context, id string, o boulder.Order) (said strin
 	return view.NewOrder(done).Text(), nil
 }
 
-// resume has a boulder go on in the server of the project; empty: a process runs it, and takes the order. It starts no process:
-// whoever starts one says where and with what.
+// resume has a boulder go on in the server of the project; empty: a process runs it, and takes the order. It starts no
+// process: whoever starts one says where and with what.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	command := fmt.Errorf("no process is there that could go on with it: type `manager resume %s` in a terminal", id)
 	there, err := s.Dial(ctx)
@@ -164,8 +164,8 @@ func (s *Site) landNow(r *http.Request) (said string, err error) {
 	return "Results: " + report.Landed(l.Landed) + ".", nil
 }
 
-// prepareRedo finds out what a redo comes to, of the sub-task that a form names or else of all that is out of date; nil: nothing
-// is.
+// prepareRedo finds out what a redo comes to, of the sub-task that a form names or else of all that is out of date;
+// nil: nothing is.
 func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Redo, redo *boulder.Redoing, err error) {
 	read, err := s.read(r.Context(), r.PathValue("id"), false)
 	if err != nil {

@@ -214,9 +214,9 @@ const pale = `(() => {
   return [...found].join(", ");
 })()`
 
-// Pages in a real browser, as `make look` starts it: pictures in light, dark and at the width of a phone, to be looked at, with
-// UI_PROJECT of a project of yours. It fails where the browser has something to say of a page, where a page is wider than a phone,
-// or a text is pale.
+// Pages in a real browser, as `make look` starts it: pictures in light, dark and at the width of a phone, to be looked
+// at, with UI_PROJECT of a project of yours. It fails where the browser has something to say of a page, where a page is
+// wider than a phone, or a text is pale.
 func TestChromium(t *testing.T) {
 	out := os.Getenv("SCREENSHOTS")
 	if out == "" {

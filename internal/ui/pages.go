@@ -94,8 +94,8 @@ type reading struct {
 	cut bool // not all of its log: the newest only
 }
 
-// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a long log that
-// was not read before, the newest events are enough.
+// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a
+// long log that was not read before, the newest events are enough.
 func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {
 	there, err := s.Read(ctx)
 	if err != nil {

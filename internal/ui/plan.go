@@ -21,8 +21,8 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// agree shows the plan or the replan that waits for the user's yes, as a terminal does, with its buttons. back is the page that it
-// is on.
+// agree shows the plan or the replan that waits for the user's yes, as a terminal does, with its buttons. back is the
+// page that it is on.
 func (s *Site) agree(ctx context.Context, p *Page, d *boulder.Snapshot, back string) {
 	b, asked := &d.Boulder, d.Asked()
 	if asked == "" {
@@ -141,8 +141,8 @@ func (s *Site) drafted(d *draft) *Page {
 	return p
 }
 
-// edited checks what the user wrote and saves it, or agrees to it. What is wrong is said beside the text, which stays as it was
-// written.
+// edited checks what the user wrote and saves it, or agrees to it. What is wrong is said beside the text, which stays
+// as it was written.
 func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	ctx, id := r.Context(), r.PathValue("id")
 	if err := r.ParseForm(); err != nil {

@@ -67,8 +67,8 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// An edited plan is checked as the file is: all that is wrong is said with its line, and the text stays as it was written. What is
-// agreed to is what was written, with its gates.
+// An edited plan is checked as the file is: all that is wrong is said with its line, and the text stays as it was
+// written. What is agreed to is what was written, with its gates.
 func TestEditPlan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,9 +1,10 @@
-// Package ui shows a project in a browser, and takes the user's answers and orders there. A [Site] is the pages; it reads and
-// writes by the same calls as the commands, so that it works beside a process that runs boulders, and where none does. Pages are
-// made here: they are read and answered without scripts, and one script of ours swaps what has changed.
+// Package ui shows a project in a browser, and takes the user's answers and orders there. A [Site] is the pages; it
+// reads and writes by the same calls as the commands, so that it works beside a process that runs boulders, and where
+// none does. Pages are made here: they are read and answered without scripts, and one script of ours swaps what has
+// changed.
 //
-// Nothing but the loopback interface is listened on, and every request needs a cookie that only a link printed to the user gives:
-// other users of the machine reach the same port, and so does any page that is open in the user's browser.
+// Nothing but the loopback interface is listened on, and every request needs a cookie that only a link printed to the
+// user gives: other users of the machine reach the same port, and so does any page that is open in the user's browser.
 package ui
 
 import (
@@ -106,7 +107,8 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	return nil
 }
 
-// Links are new addresses that let in whoever opens one of them first, for five minutes: the one here, and the one of the tunnel.
+// Links are new addresses that let in whoever opens one of them first, for five minutes: the one here, and the one of
+// the tunnel.
 func (s *Site) Links() []string {
 	token := rand.Text()
 	s.mu.Lock()

@@ -20,8 +20,8 @@ const (
 	renewEvery = 15 * time.Second
 )
 
-// changes tells pages when the state may have changed, whoever changes it: by the files that it is in. Pages that are made for
-// the same change are made once.
+// changes tells pages when the state may have changed, whoever changes it: by the files that it is in. Pages that are
+// made for the same change are made once.
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{}                    // closed with the next one
@@ -58,7 +58,8 @@ func (c *changes) page(address string, build func() (*Page, error)) (made func()
 	return c.made[address], c.next
 }
 
-// version names what a page shows: the number of its newest event, and what the whole of it hashes to, since time passes as well.
+// version names what a page shows: the number of its newest event, and what the whole of it hashes to, since time
+// passes as well.
 func (p *Page) version() string {
 	h := fnv.New64a()
 	for _, section := range p.Sections {

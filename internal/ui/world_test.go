@@ -46,8 +46,8 @@ func storeIn(t testing.TB, dir string, samples ...*sample.Boulder) {
 // hostile is what an agent may write to be taken for something else.
 const hostile = `</pre><script>alert(1)</script><img src=x onerror=alert(2)>" onclick="alert(3)`
 
-// blocked stores a sample in which a sub-task waits for answers to a hard blocker, B1, with a soft one, B2, beside it, and for a
-// permission, B3; and one in the middle of its work.
+// blocked stores a sample in which a sub-task waits for answers to a hard blocker, B1, with a soft one, B2, beside it,
+// and for a permission, B3; and one in the middle of its work.
 func blocked(t testing.TB, dir string) {
 	t.Helper()
 	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})

@@ -52,7 +52,8 @@ type Step struct {
 	Gate     *boulder.Gate     `json:"gate,omitempty"`
 	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
 
-	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep, or the status that it got.
+	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep, or the status
+	// that it got.
 	Decision   string   `json:"decision,omitempty"`
 	Reason     string   `json:"reason,omitempty"`
 	Remaining  []string `json:"remaining,omitempty"`

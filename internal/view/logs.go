@@ -171,8 +171,8 @@ type Said struct {
 	Lines   []executor.Line
 }
 
-// ReadSaid reads the transcripts that turns of one sub-task name, one for each attempt: the newest has the whole session. With an
-// error there is what could be read.
+// ReadSaid reads the transcripts that turns of one sub-task name, one for each attempt: the newest has the whole
+// session. With an error there is what could be read.
 func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 	for _, t := range slices.Backward(turns) {
 		read := slices.ContainsFunc(all, func(s Said) bool { return s.Attempt == t.Attempt })

@@ -154,8 +154,9 @@ func (c *clock) skip(on bool) {
 	c.skips = on
 }
 
-// An agent that is diverted, has no list, and never says that it is done is asked five times with the numbers of people, within
-// two minutes, and let go; on the real OpenCode see TestManySessions. What would break it: an idle time or a cool-down that are longer than that.
+// An agent that is diverted, has no list, and never says that it is done is asked five times with the numbers of
+// people, within two minutes, and let go; on the real OpenCode see TestManySessions. What would break it: an idle time
+// or a cool-down that are longer than that.
 func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 	w := secondWorld(t)
 	away, c := newStandIn(t, true), &clock{now: time.Now()}

@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// stops are the ways in which an agent that has three tasks ends a turn after the first of them: what it calls before, and what
-// it says then.
+// stops are the ways in which an agent that has three tasks ends a turn after the first of them: what it calls before,
+// and what it says then.
 var stops = []struct {
 	name  string
 	calls scriptmodel.Reply
@@ -38,10 +38,11 @@ var stops = []struct {
 
 var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
-// many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that OpenCode
-// has a part in come first. Each tenth says the same for ever, and is let go for that. At least 80 % of the stops with work left
-// are followed by a continuation, and so many sessions come to their end, without the user (seed 003, SC-004, of 20 sessions:
-// `make torture`). The agents are scripted: it shows what manager does, not how a model takes it.
+// many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that
+// OpenCode has a part in come first. Each tenth says the same for ever, and is let go for that. At least 80 % of the
+// stops with work left are followed by a continuation, and so many sessions come to their end, without the user (seed
+// 003, SC-004, of 20 sessions: `make torture`). The agents are scripted: it shows what manager does, not how a model
+// takes it.
 func many(t *testing.T, w *world, n int) {
 	t.Helper()
 	if _, err := w.dir.Catalogue(w.ctx); err != nil {

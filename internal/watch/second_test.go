@@ -19,8 +19,8 @@ func secondWorld(t *testing.T) *world {
 	return worldOn(t, octest.ServeStandIn(t, fakeopencode.Behaviour{}, home, octest.Env(t, model.URL())), octest.Repo(t, nil))
 }
 
-// On OpenCode 2 an agent keeps its list with manager's tool, and is told to continue by the same gates. There are no toasts: the
-// countdown is a line of the watch.
+// On OpenCode 2 an agent keeps its list with manager's tool, and is told to continue by the same gates. There are no
+// toasts: the countdown is a line of the watch.
 func TestOpenCode2(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(listed, func(c *watch.Config) { c.Diverter = newStandIn(t, false) })

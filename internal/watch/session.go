@@ -277,8 +277,8 @@ func (w *Watch) show(s *watched, d enforcer.Decision) {
 	w.cfg.Show(e)
 }
 
-// toast shows the user what is about to happen. That nobody sees it is no fault. Where OpenCode has no toasts, the watch's own
-// lines say it.
+// toast shows the user what is about to happen. That nobody sees it is no fault. Where OpenCode has no toasts, the
+// watch's own lines say it.
 func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 	if d.Toast == nil || !w.client.Caps().Toasts {
 		return

@@ -457,8 +457,8 @@ func TestRestartAroundASend(t *testing.T) {
 	}
 }
 
-// OpenCode dies while the agent is at work, and another one has its sessions then, as after a restart: the watch waits for it,
-// says so once, and the session goes on.
+// OpenCode dies while the agent is at work, and another one has its sessions then, as after a restart: the watch waits
+// for it, says so once, and the session goes on.
 func TestOpenCodeRestarts(t *testing.T) {
 	w := newWorld(t)
 	s, err := octest.Serve(shared.repos.Home, shared.env, "0")

@@ -15,9 +15,10 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// separate has sessions at once with switches of their own (seed 003, SC-007, of ten: `make torture`). Where it is on, an agent
-// has the tool, and its asks are refused and recorded; where it is off, neither, and what is asked waits for the user. Then each
-// switch is thrown the other way. What would break it: anything that is kept for the directory in the place of the session.
+// separate has sessions at once with switches of their own (seed 003, SC-007, of ten: `make torture`). Where it is on,
+// an agent has the tool, and its asks are refused and recorded; where it is off, neither, and what is asked waits for
+// the user. Then each switch is thrown the other way. What would break it: anything that is kept for the directory in
+// the place of the session.
 func separate(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
@@ -95,8 +96,9 @@ func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 
 func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
-// typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the command
-// printed, and says there what came of it. In that session nobody has written before, and it was left alone. It is no task for the agent, which is not asked afterwards whether it is done.
+// typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the
+// command printed, and says there what came of it. In that session nobody has written before, and it was left alone. It
+// is no task for the agent, which is not asked afterwards whether it is done.
 func typed(t *testing.T, w *world) {
 	t.Helper()
 	type call struct{ session, word string }

@@ -1,5 +1,5 @@
-// Package bench measures boulders on Temporal: `make bench-temporal`. All of it is one run on one machine, with the development
-// server and its database in a file. Work takes no time, so that what is left is what Temporal adds.
+// Package bench measures boulders on Temporal: `make bench-temporal`. All of it is one run on one machine, with the
+// development server and its database in a file. Work takes no time, so that what is left is what Temporal adds.
 package bench
 
 import (
@@ -57,8 +57,8 @@ func TestMain(m *testing.M) {
 
 func quiet() log.Logger { return log.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
 
-// signs are files by which agents and the program talk. A sub-task whose id ends with - is at work until the file stop is there,
-// with _ for 500 ms; any other one is done at once.
+// signs are files by which agents and the program talk. A sub-task whose id ends with - is at work until the file stop
+// is there, with _ for 500 ms; any other one is done at once.
 type signs struct{ dir string }
 
 func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -422,8 +422,8 @@ func BenchmarkWorkerKilled(b *testing.B) {
 	}
 }
 
-// BenchmarkServerKilled is the time from the start of a server, which was killed 10 s before, until it is there, and until the
-// first decision: a turn that ended meanwhile is judged, and the sub-task after it begins.
+// BenchmarkServerKilled is the time from the start of a server, which was killed 10 s before, until it is there, and
+// until the first decision: a turn that ended meanwhile is judged, and the sub-task after it begins.
 func BenchmarkServerKilled(b *testing.B) {
 	m := newBench(b)
 	w := m.worker()

@@ -44,8 +44,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what does not fit into a payload is not handed to the server, which would have the workflow try again for ever;
-// results of many sub-tasks do fit where they are not read.
+// TestTooLarge: what does not fit into a payload is not handed to the server, which would have the workflow try again
+// for ever; results of many sub-tasks do fit where they are not read.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	err := (&flow{}).Integrate(t.Context(), boulder.Integration{Turn: boulder.Turn{Prompt: strings.Repeat("x", Largest)}}, nil)

@@ -1,6 +1,7 @@
-// Package flow is a boulder as a Temporal workflow. It drives the loop of package orchestrator, whose ports are activities
-// there: every decision is made by the same code as on one machine. What the loop commits is kept in the workflow's memory, and
-// made again from its history; the log is read by a query. Orders of the user, and what the activities report, are updates.
+// Package flow is a boulder as a Temporal workflow. It drives the loop of package orchestrator, whose ports are
+// activities there: every decision is made by the same code as on one machine. What the loop commits is kept in the
+// workflow's memory, and made again from its history; the log is read by a query. Orders of the user, and what the
+// activities report, are updates.
 //
 // All of it is deterministic: what a worker with another version would decide differently, Temporal refuses to continue.
 package flow

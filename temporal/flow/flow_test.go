@@ -23,9 +23,9 @@ import (
 // worlds are as many as take about ten seconds.
 const worlds = 600
 
-// TestSameDecisions plays the same worlds on the loop of one machine and in a workflow, and compares the logs, event by event.
-// What would break it: a decision that rests on the order in which goroutines run or maps are read, on the real time, or on what
-// gets lost in a payload.
+// TestSameDecisions plays the same worlds on the loop of one machine and in a workflow, and compares the logs, event by
+// event. What would break it: a decision that rests on the order in which goroutines run or maps are read, on the real
+// time, or on what gets lost in a payload.
 func TestSameDecisions(t *testing.T) {
 	t.Parallel()
 	events, kinds := 0, map[string]int{}

@@ -103,8 +103,8 @@ type told struct {
 // hostBeats is how many times the heartbeat work waits for the host on which its session is.
 const hostBeats = 4
 
-// progressEvery is how often sessions tell progress: rarer the longer the history, of which it would take most. Temporal ends a
-// boulder at 51,200 events.
+// progressEvery is how often sessions tell progress: rarer the longer the history, of which it would take most.
+// Temporal ends a boulder at 51,200 events.
 func (f *flow) progressEvery() time.Duration {
 	length := float64(workflow.GetInfo(f.root).GetCurrentHistoryLength()) / 2000
 	return time.Duration((1 + length*length) * float64(30*time.Second))

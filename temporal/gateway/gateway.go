@@ -243,7 +243,8 @@ func Explain(ctx context.Context, c client.Client, err error) error {
 	return err
 }
 
-// rarely is the most that doubles the time until a quiet boulder is copied again, which costs a worker some milliseconds: 8 s.
+// rarely is the most that doubles the time until a quiet boulder is copied again, which costs a worker some
+// milliseconds: 8 s.
 const rarely = 4
 
 // Copy implements project.Elsewhere.

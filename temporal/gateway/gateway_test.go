@@ -176,7 +176,8 @@ func TestLateOrder(t *testing.T) {
 	}
 }
 
-// TestGatewayAway: what happened while no gateway ran is copied by the next one, which steers the boulder as the first one did.
+// TestGatewayAway: what happened while no gateway ran is copied by the next one, which steers the boulder as the first
+// one did.
 func TestGatewayAway(t *testing.T) {
 	s := newSite(t)
 	s.worker()

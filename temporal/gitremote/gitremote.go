@@ -1,9 +1,10 @@
-// Package gitremote shares the results of isolated sub-tasks between clones of a repository, on one machine each, by a git remote
-// that all of them reach. A boulder's commits are there under refs/manager/<boulder>/, as package workspace has them in a clone:
-// base, tip, and <sub-task>/<attempt> with what an attempt left. An ordinary clone does not get these.
+// Package gitremote shares the results of isolated sub-tasks between clones of a repository, on one machine each, by a
+// git remote that all of them reach. A boulder's commits are there under refs/manager/<boulder>/, as package workspace
+// has them in a clone: base, tip, and <sub-task>/<attempt> with what an attempt left. An ordinary clone does not get
+// these.
 //
-// A ref is moved only from where it is known to be. A worker that was given up and comes back is refused where another one has
-// published since.
+// A ref is moved only from where it is known to be. A worker that was given up and comes back is refused where another
+// one has published since.
 //
 // Workers need the right to push; how they log in is git's and ssh's business on each machine.
 package gitremote

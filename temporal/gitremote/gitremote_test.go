@@ -191,8 +191,8 @@ func acrossClones(t *testing.T, k *team) {
 	}
 }
 
-// A worker that was given up is refused when it publishes after the one that took its place, which in turn replaces what the other
-// published before. The next attempt begins with that, also in the clone of the one that was given up.
+// A worker that was given up is refused when it publishes after the one that took its place, which in turn replaces
+// what the other published before. The next attempt begins with that, also in the clone of the one that was given up.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	k := newTeam(t, file)

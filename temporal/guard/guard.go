@@ -20,9 +20,9 @@ var (
 	ErrCancelled = errors.New("the boulder ended the work")
 )
 
-// Watch calls beat ten times within timeout, until stop is called, and gives a context for the work. It ends two thirds of timeout
-// after the start of the last beat that came through: the rest is for the work to end. The SDK's own heartbeats would end the work
-// at the first one that fails, or notice a cancellation late.
+// Watch calls beat ten times within timeout, until stop is called, and gives a context for the work. It ends two thirds
+// of timeout after the start of the last beat that came through: the rest is for the work to end. The SDK's own
+// heartbeats would end the work at the first one that fails, or notice a cancellation late.
 func Watch(ctx context.Context, timeout time.Duration, beat func(context.Context) error) (_ context.Context, stop func()) {
 	guarded, end := context.WithCancelCause(ctx)
 	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx)) // also while the work comes to its end

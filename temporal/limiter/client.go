@@ -46,8 +46,8 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 // Unset takes back what [SetCap] said: it is what the latest boulder has configured.
 const Unset = -1
 
-// SetCap sets the cap of a model, at once and for all boulders; sessions beyond it continue. 0: none starts. It needs a running
-// worker, before the deadline of ctx.
+// SetCap sets the cap of a model, at once and for all boulders; sessions beyond it continue. 0: none starts. It needs a
+// running worker, before the deadline of ctx.
 func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
 	if err := checkCap(n); err != nil {
 		return s, err

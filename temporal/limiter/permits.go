@@ -53,9 +53,10 @@ func NewPermits(ctx workflow.Context) (*Permits, error) {
 	})
 }
 
-// Acquire waits until the model may be used. limit is the cap by the boulder's own configuration, which holds until [SetCap]
-// says another. what tells people what the permit is for, such as <sub-task>/<attempt>. release is called once, when whatever
-// used the model has ended, also if ctx is cancelled by then. The error is that of ctx, or says that no limiter can be reached.
+// Acquire waits until the model may be used. limit is the cap by the boulder's own configuration, which holds until
+// [SetCap] says another. what tells people what the permit is for, such as <sub-task>/<attempt>. release is called
+// once, when whatever used the model has ended, also if ctx is cancelled by then. The error is that of ctx, or says
+// that no limiter can be reached.
 func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what string) (release func(), err error) {
 	p.requests++
 	id := fmt.Sprintf("%s#%d", what, p.requests) // a late grant of an earlier request is none of this one

@@ -10,8 +10,8 @@ type Permit struct {
 	ID      string `json:"id"`      // what for, and unique within the run: <sub-task>/<attempt>#<n>
 }
 
-// State is what a limiter knows, and takes along when it continues as new. The zero value with a model is a limiter that has to
-// ask first who holds permits.
+// State is what a limiter knows, and takes along when it continues as new. The zero value with a model is a limiter
+// that has to ask first who holds permits.
 type State struct {
 	Model   string     `json:"model"`
 	Cap     int        `json:"cap"`

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is asked, granted and given back: the cap holds when a permit is granted, nobody has one twice, within a boulder the
-// first to ask is the first to get, and no boulder that waits is passed over twice by another.
+// Whatever is asked, granted and given back: the cap holds when a permit is granted, nobody has one twice, within a
+// boulder the first to ask is the first to get, and no boulder that waits is passed over twice by another.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// largest is the most that evidence may take in a history, which has room for 50 MB. The whole of it is in the transcript that it
-// names, where the turn ran.
+// largest is the most that evidence may take in a history, which has room for 50 MB. The whole of it is in the
+// transcript that it names, where the turn ran.
 const largest = 60_000
 
 // fit cuts evidence until it is small enough, visibly, and first what a judge misses least.

@@ -16,8 +16,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestServerKilled: kill -9 of the server, and 10 s without one, cost nothing. What a turn reports or ends with meanwhile is told
-// when the server is back, once.
+// TestServerKilled: kill -9 of the server, and 10 s without one, cost nothing. What a turn reports or ends with
+// meanwhile is told when the server is back, once.
 func TestServerKilled(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a", "b")
 	r.process()
@@ -139,8 +139,8 @@ func (n *network) heal() {
 	}
 }
 
-// TestNetworkCut: a worker that is cut off from the server ends its work before another one gets it. When the network is back,
-// what it has to say is not taken.
+// TestNetworkCut: a worker that is cut off from the server ends its work before another one gets it. When the network
+// is back, what it has to say is not taken.
 func TestNetworkCut(t *testing.T) {
 	r := newRig(t, 5*time.Second, "a")
 	n := r.network("127.0.0.1:0")
@@ -153,8 +153,8 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// TestBackInTime: a worker that has ended its work because it was cut off, and is back before the server gives that away, gets it
-// again. That is no attempt.
+// TestBackInTime: a worker that has ended its work because it was cut off, and is back before the server gives that
+// away, gets it again. That is no attempt.
 func TestBackInTime(t *testing.T) {
 	r := newRig(t, 15*time.Second, "a")
 	n := r.network("127.0.0.1:0")

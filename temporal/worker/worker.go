@@ -40,7 +40,8 @@ type Parts struct {
 	Host string
 	// Settle stores the user's answer to a blocker of the machine. Nil: it is there.
 	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
-	// Check is asked when work has failed. Its error says that this machine cannot work: then others get what it had. Nil: it can.
+	// Check is asked when work has failed. Its error says that this machine cannot work: then others get what it had.
+	// Nil: it can.
 	Check func(context.Context) error
 	// Publish makes the commit of an integration known to all workers, before the boulder's log names it. Nil: it is.
 	Publish func(ctx context.Context, boulderID, commit string) error
@@ -75,8 +76,8 @@ func (w Worker) Stop() {
 	stopping.Wait()
 }
 
-// New makes a worker of a queue, which does at most slots pieces of work at the same time, besides as many that continue sessions
-// of its host. It takes part in the work of [limiter.Queue] as well.
+// New makes a worker of a queue, which does at most slots pieces of work at the same time, besides as many that
+// continue sessions of its host. It takes part in the work of [limiter.Queue] as well.
 func New(c client.Client, queue string, slots int, p Parts) Worker {
 	limits := sdk.New(c, limiter.Queue, sdk.Options{DisableRegistrationAliasing: true})
 	limiter.Register(limits)
@@ -229,8 +230,8 @@ const (
 	askAgain = 500 * time.Millisecond
 )
 
-// tell returns when the report is in the boulder's log. While the server is away it keeps trying, as long as the work may continue.
-// What the server will never take ends the run.
+// tell returns when the report is in the boulder's log. While the server is away it keeps trying, as long as the work
+// may continue. What the server will never take ends the run.
 func (t *teller) tell(b boulder.Body) error {
 	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {
 		t.mu.Lock()
@@ -306,7 +307,8 @@ func passes(err error) bool {
 	return late || notReady
 }
 
-// flush tells the newest progress that was not told, if there is one. One that does not arrive is no loss: there is a next one.
+// flush tells the newest progress that was not told, if there is one. One that does not arrive is no loss: there is a
+// next one.
 func (t *teller) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,7 +25,8 @@ import (
 	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
-// asWorker has the test binary be a worker, to be killed and frozen: the server's address, the queue and the directory of agents.
+// asWorker has the test binary be a worker, to be killed and frozen: the server's address, the queue and the directory
+// of agents.
 const asWorker = "MANAGER_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -47,7 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agents work until the file of their sub-task is there. What they do is noted in a file of the attempt, which all workers see.
+// agents work until the file of their sub-task is there. What they do is noted in a file of the attempt, which all
+// workers see.
 type agents struct{ dir string }
 
 func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -294,8 +296,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestWorkerKilled: kill -9 of the worker, which runs the boulder as well, costs no attempt and no second prompt: another worker
-// gets the same attempt, as after a crash on one machine.
+// TestWorkerKilled: kill -9 of the worker, which runs the boulder as well, costs no attempt and no second prompt:
+// another worker gets the same attempt, as after a crash on one machine.
 func TestWorkerKilled(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a", "b")
 	first := r.process()
@@ -314,8 +316,8 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestWorkerFrozen: what a frozen worker had is given to another one. When it thaws its work ends, and what it has to say is not
-// taken.
+// TestWorkerFrozen: what a frozen worker had is given to another one. When it thaws its work ends, and what it has to
+// say is not taken.
 func TestWorkerFrozen(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a")
 	first := r.process()
@@ -335,7 +337,8 @@ func TestWorkerFrozen(t *testing.T) {
 	}
 }
 
-// TestServerFrozen: a server that does not answer for 8 s costs nothing: the work goes on, and its end is told when it is back.
+// TestServerFrozen: a server that does not answer for 8 s costs nothing: the work goes on, and its end is told when it
+// is back.
 func TestServerFrozen(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a")
 	r.here()

@@ -1,4 +1,5 @@
-// Command manager-temporal is manager with three more commands, by which boulders run on Temporal: worker, gateway and limits.
+// Command manager-temporal is manager with three more commands, by which boulders run on Temporal: worker, gateway and
+// limits.
 package main
 
 import (
@@ -129,7 +130,8 @@ func shared(ctx context.Context, dir, remote string) (name string, err error) {
 	return name, nil
 }
 
-// sweep removes what the clone has of boulders of other clones that are over, now or the next time: another worker may be at it.
+// sweep removes what the clone has of boulders of other clones that are over, now or the next time: another worker may
+// be at it.
 func (c connection) sweep(ctx context.Context) {
 	if c.remote == nil {
 		return

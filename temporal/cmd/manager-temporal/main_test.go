@@ -193,8 +193,8 @@ func (w writer) Write(p []byte) (int, error) {
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
 	" and a command that uses both."
 
-// TestDemo is `manager demo` on Temporal, with two workers: a plan, isolated sub-tasks side by side, a conflict, a question and its
-// answer, orders, and landing. Afterwards, without server and workers, everything is there to look at.
+// TestDemo is `manager demo` on Temporal, with two workers: a plan, isolated sub-tasks side by side, a conflict, a
+// question and its answer, orders, and landing. Afterwards, without server and workers, everything is there to look at.
 func TestDemo(t *testing.T) {
 	s := newSite(t)
 	theGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
@@ -269,8 +269,8 @@ func TestClones(t *testing.T) {
 	t.Errorf("on the remote is left %s", left)
 }
 
-// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused. While no gateway is there,
-// nothing is done to the copy.
+// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused. While no
+// gateway is there, nothing is done to the copy.
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
 	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")

@@ -53,8 +53,8 @@ func Start(tb testing.TB, file string) *Server {
 	return s
 }
 
-// Process starts the test binary again, with a variable that has it be a worker, and returns when it says READY. It is killed when
-// the test ends. inside is a command that runs another one.
+// Process starts the test binary again, with a variable that has it be a worker, and returns when it says READY. It is
+// killed when the test ends. inside is a command that runs another one.
 func Process(tb testing.TB, variable string, inside ...string) *exec.Cmd {
 	tb.Helper()
 	command := slices.Concat(inside, []string{os.Args[0]})
