@@ -270,7 +270,6 @@ func (s *State) redone(e *Event, b Redone) error {
 			s.nextGeneration(t, b.Files)
 		case !slices.Contains(dependents, t):
 			b.Moved = append(b.Moved, t.ID)
-			t.Tries = 0 // it may have to be made to fit
 		}
 	}
 	for _, t := range s.after(idsOf(waiting)) {
@@ -386,7 +385,7 @@ func (s *State) begin(e *Event, t *SubTask) {
 // standing is the turn of an attempt that only puts a result onto the line again that stands.
 func (o *Open) standing(e *Event) {
 	t := o.SubTask
-	t.Standing = ""
+	t.Standing, t.Tries = "", 0 // it may have to be made to fit
 	o.Attempt.Status = AttemptMonitoring
 	o.Turn.Kind, o.Turn.EndedAt = TurnStanding, e.Time
 	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}

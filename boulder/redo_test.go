@@ -127,6 +127,9 @@ func TestRedoIsolated(t *testing.T) {
 		t.Errorf("%s on %s, want %s", got, s.Boulder.Line.Tip, want)
 	}
 	feed(t, s, Starting{AttemptRef: AttemptRef{"c", 2}, Slot: 1})
+	if c := s.SubTask("c"); c.Tries != 0 { // it may not fit, and need a session
+		t.Errorf("c has used %d attempts", c.Tries)
+	}
 	integrate(t, s, "c")
 	feed(t, s, completed(AttemptRef{"c", 2}))
 	if !s.AllOver() || s.SubTask("c").Generation != 0 || s.SubTask("b").Since != 1 {

@@ -21,8 +21,8 @@ type class string
 const (
 	// anything: whatever can happen. How it ends may depend on when a crash came.
 	anything class = "anything"
-	// serial: one attempt at a time, so that what competes for replans does so in one order. It has to end as it would
-	// without crashes.
+	// serial: one attempt at a time, one model and no questions, so that what competes for replans, or to reach the goal, does
+	// so in one order: what cools down holds up everything. It has to end as it would without crashes.
 	serial class = "serial"
 	// parallel: many attempts at once and nothing for which they compete but slots. It has to end as it would without
 	// crashes.
@@ -78,6 +78,9 @@ func newScenario(seed uint64) scenario {
 	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
 	sc.generation = pick(throw(seed, "generation"), 1, 2)
 	sc.isolated = throw(seed, "isolated").is(0.15)
+	if sc.class == serial {
+		sc.asks = 0
+	}
 	if sc.class == anything {
 		sc.approval = pick(d, "", "yes", "edit", "later", "no")
 		sc.asked = d.is(0.2)
@@ -139,6 +142,9 @@ func drawSpec(d dice, id string, c class) boulder.Spec {
 	s := boulder.Spec{
 		ID: id, Subject: "Do " + id, Description: "Do all of " + id, SuccessCriteria: []string{id + " is done"},
 		Priority: pick(d, "", boulder.High, boulder.Medium, boulder.Low), Model: pick(d, models...),
+	}
+	if c == serial {
+		s.Model = ledger
 	}
 	if s.Priority == boulder.High {
 		s.Writes = []string{"src/"}
