@@ -48,6 +48,19 @@ func (l *Line) Passed(command, tree string) bool {
 	return slices.ContainsFunc(l.Green, func(g TreeGate) bool { return g.Command == command && g.Tree == tree })
 }
 
+// Green reports whether all gates are known to pass on the tip: those of completed sub-tasks, and those of the boulder. They
+// are not where it was cancelled after the last of them ran, and where one is red in the end.
+func (s *Snapshot) Green() bool {
+	commands := slices.Clone(s.Boulder.IntegrationGates)
+	for _, t := range s.SubTasks {
+		if t.Status == SubTaskCompleted {
+			commands = append(commands, t.Gates...)
+		}
+	}
+	l := &s.Boulder.Line
+	return !slices.ContainsFunc(commands, func(command string) bool { return !l.Passed(command, l.Tree) })
+}
+
 // Isolated reports whether its sub-tasks work in slots.
 func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
 

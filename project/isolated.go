@@ -113,9 +113,22 @@ type Land struct {
 type Landing struct {
 	boulder.Landed
 	Of     boulder.Snapshot   // the boulder, as it was before
+	Green  bool               // all gates are known to pass on Tree
 	Files  []workspace.Change // of [boulder.LandedFiles]
 	Remote string             // to which [boulder.LandedPR] pushes
 	NoPR   error              // why no pull request was made there
+}
+
+// Tested says in a sentence what gates have shown of the tree, under a name of it.
+func (l *Landing) Tested(tree string) string {
+	has := func(t *boulder.SubTask) bool { return len(t.Gates)+len(t.NoWorse) > 0 }
+	switch {
+	case !slices.ContainsFunc(l.Of.SubTasks, has) && len(l.Of.Boulder.IntegrationGates) == 0:
+		return "No gate has tested tree " + tree + "."
+	case !l.Green:
+		return "Not all of its gates are known to be green on tree " + tree + "."
+	}
+	return "Its gates were green on tree " + tree + "."
 }
 
 // Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes
@@ -171,6 +184,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	if err == nil {
 		l.Tree, err = p.slots.Tree(ctx, l.Commit)
 	}
+	l.Green = l.Commit != tip || b.Green() // another commit was tested
 	switch {
 	case errors.Is(err, workspace.ErrBranch):
 		return l, &UsageError{Err: err}
@@ -263,7 +277,7 @@ func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landi
 			body += "\n- " + text.OneLine(t.Subject)
 		}
 	}
-	body += "\n\nAll gates were green on tree " + l.Tree + "."
+	body += "\n\n" + l.Tested(l.Tree)
 	out, err := p.usersOwn(ctx, "gh", "pr", "create", "--head="+l.Branch,
 		"--title="+p.secrets.Text(text.Clip(b.Boulder.Task, 70)), "--body="+p.secrets.Text(body))
 	return out[strings.LastIndex(out, "\n")+1:], err

@@ -131,7 +131,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 }
 
 func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
-	if req.Resume != "" && !(s.serves && s.server.Runs(req.Resume)) {
+	if req.Resume != "" && (!s.serves || !s.server.Runs(req.Resume)) {
 		s.p.Deliver(ctx, s.DB, req.Resume)
 	}
 	if err := s.p.Complete(ctx, &req); err != nil {

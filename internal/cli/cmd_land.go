@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +23,8 @@ func (a *app) newLandCmd() *cobra.Command {
 		Use:   "land [flags] [BOULDER]",
 		Short: "Bring the results of an isolated boulder to where you want them",
 		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch or
-a pull request of them: exactly the files on which all gates were green, merged with what you have changed since. If anything conflicts,
-nothing is written. Then the slots and the refs of the boulder are removed.
+a pull request of them: exactly the files that were tested together, merged with what you have changed since. It says whether
+all gates were green on them. If anything conflicts, nothing is written. Then the slots and the refs of the boulder are removed.
 
 Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, or the branch exists.`,
 		Example: `  manager land --files --dry-run
@@ -143,18 +142,15 @@ func (a *app) land(ctx context.Context, ref string, how project.Land) error {
 		boulder.LandedBranch: "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
 		boulder.LandedPR:     "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
 	}[landed.How]
-	verb, tree := "Landed", "Its gates were green on tree "
+	verb := "Landed"
 	if how.DryRun {
 		verb = "Would land"
-	}
-	if !slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool { return len(t.Gates)+len(t.NoWorse) > 0 }) && len(b.Boulder.IntegrationGates) == 0 {
-		tree = "No gate has tested tree "
 	}
 	if landed.How == boulder.LandedDropped {
 		fmt.Fprintf(a.Stdout, "%s for 30 days under refs/manager/dropped/%s.\n", map[bool]string{true: "Would be kept", false: "Dropped, and kept"}[how.DryRun], b.Boulder.ID)
 		return nil
 	}
-	fmt.Fprintf(a.Stdout, "%s %s. %s%s.\n", verb, did, tree, project.Short(landed.Tree))
+	fmt.Fprintf(a.Stdout, "%s %s. %s\n", verb, did, landed.Tested(project.Short(landed.Tree)))
 	if landed.PR != "" {
 		fmt.Fprintln(a.Stdout, landed.PR)
 	}
