@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -232,8 +233,9 @@ func TestTimeStopsTheTurn(t *testing.T) {
 	} {
 		t.Run(string(rule), func(t *testing.T) {
 			t.Parallel()
-			h := &hurry{}
-			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After = h.now, h.after })
+			h, rules := &hurry{}, enforcer.DefaultRules()
+			rules.WallClock = 0 // the clock may be there before OpenCode is silent
+			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After, c.Rules = h.now, h.after, &rules })
 			a := w.newAttempt("x", "go")
 			a.TimeLeft = test.left
 			e := a.ends(t, w)
