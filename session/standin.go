@@ -21,7 +21,7 @@ const (
 	// rulingTimeout bounds a ruling, lookTimeout the looks at the server that it can do without.
 	ReplyTimeout  = 5 * time.Second
 	rulingTimeout = 2 * time.Second
-	lookTimeout   = 2500 * time.Millisecond
+	lookTimeout   = time.Second
 	// answerLook is how often it is looked whether the user has answered, switchLook whether a session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
