@@ -123,8 +123,8 @@ func (w *world) clarify(ctx context.Context, n int) (slowest float64, err error)
 		err := readUntil(screen, fmt.Sprintf("─ %d left", left), readsKeys)
 		slowest = max(slowest, time.Since(began).Seconds())
 		for _, step := range []func() error{
-			func() error { _, err := io.WriteString(keys, "1st"); return err },
-			func() error { return readUntil(screen, "1st") }, // what comes as one is a pasted text, without an end
+			func() error { _, err := io.WriteString(keys, "x"); return err },
+			func() error { return readUntil(screen, "x") }, // what comes as one is a pasted text, without an end
 			func() error { _, err := io.WriteString(keys, "\r"); return err },
 		} {
 			if err == nil {
