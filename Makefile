@@ -8,11 +8,12 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 WORKFLOWCHECK := $(GO) run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
-# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so that
-# two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones. The servers live for seconds to
-# minutes: with an optimizing compiler that waits longer, and without its last stage, they take a fifth less CPU time than
-# with none or all of it (measured). `make check` vets, and nobody debugs these binaries.
-TESTFLAGS ?= -p 2 -timeout 60m -shuffle=1 -vet=off -ldflags=-s
+# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores, and four tests of each keep
+# them busy while sessions wait. Seeds are fixed, so that two runs do the same; `make fuzz`, `make simulate` and `make torture`
+# draw fresh ones. The servers live for seconds to minutes: with an optimizing compiler that waits longer, and without its
+# last stage, they take a fifth less CPU time than with none or all of it (measured). `make check` vets, and nobody debugs
+# these binaries.
+TESTFLAGS ?= -p 2 -parallel 4 -timeout 60m -shuffle=1 -vet=off -ldflags=-s
 TESTENV := RAPID_SEED=1 BUN_JSC_useFTLJIT=0 BUN_JSC_thresholdForOptimizeAfterWarmUp=5000 BUN_JSC_thresholdForOptimizeSoon=5000
 
 .PHONY: help

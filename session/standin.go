@@ -17,11 +17,10 @@ import (
 )
 
 const (
-	// ReplyTimeout bounds a reply: an agent waits for it. An ask is answered within that time even if it cannot be recorded:
-	// rulingTimeout bounds a ruling, lookTimeout the looks at the server that it can do without.
+	// An agent waits for each of these: ReplyTimeout bounds a look at the server, and a reply; rulingTimeout what the diverter
+	// does. An ask is replied to even if nothing more is known of it, and it cannot be recorded.
 	ReplyTimeout  = 5 * time.Second
 	rulingTimeout = 2 * time.Second
-	lookTimeout   = time.Second
 	// answerLook is how often it is looked whether the user has answered, switchLook whether a session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
@@ -181,7 +180,7 @@ func replies(asks []*Ruled) (now []*Ruled) {
 // otherPermissions are the permissions of which no event told yet and that a refusal would sweep away. What cannot be
 // known holds no reply up.
 func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []opencode.Request) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ReplyTimeout)
 	defer cancel()
 	for _, r := range due {
 		if r.Permission == "" || r.Ruling.Reply == boulder.ReplyAllowed {
@@ -280,8 +279,6 @@ func (s *StandIn) word(r *Ruled) {
 }
 
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
-	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
-	defer cancel()
 	diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
 	own := r.Permission == boulder.BlockerTool || r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 	switch {
@@ -300,7 +297,7 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 // dead takes the ask down as a blocker, with the call that asks, and reports whether that waits no more. An ask is not held
 // up for it.
 func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ReplyTimeout)
 	defer cancel()
 	call, waits, err := s.callOf(ctx, r.Request)
 	if err != nil {
@@ -339,6 +336,8 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 	if s.About != nil {
 		b.Context = s.About(r.Request)
 	}
+	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
+	defer cancel()
 	r.Ruling, r.failed = s.Diverter.Divert(ctx, *b)
 	if r.failed == nil {
 		return
@@ -358,6 +357,8 @@ func IsDoomLoop(r opencode.Request) bool { return r.Permission == "doom_loop" }
 
 // ruleAgain looks whether the user has answered, or had their time.
 func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
+	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
+	defer cancel()
 	ruling, err := s.Diverter.Ruling(ctx, r.Ruling.BlockerID)
 	switch {
 	case err == nil && ruling.Reply != boulder.ReplyWaiting:
