@@ -54,7 +54,7 @@ func (s *Snapshot) Green() bool {
 	commands := slices.Clone(s.Boulder.IntegrationGates)
 	for _, t := range s.SubTasks {
 		if t.Status == SubTaskCompleted {
-			commands = append(commands, t.Gates...)
+			commands = slices.Concat(commands, t.Gates, t.NoWorse)
 		}
 	}
 	l := &s.Boulder.Line

@@ -1,0 +1,26 @@
+package boulder_test
+
+import (
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// A boulder is green once every gate that counts has passed on its tip, also those that may stay red.
+func TestSnapshotGreen(t *testing.T) {
+	s := boulder.Snapshot{SubTasks: []*boulder.SubTask{
+		{ID: "done", Status: boulder.SubTaskCompleted, Gates: []string{"test"}, NoWorse: []string{"lint"}},
+		{ID: "failed", Status: boulder.SubTaskFailed, Gates: []string{"never"}},
+	}}
+	s.Boulder.IntegrationGates, s.Boulder.Line.Tree = []string{"all"}, "tip"
+	for _, command := range []string{"test", "lint", "all"} {
+		if s.Green() {
+			t.Errorf("green before %q has passed", command)
+		}
+		s.Boulder.Line.Green = append(s.Boulder.Line.Green,
+			boulder.TreeGate{Command: command, Tree: "before"}, boulder.TreeGate{Command: command, Tree: "tip", Passed: true})
+	}
+	if !s.Green() {
+		t.Error("not green, although all have passed")
+	}
+}
