@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// v2request is a permission that is asked for.
 type v2request struct {
 	ID, SessionID, Action string
 	Resources             []string
@@ -16,7 +15,6 @@ type v2request struct {
 	Source                *v2source
 }
 
-// v2source names the tool call that asks.
 type v2source struct{ MessageID, ID string }
 
 func (s *v2source) neutral() *ToolRef {
@@ -33,7 +31,7 @@ func (r v2request) neutral() Request {
 	}
 }
 
-// v2form is a set of questions, and other things that a user is to fill in.
+// v2form is a set of questions, or something else for a user to fill in.
 type v2form struct {
 	ID, SessionID string
 	Metadata      struct {
@@ -80,11 +78,11 @@ func (v v2) forms(ctx context.Context) ([]v2form, error) {
 	return slices.DeleteFunc(all, func(f v2form) bool { return !f.question() }), err
 }
 
-// explanation marks a prompt that tells why something was refused.
+// explanation marks a prompt that gives the reason for a refusal.
 const explanation = "refusal"
 
-// ReplyPermission tells an agent why it is refused with a prompt, before it is: a tool of OpenCode's own keeps the words of
-// a refusal for itself. The prompt is read at the next step, and begins another turn if the refusal ends this one.
+// ReplyPermission sends the reason for a refusal as a prompt first, since OpenCode's own tools do not pass it on. The
+// agent reads the prompt at its next step, or in a new turn if the refusal ends this one.
 func (v v2) ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error {
 	const op = "reply to permission request"
 	pending, err := v.permissions(ctx)
@@ -151,7 +149,7 @@ func (v v2) form(ctx context.Context, op, formID string) (v2form, error) {
 	return forms[i], nil
 }
 
-// settled makes [ErrNotFound] of the answer that somebody else was quicker.
+// settled returns [ErrNotFound] if another client was quicker.
 func settled(err error) error {
 	if conflict(err) {
 		return notFound("answer question")
