@@ -91,7 +91,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := launched(ctx, path)
+	version, err := binaryVersion(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}

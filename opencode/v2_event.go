@@ -17,12 +17,12 @@ import (
 // to the goroutine that reads events.
 type v2reader struct {
 	v2
-	sessions map[string]*v2told
+	sessions map[string]*v2sessionState
 	numbers  map[string]int64 // sequence number of each session's newest event, dropped events included
 }
 
-// v2told is the state of a session, as told by events.
-type v2told struct {
+// v2sessionState is the state of a session, as told by events.
+type v2sessionState struct {
 	info Session
 	conversation
 	inbox    map[string]v2message // undelivered messages, by id
@@ -73,7 +73,7 @@ type v2data struct {
 }
 
 func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
-	r := &v2reader{v, map[string]*v2told{}, map[string]int64{}}
+	r := &v2reader{v, map[string]*v2sessionState{}, map[string]int64{}}
 	return "/api/event", r.read
 }
 
@@ -129,10 +129,10 @@ func (r *v2reader) unknown(e v2event) Event {
 }
 
 // session returns the state of an event's session. It asks the server about one that is older than the connection.
-func (r *v2reader) session(e v2event, d v2data) *v2told {
+func (r *v2reader) session(e v2event, d v2data) *v2sessionState {
 	s := r.sessions[d.SessionID]
 	if s == nil {
-		s = &v2told{
+		s = &v2sessionState{
 			conversation: conversation{sessionID: d.SessionID}, inbox: map[string]v2message{}, tools: map[string]*v2content{},
 			children: map[string]bool{}, worked: e.Type != "session.execution.started",
 		}
@@ -168,40 +168,39 @@ func ask[T any](r *v2reader, call func(context.Context) (T, error)) T {
 	return answer
 }
 
-func (r *v2reader) get(s *v2told, messageID string) v2message {
+func (r *v2reader) get(s *v2sessionState, messageID string) v2message {
 	return ask(r, func(ctx context.Context) (v2message, error) { return r.message(ctx, s.sessionID, messageID) })
 }
 
-func (r *v2reader) payloads(s *v2told, e v2event, d v2data) []Payload {
+func (r *v2reader) payloads(s *v2sessionState, e v2event, d v2data) []Payload {
 	kind := strings.TrimPrefix(e.Type, "session.")
 	switch e.family() {
 	case "":
-		return r.asked(e, d)
+		return r.requestEvents(e, d)
 	case "execution":
-		return r.execution(s, kind, d)
+		return r.executionEvents(s, kind, d)
 	case "inbox":
-		return r.inbox(s, kind, e, d)
+		return r.inboxEvents(s, kind, e, d)
 	case "step", "text", "reasoning":
-		return r.answered(s, kind, e, d)
+		return r.answerEvents(s, kind, e, d)
 	case "tool":
-		return r.called(s, kind, d)
+		return r.toolEvents(s, kind, d)
 	}
-	return r.changed(s, kind, e, d)
+	return r.sessionEvents(s, kind, e, d)
 }
 
-// asked handles events about permission requests and questions.
-func (r *v2reader) asked(e v2event, d v2data) []Payload {
+func (r *v2reader) requestEvents(e v2event, d v2data) []Payload {
 	switch e.Type {
 	case "permission.asked":
 		var asked v2request
 		_ = unmarshal(e.Data, &asked) // never dropped for odd content
 		asked.Metadata, _ = cutJSON(asked.Metadata, maxEventValue)
-		return []Payload{Asked{asked.neutral()}}
+		return []Payload{Asked{asked.toV1()}}
 	case "form.created":
 		if d.Form == nil || !d.Form.question() {
 			return nil
 		}
-		return []Payload{Asked{d.Form.neutral()}}
+		return []Payload{Asked{d.Form.toV1()}}
 	case "permission.replied":
 		return []Payload{RequestClosed{d.RequestID}}
 	case "form.replied", "form.cancelled":
@@ -210,8 +209,7 @@ func (r *v2reader) asked(e v2event, d v2data) []Payload {
 	return []Payload{r.unknown(e).Payload}
 }
 
-// changed handles events about a session as a whole.
-func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) sessionEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	switch kind {
 	case "created":
 		return []Payload{SessionCreated{s.info}}
@@ -253,7 +251,7 @@ func (r *v2reader) wait(sessionID string, status *Status) {
 }
 
 // newest returns the newest message of a type and its parts.
-func (r *v2reader) newest(s *v2told, kind string) []Payload {
+func (r *v2reader) newest(s *v2sessionState, kind string) []Payload {
 	m := ask(r, func(ctx context.Context) (m v2message, err error) {
 		query := url.Values{"limit": {"1"}, "order": {"desc"}, "type": {kind}}
 		err = v2pages(ctx, r.v2, "get message", v2path(s.sessionID, "message"), query, func(one v2message) bool {
@@ -265,7 +263,7 @@ func (r *v2reader) newest(s *v2told, kind string) []Payload {
 	return s.message(m)
 }
 
-func (s *v2told) message(m v2message) []Payload {
+func (s *v2sessionState) message(m v2message) []Payload {
 	next, ok := s.next(m)
 	if !ok {
 		return nil
@@ -278,8 +276,8 @@ func (s *v2told) message(m v2message) []Payload {
 	return told
 }
 
-// execution handles events about a session's executions. One that did nothing ends without idle, which proves nothing.
-func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) {
+// executionEvents reports no idle after an execution that did nothing: it proves nothing.
+func (r *v2reader) executionEvents(s *v2sessionState, kind string, d v2data) (told []Payload) {
 	r.wait(d.SessionID, nil)
 	switch kind {
 	case "execution.started":
@@ -288,7 +286,7 @@ func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) 
 	case "execution.failed":
 		failed := &TurnError{Name: UnknownError, Message: "no reason given"}
 		if d.Error != nil {
-			failed = d.Error.neutral()
+			failed = d.Error.toV1()
 		}
 		told = append(told, SessionFailed{failed})
 	case "execution.interrupted":
@@ -308,13 +306,12 @@ func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) 
 }
 
 // busy records that the execution does something, and returns the busy status.
-func (s *v2told) busy() Payload {
+func (s *v2sessionState) busy() Payload {
 	s.worked = true
 	return StatusChanged{Status{Type: Busy}}
 }
 
-// inbox handles events about the messages that wait for a session.
-func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) inboxEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	m, known := s.inbox[d.InboxID]
 	switch kind {
 	case "inbox.enqueued":

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// answered handles events about a model's answer.
-func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) answerEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	if s.answer.ID != d.AssistantMessageID {
 		r.begin(s, d.AssistantMessageID, e.Created.time())
 	}
@@ -26,7 +25,7 @@ func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Paylo
 	case "step.failed":
 		m.Completed = e.Created.time()
 		if d.Error != nil {
-			m.Error = d.Error.neutral()
+			m.Error = d.Error.toV1()
 		}
 		return []Payload{MessageUpdated{*m}}
 	case "text.ended", "reasoning.ended":
@@ -39,7 +38,7 @@ func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Paylo
 }
 
 // begin starts a new answer. If no event named the prompt that it follows, the server is asked.
-func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
+func (r *v2reader) begin(s *v2sessionState, messageID string, at time.Time) {
 	if s.parent == "" {
 		before := ask(r, func(ctx context.Context) ([]Message, error) { return r.Messages(ctx, s.sessionID, 1) })
 		for _, m := range before {
@@ -53,8 +52,8 @@ func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
 	s.answer = MessageInfo{ID: messageID, SessionID: s.sessionID, Role: RoleAssistant, ParentID: s.parent, Created: at}
 }
 
-// called handles events about a tool call, and returns the whole state of the call after each.
-func (r *v2reader) called(s *v2told, kind string, d v2data) []Payload {
+// toolEvents handles events about a tool call, and returns the whole state of the call after each.
+func (r *v2reader) toolEvents(s *v2sessionState, kind string, d v2data) []Payload {
 	key := d.AssistantMessageID + "/" + d.ID
 	c := s.tools[key]
 	if c == nil {

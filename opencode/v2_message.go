@@ -49,8 +49,7 @@ type v2error struct {
 	Status        int // HTTP status of the provider's answer
 }
 
-// neutral translates the error into the terms of OpenCode 1.
-func (e *v2error) neutral() *TurnError {
+func (e *v2error) toV1() *TurnError {
 	status, named := map[string]int{
 		"provider.auth": http.StatusUnauthorized, "provider.quota": http.StatusPaymentRequired,
 		"provider.invalid-request": http.StatusBadRequest, "provider.rate-limit": http.StatusTooManyRequests,
@@ -78,10 +77,10 @@ func (e *v2error) neutral() *TurnError {
 	return &TurnError{Name: UnknownError, Message: e.Message}
 }
 
-// neutral translates the message into the terms of OpenCode 1; ok is false if it has no counterpart there. parent is
+// toV1 translates the message into the terms of OpenCode 1; ok is false if it has no counterpart there. parent is
 // the newest message before it that a user or a program wrote: nothing else links an answer to its prompt. Ids of parts
 // derive from the message's id, as in events, see [v2reader].
-func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
+func (m v2message) toV1(sessionID, parent string) (out Message, ok bool) {
 	out.Info = MessageInfo{
 		ID: m.ID, SessionID: sessionID, Role: RoleUser, Agent: m.Agent, Model: m.Model.ref(), Variant: m.Model.Variant,
 		Created: m.Time.Created.time(),
@@ -107,7 +106,7 @@ func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
 		info.Role, info.ParentID, info.Completed = RoleAssistant, parent, m.Time.Completed.time()
 		info.Finish, info.Cost, info.Tokens = m.Finish, m.Cost, m.Tokens
 		if m.Error != nil {
-			info.Error = m.Error.neutral()
+			info.Error = m.Error.toV1()
 		}
 		count := map[string]int{}
 		for _, c := range m.Content {
@@ -224,7 +223,7 @@ type conversation struct {
 
 // next translates the next message; ok is false if it has no counterpart in OpenCode 1.
 func (c *conversation) next(m v2message) (out Message, ok bool) {
-	out, ok = m.neutral(c.sessionID, c.parent)
+	out, ok = m.toV1(c.sessionID, c.parent)
 	switch m.Type {
 	case "agent-switched":
 		c.agent = m.Agent
@@ -247,7 +246,7 @@ func (v v2) Messages(ctx context.Context, sessionID string, limit int) (all []Me
 	query := url.Values{"limit": {strconv.Itoa(min(v2page, limit+10))}, "order": {"desc"}}
 	err = v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
 		newest = append(newest, m)
-		if _, ok := m.neutral(sessionID, ""); ok {
+		if _, ok := m.toV1(sessionID, ""); ok {
 			shown++
 		}
 		return shown < limit || m.Type != "user" && m.Type != "synthetic"
@@ -285,6 +284,6 @@ func (v v2) message(ctx context.Context, sessionID, messageID string) (v2message
 
 func (v v2) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
 	m, err := v.message(ctx, sessionID, messageID)
-	out, _ := m.neutral(sessionID, "")
+	out, _ := m.toV1(sessionID, "")
 	return out, err
 }

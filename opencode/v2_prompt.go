@@ -28,7 +28,7 @@ func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 			return err
 		}
 	}
-	if err := v.own(ctx, sessionID); err != nil {
+	if err := v.ensureOurs(ctx, sessionID); err != nil {
 		return err
 	}
 	if err := v.choose(ctx, sessionID, p); err != nil {
@@ -87,8 +87,8 @@ const revived = "Continuing after restart"
 // revivalEnds is how long such a service may show no sign before it counts as gone.
 const revivalEnds = 15 * time.Minute
 
-// own makes sure that no background service works on a session, once: a service resumes turns only when it starts.
-func (v v2) own(ctx context.Context, sessionID string) error {
+// ensureOurs checks once that no background service works on a session: a service resumes turns only when it starts.
+func (v v2) ensureOurs(ctx context.Context, sessionID string) error {
 	if _, ours := v.ours.Load(sessionID); ours {
 		return nil
 	}

@@ -17,16 +17,16 @@ type v2request struct {
 
 type v2source struct{ MessageID, ID string }
 
-func (s *v2source) neutral() *ToolRef {
+func (s *v2source) toV1() *ToolRef {
 	if s == nil {
 		return nil
 	}
 	return &ToolRef{s.MessageID, s.ID}
 }
 
-func (r v2request) neutral() Request {
+func (r v2request) toV1() Request {
 	return Request{
-		ID: r.ID, SessionID: r.SessionID, Tool: r.Source.neutral(), Permission: v1tool(r.Action), Patterns: r.Resources,
+		ID: r.ID, SessionID: r.SessionID, Tool: r.Source.toV1(), Permission: v1tool(r.Action), Patterns: r.Resources,
 		Metadata: r.Metadata,
 	}
 }
@@ -46,8 +46,8 @@ type v2form struct {
 
 func (f v2form) question() bool { return f.Metadata.Kind == "question" }
 
-func (f v2form) neutral() Request {
-	r := Request{ID: f.ID, SessionID: f.SessionID, Tool: f.Metadata.Tool.neutral()}
+func (f v2form) toV1() Request {
+	r := Request{ID: f.ID, SessionID: f.SessionID, Tool: f.Metadata.Tool.toV1()}
 	for _, q := range f.Fields {
 		r.Questions = append(r.Questions, Question{q.Title, q.Description, q.Options})
 	}
@@ -60,11 +60,11 @@ func (v v2) Requests(ctx context.Context) (all []Request, err error) {
 		return nil, err
 	}
 	for _, r := range permissions {
-		all = append(all, r.neutral())
+		all = append(all, r.toV1())
 	}
 	forms, err := v.forms(ctx)
 	for _, f := range forms {
-		all = append(all, f.neutral())
+		all = append(all, f.toV1())
 	}
 	return all, err
 }

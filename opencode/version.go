@@ -70,9 +70,9 @@ func stamp(path string) string {
 	return fmt.Sprintf("%s\n%d %d\n", path, info.Size(), info.ModTime().UnixNano())
 }
 
-// launched returns the version of the binary that is about to start, or "" if it does not report one. A cached version
+// binaryVersion returns the version of the binary that is about to start, or "" if it reports none. A cached version
 // never refuses a binary: the path may be that of a wrapper that chooses among several.
-func launched(ctx context.Context, path string) (string, error) {
+func binaryVersion(ctx context.Context, path string) (string, error) {
 	data, _ := os.ReadFile(versionFile())
 	_, version, _ := strings.Cut("\n"+string(data), "\n"+stamp(path))
 	if known, _, whole := strings.Cut(version, "\n"); whole && CheckVersion(known) == nil {

@@ -51,7 +51,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		}
 		at := later(read.Info.Created, read.Info.Completed)
 		root.life = later(root.life, at)
-		events = append(events, t.news(m, at)...)
+		events = append(events, t.messageEvents(m, at)...)
 	}
 	if first { // then these prompts are older than a failure that an event reported
 		t.failed = failed
@@ -71,7 +71,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if root.busy() {
 		return events
 	}
-	events = append(events, t.broke(life, false)...)
+	events = append(events, t.detectAbort(life, false)...)
 	if id, reached := t.Reached(); id != "" {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}
@@ -80,7 +80,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 
 func firstSight(messages []opencode.Message) time.Time {
 	for _, m := range slices.Backward(messages) {
-		if (&message{Message: m}).person() {
+		if (&message{Message: m}).fromUser() {
 			return m.Info.Created
 		}
 	}
@@ -125,12 +125,12 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 		}
 		r.Asks = append(r.Asks, asks...)
 	}
-	return r, r.settle(ctx, dir, root)
+	return r, r.rereadUntilStable(ctx, dir, root)
 }
 
-// settle reads the messages and the status again while the session is idle, the messages show no end of its turn, and
-// they change. A turn that began or ended during the reading would otherwise look cut off.
-func (r *Reading) settle(ctx context.Context, dir *opencode.Directory, root string) error {
+// rereadUntilStable reads messages and status again while the session is idle, the messages show no end of its turn,
+// and they change. A turn that began or ended during the reading would otherwise look cut off.
+func (r *Reading) rereadUntilStable(ctx context.Context, dir *opencode.Directory, root string) error {
 	newest := func() (m opencode.MessageInfo) {
 		if n := len(r.Messages); n > 0 {
 			m = r.Messages[n-1].Info

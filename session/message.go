@@ -48,15 +48,15 @@ func (m *message) has(t opencode.PartType) bool {
 	return slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Type == t })
 }
 
-// own reports whether the manager wrote the message, person whether the user did. OpenCode's own messages, such as
-// after a compaction or a background task, belong to the running turn.
-func (m *message) own() bool {
+// fromManager reports whether the manager wrote the message, fromUser whether the user did. OpenCode's own messages,
+// such as after a compaction or a background task, belong to the running turn.
+func (m *message) fromManager() bool {
 	return m.Info.Role == opencode.RoleUser &&
 		slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Metadata[TagKey] != nil })
 }
 
-func (m *message) person() bool {
-	return m.Info.Role == opencode.RoleUser && !m.own() && slices.ContainsFunc(m.Parts, func(p opencode.Part) bool {
+func (m *message) fromUser() bool {
+	return m.Info.Role == opencode.RoleUser && !m.fromManager() && slices.ContainsFunc(m.Parts, func(p opencode.Part) bool {
 		switch p.Type {
 		case opencode.PartText:
 			return !p.Synthetic
@@ -67,7 +67,7 @@ func (m *message) person() bool {
 	})
 }
 
-func (m *message) begins() bool { return m.person() || m.own() }
+func (m *message) begins() bool { return m.fromUser() || m.fromManager() }
 
 func (m *message) assistant() bool { return m.Info.Role == opencode.RoleAssistant }
 

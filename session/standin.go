@@ -238,7 +238,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	for _, r := range s.asks {
 		if r.told != r.Ruling.Reply {
 			r.told = r.Ruling.Reply
-			s.word(r)
+			s.describe(r)
 			news = append(news, r)
 		}
 	}
@@ -248,7 +248,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	return s.Tell(ctx, news)
 }
 
-func (s *StandIn) word(r *Ruled) {
+func (s *StandIn) describe(r *Ruled) {
 	done, allowed := "refused ", r.Ruling.Reply == boulder.ReplyAllowed
 	what := text.Short(s.Redact(r.String()), 250) + text.If(r.SessionID != s.Scope.SessionID, " (sub-agent)")
 	switch {
@@ -285,7 +285,7 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 		s.ruleAgain(ctx, r)
 	case s.Diverter != nil && own:
 		r.Ruling.Reply = boulder.ReplyAllowed // the manager's own tools need a permission, too (seen)
-	case !diverted && s.Policy == nil, s.dead(ctx, r):
+	case !diverted && s.Policy == nil, s.obsolete(ctx, r):
 	case diverted:
 		s.divert(ctx, r)
 	default:
@@ -293,8 +293,8 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	}
 }
 
-// dead fills in the ask's blocker, with its call, and reports whether that no longer waits. Errors do not delay an ask.
-func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
+// obsolete fills in the ask's blocker, with its call, and reports whether that no longer waits. Errors delay no ask.
+func (s *StandIn) obsolete(ctx context.Context, r *Ruled) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	call, waits, err := s.callOf(ctx, r.Request)

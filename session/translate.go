@@ -51,9 +51,9 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		if own {
 			m, lives := t.messageOf(p.Message)
 			if !lives {
-				return t.news(m, at)
+				return t.messageEvents(m, at)
 			}
-			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
+			return append(t.alive(t.members[t.root], at), t.messageEvents(m, at)...)
 		}
 	case opencode.PartUpdated:
 		if own {
@@ -62,7 +62,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 				return nil // the message's event was missed; the state is about to be read
 			}
 			t.part(m, p.Part, at)
-			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
+			return append(t.alive(t.members[t.root], at), t.messageEvents(m, at)...)
 		}
 	case opencode.TodosUpdated:
 		if own {
@@ -123,21 +123,21 @@ func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []en
 		// No answer and no failure: it was aborted before the model was called, which has no other sign.
 		return append(events, t.abort(asked, at)...)
 	}
-	events = append(events, t.broke(at, true)...)
+	events = append(events, t.detectAbort(at, true)...)
 	id, reached := t.Reached()
 	return append(events, enforcer.TurnEnded{At: at, Message: id, Reached: reached})
 }
 
-// broke detects an abort between two model calls, whose only sign is that the second is missing (seen) or never
-// completed. there says that the end was seen as an event, so that it was not the server's end that cut the second call
-// off. A permission or question rejected without a message ends the turn in the same way, and counts as an abort.
-func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
+// detectAbort detects an abort between two model calls, whose only sign is that the second is missing (seen) or never
+// completed. witnessed says that an event reported the end, so that the server's own end did not cut the call off. A
+// permission or question rejected without a message ends the turn in the same way, and counts as an abort.
+func (t *Tree) detectAbort(at time.Time, witnessed bool) []enforcer.Event {
 	m := t.newest()
 	if m == nil || !m.assistant() || m.Info.Error != nil || t.failed != nil {
 		return nil
 	}
 	left := m.Info.Completed.IsZero()
-	if left && !there || !left && m.Info.Finish != opencode.FinishToolCalls {
+	if left && !witnessed || !left && m.Info.Finish != opencode.FinishToolCalls {
 		return nil
 	}
 	return t.abort(m, at)
@@ -146,9 +146,9 @@ func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 // abort reports an abort once, at its first sign: the session's error or the message's.
 func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	if m != nil {
-		isNew := t.tell("abort", m)
+		isNew := t.markTold("abort", m)
 		if asked := t.known(m.Info.ParentID); asked != nil {
-			isNew = t.tell("abort", asked) && isNew
+			isNew = t.markTold("abort", asked) && isNew
 		}
 		if !isNew {
 			return nil
@@ -187,7 +187,7 @@ func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 			Background bool
 		}
 		if p.Tool.Tool == "task" && json.Unmarshal(p.Tool.Metadata, &task) == nil && task.Background &&
-			task.SessionID != "" && t.tell(p.ID, m) {
+			task.SessionID != "" && t.markTold(p.ID, m) {
 			t.background[task.SessionID] = at
 		}
 	}
@@ -196,15 +196,15 @@ func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 	}
 }
 
-// news returns what is new about a message.
-func (t *Tree) news(m *message, at time.Time) (events []enforcer.Event) {
-	if m.person() && (!m.command || m.clarifies) && t.tell("prompt", m) {
+// messageEvents returns what is new about a message.
+func (t *Tree) messageEvents(m *message, at time.Time) (events []enforcer.Event) {
+	if m.fromUser() && (!m.command || m.clarifies) && t.markTold("prompt", m) {
 		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.Text())})
 	}
 	if m.Info.Error != nil && m.Info.Error.Name == opencode.MessageAborted {
 		events = append(events, t.abort(m, at)...)
 	}
-	if m.Info.Compacted && m.Info.Error == nil && !m.Info.Completed.IsZero() && t.tell("compacted", m) {
+	if m.Info.Compacted && m.Info.Error == nil && !m.Info.Completed.IsZero() && t.markTold("compacted", m) {
 		events = append(events, enforcer.Compacted{At: at})
 	}
 	return events

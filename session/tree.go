@@ -115,10 +115,10 @@ func (t *Tree) Busy() bool {
 }
 
 // Request returns what the user wrote last, as far as it is known.
-func (t *Tree) Request() string { return t.last((*message).person).Text() }
+func (t *Tree) Request() string { return t.last((*message).fromUser).Text() }
 
 // Clarifies reports whether that was /blockers clarify, so that the user is present.
-func (t *Tree) Clarifies() bool { return t.last((*message).person).clarifies }
+func (t *Tree) Clarifies() bool { return t.last((*message).fromUser).clarifies }
 
 // Summary returns the newest summary of the conversation, or "" without a recent compaction.
 func (t *Tree) Summary() string {
@@ -146,8 +146,8 @@ func (t *Tree) last(is func(*message) bool) *message {
 	return &message{}
 }
 
-// tell reports whether a fact about a message was not reported before, and remembers that it is now.
-func (t *Tree) tell(what string, m *message) bool {
+// markTold reports whether a fact about a message was not reported before, and remembers that it is now.
+func (t *Tree) markTold(what string, m *message) bool {
 	key := what + " " + m.Info.ID
 	if m.Info.Created.Before(t.horizon) || slices.Contains(t.told, key) {
 		return false
@@ -295,7 +295,7 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 		}, err.StatusCode)
 		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
 	case err != nil, m == nil, t.members[t.root].busy():
-	case m.assistant() && m.Info.Completed.IsZero(), m.person(): // no agent is at work on it
+	case m.assistant() && m.Info.Completed.IsZero(), m.fromUser(): // no agent is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
 	return "", false, false

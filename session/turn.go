@@ -17,9 +17,9 @@ type Turn struct {
 	*Tree
 	Nudges []boulder.Nudge // sent to sessions of the tree for the stuck rules
 
-	rules enforcer.Rules
-	told  map[string]opencode.ToolState // states of calls that were reported, by part id
-	all   bool                          // all calls follow a nudge, as after a restart, so that no nudge is sent twice
+	rules     enforcer.Rules
+	told      map[string]opencode.ToolState // states of calls that were reported, by part id
+	allNudged bool                          // all calls follow a nudge, as after a restart, so that no nudge is sent twice
 }
 
 type calls struct {
@@ -39,7 +39,8 @@ type Told struct {
 // NewTurn starts to follow a turn of a session. nudges are those that it got for the stuck rules so far.
 func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges, all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges,
+		allNudged: len(nudges) > 0,
 	}
 }
 
@@ -133,12 +134,12 @@ func (t *Turn) ended(p opencode.Part) {
 
 // afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
 func (t *Turn) afterNudge(c *calls) bool {
-	return t.all || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
+	return t.allNudged || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
 }
 
 // Nudged records that a nudge was sent.
 func (t *Turn) Nudged(n boulder.Nudge) {
-	t.Nudges, t.all = append(slices.Clip(t.Nudges), n), false
+	t.Nudges, t.allNudged = append(slices.Clip(t.Nudges), n), false
 }
 
 // Load takes in the server's state as [Tree.Load] does. The stuck rules look at what followed prompt, the newest one.
