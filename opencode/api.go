@@ -44,13 +44,11 @@ type API interface {
 	// last passed to the tool "todo" of an MCP server "manager".
 	Todos(ctx context.Context, sessionID string) ([]Todo, error)
 
-	// Prompt sends a prompt and returns when the server has accepted it; the package comment says how to detect the
-	// turn's end. A busy session takes the prompt into its running turn, one with a pending permission request only
-	// after the reply.
+	// Prompt sends a prompt and returns when the server has accepted it; the package comment says how to detect its
+	// turn's end. A busy session takes it into the running turn, but not while a permission request is pending.
 	//
-	// With a MessageID, sending it again is harmless: nothing happens if the prompt was or is being answered, and a
-	// turn runs if it never arrived or was aborted. OpenCode 2 runs no message twice: a repetition gets another, hidden
-	// id.
+	// With a MessageID, sending it again is harmless: nothing happens if the prompt was or is being answered, and a turn
+	// runs if it never arrived or was aborted. OpenCode 2 runs no message twice: a repetition gets another, hidden id.
 	Prompt(ctx context.Context, sessionID string, p Prompt) error
 
 	// Messages returns the newest messages of a session, oldest first, at most limit; for long sessions see
@@ -74,8 +72,7 @@ type API interface {
 	// most tools do not pass it on. The error matches [ErrNotFound] if another client was quicker.
 	ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error
 
-	// AnswerQuestion answers each question, in order, with chosen labels or free text. Errors are as for
-	// ReplyPermission.
+	// AnswerQuestion answers each question, in order, with chosen labels or free text. Errors are as for ReplyPermission.
 	AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error
 
 	// RejectQuestion declines to answer, which ends the turn unless the configuration of OpenCode 1 has
@@ -86,15 +83,13 @@ type API interface {
 	// two seconds, which the first prompt saves. OpenCode 2 lists none before that, and is polled for up to 10 s.
 	Catalogue(ctx context.Context) (Catalogue, error)
 
-	// DefaultModel returns the model in the user's configuration, or "": the server then picks a recent or connected
-	// one.
+	// DefaultModel returns the model in the user's configuration, or "": the server then picks a recent or connected one.
 	DefaultModel(ctx context.Context) (string, error)
 
 	Agents(ctx context.Context) (names []string, err error)
 
-	// HasLanguageServer reports whether one runs in the directory. OpenCode starts an installed one at the first edit
-	// of a file of its kinds, which are not known. Without one, diagnostics are empty, as for files without errors. See
-	// [Caps].
+	// HasLanguageServer reports whether one runs in the directory. OpenCode starts an installed one at the first edit of a
+	// file of its kinds, which are not known. Without one, diagnostics are empty, as for files without errors. See [Caps].
 	HasLanguageServer(ctx context.Context) (bool, error)
 
 	// ShowToast shows a notice in the terminal interfaces on this server. It is no error if there is none. See [Caps].

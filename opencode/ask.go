@@ -22,8 +22,7 @@ type AskRequest struct {
 	Model  ModelRef
 	System string
 	Text   string
-	// Schema is the JSON schema of the answer; empty: text. OpenCode passes it to the model and does not check the
-	// answer.
+	// Schema is the JSON schema of the answer; empty: text. OpenCode passes it to the model and does not check the answer.
 	Schema json.RawMessage
 	Begun  func(sessionID string) // if not nil, called with the session before the question is sent
 	// Timeout defaults to 10 minutes. Within it, OpenCode itself retries on 429: six requests in all.

@@ -55,8 +55,8 @@ func httpStatus(status int) string { return text.If(status != 0, fmt.Sprintf("HT
 
 func (e *Error) Unwrap() []error { return []error{e.kind, e.cause} }
 
-// transportError classifies a call without a complete answer: canceled by the caller, or else, even at a deadline, the
-// server's failure.
+// transportError classifies a call without a complete answer. All but the caller's cancel is the server's failure, even
+// a deadline of the caller.
 func transportError(ctx context.Context, op string, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &Error{Op: op, cause: context.Cause(ctx)}

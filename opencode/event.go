@@ -21,9 +21,8 @@ type Event struct {
 type Payload any
 
 type (
-	// Resync of an [Event]: no event is missing from here on, but earlier ones may be: read the state that you depend
-	// on. It is the first event of every subscription, and follows each reconnect and each loss of events by a slow
-	// reader.
+	// Resync of an [Event]: no event is missing from here on, but earlier ones may be: read the state that you depend on.
+	// It is the first event of every subscription, and follows each reconnect and each loss of events by a slow reader.
 	Resync struct{ Reason string }
 
 	// Disconnected of an [Event]: the event stream broke. The client reconnects by itself; a Resync follows then.
@@ -91,8 +90,7 @@ const (
 	maxEventValue = 256 << 10 // of a JSON value that is passed on as is; a longer one is dropped
 )
 
-// unmarshal is json.Unmarshal, but skips fields of an unexpected type: one odd part must not hide the rest of a
-// session.
+// unmarshal is json.Unmarshal, but skips fields of an unexpected type: one odd part must not hide the others.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	if odd, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

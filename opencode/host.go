@@ -76,8 +76,7 @@ func (h *Host) Warm() { h.flight.DoChan("", h.live) }
 
 // Connect returns a client of a live server, which it starts if necessary. Concurrent callers share one start, which
 // continues for the others when ctx ends. The error is that of the start, matches [ErrClosed] after Stop, or is ctx's
-// cause. The Connect that replaces a dead server closes its client: subscriptions end, and calls fail with
-// [ErrUnavailable].
+// cause. The Connect that replaces a dead server closes its client: subscriptions end, calls are [ErrUnavailable].
 func (h *Host) Connect(ctx context.Context) (Connection, error) { return h.connect(ctx, h.live) }
 
 func (h *Host) connect(ctx context.Context, live func() (any, error)) (Connection, error) {
@@ -123,8 +122,7 @@ func (h *Host) leave(conn Connection) {
 	}
 }
 
-// fresh is live, but first retires a server above Memory. Without users it is ended at once, which makes room for the
-// next.
+// fresh is live, but first retires a server above Memory. Without users it ends first, to make room for the next.
 func (h *Host) fresh() (any, error) {
 	if h.Memory <= 0 || h.server.memory == nil {
 		return h.live()

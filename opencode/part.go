@@ -51,8 +51,7 @@ const (
 // Ended reports whether the call is over, successful or not.
 func (s ToolState) Ended() bool { return s == ToolCompleted || s == ToolError }
 
-// ToolCall is a tool call of the model. Count calls by [Part.ID]: updates repeat a call, and providers may reuse a
-// CallID.
+// ToolCall is a tool call of the model. Count calls by [Part.ID]: updates repeat them, providers may reuse a CallID.
 type ToolCall struct {
 	CallID string          `json:"-"`
 	Tool   string          `json:"-"`

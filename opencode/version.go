@@ -54,8 +54,7 @@ func Version(ctx context.Context, binary string) (string, error) {
 	return version, nil
 }
 
-// versionFile caches the versions of binaries, newest first, behind their stamps: asking one takes a second of CPU
-// time.
+// versionFile caches the versions of binaries, newest first, behind their stamps: asking one takes a second of CPU.
 func versionFile() string {
 	dir, _ := os.UserCacheDir() // empty if the home directory is unknown
 	return filepath.Join(dir, "manager", "opencode-version")
@@ -205,8 +204,7 @@ var needed = []string{
 
 var pathParameter = text.Regexp(`\{[^}]*\}`)
 
-// checkCalls returns a [*VersionError] if the server, an untested minor version of OpenCode 1, does not list a needed
-// call.
+// checkCalls returns a [*VersionError] if an untested minor version of OpenCode 1 does not list a needed call.
 func (c *Client) checkCalls(ctx context.Context) error {
 	_, minor, _ := numbers(c.version)
 	if _, tested, _ := numbers(TestedVersion); minor == tested {

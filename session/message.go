@@ -24,7 +24,7 @@ const maxKept = 16 << 10
 type message struct {
 	opencode.Message
 	command   bool // the user typed /blockers, which is no task for the agent
-	clarifies bool // but asks it to discuss blockers with the user
+	clarifies bool // /blockers clarify: the agent asks the user about blockers
 }
 
 func (m *message) part(p opencode.Part) {
@@ -39,7 +39,7 @@ func (m *message) part(p opencode.Part) {
 	switch i := slices.IndexFunc(m.Parts, func(old opencode.Part) bool { return old.ID == p.ID }); {
 	case i < 0:
 		m.Parts = append(m.Parts, p)
-	case p.Type != opencode.PartText || !strings.HasPrefix(m.Parts[i].Text, p.Text): // read texts may be older than events
+	case p.Type != opencode.PartText || !strings.HasPrefix(m.Parts[i].Text, p.Text): // a Reading may be older than events
 		m.Parts[i] = p
 	}
 }

@@ -25,7 +25,7 @@ const (
 	// answerLook is how often to check for an answer of the user, switchLook whether the session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
-	// overdue is how long after its time a wait is ended that the diverter has not ended.
+	// overdue is the grace period after which a wait ends even if the diverter did not end it.
 	overdue = 5 * time.Second
 )
 

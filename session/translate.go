@@ -172,7 +172,7 @@ func (t *Tree) messageOf(info opencode.MessageInfo) (m *message, lives bool) {
 		t.messages = slices.Delete(t.messages, 0, max(0, len(t.messages)-MaxMessages))
 	}
 	lives = lives || m.assistant() && m.Info.Completed.IsZero()
-	if m.Info.Completed.IsZero() || !info.Completed.IsZero() { // a message that was read may be older than its events
+	if m.Info.Completed.IsZero() || !info.Completed.IsZero() { // a Reading may be older than events
 		m.Info = info
 	}
 	return m, lives

@@ -37,7 +37,7 @@ type Tree struct {
 	root       string
 	members    map[string]*member   // by session id, with the root
 	messages   []*message           // of the root, oldest first
-	background map[string]time.Time // when sub-agents were started whose result comes as a message, by session id
+	background map[string]time.Time // when background sub-agents started, by session id
 	told       []string             // facts that were reported, newest last, see [Cursor]
 	horizon    time.Time            // what happened before is not reported
 	failed     *opencode.TurnError  // of the newest turn, if no message has the error
@@ -82,7 +82,7 @@ func (t *Tree) Has(sessionID string) bool { _, ok := t.members[sessionID]; retur
 // Sessions returns the ids of all sessions of the tree, sorted.
 func (t *Tree) Sessions() []string { return slices.Sorted(maps.Keys(t.members)) }
 
-// BeginAt makes everything before it history, for a session seen for the first time.
+// BeginAt makes everything before at history, for a session seen for the first time.
 func (t *Tree) BeginAt(at time.Time) { t.horizon = at }
 
 // Member returns a session of the tree as the server last reported it, or a zero one.
@@ -125,8 +125,7 @@ func (t *Tree) Summary() string {
 	return t.last(func(m *message) bool { return m.Info.Compacted }).Text()
 }
 
-// Chosen returns the newest message with the user's agent and model, or a zero one. Summaries have an agent of their
-// own.
+// Chosen returns the newest message with the user's agent and model, or a zero one. Summaries have their own agent.
 func (t *Tree) Chosen() opencode.MessageInfo {
 	return t.last(func(m *message) bool {
 		return !m.Info.Compacted && !m.Info.Model.IsZero() && m.Info.Agent != "compaction"

@@ -154,7 +154,7 @@ func (t *Turn) Load(r Reading, prompt string) {
 				case p.Tool == nil:
 				case p.Tool.State.Ended():
 					t.ended(p)
-				case !t.told[p.ID].Ended(): // what was read may be older than its events
+				case !t.told[p.ID].Ended(): // a Reading may be older than events
 					t.of(t.root).running[p.ID] = true
 				}
 			}
