@@ -6,147 +6,132 @@ import (
 	"time"
 )
 
-// API is what an OpenCode server does in one directory, in the terms of OpenCode 1.18. Each generation of OpenCode has a
-// back end of its own that speaks it; what one of them cannot do, its [Caps] say. It is safe for concurrent use.
+// API is what an OpenCode server offers in one directory, in the terms of OpenCode 1.18. Each generation of OpenCode
+// has its own implementation; [Caps] say what it lacks. It is safe for concurrent use.
 type API interface {
-	// CreateSession makes a session. It is not idempotent: to survive a crash, put a tag of your own into the title and
-	// look for it with [API.Sessions]. OpenCode 2 takes a ParentID only since some version after 2.0.21.
+	// CreateSession creates a session. It is not idempotent: to survive a crash, put a tag into the title and look for
+	// it with [API.Sessions]. OpenCode 2 accepts a ParentID only since some version after 2.0.21.
 	CreateSession(ctx context.Context, n NewSession) (Session, error)
 
-	// Sessions gives the directory's sessions, those that something happened in last first; also those made before the
-	// server was last started.
+	// Sessions lists the directory's sessions, the most recently updated first, also those from before a restart.
 	Sessions(ctx context.Context, f SessionFilter) ([]Session, error)
 
-	// Session gives one session; the error matches [ErrNotFound] if there is none.
+	// Session returns one session. The error matches [ErrNotFound] if it does not exist.
 	Session(ctx context.Context, sessionID string) (Session, error)
 
-	// Children gives the sessions that sub-agents of this one work in, one level deep.
+	// Children lists the sessions of this session's sub-agents, one level deep.
 	Children(ctx context.Context, sessionID string) ([]Session, error)
 
-	// AddRules adds permission rules to a session's own, after those that it has. They count from its next turn on.
+	// AddRules appends permission rules to a session's own. They apply from its next turn on.
 	AddRules(ctx context.Context, sessionID string, rules ...Rule) error
 
-	// DeleteSession removes a session for good. One that is gone already is no error.
+	// DeleteSession removes a session for good. It is no error if the session does not exist.
 	DeleteSession(ctx context.Context, sessionID string) error
 
-	// Abort stops the turn of a session, if there is one. It returns before the turn has ended. What follows:
-	// [SessionFailed] with [MessageAborted] and the idle status (both missing if the model had not been called yet), the
-	// running tool's end, the message's completion with that error, idle again. The second idle can come after the next
-	// prompt was taken; do not take it for that prompt's end. A session that does not exist is no error. In OpenCode 2 the
-	// tool ends first, as a [ToolError], and idle comes once.
+	// Abort stops the session's turn, if it has one. It returns before the turn has ended. These events follow:
+	// [SessionFailed] with [MessageAborted] and the idle status (neither if the model was not called yet), the end of
+	// the running tool, the completion of the message with that error, and idle again. The second idle may come after
+	// the next prompt was accepted: do not take it for that prompt's end. In OpenCode 2 the tool ends first, as a
+	// [ToolError], and idle comes once. It is no error if the session does not exist.
 	Abort(ctx context.Context, sessionID string) error
 
-	// Statuses gives what the directory's sessions are doing, by session id. Idle sessions are absent, and so is one
-	// whose first prompt was admitted a moment ago: absence alone does not prove that a turn is over. In OpenCode 2 those of
-	// all directories are told, a session is busy while a sub-agent of its is, and [Retry] is known of what is subscribed to.
+	// Statuses returns what the directory's sessions are doing, by session id. It omits idle sessions and those whose
+	// first prompt was just admitted: absence alone does not prove that a turn is over. OpenCode 2 covers all
+	// directories, counts a session as busy while a sub-agent is, and knows [Retry] only from subscribed events.
 	Statuses(ctx context.Context) (map[string]Status, error)
 
-	// Todos gives the session's todo list as the agent last wrote it. OpenCode 2 has none: it is what the agent last told a
-	// tool "todo" of an MCP server "manager".
+	// Todos returns the session's todo list as the agent last wrote it. OpenCode 2 has none: the list is what the agent
+	// last passed to the tool "todo" of an MCP server "manager".
 	Todos(ctx context.Context, sessionID string) ([]Todo, error)
 
-	// Prompt gives the session a prompt and returns when the server has taken it; see the package comment on how to know
-	// that the turn is over. A session that is busy takes the prompt into its running turn; one with a pending permission
-	// request takes it only after that is answered.
+	// Prompt sends a prompt and returns when the server has accepted it; the package comment says how to detect its
+	// turn's end. A busy session takes it into the running turn, but not while a permission request is pending.
 	//
-	// With a MessageID, sending the same prompt again is harmless: if the first one was answered or is being answered,
-	// nothing more happens; if it never arrived, or its turn was aborted, a turn runs. OpenCode 2 runs no message twice: it
-	// gets a repetition under another id, which is not shown.
+	// With a MessageID, sending it again is harmless: nothing happens if the prompt was or is being answered, and a turn
+	// runs if it never arrived or was aborted. OpenCode 2 runs no message twice: a repetition gets another, hidden id.
 	Prompt(ctx context.Context, sessionID string, p Prompt) error
 
-	// Messages gives the newest messages of a session, oldest first, at most limit of them. The server refuses
-	// (400, for ever) to list a session that had a prompt with a JSON schema; see [API.Ask]. Of a long session rather
-	// look at one message at a time, see [API.EachMessage].
+	// Messages returns the newest messages of a session, oldest first, at most limit; for long sessions see
+	// [API.EachMessage]. The server always refuses (400) to list a session that had a prompt with a JSON schema.
 	Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error)
 
-	// EachMessage goes through all messages of a session, oldest first, as they arrive: one at a time is held, however long
-	// the session is. It ends with an error if not all could be read. The caller's own work on the messages is part of the
-	// call and counts for its timeout.
+	// EachMessage iterates over a session's messages, oldest first, and holds one at a time. It ends with an error if
+	// not all could be read. The caller's loop body counts towards the timeout of the call.
 	EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error]
 
-	// Message gives one message, in OpenCode 2 without its parent; the error matches [ErrNotFound] if it never arrived.
+	// Message returns one message, in OpenCode 2 without its parent. The error matches [ErrNotFound] if there is none.
 	Message(ctx context.Context, sessionID, messageID string) (Message, error)
 
-	// Requests lists what is pending in the directory, in child sessions too. What a session asked that was aborted stays
-	// listed, in OpenCode 1; a reply to it is accepted and does nothing.
+	// Requests lists what is pending in the directory, including child sessions. OpenCode 1 keeps listing the requests
+	// of an aborted turn: a reply to one has no effect, but a rejection also rejects the session's other requests.
 	Requests(ctx context.Context) ([]Request, error)
 
-	// ReplyPermission answers a request. Rejecting with a message makes the tool fail with that text, and the agent goes
-	// on in the same turn; rejecting without one ends the turn. Rejecting one of several parallel requests of a session
-	// rejects them all, the others without the message. The error matches [ErrNotFound] if another client was quicker. In
-	// OpenCode 2 the message is a prompt to the agent, since most tools do not pass it on.
+	// ReplyPermission answers a permission request. Rejecting with a message makes the tool fail with that text, and
+	// the agent continues the turn. Rejecting without one ends the turn. Rejecting one of several parallel requests of
+	// a session rejects them all, the others without the message. In OpenCode 2 the message is sent as a prompt, since
+	// most tools do not pass it on. The error matches [ErrNotFound] if another client was quicker.
 	ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error
 
-	// AnswerQuestion answers with, for each question in order, the chosen labels or free text. The error matches
-	// [ErrNotFound] if another client was quicker.
+	// AnswerQuestion answers each question, in order, with chosen labels or free text. Errors are as for ReplyPermission.
 	AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error
 
 	// RejectQuestion declines to answer, which ends the turn unless the configuration of OpenCode 1 has
-	// experimental.continue_loop_on_deny. The error matches [ErrNotFound] if another client was quicker.
+	// experimental.continue_loop_on_deny. Errors are as for ReplyPermission.
 	RejectQuestion(ctx context.Context, requestID string) error
 
-	// Catalogue lists the connected providers and their models. It is also the call that warms a directory: the first one
-	// takes about two seconds, which the first prompt then does not; OpenCode 2, which has none until then, is asked for 10 s.
+	// Catalogue lists the connected providers and their models. The first call also warms the directory: it takes about
+	// two seconds, which the first prompt saves. OpenCode 2 lists none before that, and is polled for up to 10 s.
 	Catalogue(ctx context.Context) (Catalogue, error)
 
-	// DefaultModel gives the model that the user's configuration names, or none: then the server chooses, by what was
-	// used last and what is connected.
+	// DefaultModel returns the model in the user's configuration, or "": the server then picks a recent or connected one.
 	DefaultModel(ctx context.Context) (string, error)
 
-	// Agents lists the names of the agents that are defined in the directory.
 	Agents(ctx context.Context) (names []string, err error)
 
-	// HasLanguageServer reports whether one works in the directory. OpenCode starts one with the first file of its kind that
-	// an agent edits, if it is installed; which kinds one is for is not told. Without any, editing tools report empty
-	// diagnostics, the same as for files without a fault. See [Caps].
+	// HasLanguageServer reports whether one runs in the directory. OpenCode starts an installed one at the first edit of a
+	// file of its kinds, which are not known. Without one, diagnostics are empty, as for files without errors. See [Caps].
 	HasLanguageServer(ctx context.Context) (bool, error)
 
-	// ShowToast shows a notice to whoever has the terminal interface open on this server; that it is open nowhere is no error.
-	// See [Caps].
+	// ShowToast shows a notice in the terminal interfaces on this server. It is no error if there is none. See [Caps].
 	ShowToast(ctx context.Context, t Toast) error
 
-	// AddMCP makes the tools of a server known in the directory, in the place of those of a server that had the name.
-	// Agents have them from their next step on, in sessions that exist too. Nothing is written into a configuration: a
-	// server that is restarted knows nothing of it. That OpenCode could not connect is an error.
-	//
-	// A call of such a tool is itself a matter of permission, under the tool's name and the pattern "*". When the MCP
-	// server has gone, turns are not held up, and calls fail at once.
+	// AddMCP offers the tools of an MCP server in the directory, in place of a server of the same name. Agents have
+	// them from their next step on, in existing sessions too. No configuration is written: a restarted server does not
+	// know them. It is an error if OpenCode cannot connect. A call of such a tool itself needs a permission, under the
+	// tool's name and the pattern "*". If the MCP server is gone, turns continue and calls fail at once.
 	AddMCP(ctx context.Context, server MCPServer) error
 
-	// DisconnectMCP takes the tools of a server away, from the next step of every agent on. OpenCode has no call that
-	// forgets a server: it stays among [API.MCPServers] as disabled; OpenCode 2 forgets it. One that is not known is no error.
+	// DisconnectMCP removes the tools of an MCP server, from every agent's next step on. OpenCode 1 keeps the server
+	// among [API.MCPServers] as disabled; OpenCode 2 forgets it. It is no error if the server is unknown.
 	DisconnectMCP(ctx context.Context, name string) error
 
-	// MCPServers tells of the MCP servers that the directory knows, by their names. A connected one may have gone since.
+	// MCPServers returns the status of the directory's MCP servers, by name. A connected one may be gone by now.
 	MCPServers(ctx context.Context) (map[string]MCPStatus, error)
 
-	// Ask puts one question to a model in a session of its own, waits for the answer and deletes the session. What the
-	// message says of its cost holds also for a failed turn. The error is a [*TurnError] if the model or its provider
-	// failed or is unknown, an [*Error] if the call did.
-	//
-	// The session cannot be kept: once it has had a prompt with a schema, the server answers 400 whenever its messages
-	// are listed. OpenCode 2 knows no schemas: it goes into the question, and an answer that is no JSON is an error like that
-	// of OpenCode 1.
+	// Ask puts one question to a model in a new session, waits for the answer and deletes the session, which cannot be
+	// kept: after a prompt with a schema, the server answers 400 whenever its messages are listed. The message's cost
+	// is valid for a failed turn, too. The error is a [*TurnError] if the model or its provider failed or is unknown,
+	// an [*Error] if the call failed. OpenCode 2 has no schemas: the schema becomes part of the question, and an answer
+	// that is not JSON is a [*TurnError], as in OpenCode 1.
 	Ask(ctx context.Context, r AskRequest) (Message, error)
 }
 
-// Caps are what the generations of OpenCode differ in.
+// Caps are the differences between the generations of OpenCode.
 type Caps struct {
-	Generation  int    // of the API: the major version
+	Generation  int    // the major version, of the API too
 	Version     string // such as "1.18.33"
-	Todos       bool   // agents have a todo list, without a tool being added
-	Diagnostics bool   // language servers look at what agents edit
-	Toasts      bool   // there are notices in the terminal interface
+	Todos       bool   // agents have a built-in todo list
+	Diagnostics bool   // language servers check what agents edit
+	Toasts      bool   // the terminal interface shows notices
 }
 
-// backend is how one generation of OpenCode is spoken to.
 type backend interface {
 	API
 	in(path string) API // the view of a directory
 	caps() Caps
-	// events is the path of the event stream, and what reads the data of its events, one connection's after the other.
-	// Of those that are dropped on purpose it makes none.
+	// events returns the path of the event stream, and a function that decodes the events of one connection in order.
+	// It returns no event for data that is dropped on purpose.
 	events() (path string, read func(data []byte) ([]Event, error))
-	// endWork ends all turns and tools before the server is ended.
+	// endWork ends all turns and tools before the server stops.
 	endWork(ctx context.Context, grace time.Duration) error
 }

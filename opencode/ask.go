@@ -14,24 +14,22 @@ const (
 	structuredTool    = "StructuredOutput"
 )
 
-// AskRequest is a question to a model that is answered in one go, without tools.
+// AskRequest is a question to a model that is answered in one turn, without tools.
 type AskRequest struct {
-	Title string // of the session that is made for the question. Defaults to "ask".
-	// Agent decides the system prompt; the default agent's has about 9,800 characters, an agent with a prompt of its
-	// own brings only that.
+	Title string // of the question's session. Defaults to "ask".
+	// Agent decides the system prompt: about 9,800 characters for the default agent, only its own if it has a prompt.
 	Agent  string
 	Model  ModelRef
 	System string
 	Text   string
-	// Schema is the JSON schema that the answer shall have; without one the answer is text. OpenCode passes it to the
-	// model and does not check the answer.
+	// Schema is the JSON schema of the answer; empty: text. OpenCode passes it to the model and does not check the answer.
 	Schema json.RawMessage
-	Begun  func(sessionID string) // if not nil, is told of the session before the question is put there
-	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests in all, within this time.
+	Begun  func(sessionID string) // if not nil, called with the session before the question is sent
+	// Timeout defaults to 10 minutes. Within it, OpenCode itself retries on 429: six requests in all.
 	Timeout time.Duration
 }
 
-// ask makes the session of a question, has it put there within its time, and removes the session.
+// ask creates a session for the question, sends the question with put, and removes the session.
 func (c *Client) ask(
 	ctx context.Context, in API, r AskRequest, rules []Rule, put func(context.Context, string) (Message, error),
 ) (Message, error) {
@@ -54,8 +52,7 @@ func (c *Client) ask(
 	return reply, err
 }
 
-// discard removes a session whether or not the caller still waits. A failure is logged only: the answer is worth more
-// than a tidy list of sessions.
+// discard removes a session even if the caller has left. A failure is only logged: the answer matters more.
 func (c *Client) discard(ctx context.Context, in API, sessionID string) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.CallTimeout/6)
 	defer cancel()
@@ -68,7 +65,7 @@ func (c *Client) discard(ctx context.Context, in API, sessionID string) {
 	}
 }
 
-// unknown says of a question that failed with err whether that is because its model or its agent is unknown.
+// unknown returns a [*TurnError] if the question's model or agent is unknown, else err, with which the question failed.
 func unknown(ctx context.Context, in API, r AskRequest, err error) error {
 	if catalogue, listErr := in.Catalogue(ctx); listErr == nil && !r.Model.IsZero() && !catalogue.Has(r.Model) {
 		return &TurnError{Name: UnknownError, Message: modelNotFound + r.Model.String()}

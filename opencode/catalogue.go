@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Catalogue is what the server can use: the models of the providers that are connected, in no order.
+// Catalogue lists the models of the connected providers, in no particular order.
 type Catalogue struct {
 	Models []ModelRef
-	// Keys are the providers', which the server tells in clear: not to be shown, and to be taken out of what is.
+	// Keys are the providers' API keys, which the server sends in clear. Never show them; redact them from other texts.
 	Keys []string `json:"-"`
 }
 
 // Has reports whether a model can be used.
 func (c Catalogue) Has(ref ModelRef) bool { return slices.Contains(c.Models, ref) }
 
-// Providers are the ids of those that have a model, sorted.
+// Providers returns the ids of the providers that have a model, sorted.
 func (c Catalogue) Providers() []string {
 	all := map[string]bool{}
 	for _, m := range c.Models {

@@ -18,27 +18,26 @@ import (
 )
 
 const (
-	defaultUsername     = "opencode" // what the server expects when only a password is set
+	defaultUsername     = "opencode" // the server's default if only a password is set
 	defaultCallTimeout  = 30 * time.Second
-	defaultEventSilence = 30 * time.Second // the server's heartbeat comes every 10 s
+	defaultEventSilence = 30 * time.Second // the server sends a heartbeat every 10 s
 
-	maxBody         = 64 << 20 // of an answer that is held whole
-	maxScanned      = 1 << 30  // of a list that is read as it comes in
-	maxErrorMessage = 600      // characters of a server's answer that are worth showing
+	maxBody         = 64 << 20 // bytes of an answer that is held whole
+	maxScanned      = 1 << 30  // bytes of a list that is decoded while it arrives
+	maxErrorMessage = 600      // characters of a server's answer in an error
 )
 
-// AttachConfig says how to talk to a server.
+// AttachConfig configures the connection to a server.
 type AttachConfig struct {
-	Username string // of HTTP basic authentication. Defaults to the one in the address, else "opencode".
-	// Password of HTTP basic authentication. Defaults to the one in the address; without any no credentials are sent.
+	Username string // for HTTP basic authentication. Defaults to the one in the address, else "opencode".
+	// Password for HTTP basic authentication. Defaults to the one in the address. Without one no credentials are sent.
 	Password string
-	// CallTimeout bounds every call, together with the caller's context, except [API.Ask], which waits for a
-	// model; a sixth of it the removal of the session of a question that is over. Defaults to 30 s.
+	// CallTimeout bounds every call, as does the caller's context, except [API.Ask], which waits for a model. A sixth
+	// of it bounds the removal of that question's session. Defaults to 30 s.
 	CallTimeout time.Duration
-	// EventSilence is how long the event stream may bring nothing, not even the server's heartbeat of 10 s, before it
-	// counts as dead. Defaults to 30 s.
+	// EventSilence is how long the event stream may bring nothing, not even a heartbeat. Defaults to 30 s.
 	EventSilence time.Duration
-	Logger       *slog.Logger // gets reconnects and events that could not be read. Defaults to none.
+	Logger       *slog.Logger // logs reconnects and undecodable events. Defaults to none.
 }
 
 // Client is a connection to one OpenCode server. It is safe for concurrent use. Close it when done: a subscription
@@ -52,12 +51,12 @@ type Client struct {
 	version string
 	backend backend
 
-	maxEvent int // bytes of one event as it is sent; a longer one ends the connection
+	maxEvent int // bytes of one event as sent; a longer one ends the connection
 }
 
-// Attach connects to the server at the given address and checks that it answers. The error matches [ErrBadAddress],
-// [ErrUnavailable] or [ErrUnauthorized], or is a [*VersionError] if it cannot be used.
-// The caller closes the client; the server goes on.
+// Attach connects to the server at an address and checks that it answers. The error matches [ErrBadAddress],
+// [ErrUnavailable] or [ErrUnauthorized], or is a [*VersionError] if the server cannot be used. The caller closes the
+// client, which does not stop the server.
 func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, error) {
 	c, err := newClient(address, cfg)
 	if err != nil {
@@ -65,7 +64,7 @@ func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, err
 	}
 	deadline := time.Now().Add(c.cfg.CallTimeout)
 	for err = c.handshake(ctx); slow(err) && ctx.Err() == nil && time.Now().Before(deadline); err = c.handshake(ctx) {
-		_ = pause(ctx, bootingPause) // that it was cut short is seen above
+		_ = pause(ctx, bootingPause) // the loop condition checks ctx
 	}
 	if err != nil {
 		c.Close()
@@ -89,13 +88,13 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 32 // one per session that is being driven, not the default 2
+	transport.MaxIdleConnsPerHost = 32 // one per running session; the default is 2
 	transport.ReadBufferSize = 32 << 10
 	c := &Client{
 		base: base, cfg: cfg, log: cfg.Logger, maxEvent: maxEvent,
 		http: &http.Client{
 			Transport: transport,
-			// A redirect would carry the password to wherever it points.
+			// Following a redirect would send the password to its target.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -104,59 +103,54 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all subscriptions and idle connections and waits for the goroutine that reads events. It may be called
-// more than once.
+// Close ends all subscriptions and idle connections, and waits for the event reader. It may be called more than once.
 func (c *Client) Close() {
 	c.events.close()
 	c.http.CloseIdleConnections()
 }
 
-// Address is that of the server, without credentials.
+// Address returns the server's address without credentials.
 func (c *Client) Address() string { return c.base.String() }
 
-// Caps are what the server can do.
+// Caps returns what the server can do.
 func (c *Client) Caps() Caps { return c.backend.caps() }
 
-// Through connects to the same server at another address, such as a proxy's. The caller closes that client.
+// Through connects to the same server at another address, such as a proxy's. The caller closes the new client.
 func (c *Client) Through(ctx context.Context, address string) (*Client, error) {
 	return Attach(ctx, address, c.cfg)
 }
 
-// In is the client's view of one working directory (an absolute path).
+// In returns the client's view of one working directory (an absolute path).
 func (c *Client) In(path string) *Directory { return &Directory{c.backend.in(path), c, path} }
 
 // Directory is the part of a server that works in one directory. Its methods are safe for concurrent use. The first
-// call in a directory boots its instance; the first prompt then takes about three seconds, or one after
-// [API.Catalogue].
+// call boots the directory's instance. The first prompt then takes about three seconds, or one after [API.Catalogue].
 type Directory struct {
 	API
 	client *Client
 	path   string
 }
 
-// Path is the directory, as given to [Client.In].
+// Path returns the directory as given to [Client.In].
 func (d *Directory) Path() string { return d.path }
 
-// Client is the client that the view belongs to.
+// Client returns the client that the view belongs to.
 func (d *Directory) Client() *Client { return d.client }
 
-// caller is how a back end makes its calls.
 type caller interface {
 	call(ctx context.Context, r request) error
 }
 
-// get is a call that reads.
 func get[T any](ctx context.Context, c caller, op, path string, query url.Values) (out T, err error) {
 	err = c.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})
 	return out, err
 }
 
-// post is a call that changes something, and whose answer says no more than that it was done.
 func post(ctx context.Context, c caller, op, path string, in any) error {
 	return c.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
 }
 
-// remove is a call after which something is gone, if it was there.
+// remove deletes something. It is no error if it does not exist.
 func remove(ctx context.Context, c caller, op, path string, query url.Values) error {
 	return ignoreNotFound(c.call(ctx, request{op: op, method: http.MethodDelete, path: path, query: query}))
 }
@@ -166,10 +160,10 @@ type request struct {
 	method  string
 	path    string
 	query   url.Values
-	in      any           // JSON body, nil for none
-	out     any           // where the JSON answer goes, nil to ignore it
-	timeout time.Duration // 0: the client's CallTimeout
-	// scan, if not nil, takes a JSON answer while it comes in, in the place of out.
+	in      any           // JSON body; nil: none
+	out     any           // receives the JSON answer; nil: ignored
+	timeout time.Duration // defaults to the client's CallTimeout
+	// scan, if not nil, decodes the JSON answer while it arrives, instead of out.
 	scan func(*json.Decoder) error
 }
 
@@ -213,8 +207,8 @@ func mediaType(resp *http.Response) string {
 	return media
 }
 
-// readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path that it does not know with 200 and
-// its web page, so the content type decides whether the call was understood at all.
+// readAnswer decodes an HTTP answer into r.out, or returns an error. OpenCode answers an unknown path with 200 and its
+// web page, so the content type decides whether it knew the call.
 func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	limit, read := int64(maxScanned), r.scan
 	if read == nil {
@@ -226,7 +220,7 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 		}
 	}
 	failure := &Error{Op: r.op, Status: resp.StatusCode, kind: statusKind(resp.StatusCode)}
-	var broken error // the connection, and not what was sent
+	var broken error // an error of the connection, not of its content
 	body := hookedReader{http.MaxBytesReader(nil, resp.Body, limit), func(_ int, err error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			broken = err
@@ -268,8 +262,7 @@ func (h hookedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errorBody reads the two shapes in which OpenCode reports errors, {name, data: {message}} and {_tag, message};
-// anything else is shown as it is.
+// errorBody reads OpenCode's two shapes of errors, {name, data: {message}} and {_tag, message}, or returns the body.
 func errorBody(body []byte) string {
 	var shape struct {
 		Message string
@@ -279,7 +272,7 @@ func errorBody(body []byte) string {
 	return text.Short(cmp.Or(shape.Data.Message, shape.Message, string(body)), maxErrorMessage)
 }
 
-// pause is cut short by the end of ctx, whose error it gives then.
+// pause waits for d, or returns ctx's error as soon as ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -289,7 +282,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ignoreNotFound is for calls whose aim is that something is gone.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil

@@ -178,7 +178,7 @@ func TestErrorsOfOpenCode2(t *testing.T) {
 		if err := json.Unmarshal([]byte(wire), &in); err != nil {
 			t.Fatal(err)
 		}
-		if got := *in.neutral(); got != want {
+		if got := *in.toV1(); got != want {
 			t.Errorf("%s: %+v", wire, got)
 		}
 	}

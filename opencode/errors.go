@@ -16,28 +16,27 @@ import (
 )
 
 var (
-	// ErrUnavailable says that the server could not do its part: connection refused or cut, a 5xx answer, or no
-	// answer in time. The same call may succeed later or on a restarted server; whether it had an effect is unknown.
+	// ErrUnavailable says that the server failed: connection refused or cut, a 5xx answer, or no answer in time. The
+	// same call may succeed later or on a restarted server. Whether it had an effect is unknown.
 	ErrUnavailable = errors.New("OpenCode server unavailable")
-	// ErrBadAddress says that what should be a server's address is none.
+	// ErrBadAddress says that a string is not a server's address.
 	ErrBadAddress = errors.New("is not the address of a server")
-	// ErrUnauthorized says that the server wants another user name or password.
+	// ErrUnauthorized says that the server refused the user name or password.
 	ErrUnauthorized = errors.New("OpenCode server refused the credentials")
-	// ErrNotFound says that the session, message, permission or question does not exist in the server's state.
+	// ErrNotFound says that the session, message, permission or question does not exist on the server.
 	ErrNotFound = errors.New("not found on the OpenCode server")
 	// ErrUnsupported says that the server does not know the call: it is another version of OpenCode, or not OpenCode.
 	ErrUnsupported = errors.New("call not supported by this server")
-	// ErrClosed says that the client or the host was closed here.
+	// ErrClosed says that this program closed the client or the host.
 	ErrClosed = errors.New("OpenCode client closed")
 )
 
-// Error is a call that did not succeed. It matches one of [ErrUnavailable], [ErrUnauthorized], [ErrNotFound],
-// [ErrUnsupported], or none of them when the server understood the call and refused it, or when the caller's context
-// was canceled (then it matches [context.Canceled]).
+// Error is a failed call. It matches [ErrUnavailable], [ErrUnauthorized], [ErrNotFound] or [ErrUnsupported]; the cause
+// of the caller's context, if that was canceled; or none of them, if the server understood the call and refused it.
 type Error struct {
 	Op      string // the call, for people: "create session"
 	Status  int    // HTTP status, 0 if there was no answer
-	Message string // what the server said, cut to a readable length
+	Message string // the server's words, cut to a readable length
 	kind    error
 	cause   error
 }
@@ -54,17 +53,16 @@ func (e *Error) Error() string {
 
 func httpStatus(status int) string { return text.If(status != 0, fmt.Sprintf("HTTP %d", status)) }
 
-// Unwrap gives [errors.Is] the kind of the error and what caused it.
 func (e *Error) Unwrap() []error { return []error{e.kind, e.cause} }
 
-// transportError classifies a call that brought no complete answer. A caller who gave up is told so; every other
-// cause, a deadline included, is the server's.
+// transportError classifies a call without a complete answer. All but the caller's cancel is the server's failure, even
+// a deadline of the caller.
 func transportError(ctx context.Context, op string, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &Error{Op: op, cause: context.Cause(ctx)}
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the method and address in front of it say nothing more than op
+		err = wrapped.Err // op says as much as the method and address in front of it
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -86,40 +84,39 @@ func statusKind(status int) error {
 
 // Names of a [TurnError].
 const (
-	APIError            = "APIError" // the provider refused; StatusCode says how
+	APIError            = "APIError" // the provider refused; see StatusCode
 	ProviderAuth        = "ProviderAuthError"
 	MessageAborted      = "MessageAbortedError"
 	ContextOverflow     = "ContextOverflowError"
 	MessageOutputLength = "MessageOutputLengthError"
 	ContentFilter       = "ContentFilterError"
-	StructuredOutput    = "StructuredOutputError" // the model did not give the demanded JSON
-	UnknownError        = "UnknownError"          // among others: unknown model, unknown agent
+	StructuredOutput    = "StructuredOutputError" // the model did not produce the requested JSON
+	UnknownError        = "UnknownError"          // includes unknown models and unknown agents
 )
 
 var (
-	// ErrUnknownModel is matched by a [*TurnError] about a model that OpenCode does not know or whose provider is not
-	// connected.
+	// ErrUnknownModel matches a [*TurnError] about a model that OpenCode lacks or whose provider is not connected.
 	ErrUnknownModel = errors.New("unknown model")
-	// ErrUnknownAgent is matched by a [*TurnError] about an agent that is not defined.
+	// ErrUnknownAgent matches a [*TurnError] about an agent that is not defined.
 	ErrUnknownAgent = errors.New("unknown agent")
 )
 
-// How OpenCode words the two: there is no other sign, both are an UnknownError.
+// OpenCode's words for the two. There is no other sign: both are an UnknownError.
 const (
 	modelNotFound      = "Model not found: "
 	modelNotFoundTrace = "ProviderModelNotFoundError: "
 	agentNotFound      = "Agent not found: "
 )
 
-// TurnError is how a turn failed: a fact about the model or the agent, not about the call that reported it.
+// TurnError is the failure of a turn: a fact about the model or the agent, not about the call that reported it.
 type TurnError struct {
 	Name    string
 	Message string
-	// Of APIError:
+	// For APIError only:
 
 	StatusCode int           // the provider's HTTP status, 0 if unknown
-	Retryable  bool          `json:"isRetryable"`  // by OpenCode's reckoning; it has retried already
-	RetryAfter time.Duration `json:"-"`            // what the provider asked for, 0 if nothing
+	Retryable  bool          `json:"isRetryable"`  // in OpenCode's judgement; it has already retried
+	RetryAfter time.Duration `json:"-"`            // what the provider asked for; 0: nothing
 	Body       string        `json:"responseBody"` // the provider's answer
 }
 
@@ -141,7 +138,7 @@ func (e *TurnError) Is(target error) bool {
 	return false
 }
 
-// UnmarshalJSON reads OpenCode's form. It never loses that there was an error.
+// UnmarshalJSON reads OpenCode's form. Anything else becomes an [UnknownError].
 func (e *TurnError) UnmarshalJSON(data []byte) error {
 	type plain TurnError
 	var wire struct {
@@ -153,7 +150,7 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 	}
 	if json.Unmarshal(data, &wire) != nil {
 		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
-		return nil //nolint:nilerr // what it is, is in e
+		return nil //nolint:nilerr // e reports it
 	}
 	header := http.Header{}
 	for name, value := range wire.Data.ResponseHeaders {

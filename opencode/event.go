@@ -12,28 +12,26 @@ import (
 
 // Event is something that happened on the server, or to the connection to it.
 type Event struct {
-	Directory string  // in which it happened; empty for events of the server as a whole
-	SessionID string  // of the session it happened to; empty if it belongs to none
-	Payload   Payload // says what happened. Never nil.
+	Directory string  // where it happened; empty for events of the whole server
+	SessionID string  // empty if it belongs to no session
+	Payload   Payload // what happened; never nil
 }
 
-// Payload is one of the types below that have "of an [Event]" in their comment.
+// Payload is one of the types below whose comment says "of an [Event]".
 type Payload any
 
 type (
-	// Resync of an [Event] says: from here on you are told everything, but what happened before this point may be
-	// missing. Read the state that you depend on. It is the first event of every subscription and comes again after
-	// each reconnect, and when the subscriber was so slow that events were dropped.
+	// Resync of an [Event]: no event is missing from here on, but earlier ones may be: read the state that you depend on.
+	// It is the first event of every subscription, and follows each reconnect and each loss of events by a slow reader.
 	Resync struct{ Reason string }
 
-	// Disconnected of an [Event]: the event stream is cut. The client reconnects by itself, and a Resync follows when
-	// it has.
+	// Disconnected of an [Event]: the event stream broke. The client reconnects by itself; a Resync follows then.
 	Disconnected struct{ Err error }
 
 	// SessionCreated of an [Event]. A sub-agent's session has a ParentID.
 	SessionCreated struct{ Session Session }
 
-	// SessionUpdated of an [Event]: title, cost, tokens and the like; comes often.
+	// SessionUpdated of an [Event]: title, cost, tokens and the like. Frequent.
 	SessionUpdated struct{ Session Session }
 
 	// SessionDeleted of an [Event].
@@ -42,22 +40,18 @@ type (
 	// SessionCompacted of an [Event]: the conversation was replaced by a summary.
 	SessionCompacted struct{}
 
-	// StatusChanged of an [Event]. The same status comes many times in a row: busy before every call of the model,
-	// idle once or, after [API.Abort], twice.
+	// StatusChanged of an [Event]. It repeats: busy before every model call, idle once or, after [API.Abort], twice.
 	StatusChanged struct{ Status Status }
 
-	// SessionFailed of an [Event]: a turn, or the attempt to begin one, failed. It may come twice for one failure,
-	// the second time with a stack trace for message.
+	// SessionFailed of an [Event]: a turn, or its start, failed. It may come twice, then with a stack trace as message.
 	SessionFailed struct{ Err *TurnError }
 
-	// MessageUpdated of an [Event]. Comes several times for every message.
+	// MessageUpdated of an [Event]. Several come for every message.
 	MessageUpdated struct{ Message MessageInfo }
 
-	// PartUpdated of an [Event]. Comes several times for every part, but not for every token: those events are
-	// dropped. A bash call that prints is updated with every piece of its output.
-	//
-	// Texts that a model or a tool wrote are cut at 64 KiB, those inside of Input and Metadata too; Part.Cut says so,
-	// and [API.Message] has the whole. Other events are cut in the same way.
+	// PartUpdated of an [Event]. Several come for every part, one for every piece of a bash call's output, but not one
+	// for every token: those are dropped. Texts are cut at 64 KiB, also inside Input and Metadata, as in other events.
+	// Part.Cut says so, and [API.Message] returns the whole.
 	PartUpdated struct{ Part Part }
 
 	// TodosUpdated of an [Event]: the whole list, as it is now.
@@ -76,9 +70,9 @@ type (
 	}
 )
 
-// skipped reports whether events of a type are dropped: those that come for every token, that repeat another event
-// ("sync" does so for nearly every one, "session.idle" for every idle status, "file.edited" for every tool that writes), or
-// that only concern the connection; those from "session.text.started" on are of OpenCode 2.
+// skipped reports whether events of a type are dropped: those that come for every token, concern only the connection,
+// or repeat another event ("sync" nearly every one, "session.idle" every idle status, "file.edited" every tool that
+// writes). Those from "session.text.started" on are OpenCode 2's.
 func skipped(eventType string) bool {
 	switch eventType {
 	case "sync", "session.idle", "file.edited", "server.connected", "server.heartbeat",
@@ -89,29 +83,27 @@ func skipped(eventType string) bool {
 	return strings.HasSuffix(eventType, ".delta")
 }
 
-// What an event may be and carry, in bytes. Twenty subscribers that are behind hold some thousand events, and whoever
-// needs the whole of a text asks for the message.
+// Limits of an event, in bytes: slow subscribers hold thousands of events. [API.Message] returns whole texts.
 const (
-	maxEvent      = 64 << 20 // as it is sent
+	maxEvent      = 64 << 20 // as sent
 	maxEventText  = 64 << 10
-	maxEventValue = 256 << 10 // of a JSON value that is passed on as it is; a longer one is dropped
+	maxEventValue = 256 << 10 // of a JSON value that is passed on as is; a longer one is dropped
 )
 
-// unmarshal is json.Unmarshal, to which a field of an unexpected type is a field that is not there: one odd part must
-// not make the rest of a session unreadable.
+// unmarshal is json.Unmarshal, but skips fields of an unexpected type: one odd part must not hide the others.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	if odd, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if odd.Field != "" {
 			return nil
 		}
-		// Not wrapped: to whom it is a field, it must not pass for one that may be left out.
+		// Not wrapped: if this value is a field of another, the outer unmarshal must not ignore the error.
 		return fmt.Errorf("unexpected JSON %s", odd.Value)
 	}
 	return err
 }
 
-// cutText keeps at most limit bytes of a text, in a copy that does not hold on to the rest.
+// cutText returns at most limit bytes of a text, as a copy that does not keep the rest in memory.
 func cutText(s string, limit int) (kept string, cut bool) {
 	if len(s) <= limit {
 		return s, false
@@ -124,7 +116,7 @@ func cutText(s string, limit int) (kept string, cut bool) {
 
 var jsonString = text.Regexp(`"(?:[^"\\]|\\.)*"`)
 
-// cutJSON cuts the strings in a JSON value at maxEventText. The value is nil if it is longer than limit all the same.
+// cutJSON cuts the strings in a JSON value at maxEventText. It returns nil if the value is still longer than limit.
 func cutJSON(value json.RawMessage, limit int) (kept json.RawMessage, cut bool) {
 	if len(value) <= maxEventText {
 		return value, false
@@ -136,7 +128,7 @@ func cutJSON(value json.RawMessage, limit int) (kept json.RawMessage, cut bool) 
 		}
 		cut = true
 		s, _ = cutText(s, maxEventText)
-		quoted, _ = json.Marshal(s) // strings can be marshalled
+		quoted, _ = json.Marshal(s) // strings can always be marshalled
 		return quoted
 	})
 	if len(kept) > limit {

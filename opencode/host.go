@@ -11,35 +11,34 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A
-// Host for an attached server does neither. It is safe for concurrent use.
+// Host provides one server for many users. It starts the server on first use, and again after the server died. A Host
+// for an attached server does neither. It is safe for concurrent use.
 type Host struct {
-	// Memory bounds the bytes that a server of its own uses (VmRSS in /proc, so on Linux only): one that has grown beyond
-	// gets no more users, ends when those that it has are done, and another takes its place. 0: no bound. Set it, and the
-	// next, before the first use.
+	// Memory limits the bytes of a started server (VmRSS in /proc, so on Linux only); 0: no limit. One above it gets no
+	// new users, ends when its current ones are done, and is replaced. Set Memory and Logger before the first use.
 	Memory int64
-	Logger *slog.Logger // gets what became of a server. Defaults to none.
+	Logger *slog.Logger // logs replacements. Defaults to none.
 
 	start  func(context.Context) (Connection, error)
 	ctx    context.Context // ends with Stop
 	cancel context.CancelCauseFunc
 	flight singleflight.Group
-	server Connection // the last one; belongs to the flight
+	server Connection // the newest; guarded by flight
 
 	mu      sync.Mutex
-	users   map[*Client]int // that [Host.Use] counts
+	users   map[*Client]int // counted by [Host.Use]
 	retired map[*Client]Connection
 }
 
 // Connection is a client of a server that was alive a moment ago.
 type Connection struct {
 	Client *Client
-	Down   <-chan struct{} // closed when the server is known to be gone; nil if nothing can be known
+	Down   <-chan struct{} // closed when the server is known to be gone; nil if that cannot be known
 	stop   func(context.Context)
-	memory func() int64 // in bytes; nil: not known
+	memory func() int64 // in bytes; nil: unknown
 }
 
-// Server is the address of a server that others run, without credentials; empty for one that was started here.
+// Server returns the address of an attached server, without credentials, or "" for a server that this program started.
 func (c Connection) Server() string {
 	if c.stop != nil {
 		return ""
@@ -47,9 +46,8 @@ func (c Connection) Server() string {
 	return c.Client.Address()
 }
 
-// NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is
-// stopped, and bounds the start only: the server outlives it. The function then returns soon, and leaves nothing
-// running if it returns an error.
+// NewHost returns a host that starts servers with the given function, one at a time. The function's ctx bounds only the
+// start. It ends when the host is stopped: the function then returns soon. On an error nothing is left running.
 func NewHost(start func(context.Context) (*Server, error)) *Host {
 	return newHost(func(ctx context.Context) (Connection, error) {
 		s, err := start(ctx)
@@ -66,22 +64,19 @@ func newHost(start func(context.Context) (Connection, error)) *Host {
 	return h
 }
 
-// AttachedHost returns a host for a server that others run. The caller closes the client.
+// AttachedHost returns a host for a server that runs elsewhere. The caller closes the client.
 func AttachedHost(c *Client) *Host {
 	h := newHost(nil)
 	h.server.Client = c
 	return h
 }
 
-// Warm begins to start the server and returns at once. A failure is not remembered: the next Connect starts again.
+// Warm starts the server in the background. A failure is not remembered: the next Connect starts it again.
 func (h *Host) Warm() { h.flight.DoChan("", h.live) }
 
-// Connect returns a client of a live server, after starting one if need be. Those who call it at the same time share
-// one start, which goes on for the others when ctx ends. The error is that of the start, matches [ErrClosed] after
-// Stop, or is ctx's cause.
-//
-// The client of a server that died is closed by the Connect that replaces it: its subscriptions end, its calls fail
-// with [ErrUnavailable].
+// Connect returns a client of a live server, which it starts if necessary. Concurrent callers share one start, which
+// continues for the others when ctx ends. The error is that of the start, matches [ErrClosed] after Stop, or is ctx's
+// cause. The Connect that replaces a dead server closes its client: subscriptions end, calls are [ErrUnavailable].
 func (h *Host) Connect(ctx context.Context) (Connection, error) { return h.connect(ctx, h.live) }
 
 func (h *Host) connect(ctx context.Context, live func() (any, error)) (Connection, error) {
@@ -97,7 +92,7 @@ func (h *Host) connect(ctx context.Context, live func() (any, error)) (Connectio
 	}
 }
 
-// Use is [Host.Connect] for work that the server must not be replaced under, until it is done.
+// Use is [Host.Connect] for work during which the server must not be replaced. done ends it.
 func (h *Host) Use(ctx context.Context) (conn Connection, done func(), err error) {
 	for {
 		if conn, err = h.connect(ctx, h.fresh); err != nil {
@@ -109,13 +104,13 @@ func (h *Host) Use(ctx context.Context) (conn Connection, done func(), err error
 			h.users[conn.Client]++
 		}
 		h.mu.Unlock()
-		if !retired { // else it was replaced just now
+		if !retired { // otherwise it was replaced meanwhile
 			return conn, sync.OnceFunc(func() { h.leave(conn) }), nil
 		}
 	}
 }
 
-// leave ends a server that is retired with its last user.
+// leave stops a retired server when its last user leaves.
 func (h *Host) leave(conn Connection) {
 	h.mu.Lock()
 	h.users[conn.Client]--
@@ -127,8 +122,7 @@ func (h *Host) leave(conn Connection) {
 	}
 }
 
-// fresh is live, and retires before a server that uses too much memory. One without users is ended first: there is room for
-// its successor then.
+// fresh is live, but first retires a server above Memory. Without users it ends first, to make room for the next.
 func (h *Host) fresh() (any, error) {
 	if h.Memory <= 0 || h.server.memory == nil {
 		return h.live()
@@ -156,7 +150,7 @@ func (h *Host) live() (any, error) {
 	if h.server.Client != nil {
 		select {
 		case <-h.server.Down:
-			h.server.Client.Close() // its event reader would try to reconnect for ever
+			h.server.Client.Close() // otherwise its event reader would reconnect for ever
 		default:
 			return h.server, nil
 		}
@@ -164,19 +158,19 @@ func (h *Host) live() (any, error) {
 	var err error
 	h.server, err = h.start(h.ctx)
 	if err != nil && h.ctx.Err() != nil {
-		err = errStopped() // "context canceled" would pass for the caller's own doing
+		err = errStopped() // "context canceled" would look like the caller's
 	}
 	return h.server, err
 }
 
-// Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop].
-// No other is started afterwards. An attached server goes on, and so does the host for it.
+// Stop ends the server that this host started, even one that is still starting, and waits for that; see [Server.Stop].
+// No other is started afterwards. An attached server and its host continue to work.
 func (h *Host) Stop(ctx context.Context) {
 	if h.start == nil {
 		return
 	}
 	h.cancel(errStopped())
-	_, _, _ = h.flight.Do("", func() (any, error) { return nil, errStopped() }) // after the start that goes on, if there is one
+	_, _, _ = h.flight.Do("", func() (any, error) { return nil, errStopped() }) // waits for a start in flight
 	h.mu.Lock()
 	all := append(slices.Collect(maps.Values(h.retired)), h.server)
 	h.mu.Unlock()

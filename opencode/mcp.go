@@ -8,33 +8,31 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// defaultMCPTimeout is half of OpenCode's own: what waits for [API.AddMCP] waits for twice this at worst.
+// defaultMCPTimeout is half of OpenCode's own, since [API.AddMCP] may wait for twice this.
 const defaultMCPTimeout = 15 * time.Second
 
-// MCPConnected is the state of an MCP server whose tools agents have. One is "disabled" by the configuration or by
-// [API.DisconnectMCP], "failed", or in another state if it wants the user to log in.
+// MCPConnected is the status of an MCP server whose tools agents have. Others are "disabled" (by the configuration or
+// [API.DisconnectMCP]), "failed", and those that ask the user to log in.
 const MCPConnected = "connected"
 
-// MCPServer is a server of tools that OpenCode is to use, over streamable HTTP.
+// MCPServer is an MCP server that OpenCode is to use, over streamable HTTP.
 type MCPServer struct {
-	Name    string // makes the names of its tools, name_tool, with _ for what is not a letter, a digit, - or _
+	Name    string // prefix of its tools' names, name_tool; characters other than letters, digits, - and _ become _
 	URL     string
 	Headers map[string]string
-	// Timeout bounds each of the two ways in which OpenCode tries to connect, and later each call of a tool, which
-	// then fails for the agent. Defaults to 15 s.
+	// Timeout bounds each of OpenCode's two ways to connect, and each tool call, which then fails. Defaults to 15 s.
 	Timeout time.Duration
 }
 
-// MCPStatus is how OpenCode gets on with an MCP server.
+// MCPStatus is the state of an MCP server in OpenCode.
 type MCPStatus struct {
 	Status string `json:"status"` // such as [MCPConnected]
-	Error  string `json:"error"`  // of a failed one
+	Error  string `json:"error"`  // if it failed
 }
 
-// wire is how OpenCode is told of the server, how long it may take to connect in one way, and in both with what goes
-// around that.
+// wire returns the configuration for OpenCode, the limit for one way to connect, and the wait for both, with overhead.
 func (s MCPServer) wire() (config map[string]any, limit, wait time.Duration) {
-	config = map[string]any{"type": "remote", "url": s.URL, "oauth": false} // else a refused token begins a login
+	config = map[string]any{"type": "remote", "url": s.URL, "oauth": false} // otherwise a refused token starts a login
 	if len(s.Headers) > 0 {
 		config["headers"] = s.Headers
 	}

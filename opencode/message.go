@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// Roles of a message.
 const (
 	RoleUser      = "user"
 	RoleAssistant = "assistant"
@@ -35,7 +34,7 @@ func (t *Tokens) UnmarshalJSON(data []byte) error {
 		Input, Output, Reasoning float64
 		Cache                    struct{ Read, Write float64 }
 	}
-	_ = json.Unmarshal(data, &in) // what is odd counts for nothing
+	_ = json.Unmarshal(data, &in) // odd values count as 0
 	*t = Tokens{
 		Input: int64(in.Input), Output: int64(in.Output), Reasoning: int64(in.Reasoning),
 		CacheRead: int64(in.Cache.Read), CacheWrite: int64(in.Cache.Write),
@@ -43,18 +42,18 @@ func (t *Tokens) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MessageInfo is a message without its parts. One turn of the agent is one user message and, for each call of the
-// model, one assistant message whose ParentID is the user message.
+// MessageInfo is a message without its parts. A turn is one user message and, for each call of the model, one assistant
+// message whose ParentID is the user message.
 type MessageInfo struct {
 	ID        string
 	SessionID string
 	Role      string
 	Agent     string
 	Model     ModelRef  `json:"-"`
-	Variant   string    // of the model, such as "high"; empty: its default
+	Variant   string    // of the model, such as "high"; empty for its default
 	Created   time.Time `json:"-"`
 
-	// Of assistant messages only:
+	// For assistant messages only:
 
 	ParentID   string
 	Completed  time.Time `json:"-"` // zero while the model or its tools work, and for ever if the server died
@@ -66,8 +65,7 @@ type MessageInfo struct {
 	Structured json.RawMessage // the answer to a prompt with a JSON schema, not checked against it
 }
 
-// UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ between user and assistant
-// messages.
+// UnmarshalJSON reads OpenCode's two forms: user and assistant messages differ in "model" and "summary".
 func (m *MessageInfo) UnmarshalJSON(data []byte) error {
 	type plain MessageInfo
 	in := struct {
@@ -81,7 +79,7 @@ func (m *MessageInfo) UnmarshalJSON(data []byte) error {
 	m.Model = ModelRef{cmp.Or(in.ProviderID, in.Model.ProviderID), cmp.Or(in.ModelID, in.Model.ModelID)}
 	m.Variant = cmp.Or(m.Variant, in.Model.Variant)
 	m.Created, m.Completed = in.Time.Created.time(), in.Time.Completed.time()
-	m.Compacted = string(in.Summary) == "true" // user messages have the changed files there
+	m.Compacted = string(in.Summary) == "true" // in user messages it lists the changed files
 	return err
 }
 
@@ -91,7 +89,7 @@ type Message struct {
 	Parts []Part      `json:"parts"`
 }
 
-// Text joins what the message says, without tools, reasoning and parts that nobody wrote.
+// Text joins the texts of the message, without tools, reasoning and synthetic parts.
 func (m Message) Text() string {
 	var text string
 	for _, part := range m.Parts {

@@ -5,17 +5,15 @@ import (
 	"slices"
 )
 
-// PartType tells the parts of a message apart. Types that are not listed here occur and are kept, with only the
-// fields every part has.
+// PartType is the type of a part. Types other than these occur; such parts have only the fields that all parts have.
 type PartType string
 
-// The part types whose content is read.
 const (
 	PartText       PartType = "text"
 	PartReasoning  PartType = "reasoning"
 	PartTool       PartType = "tool"
 	PartStepFinish PartType = "step-finish"
-	PartCompaction PartType = "compaction" // the whole of a user message that asks for a summary of what came before
+	PartCompaction PartType = "compaction" // the whole of a user message that asks for a summary of the conversation
 )
 
 // Part is a piece of a message.
@@ -25,36 +23,35 @@ type Part struct {
 	MessageID string
 	Type      PartType
 
-	// Of PartText and PartReasoning. While the model writes it is what has come so far; the last update has it all.
+	// Of PartText and PartReasoning. It grows while the model writes; the last update has it all.
 	Text      string
 	Synthetic bool           // written by a program, not by the user or the model
 	Metadata  map[string]any // as given with the prompt
 
-	Cut bool `json:"-"` // says that Text, or a text in Tool, is longer than what is here, see [PartUpdated]
+	Cut bool `json:"-"` // Text, or a text in Tool, is longer than what is here, see [PartUpdated]
 
 	Tool *ToolCall `json:"-"` // of PartTool
-	// Snapshot of PartStepFinish, which ends one call of the model, names the state of the work tree after it: the hash of
-	// a git tree. Empty without git, or where the configuration switches snapshots off.
+	// Snapshot of PartStepFinish, which ends one model call, is the git tree hash of the work tree after it. Empty
+	// without git, or if the configuration disables snapshots.
 	Snapshot string
 }
 
-// ToolState is how far a tool call has come.
+// ToolState is the progress of a tool call.
 type ToolState string
 
-// A tool call goes pending, running (any number of updates), then completed or error. It stays running for ever if
+// A tool call goes from pending to running (any number of updates) to completed or error. It stays running for ever if
 // the server dies. An aborted bash call completes, with "User aborted the command" in its output.
 const (
-	ToolPending   ToolState = "pending" // Input is not there yet
+	ToolPending   ToolState = "pending" // no Input yet
 	ToolRunning   ToolState = "running"
 	ToolCompleted ToolState = "completed"
 	ToolError     ToolState = "error"
 )
 
-// Ended reports whether the call is over, well or badly.
+// Ended reports whether the call is over, successful or not.
 func (s ToolState) Ended() bool { return s == ToolCompleted || s == ToolError }
 
-// ToolCall is a call of a tool by the model. Each is reported many times. Count calls by [Part.ID]: a provider may
-// give calls of different messages the same CallID.
+// ToolCall is a tool call of the model. Count calls by [Part.ID]: updates repeat them, providers may reuse a CallID.
 type ToolCall struct {
 	CallID string          `json:"-"`
 	Tool   string          `json:"-"`
@@ -63,12 +60,12 @@ type ToolCall struct {
 	Output string          // of ToolCompleted
 	Error  string          // of ToolError
 	Title  string
-	// Metadata depends on the tool: bash has exit, edit and write have diagnostics, task has the sessionId of its
-	// sub-agent. Its "output" is left out, it repeats Output.
+	// Metadata depends on the tool: exit for bash, diagnostics for edit and write, the sub-agent's sessionId for task.
+	// Its "output" is removed, since it repeats Output.
 	Metadata json.RawMessage
 }
 
-// UnmarshalJSON reads OpenCode's form. Content of an unexpected shape is left out.
+// UnmarshalJSON reads OpenCode's form. Content of an unexpected shape is ignored.
 func (p *Part) UnmarshalJSON(data []byte) error {
 	type plain Part
 	in := struct {
@@ -84,15 +81,14 @@ func (p *Part) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// withoutOutput leaves out what the metadata of a bash call has twice: its output once more, or, with every update
-// while it runs, the last 30,000 characters so far.
+// withoutOutput drops the second copy of a bash call's output: the whole, or the last 30,000 characters in each update.
 func withoutOutput(metadata json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(metadata, &all) != nil || all["output"] == nil {
 		return metadata
 	}
 	delete(all, "output")
-	metadata, _ = json.Marshal(all) // it was JSON
+	metadata, _ = json.Marshal(all) // cannot fail: it was JSON
 	return metadata
 }
 
@@ -112,8 +108,8 @@ func (p *Part) cut() {
 	}
 }
 
-// EditedFiles lists the files that a finished call of an editing tool wrote: absolute paths, or as the model wrote them,
-// relative to the session's directory. What a shell command changes is not known.
+// EditedFiles returns the files that a completed call of an editing tool wrote: absolute paths, or as the model wrote
+// them, relative to the session's directory. Changes by shell commands are not known.
 func (c *ToolCall) EditedFiles() (files []string) {
 	if c.State != ToolCompleted || !slices.Contains([]string{"edit", "write", "patch", "apply_patch", "multiedit"}, c.Tool) {
 		return nil
@@ -140,9 +136,8 @@ type LanguageError struct {
 // severityError is the language server protocol's number for an error; 2 to 4 are warnings, information and hints.
 const severityError = 1
 
-// LanguageErrors are the errors of which language servers told with an editing call, by absolute path: all that they
-// know by then of all files, so that the newest call has the last word. known is false for a call that says nothing
-// of them.
+// LanguageErrors returns the errors that language servers reported with an editing call, by absolute path. They cover
+// all files, so the newest call supersedes earlier ones. known is false for a call without diagnostics.
 func (c *ToolCall) LanguageErrors() (byFile map[string][]LanguageError, known bool) {
 	var metadata struct {
 		Diagnostics map[string][]struct {

@@ -7,27 +7,25 @@ import (
 	"strings"
 )
 
-// ToolRef names the tool call that a request belongs to.
+// ToolRef identifies the tool call that a request belongs to.
 type ToolRef struct {
 	MessageID string `json:"messageID"`
 	CallID    string `json:"callID"`
 }
 
-// Request is a tool call that waits for a permission, or a question of the agent that waits for an answer: for ever, if need
-// be.
+// Request is a tool call that waits for a permission, or an agent's question. Without a reply it waits for ever.
 type Request struct {
 	ID        string   `json:"id"`
 	SessionID string   `json:"sessionID"`
-	Tool      *ToolRef `json:"tool"` // the call that asks; nil: none, or not known
+	Tool      *ToolRef `json:"tool"` // the call that asks; nil: none, or unknown
 
-	Permission string          `json:"permission"` // such as "bash"; empty: it is a question
-	Patterns   []string        `json:"patterns"`   // what is asked for, such as the command
+	Permission string          `json:"permission"` // such as "bash"; empty for a question
+	Patterns   []string        `json:"patterns"`   // what is requested, such as the command
 	Metadata   json.RawMessage `json:"metadata"`   // of a permission
 
 	Questions []Question `json:"questions"`
 }
 
-// String says it in words, however many.
 func (r Request) String() string {
 	if r.Permission != "" {
 		return fmt.Sprintf("permission %s %v", r.Permission, r.Patterns)
@@ -35,7 +33,7 @@ func (r Request) String() string {
 	return "the question " + cmp.Or(r.Asked(), "without words")
 }
 
-// Asked are the words of a question; several that are asked together are one.
+// Asked returns the words of a question. Several that are asked together are joined.
 func (r Request) Asked() string {
 	var all []string
 	for _, q := range r.Questions {
@@ -47,13 +45,12 @@ func (r Request) Asked() string {
 // PermissionReply answers a [Request] for a permission.
 type PermissionReply string
 
-// The replies to a permission request.
 const (
 	ReplyOnce   PermissionReply = "once"
 	ReplyReject PermissionReply = "reject"
 )
 
-// Question is one of the questions that the agent asks together.
+// Question is one of the questions that an agent asks together.
 type Question struct {
 	Header   string   `json:"header"`
 	Question string   `json:"question"`

@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// processAttributes puts the server into its own group and makes the kernel kill it when this program dies without
-// being able to clean up.
+// processAttributes puts the server into its own group and has the kernel kill it if this program dies uncleanly.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// residentMemory is what a process has in memory, in bytes; 0: not known.
+// residentMemory returns the bytes that a process has in memory, or 0 if unknown.
 func residentMemory(pid int) int64 {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := strings.Cut(string(data), "VmRSS:")

@@ -4,11 +4,10 @@ package opencode
 
 import "syscall"
 
-// processAttributes puts the server into its own group. There is no parent death signal here: if this program is
-// killed, the server goes on.
+// processAttributes puts the server into its own group. Without a parent death signal it survives a killed parent.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// residentMemory is what a process has in memory, which is not looked at here.
+// residentMemory is known on Linux only.
 func residentMemory(int) int64 { return 0 }

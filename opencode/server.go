@@ -24,15 +24,15 @@ import (
 )
 
 var (
-	// ErrNoBinary says that there is no OpenCode to start.
+	// ErrNoBinary says that there is no OpenCode binary to start.
 	ErrNoBinary = errors.New("OpenCode is not installed or not in PATH")
-	// ErrStartTimeout says that the server did not get ready in time.
+	// ErrStartTimeout says that the server was not ready in time.
 	ErrStartTimeout = errors.New("OpenCode did not get ready in time")
 )
 
 const (
 	defaultBinary       = "opencode"
-	defaultStartTimeout = 2 * time.Minute // 1.5 s on an idle machine of two cores, over 30 s at load 20
+	defaultStartTimeout = 2 * time.Minute // a start takes 1.5 s on an idle machine with two cores, over 30 s at load 20
 	defaultStopGrace    = 5 * time.Second
 	healthPause         = 50 * time.Millisecond
 	markVariable        = "MANAGER_OPENCODE_SERVER"
@@ -40,13 +40,12 @@ const (
 	drainAfter          = time.Second
 )
 
-// ServerConfig says how to start a server.
+// ServerConfig configures a server to start.
 type ServerConfig struct {
 	Binary string   // a path or a name in PATH. Defaults to "opencode".
 	Dir    string   // the working directory, an absolute path. Defaults to the caller's.
 	Env    []string // the environment. Defaults to os.Environ().
-	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's files. Empty leaves
-	// OPENCODE_CONFIG_CONTENT in Env as it is.
+	// ConfigContent is OpenCode configuration (JSON) over the user's files. Empty keeps OPENCODE_CONFIG_CONTENT in Env.
 	ConfigContent string
 	StartTimeout  time.Duration // defaults to 2 min
 	CallTimeout   time.Duration // of its client, see [AttachConfig]
@@ -54,25 +53,25 @@ type ServerConfig struct {
 	Logger        *slog.Logger  // defaults to none
 }
 
-// Server is an OpenCode server that was started here. It is bound to 127.0.0.1, protected by a random password, and
-// runs in a process group of its own, so that Ctrl-C in the terminal reaches this program only.
+// Server is an OpenCode server that this program started. It is bound to 127.0.0.1, protected by a random password, and
+// runs in its own process group, so that Ctrl-C in the terminal reaches this program only.
 type Server struct {
 	cfg    ServerConfig
-	mark   string // in the environment of everything that it starts
+	mark   string // an environment entry of every process that it starts
 	client *Client
-	lease  io.Closer // the server ends when it is closed; nil: this one does not
+	lease  io.Closer // closing it ends OpenCode 2; nil for OpenCode 1
 	stop   sync.Once
 
 	pid    int
 	done   chan struct{} // closed when the process and all that it started are gone
 	output printed
-	state  string // how it ended; read after done
+	state  string // how the process ended; read it after done
 }
 
-// ExitError says that the server process ended without being asked to.
+// ExitError says that the server process ended unexpectedly.
 type ExitError struct {
 	State  string // such as "exit status 1", "signal: killed"
-	Output string // the end of what it printed
+	Output string // the end of its output
 }
 
 func (e *ExitError) Error() string {
@@ -82,9 +81,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the OpenCode server ended: %s; its last output:\n%s", e.State, e.Output)
 }
 
-// Start starts a server and waits until it answers. ctx bounds the start only; the server runs until [Server.Stop].
-// The error matches [ErrNoBinary] or [ErrStartTimeout], is an [*ExitError] if the process ended, a [*VersionError] if it
-// cannot be used, or ctx's; nothing is left running then.
+// Start starts a server and waits until it answers. ctx bounds only the start; the server runs until [Server.Stop]. The
+// error matches [ErrNoBinary], [ErrStartTimeout] or ctx's cause, is an [*ExitError] if the process ended, or a
+// [*VersionError] if it cannot be used. On an error nothing is left running.
 func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, defaultStopGrace)
@@ -92,7 +91,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := launched(ctx, path)
+	version, err := binaryVersion(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
@@ -108,7 +107,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	started := make(chan error)
 	cmd := s.command(path, port, password)
 	if major, _, _ := numbers(version); major == 2 {
-		// It ends when its standard input does, whatever becomes of this program, and keeps the password from its tools.
+		// Ends OpenCode 2 even if this program is killed, and hides the password from its tools.
 		cmd.Args = append(cmd.Args, "--stdio")
 		if s.lease, err = cmd.StdinPipe(); err != nil {
 			return nil, fmt.Errorf("opencode: start %s: %w", path, err)
@@ -132,7 +131,7 @@ func lookUp(binary string) (string, error) {
 		return "", fmt.Errorf("%w: %w; install it with `npm install -g opencode-ai@%s`, or say where it is",
 			ErrNoBinary, err, TestedVersion)
 	}
-	// The server runs in a directory of its own, from which a relative path would lead elsewhere.
+	// A relative path would lead elsewhere from the server's working directory.
 	return filepath.Abs(path)
 }
 
@@ -146,23 +145,23 @@ func (s *Server) command(path, port, password string) *exec.Cmd {
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
 		"OPENCODE_SERVER_USERNAME="+defaultUsername,
 		"OPENCODE_SERVER_PASSWORD="+password,
-		"OPENCODE_PASSWORD="+password, // which OpenCode 2 reads first
+		"OPENCODE_PASSWORD="+password, // OpenCode 2 reads this one first
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
-		// It hangs where it gets no inotify instance for its watcher (1.18.33, seen). A user has 128 with Linux's
-		// defaults, and its index of files takes one for each directory.
+		// OpenCode 1.18.33 hangs if it gets no inotify instance for its file watcher (seen). Linux allows 128 per user
+		// by default, and OpenCode's file index takes one per directory.
 		"OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER=1",
 		"OPENCODE_DISABLE_FFF=1",
 		s.mark,
 	)
 	if s.cfg.Dir != "" {
-		// OpenCode believes PWD, not the real working directory.
+		// OpenCode trusts PWD, not the real working directory.
 		cmd.Env = append(cmd.Env, "PWD="+s.cfg.Dir)
 	}
 	if s.cfg.ConfigContent != "" {
 		cmd.Env = append(cmd.Env, "OPENCODE_CONFIG_CONTENT="+s.cfg.ConfigContent)
 	}
 	cmd.Stdout, cmd.Stderr = &s.output, &s.output
-	cmd.WaitDelay = drainAfter // a process that it leaves may hold its output open
+	cmd.WaitDelay = drainAfter // a process that it left behind may hold its output open
 	cmd.SysProcAttr = processAttributes()
 	return cmd
 }
@@ -186,7 +185,7 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 				continue
 			}
 			if err = s.client.handshake(ctx); errors.Is(err, ErrUnavailable) {
-				continue // not yet
+				continue // not ready yet
 			}
 		case <-s.done:
 			err = &ExitError{State: s.state, Output: s.output.String()}
@@ -202,11 +201,9 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	}
 }
 
-// run starts the process and stays until it is gone.
-//
-// It keeps its thread, because on Linux the parent death signal is sent when the thread that started the process
-// ends, which in Go happens at any time (go.dev/issue/27505). Nobody waits for this goroutine's last instruction, but
-// for done, which it closes.
+// run starts the process and returns when it is gone. It locks its thread: on Linux the parent death signal is sent
+// when the thread that started the process ends, which in Go may happen at any time (go.dev/issue/27505). Callers wait
+// for done, which it closes, not for its return.
 func (s *Server) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -217,20 +214,20 @@ func (s *Server) run(cmd *exec.Cmd, started chan<- error) {
 	if started <- err; err != nil {
 		return
 	}
-	_ = cmd.Wait() // how it ended is in ProcessState
+	_ = cmd.Wait() // ProcessState says how it ended
 	s.state = cmd.ProcessState.String()
-	s.signal(syscall.SIGKILL) // what is left of the group
-	// OpenCode starts each tool in a session of its own; these live on, outside of the group, with no parent to find
-	// them by. What cannot be ended now has the mark of this program's own registration, too, if it has one.
+	s.signal(syscall.SIGKILL) // the rest of the group
+	// OpenCode starts each tool in a session of its own, where it survives outside the group, without a parent to find
+	// it by. What cannot be ended now also carries the mark of this program's registration, if it has one.
 	_, _ = orphan.End(s.mark)
 	close(s.done)
 }
 
-// printed is the end of what the server prints, and finds its address in the beginning.
+// printed keeps the end of the server's output, and finds the address at its beginning.
 type printed struct {
 	text.LastBytes
-	listening chan string // gets the address once
-	begin     []byte      // until then
+	listening chan string // receives the address once
+	begin     []byte      // the output until then
 	told      bool
 }
 
@@ -238,7 +235,7 @@ func (p *printed) Write(b []byte) (int, error) {
 	if !p.told {
 		p.begin = append(p.begin, b...)
 		lines := strings.Split(string(p.begin), "\n")
-		for _, line := range lines[:len(lines)-1] { // what follows the last line break is not whole
+		for _, line := range lines[:len(lines)-1] { // the last element is an incomplete line
 			if address := addressIn(line); address != "" {
 				p.told, p.begin = true, nil
 				p.listening <- address
@@ -249,45 +246,45 @@ func (p *printed) Write(b []byte) (int, error) {
 	return p.LastBytes.Write(b)
 }
 
-// addressIn is the address in the line with which a server says that it is ready; empty: it is another line. OpenCode 1
-// has "opencode" before the words, OpenCode 2 says it in JSON if it was started with --stdio.
+// addressIn returns the address in the line with which a server reports that it is ready, or "". OpenCode 1 puts
+// "opencode" before the words, OpenCode 2 prints JSON if it was started with --stdio.
 func addressIn(line string) string {
 	if _, address, found := strings.Cut(line, "server listening on "); found {
 		return strings.TrimSpace(address)
 	}
 	var ready struct{ URL string }
-	_ = json.Unmarshal([]byte(line), &ready) // most lines are no JSON
+	_ = json.Unmarshal([]byte(line), &ready) // most lines are not JSON
 	return ready.URL
 }
 
-// signal reaches the whole group. Its id cannot belong to others as long as done is open: either the leader is not
-// reaped yet or this is run's own, immediate call.
+// signal signals the whole group. The group's id cannot be reused while done is open: either the leader is not reaped
+// yet, or this is the immediate call in run.
 func (s *Server) signal(sig syscall.Signal) {
 	select {
 	case <-s.done:
 	default:
-		_ = syscall.Kill(-s.pid, sig) // the only possible failure is that nobody is left
+		_ = syscall.Kill(-s.pid, sig) // fails only if no process is left
 	}
 }
 
-// Client is the connection to the server. It is closed by [Server.Stop].
+// Client returns the connection to the server. [Server.Stop] closes it.
 func (s *Server) Client() *Client { return s.client }
 
-// PID is the id of the server's process, and of its process group.
+// PID returns the id of the server's process, which is also that of its process group.
 func (s *Server) PID() int { return s.pid }
 
-// Done is closed when the process has ended, for whatever reason, and everything that it started has been ended too.
+// Done is closed when the process has ended, for any reason, and all that it started has been ended too.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Stop ends the server, its turns and the tools that they run, and waits for that. It first asks the server to end
-// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. OpenCode 2 ends by
-// itself when its turns have ended. When ctx ends it is killed at once. Stop may be called more than once and at the same
-// time from several goroutines; each call returns when the process is gone, and the first ctx to end hurries all.
+// Stop ends the server, its turns and their tools, and waits for that. It asks the server to end all turns, then kills
+// it. A server that does not answer gets SIGTERM and time first. OpenCode 2 ends by itself after its turns. When ctx
+// ends, the server is killed at once. Stop may be called repeatedly and concurrently: each call returns when the
+// process is gone, and the first ctx to end counts for all.
 func (s *Server) Stop(ctx context.Context) {
 	calm := context.AfterFunc(ctx, func() { s.signal(syscall.SIGKILL) })
 	defer calm()
 	s.stop.Do(func() {
-		// After that there is nothing left that SIGTERM could save, so the server is killed.
+		// After endWork there is nothing left that SIGTERM could save.
 		err := s.client.backend.endWork(ctx, s.cfg.StopGrace)
 		switch {
 		case s.lease != nil:
@@ -303,7 +300,6 @@ func (s *Server) Stop(ctx context.Context) {
 	})
 }
 
-// await gives the server time to end by itself.
 func (s *Server) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.StopGrace)
 	defer cancel()

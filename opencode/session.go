@@ -15,7 +15,7 @@ type ModelRef struct {
 	ModelID    string `json:"modelID"`
 }
 
-// Model reads "provider/model".
+// Model parses "provider/model".
 func Model(name string) ModelRef {
 	provider, model, _ := strings.Cut(name, "/")
 	return ModelRef{ProviderID: provider, ModelID: model}
@@ -31,7 +31,6 @@ func (m ModelRef) String() string {
 	return m.ProviderID + "/" + m.ModelID
 }
 
-// sessionModel is the model of a session as OpenCode has it.
 type sessionModel struct {
 	ProviderID string `json:"providerID"`
 	ID         string `json:"id"`
@@ -50,15 +49,13 @@ func (m sessionModel) ref() ModelRef { return ModelRef{m.ProviderID, m.ID} }
 // Action is what a [Rule] does with a matching tool call.
 type Action string
 
-// The actions of a permission rule.
 const (
 	Allow Action = "allow"
-	Ask   Action = "ask" // waits, for ever if need be, for a reply to the permission request
+	Ask   Action = "ask" // waits for a reply to the permission request, if need be for ever
 	Deny  Action = "deny"
 )
 
-// Rule is one permission rule of a session; the last matching rule wins. A tool denied for every pattern is not
-// offered to the model at all.
+// Rule is a permission rule of a session; the last match wins. The model does not see a tool denied for every pattern.
 type Rule struct {
 	Permission string `json:"permission"` // such as "bash", "edit", "*"
 	Pattern    string `json:"pattern"`    // such as "*", "git push *"
@@ -72,7 +69,7 @@ type NewSession struct {
 	ParentID string         `json:"parentID,omitempty"` // makes the session a child of another one
 	Metadata map[string]any `json:"metadata,omitempty"` // stored with the session and given back
 	Agent    string         `json:"agent,omitempty"`
-	Model    ModelRef       `json:"-"` // defaults, as Variant; pass them with every prompt all the same
+	Model    ModelRef       `json:"-"` // a default, as is Variant; pass both with every prompt all the same
 	Variant  string         `json:"-"`
 	Rules    []Rule         `json:"permission,omitempty"`
 }
@@ -90,12 +87,12 @@ type Session struct {
 	Tokens    Tokens         `json:"tokens"` // so far, without children
 	Created   time.Time      `json:"-"`
 	Updated   time.Time      `json:"-"`
-	// Reverted: the user undid a turn. The next prompt deletes what was undone; until then it can be redone.
+	// Reverted says that the user undid a turn, which can be redone until the next prompt deletes it.
 	Reverted bool      `json:"-"`
-	Archived time.Time `json:"-"` // zero: it is not
+	Archived time.Time `json:"-"` // zero if not archived
 }
 
-// UnmarshalJSON reads OpenCode's forms, whose times are nested milliseconds.
+// UnmarshalJSON reads OpenCode's forms, with nested times in milliseconds.
 func (s *Session) UnmarshalJSON(data []byte) error {
 	type plain Session
 	in := struct {
@@ -127,31 +124,30 @@ func (m millis) time() time.Time {
 	return time.UnixMilli(int64(m))
 }
 
-// SessionFilter chooses sessions of a directory. The zero value chooses the newest 100.
+// SessionFilter selects sessions of a directory. The zero value selects the newest 100.
 type SessionFilter struct {
-	Title        string    // only those whose title contains it, upper and lower case alike
-	Roots        bool      // leaves out the sessions of sub-agents
-	UpdatedSince time.Time // leaves out those that nothing has happened in since
+	Title        string    // only sessions whose title contains it, ignoring case
+	Roots        bool      // excludes the sessions of sub-agents
+	UpdatedSince time.Time // only sessions that were updated since
 }
 
 // StatusType is what a session is doing.
 type StatusType string
 
-// What a session is doing.
 const (
 	Idle  StatusType = "idle"
 	Busy  StatusType = "busy"
 	Retry StatusType = "retry" // waiting to call the model again after an error
 )
 
-// maxStatus bounds the error in a [Status], in bytes. It holds the provider's whole answer.
+// maxStatus limits Status.Message, which holds the provider's whole answer, in bytes.
 const maxStatus = 4 << 10
 
 // Status is what a session is doing, and for [Retry] why and until when.
 type Status struct {
 	Type    StatusType
-	Attempt int       // Retry: the number of the try to come, from 1
-	Message string    // Retry: the error that made it necessary
+	Attempt int       // Retry: the number of the next try, from 1
+	Message string    // Retry: the error that caused it
 	Next    time.Time `json:"-"` // Retry: when the model is called again
 }
 
@@ -168,11 +164,11 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// TodoTool is the tool with which agents write their todo list. Where OpenCode has none, see [Caps], the tool "todo" of an
-// MCP server "manager" goes by this name, which has to be added.
+// TodoTool is the tool with which agents write their todo list. Where OpenCode has none, see [Caps], it stands for the
+// tool "todo" of an MCP server "manager", which has to be added.
 const TodoTool = "todowrite"
 
-// Todo is one item of the agent's own list. It has no id and can only be read.
+// Todo is one item of the agent's own list. It has no id and is read-only.
 type Todo struct {
 	Content  string `json:"content"`
 	Status   string `json:"status"` // pending, in_progress, completed, cancelled; agents also write blocked

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	subscriptionBuffer = 512 // events; a turn step is about 20
+	subscriptionBuffer = 512 // events; one step of a turn has about 20
 	minReconnect       = 100 * time.Millisecond
 	maxReconnect       = 5 * time.Second
 )
 
-// hub spreads the events of one connection over the subscriptions. The connection is made when the first one
-// subscribes and kept until the client closes.
+// hub distributes the events of one connection, which the first subscription opens and the client's Close ends.
 type hub struct {
 	client *Client
 	ctx    context.Context
@@ -30,7 +29,7 @@ type hub struct {
 
 	mu   sync.Mutex
 	subs map[*Subscription]struct{}
-	live bool // connected: events are coming in
+	live bool // connected: events are arriving
 }
 
 func (h *hub) run() {
@@ -45,13 +44,13 @@ func (h *hub) run() {
 			wait = minReconnect
 		}
 		h.client.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
-		_ = pause(h.ctx, wait/2+rand.N(wait/2)) // what has ended ends the next read
+		_ = pause(h.ctx, wait/2+rand.N(wait/2)) // read fails at once if ctx has ended
 		wait = min(2*wait, maxReconnect)
 	}
 }
 
-// read publishes what comes over one connection, first of all a [Resync]. It tells whether it got as far as that, and
-// why the connection ended, never nil.
+// read publishes the events of one connection, starting with a [Resync]. It reports whether it got that far, and why
+// the connection ended; err is never nil.
 func (h *hub) read() (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	defer cancel(nil)
@@ -62,7 +61,7 @@ func (h *hub) read() (connected bool, err error) {
 	})
 	defer silence.Stop()
 	defer func() {
-		// The reason for which the stream was cut here counts, and not the read error that follows from it.
+		// If the stream was cut here, report the reason and not the read error that follows from it.
 		if _, refused := errors.AsType[*Error](err); ctx.Err() != nil {
 			err = fmt.Errorf("opencode: follow events: %w: %w", ErrUnavailable, context.Cause(ctx))
 		} else if !refused {
@@ -90,7 +89,7 @@ func (h *hub) read() (connected bool, err error) {
 		if err != nil {
 			return connected, err
 		}
-		if !connected { // the first is server.connected, and from then on nothing is missed
+		if !connected { // the first is server.connected; nothing is missed from then on
 			connected = true
 			h.publish(Event{Payload: Resync{"connected"}})
 		}
@@ -102,7 +101,7 @@ func (h *hub) read() (connected bool, err error) {
 			h.publish(event)
 		}
 	}
-	return connected, io.ErrUnexpectedEOF // a stream of events has no end
+	return connected, io.ErrUnexpectedEOF // an event stream has no regular end
 }
 
 func (h *hub) publish(e Event) {
@@ -131,10 +130,10 @@ func (h *hub) close() {
 	h.reader.Wait()
 }
 
-// Filter chooses the events of a [Subscription]. The zero value chooses all.
+// Filter selects the events of a [Subscription]. The zero value selects all.
 type Filter struct {
-	Directory string // lets only its own events pass, and those of no directory
-	// Sessions lets only events of these sessions and of their sub-agents' sessions pass, and those of no session.
+	Directory string // only events of this directory, and those of no directory
+	// Sessions passes only events of these sessions and of their sub-agents' sessions, and those of no session.
 	// Sub-agents are recognised by any event that names their parent.
 	Sessions []string
 }
@@ -147,8 +146,8 @@ type Subscription struct {
 	sessions  map[string]bool // nil: all; guarded by hub.mu
 }
 
-// Subscribe begins to collect events; the first is a [Resync], as soon as the connection stands. Close the subscription
-// when done. After the client is closed a subscription is born closed.
+// Subscribe starts to collect events. The first is a [Resync], as soon as the client is connected. Close the
+// subscription when done. If the client is closed, so is the new subscription.
 func (c *Client) Subscribe(f Filter) *Subscription {
 	h := c.events
 	s := &Subscription{hub: h, directory: f.Directory, events: make(chan Event, subscriptionBuffer)}
@@ -170,11 +169,11 @@ func (c *Client) Subscribe(f Filter) *Subscription {
 	return s
 }
 
-// C delivers the events in the order in which they happened. It is closed when the subscription or the client is. A
-// reader that falls more than 512 events behind loses those and gets a [Resync] instead; others are not held up.
+// C delivers the events in order. It is closed with the subscription or the client. A reader that falls more than 512
+// events behind loses those and gets a [Resync] instead; other readers are not delayed.
 func (s *Subscription) C() <-chan Event { return s.events }
 
-// Follow lets the events of further sessions pass, from now on. It has no effect on a subscription to all sessions.
+// Follow adds sessions to the filter, from now on. It has no effect on a subscription to all sessions.
 func (s *Subscription) Follow(sessionIDs ...string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -185,7 +184,7 @@ func (s *Subscription) Follow(sessionIDs ...string) {
 	}
 }
 
-// Close ends the subscription. It may be called more than once and while the events are being read.
+// Close ends the subscription. It may be called more than once, and while events are being read.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -219,8 +218,7 @@ func (s *Subscription) wants(e Event) bool {
 	return s.sessions[e.SessionID]
 }
 
-// push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub
-// sends, under its lock, so there is room afterwards.
+// push never blocks: a Resync replaces what is in a full buffer. Only the hub sends, under its lock, so there is room.
 func (s *Subscription) push(e Event) {
 	if len(s.events) == cap(s.events) {
 		for len(s.events) > 0 {

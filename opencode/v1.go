@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// v1 speaks to OpenCode 1.18 and later 1.x.
+// v1 is the back end for OpenCode 1.18 and later 1.x.
 type v1 struct {
 	*Client
-	dir string // empty: that in which the server was started
+	dir string // empty: the one in which the server was started
 }
 
 func (v v1) in(path string) API { return v1{v.Client, path} }
@@ -30,8 +30,8 @@ func (v v1) events() (path string, read func(data []byte) ([]Event, error)) {
 	return "/global/event", readEvent
 }
 
-// endWork is OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers
-// are killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools running, because
+// endWork has OpenCode dispose of everything: turns are aborted and recorded as aborted, tools and language servers are
+// killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools running, because
 // each runs in a session of its own, outside the process group.
 func (v v1) endWork(ctx context.Context, grace time.Duration) error {
 	return v.Client.call(ctx, request{op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: grace})
@@ -120,12 +120,12 @@ type wirePart struct {
 
 func (p Prompt) wire() wirePrompt {
 	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
-	// Without an id of its own the text gets a new one each time the prompt arrives, and the message then holds it twice.
+	// Without its own id the text would get a new one with each arrival, and the message would hold it twice.
 	id := "prt_" + strings.TrimPrefix(p.MessageID, messagePrefix) + "0000"
 	return wirePrompt{Prompt: p, Parts: []wirePart{{id, PartText, p.Text, p.Metadata}}}
 }
 
-// Messages reads one message at a time, too: images that an agent looked at are in the answer, and are not kept.
+// Messages, too, decodes one message at a time: images that an agent looked at are in the answer, and are not kept.
 func (v v1) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
 	for m, err := range v.messages(ctx, sessionID, url.Values{"limit": {strconv.Itoa(limit)}}) {
 		if err != nil {
@@ -269,7 +269,7 @@ func (v v1) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
 }
 
 func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
-	// The structured answer is itself a tool; denied with the others it fails.
+	// The structured answer is itself a tool. If it were denied with the others, it would fail.
 	rules := []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}}
 	return v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
 		prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
@@ -281,7 +281,7 @@ func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
 			timeout: cmp.Or(r.Timeout, defaultAskTimeout),
 		})
 		if failed, ok := errors.AsType[*Error](err); ok && failed.Status == http.StatusInternalServerError {
-			// with an unknown model or agent it is a bare 500, which would pass for a passing trouble
+			// An unknown model or agent causes a bare 500, which would look like a temporary failure.
 			err = unknown(ctx, v, r, err)
 		}
 		return reply, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// readEvent reads the data of one event of /global/event.
+// readEvent decodes one event of /global/event.
 func readEvent(data []byte) ([]Event, error) {
 	var in struct {
 		Directory string
@@ -22,7 +22,7 @@ func readEvent(data []byte) ([]Event, error) {
 	switch {
 	case in.Payload.Type == "":
 		return nil, errors.New("event without a type")
-	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // of its new API
+	case skipped(in.Payload.Type), strings.HasPrefix(in.Payload.Type, "session.next."): // events of its new API
 		return nil, nil
 	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
 		return nil, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
@@ -31,15 +31,15 @@ func readEvent(data []byte) ([]Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.Payload.Type, err)
 	}
-	if in.Directory != "global" { // how the server marks events of no directory
+	if in.Directory != "global" { // marks events of no directory
 		e.Directory = in.Directory
 	}
 	return []Event{e}, nil
 }
 
-// payloadOf reads the properties of an event. Types without a case here become [Unknown].
+// payloadOf decodes the properties of an event. Types without a case here become [Unknown].
 func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
-	if eventType != "message.part.updated" { // whose texts are cut one by one
+	if eventType != "message.part.updated" { // its texts are cut one by one below
 		properties, _ = cutJSON(properties, maxEvent)
 	}
 	var in struct {
@@ -69,7 +69,7 @@ func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
 		var m MessageInfo
 		err = unmarshal(in.Info, &m)
 		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
-	case "permission.asked", "question.asked": // a request is never lost for what is odd in it: it waits for the answer
+	case "permission.asked", "question.asked": // never dropped for odd content: the agent waits for the reply
 		var r Request
 		err = unmarshal(properties, &r)
 		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)

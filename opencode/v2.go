@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// v2 speaks to OpenCode 2, from 2.0.4 on.
+// v2 is the back end for OpenCode 2, from 2.0.4 on.
 type v2 struct {
 	*Client
-	dir string // empty: that in which the server was started
+	dir string // empty: the one in which the server was started
 	*v2memory
 }
 
-// v2memory is what the server does not say when it is asked. It is of all directories.
+// v2memory holds what the server cannot be asked for. All directories share it.
 type v2memory struct {
-	retries sync.Map // the [Status] of sessions that wait for a provider, by the newest event
-	ours    sync.Map // sessions that no background service works on
+	retries sync.Map // the [Status] of sessions that wait for a provider, from their newest event
+	ours    sync.Map // ids of sessions that no background service works on
 }
 
 const (
-	v2page      = 200 // the most that a list gives at once
-	v2sessions  = 100 // as many as 1.x gives
+	v2page      = 200 // the server's maximum
+	v2sessions  = 100 // as many as OpenCode 1 returns
 	v2patience  = 10 * time.Second
 	v2pause     = 100 * time.Millisecond
 	instruction = "manager" // the key of a session's instructions
@@ -41,7 +41,7 @@ func (v v2) in(path string) API {
 
 func (v v2) caps() Caps { return Caps{Generation: 2, Version: v.version} }
 
-// here is the query that names the directory. What is below a session needs none.
+// here returns the query that names the directory. Paths below a session need none.
 func (v v2) here() url.Values {
 	if v.dir == "" {
 		return url.Values{}
@@ -49,13 +49,13 @@ func (v v2) here() url.Values {
 	return url.Values{"location[directory]": {v.dir}}
 }
 
-// getData is a call that reads what an answer has as its data.
+// getData is get for an answer that is wrapped in "data".
 func getData[T any](ctx context.Context, v v2, op, path string, query url.Values) (T, error) {
 	out, err := get[struct{ Data T }](ctx, v, op, path, query)
 	return out.Data, err
 }
 
-// v2pages goes through a list page by page: the last one names a next one as well, which is empty.
+// v2pages iterates over a list page by page. Even the last page names a next one, which is empty.
 func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values, yield func(T) (more bool)) error {
 	for {
 		page, err := get[struct {
@@ -73,15 +73,15 @@ func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values
 		if len(page.Data) == 0 || page.Cursor.Next == "" {
 			return nil
 		}
-		query.Del("order") // which the cursor has
+		query.Del("order") // the cursor includes it
 		query.Set("cursor", page.Cursor.Next)
 	}
 }
 
 func v2path(sessionID string, rest ...string) string { return "/api" + sessionPath(sessionID, rest...) }
 
-// endWork interrupts what runs on the server, which is all of this program, and waits until it has ended: a turn that ends
-// with its server is taken up by the next background service.
+// endWork interrupts everything on the server, all of it this program's, and waits for the end. A turn that is cut off
+// by its server's end would be resumed by the next background service.
 func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -94,7 +94,6 @@ func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 	})
 }
 
-// v2poll asks again and again until it is done.
 func v2poll(ctx context.Context, op string, ask func() (done bool, err error)) error {
 	for {
 		if done, err := ask(); done || err != nil {
@@ -116,10 +115,10 @@ type v2rule struct {
 	Effect   Action `json:"effect"`
 }
 
-// v2tools are the tools, and permissions, that have another name than in OpenCode 1, by that.
+// v2tools maps the OpenCode 1 names of tools and permissions to those in OpenCode 2, where they differ.
 var v2tools = map[string]string{"bash": "shell", "task": "subagent", TodoTool: "manager_todo"}
 
-// v1tool is what a tool is called in OpenCode 1.
+// v1tool returns the OpenCode 1 name of a tool.
 func v1tool(name string) string {
 	for old, now := range v2tools {
 		if now == name {
@@ -155,7 +154,7 @@ func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	return out.Data, err
 }
 
-// bequeaths marks, in the metadata, a session whose sub-agents are to be denied what it is: OpenCode 1 does that by itself.
+// bequeaths marks, in the metadata, a session whose sub-agents inherit its denials. OpenCode 1 does that by itself.
 const bequeaths = "bequeaths-denials"
 
 func bequeathing(metadata map[string]any, rules []Rule) map[string]any {
@@ -174,7 +173,7 @@ func denials(rules []Rule) []Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Action != Deny })
 }
 
-// inherit denies a sub-agent, and those that it has, what its parent is denied.
+// inherit gives a sub-agent's session the denials of its parent, and marks it to pass them on.
 func (v v2) inherit(ctx context.Context, child Session) error {
 	if child.ParentID == "" || child.Metadata[bequeaths] != nil {
 		return nil
@@ -186,7 +185,6 @@ func (v v2) inherit(ctx context.Context, child Session) error {
 	return v.setRules(ctx, child.ID, denials(parent.Rules), map[string]any{bequeaths: true})
 }
 
-// setRules takes the place of the rules and the metadata that a session has.
 func (v v2) setRules(ctx context.Context, sessionID string, rules []Rule, metadata map[string]any) error {
 	return v.call(ctx, request{
 		op: "set rules", method: http.MethodPatch, path: v2path(sessionID),
@@ -242,7 +240,7 @@ func (v v2) Abort(ctx context.Context, sessionID string) error {
 	return ignoreNotFound(post(ctx, v, "abort session", v2path(sessionID, "interrupt"), nil))
 }
 
-// Statuses has a session as busy whose sub-agent is, also one in the background: it goes on by itself.
+// Statuses reports a session as busy while a sub-agent is, even in the background: it then continues by itself.
 func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 	active, err := v.active(ctx)
 	if err != nil {
@@ -263,13 +261,13 @@ func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 	return all, nil
 }
 
-// parent is the session whose sub-agent works in this one; empty: it has none.
+// parent returns the id of a session's parent, or "".
 func (v v2) parent(ctx context.Context, sessionID string) (string, error) {
 	s, err := v.Session(ctx, sessionID)
 	return s.ParentID, ignoreNotFound(err)
 }
 
-// Todos are what the newest call of the list tool says: OpenCode 2 has none of its own.
+// Todos returns the input of the newest completed call of the todo tool, since OpenCode 2 has no list of its own.
 func (v v2) Todos(ctx context.Context, sessionID string) (todos []Todo, err error) {
 	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}, "type": {"assistant"}}
 	err = v2pages(ctx, v, "get todos", v2path(sessionID, "message"), query, func(m v2message) bool {
@@ -286,6 +284,6 @@ func (v v2) Todos(ctx context.Context, sessionID string) (todos []Todo, err erro
 
 func todosOf(input json.RawMessage) []Todo {
 	var in struct{ Todos []Todo }
-	_ = unmarshal(input, &in) // what is no list is an empty one
+	_ = unmarshal(input, &in) // odd input is an empty list
 	return in.Todos
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// demand is what a question says about the answer that it wants.
+// demand precedes the schema in a question.
 const demand = "Answer with JSON alone, of this schema:"
 
 func (v v2) Ask(ctx context.Context, r AskRequest) (Message, error) {
@@ -36,7 +36,7 @@ func (v v2) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	return reply, nil
 }
 
-// answer waits for the end of a session's only turn, and gives what came of it; an empty message: nothing.
+// answer waits for the end of a session's only turn and returns its answer, or an empty message if there is none.
 func (v v2) answer(ctx context.Context, sessionID string) (Message, error) {
 	const op = "ask"
 	err := v2poll(ctx, op, func() (over bool, err error) {
@@ -47,7 +47,7 @@ func (v v2) answer(ctx context.Context, sessionID string) (Message, error) {
 			return false, err
 		}
 		s, err := getData[struct{ Outcome string }](ctx, v, op, v2path(sessionID), nil)
-		return s.Outcome != "", err // else it has not begun
+		return s.Outcome != "", err // empty: the turn has not begun
 	})
 	if err != nil {
 		return Message{}, err
@@ -59,7 +59,7 @@ func (v v2) answer(ctx context.Context, sessionID string) (Message, error) {
 	return all[0], nil
 }
 
-// jsonIn is what a model wrote without the fence that many put around it.
+// jsonIn returns a model's answer without the code fence that many models add.
 func jsonIn(said string) json.RawMessage {
 	said = strings.TrimSpace(said)
 	if rest, fenced := strings.CutPrefix(said, "```"); fenced {

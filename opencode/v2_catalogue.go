@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// v2list reads a list of the directory that is empty until the directory has booted, which takes a second or so.
+// v2list reads a list of the directory. It is empty until the directory has booted, which takes about a second.
 func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err error) {
 	deadline := time.Now().Add(v2patience)
 	err = v2poll(ctx, op, func() (done bool, err error) {
@@ -36,7 +36,7 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 func (v v2) DefaultModel(ctx context.Context) (string, error) {
 	entries, err := get[[]struct{ Info struct{ Model any } }](ctx, v, "get configuration", "/api/config", v.here())
 	model := ""
-	for _, e := range entries { // what comes later wins
+	for _, e := range entries { // later entries win
 		if name, ok := e.Info.Model.(string); ok {
 			model, _, _ = strings.Cut(name, "#")
 		}
@@ -61,7 +61,7 @@ func (v v2) AddMCP(ctx context.Context, server MCPServer) error {
 	config, limit, wait := server.wire()
 	ms := limit.Milliseconds()
 	config["timeout"] = map[string]int64{"startup": ms, "catalog": ms, "execution": ms}
-	config["codemode"] = false // else the tools are hidden behind one that runs programs
+	config["codemode"] = false // otherwise the tools are hidden behind one that runs programs
 	err := v.call(ctx, request{
 		op: op, method: http.MethodPut, path: mcpPath(server.Name), query: v.here(), timeout: wait,
 		in: map[string]any{"config": config},

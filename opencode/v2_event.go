@@ -12,45 +12,45 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// v2reader puts the events of one connection into those of OpenCode 1. OpenCode 2 tells what changed, and not what is now,
-// so that it remembers what it was told of each session, and asks the server for what was told before the connection. It
-// belongs to the goroutine that reads events.
+// v2reader translates the events of one connection into those of OpenCode 1. OpenCode 2 reports changes, not states, so
+// the reader keeps the state of each session, and asks the server for what happened before the connection. It belongs
+// to the goroutine that reads events.
 type v2reader struct {
 	v2
-	sessions map[string]*v2told
-	numbers  map[string]int64 // of each session's newest event that has one, also of those that are dropped
+	sessions map[string]*v2sessionState
+	numbers  map[string]int64 // sequence number of each session's newest event, dropped events included
 }
 
-// v2told is what was told of a session.
-type v2told struct {
+// v2sessionState is the state of a session, as told by events.
+type v2sessionState struct {
 	info Session
 	conversation
-	inbox    map[string]v2message // what waits to be delivered, by id
-	worked   bool                 // the execution has done something
-	answer   MessageInfo          // that is being written
+	inbox    map[string]v2message // undelivered messages, by id
+	worked   bool                 // the current execution has done something
+	answer   MessageInfo          // the one being written
 	tools    map[string]*v2content
-	children map[string]bool // in the background, whose results come as messages
+	children map[string]bool // sub-agents in the background; their results arrive as messages
 }
 
 type v2event struct {
 	Type    string
 	Created millis
 	Durable struct {
-		AggregateID string // the session
+		AggregateID string // the session's id
 		Seq         int64
 	}
 	Location struct{ Directory string }
 	Data     json.RawMessage
 }
 
-// family is what the events of a session are told apart by first; empty: it is none of those.
+// family returns the first element of a session event's type, such as "tool", or "" for other events.
 func (e v2event) family() string {
 	kind, of := strings.CutPrefix(e.Type, "session.")
 	family, _, _ := strings.Cut(kind, ".")
 	return text.If(of, family)
 }
 
-// v2data has the fields of all events that are read.
+// v2data has the fields of all events that are decoded.
 type v2data struct {
 	SessionID, ParentID, Title, Agent, InboxID, AssistantMessageID string
 	ID, Name, Text, Finish, Reason, Snapshot, RequestID            string
@@ -73,7 +73,7 @@ type v2data struct {
 }
 
 func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
-	r := &v2reader{v, map[string]*v2told{}, map[string]int64{}}
+	r := &v2reader{v, map[string]*v2sessionState{}, map[string]int64{}}
 	return "/api/event", r.read
 }
 
@@ -92,14 +92,14 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	case skipped(e.Type):
 		return told, nil
 	}
-	if !slices.Contains([]string{"tool", "text", "reasoning"}, e.family()) { // whose texts are cut one by one
+	if !slices.Contains([]string{"tool", "text", "reasoning"}, e.family()) { // the texts of these are cut one by one below
 		e.Data, _ = cutJSON(e.Data, maxEvent)
 	}
 	var d v2data
 	if err := unmarshal(e.Data, &d); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Type, err)
 	}
-	if d.Form != nil { // the only events that have the session's id elsewhere
+	if d.Form != nil { // form events have the session's id elsewhere
 		d.SessionID = d.Form.SessionID
 	}
 	if d.SessionID == "" {
@@ -116,7 +116,7 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 	return told, nil
 }
 
-// missed reports whether events of a session did not come that were sent before this one: they are numbered.
+// missed reports whether events of a session were lost before this one, by their sequence numbers.
 func (r *v2reader) missed(e v2event) bool {
 	before := r.numbers[e.Durable.AggregateID]
 	r.numbers[e.Durable.AggregateID] = max(before, e.Durable.Seq)
@@ -128,11 +128,11 @@ func (r *v2reader) unknown(e v2event) Event {
 	return Event{Directory: e.Location.Directory, Payload: Unknown{e.Type, data}}
 }
 
-// session is what is known of the session of an event. Of one that was there before, the server is asked.
-func (r *v2reader) session(e v2event, d v2data) *v2told {
+// session returns the state of an event's session. It asks the server about one that is older than the connection.
+func (r *v2reader) session(e v2event, d v2data) *v2sessionState {
 	s := r.sessions[d.SessionID]
 	if s == nil {
-		s = &v2told{
+		s = &v2sessionState{
 			conversation: conversation{sessionID: d.SessionID}, inbox: map[string]v2message{}, tools: map[string]*v2content{},
 			children: map[string]bool{}, worked: e.Type != "session.execution.started",
 		}
@@ -157,7 +157,7 @@ func (r *v2reader) session(e v2event, d v2data) *v2told {
 	return s
 }
 
-// ask asks the server while an event waits. What it does not answer is left out.
+// ask queries the server while an event waits. A failure is only logged.
 func ask[T any](r *v2reader, call func(context.Context) (T, error)) T {
 	ctx, cancel := context.WithTimeout(r.Client.events.ctx, r.cfg.CallTimeout)
 	defer cancel()
@@ -168,40 +168,39 @@ func ask[T any](r *v2reader, call func(context.Context) (T, error)) T {
 	return answer
 }
 
-func (r *v2reader) get(s *v2told, messageID string) v2message {
+func (r *v2reader) get(s *v2sessionState, messageID string) v2message {
 	return ask(r, func(ctx context.Context) (v2message, error) { return r.message(ctx, s.sessionID, messageID) })
 }
 
-func (r *v2reader) payloads(s *v2told, e v2event, d v2data) []Payload {
+func (r *v2reader) payloads(s *v2sessionState, e v2event, d v2data) []Payload {
 	kind := strings.TrimPrefix(e.Type, "session.")
 	switch e.family() {
 	case "":
-		return r.asked(e, d)
+		return r.requestEvents(e, d)
 	case "execution":
-		return r.execution(s, kind, d)
+		return r.executionEvents(s, kind, d)
 	case "inbox":
-		return r.inbox(s, kind, e, d)
+		return r.inboxEvents(s, kind, e, d)
 	case "step", "text", "reasoning":
-		return r.answered(s, kind, e, d)
+		return r.answerEvents(s, kind, e, d)
 	case "tool":
-		return r.called(s, kind, d)
+		return r.toolEvents(s, kind, d)
 	}
-	return r.changed(s, kind, e, d)
+	return r.sessionEvents(s, kind, e, d)
 }
 
-// asked are the events about what a user is asked.
-func (r *v2reader) asked(e v2event, d v2data) []Payload {
+func (r *v2reader) requestEvents(e v2event, d v2data) []Payload {
 	switch e.Type {
 	case "permission.asked":
 		var asked v2request
-		_ = unmarshal(e.Data, &asked) // a request is never lost for what is odd in it
+		_ = unmarshal(e.Data, &asked) // never dropped for odd content
 		asked.Metadata, _ = cutJSON(asked.Metadata, maxEventValue)
-		return []Payload{Asked{asked.neutral()}}
+		return []Payload{Asked{asked.toV1()}}
 	case "form.created":
 		if d.Form == nil || !d.Form.question() {
 			return nil
 		}
-		return []Payload{Asked{d.Form.neutral()}}
+		return []Payload{Asked{d.Form.toV1()}}
 	case "permission.replied":
 		return []Payload{RequestClosed{d.RequestID}}
 	case "form.replied", "form.cancelled":
@@ -210,8 +209,7 @@ func (r *v2reader) asked(e v2event, d v2data) []Payload {
 	return []Payload{r.unknown(e).Payload}
 }
 
-// changed are the events about a session as a whole.
-func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) sessionEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	switch kind {
 	case "created":
 		return []Payload{SessionCreated{s.info}}
@@ -245,15 +243,15 @@ func (r *v2reader) changed(s *v2told, kind string, e v2event, d v2data) []Payloa
 	return []Payload{SessionUpdated{s.info}}
 }
 
-// wait remembers that a session waits for its provider; nil: it does not any more.
+// wait records that a session waits for its provider; nil: no longer.
 func (r *v2reader) wait(sessionID string, status *Status) {
 	if r.retries.Delete(sessionID); status != nil {
 		r.retries.Store(sessionID, *status)
 	}
 }
 
-// newest are the message of a type that came last, and its parts.
-func (r *v2reader) newest(s *v2told, kind string) []Payload {
+// newest returns the newest message of a type and its parts.
+func (r *v2reader) newest(s *v2sessionState, kind string) []Payload {
 	m := ask(r, func(ctx context.Context) (m v2message, err error) {
 		query := url.Values{"limit": {"1"}, "order": {"desc"}, "type": {kind}}
 		err = v2pages(ctx, r.v2, "get message", v2path(s.sessionID, "message"), query, func(one v2message) bool {
@@ -265,7 +263,7 @@ func (r *v2reader) newest(s *v2told, kind string) []Payload {
 	return s.message(m)
 }
 
-func (s *v2told) message(m v2message) []Payload {
+func (s *v2sessionState) message(m v2message) []Payload {
 	next, ok := s.next(m)
 	if !ok {
 		return nil
@@ -278,8 +276,8 @@ func (s *v2told) message(m v2message) []Payload {
 	return told
 }
 
-// execution are the events about what runs a session. One that did nothing is not told of: it proves nothing.
-func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) {
+// executionEvents reports no idle after an execution that did nothing: it proves nothing.
+func (r *v2reader) executionEvents(s *v2sessionState, kind string, d v2data) (told []Payload) {
 	r.wait(d.SessionID, nil)
 	switch kind {
 	case "execution.started":
@@ -288,17 +286,17 @@ func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) 
 	case "execution.failed":
 		failed := &TurnError{Name: UnknownError, Message: "no reason given"}
 		if d.Error != nil {
-			failed = d.Error.neutral()
+			failed = d.Error.toV1()
 		}
 		told = append(told, SessionFailed{failed})
 	case "execution.interrupted":
 		if d.Reason != "user" && len(s.inbox) > 0 {
-			return nil // the session goes on with what waits, such as why it was refused something
+			return nil // the session continues with what waits, such as the reason for a refusal
 		}
 		told = append(told, SessionFailed{&TurnError{Name: MessageAborted, Message: "interrupted: " + d.Reason}})
 	default:
 		if len(s.children) > 0 {
-			return nil // the result of a sub-agent begins the next
+			return nil // the result of a sub-agent starts the next execution
 		}
 	}
 	if clear(s.children); s.worked {
@@ -307,14 +305,13 @@ func (r *v2reader) execution(s *v2told, kind string, d v2data) (told []Payload) 
 	return told
 }
 
-// busy tells that a session works, at each call of its model and before the first.
-func (s *v2told) busy() Payload {
+// busy records that the execution does something, and returns the busy status.
+func (s *v2sessionState) busy() Payload {
 	s.worked = true
 	return StatusChanged{Status{Type: Busy}}
 }
 
-// inbox are the events about what a session is told.
-func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) inboxEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	m, known := s.inbox[d.InboxID]
 	switch kind {
 	case "inbox.enqueued":
@@ -330,7 +327,7 @@ func (r *v2reader) inbox(s *v2told, kind string, e v2event, d v2data) []Payload 
 		if child, ok := m.Metadata["childID"].(string); ok {
 			delete(s.children, child)
 		}
-		m.Time.Created = e.Created // the order of messages is that of their delivery
+		m.Time.Created = e.Created // messages are ordered by delivery
 		return append([]Payload{s.busy()}, s.message(m)...)
 	}
 	delete(s.inbox, d.InboxID) // it was cancelled

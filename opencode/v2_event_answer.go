@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// answered are the events about what a model says.
-func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Payload {
+func (r *v2reader) answerEvents(s *v2sessionState, kind string, e v2event, d v2data) []Payload {
 	if s.answer.ID != d.AssistantMessageID {
 		r.begin(s, d.AssistantMessageID, e.Created.time())
 	}
@@ -26,7 +25,7 @@ func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Paylo
 	case "step.failed":
 		m.Completed = e.Created.time()
 		if d.Error != nil {
-			m.Error = d.Error.neutral()
+			m.Error = d.Error.toV1()
 		}
 		return []Payload{MessageUpdated{*m}}
 	case "text.ended", "reasoning.ended":
@@ -38,8 +37,8 @@ func (r *v2reader) answered(s *v2told, kind string, e v2event, d v2data) []Paylo
 	return nil
 }
 
-// begin takes in that the model answers. Whose prompt that follows is read where no event told.
-func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
+// begin starts a new answer. If no event named the prompt that it follows, the server is asked.
+func (r *v2reader) begin(s *v2sessionState, messageID string, at time.Time) {
 	if s.parent == "" {
 		before := ask(r, func(ctx context.Context) ([]Message, error) { return r.Messages(ctx, s.sessionID, 1) })
 		for _, m := range before {
@@ -53,13 +52,13 @@ func (r *v2reader) begin(s *v2told, messageID string, at time.Time) {
 	s.answer = MessageInfo{ID: messageID, SessionID: s.sessionID, Role: RoleAssistant, ParentID: s.parent, Created: at}
 }
 
-// called are the events about a tool call, which is told as it is after each.
-func (r *v2reader) called(s *v2told, kind string, d v2data) []Payload {
+// toolEvents handles events about a tool call, and returns the whole state of the call after each.
+func (r *v2reader) toolEvents(s *v2sessionState, kind string, d v2data) []Payload {
 	key := d.AssistantMessageID + "/" + d.ID
 	c := s.tools[key]
 	if c == nil {
 		c = &v2content{Type: "tool", ID: d.ID, Name: d.Name, State: v2state{Status: "streaming"}}
-		if d.Name == "" { // it was announced before the connection stood, or long ago
+		if d.Name == "" { // announced before the connection, or long ago
 			for _, known := range r.get(s, d.AssistantMessageID).Content {
 				if known.ID == d.ID && known.Type == "tool" {
 					*c = known

@@ -13,31 +13,29 @@ import (
 	"strings"
 )
 
-// v2message is a message of any type; each has some of the fields.
+// v2message has the fields of all types of messages.
 type v2message struct {
 	ID, Type, Agent string
-	Text            string // of user, synthetic
-	Description     string // of synthetic
+	Text            string // for user and synthetic
+	Description     string // for synthetic
 	Metadata        map[string]any
 	Files           []json.RawMessage
 	Model           sessionModel
-	Content         []v2content // of assistant, as what follows
+	Content         []v2content // for assistant, as are the following
 	Snapshot        struct{ End string }
 	Finish          string
 	Cost            float64
 	Tokens          Tokens
 	Error           *v2error
-	Summary, Status string // of compaction
+	Summary, Status string // for compaction
 	Time            struct{ Created, Completed millis }
 }
 
-// v2content is a piece of what an assistant says.
 type v2content struct {
 	Type, Text, ID, Name string
 	State                v2state
 }
 
-// v2state is how far a tool call has come.
 type v2state struct {
 	Status   string
 	Input    json.RawMessage // a string while the model writes it
@@ -46,14 +44,12 @@ type v2state struct {
 	Error    *v2error
 }
 
-// v2error is why a turn or a tool failed.
 type v2error struct {
 	Type, Message string
-	Status        int // of the provider's answer
+	Status        int // HTTP status of the provider's answer
 }
 
-// neutral is the error in the words of OpenCode 1.
-func (e *v2error) neutral() *TurnError {
+func (e *v2error) toV1() *TurnError {
 	status, named := map[string]int{
 		"provider.auth": http.StatusUnauthorized, "provider.quota": http.StatusPaymentRequired,
 		"provider.invalid-request": http.StatusBadRequest, "provider.rate-limit": http.StatusTooManyRequests,
@@ -81,10 +77,10 @@ func (e *v2error) neutral() *TurnError {
 	return &TurnError{Name: UnknownError, Message: e.Message}
 }
 
-// neutral is the message in the words of OpenCode 1; ok is false for one that is none there. parent is the newest one
-// that a user, or a program, wrote before it: nothing else says to what an answer belongs. The ids of parts are made of
-// the message's own, as in events, see [v2reader].
-func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
+// toV1 translates the message into the terms of OpenCode 1; ok is false if it has no counterpart there. parent is
+// the newest message before it that a user or a program wrote: nothing else links an answer to its prompt. Ids of parts
+// derive from the message's id, as in events, see [v2reader].
+func (m v2message) toV1(sessionID, parent string) (out Message, ok bool) {
 	out.Info = MessageInfo{
 		ID: m.ID, SessionID: sessionID, Role: RoleUser, Agent: m.Agent, Model: m.Model.ref(), Variant: m.Model.Variant,
 		Created: m.Time.Created.time(),
@@ -98,19 +94,19 @@ func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
 	case "user", "synthetic":
 		p := Part{Type: PartText, Text: m.Text, Metadata: m.Metadata}
 		p.Synthetic = m.Type == "synthetic" || m.Metadata[explanation] != nil
-		if child, ok := m.Metadata["childID"].(string); ok && p.Synthetic { // as OpenCode 1 tells that it has ended
+		if child, ok := m.Metadata["childID"].(string); ok && p.Synthetic { // as OpenCode 1 reports its end
 			p.Text = fmt.Sprintf("<task id=%q state=%q>\n%s", child, m.Metadata["state"], m.Text)
 		}
 		add("/text", p)
 		for i := range m.Files {
 			add("/file"+strconv.Itoa(i), Part{Type: "file"})
 		}
-		return out, m.Type == "synthetic" || original(m.ID) == m.ID // else it is the same once more
+		return out, m.Type == "synthetic" || original(m.ID) == m.ID // otherwise it is a repetition
 	case "assistant":
 		info.Role, info.ParentID, info.Completed = RoleAssistant, parent, m.Time.Completed.time()
 		info.Finish, info.Cost, info.Tokens = m.Finish, m.Cost, m.Tokens
 		if m.Error != nil {
-			info.Error = m.Error.neutral()
+			info.Error = m.Error.toV1()
 		}
 		count := map[string]int{}
 		for _, c := range m.Content {
@@ -137,10 +133,9 @@ func (m v2message) neutral(sessionID, parent string) (out Message, ok bool) {
 	return out, false
 }
 
-// textPart is what the id of a text's part has after that of its message. ordinal counts those of the same type.
+// textPart returns what follows the message's id in the id of a text part. ordinal counts the parts of the same type.
 func textPart(kind string, ordinal int) string { return "/" + kind + strconv.Itoa(ordinal) }
 
-// call is a tool call in the words of OpenCode 1.
 func (c v2content) call() *ToolCall {
 	call := &ToolCall{
 		CallID: c.ID, Tool: v1tool(c.Name), State: ToolState(c.State.Status), Title: c.title(), Metadata: v1metadata(c),
@@ -161,17 +156,17 @@ func (c v2content) call() *ToolCall {
 	return call
 }
 
-// title is what a call was about, which OpenCode 1 says when it has ended well.
+// title returns the subject of a completed call, as OpenCode 1 reports it.
 func (c v2content) title() string {
 	if c.State.Status != string(ToolCompleted) {
 		return ""
 	}
 	var in struct{ Description, Path, Pattern, URL, Query, Name string }
-	_ = unmarshal(c.State.Input, &in) // what is odd says nothing
+	_ = unmarshal(c.State.Input, &in) // odd input has no title
 	return cmp.Or(in.Description, in.Path, in.Pattern, in.URL, in.Query, in.Name)
 }
 
-// v2fields are the arguments of tools that have another name than in OpenCode 1, with that.
+// v2fields maps, by tool, the OpenCode 2 names of arguments to those in OpenCode 1, where they differ.
 var v2fields = map[string]map[string]string{
 	"read": {"path": "filePath"}, "write": {"path": "filePath"}, "edit": {"path": "filePath"},
 	"subagent": {"agent": "subagent_type", "sessionID": "task_id"},
@@ -188,11 +183,11 @@ func v1input(tool string, input json.RawMessage) json.RawMessage {
 			delete(args, now)
 		}
 	}
-	renamed, _ := json.Marshal(args) // it was JSON
+	renamed, _ := json.Marshal(args) // cannot fail: it was JSON
 	return renamed
 }
 
-// v1metadata gives what a tool says about its call the names that are read of it.
+// v1metadata translates the metadata of a call, as far as it is used.
 func v1metadata(c v2content) json.RawMessage {
 	switch c.Name {
 	case "subagent":
@@ -218,17 +213,17 @@ func v1metadata(c v2content) json.RawMessage {
 	return c.State.Metadata
 }
 
-// conversation puts messages that come oldest first into the words of OpenCode 1.
+// conversation translates messages, oldest first, into the terms of OpenCode 1.
 type conversation struct {
 	sessionID string
 	parent    string       // of the next answer
-	agent     string       // that was chosen last, as far as it is known
-	model     sessionModel // that was
+	agent     string       // the last one chosen, if known
+	model     sessionModel // likewise
 }
 
-// next is the next message; ok is false for one that is none in OpenCode 1.
+// next translates the next message; ok is false if it has no counterpart in OpenCode 1.
 func (c *conversation) next(m v2message) (out Message, ok bool) {
-	out, ok = m.neutral(c.sessionID, c.parent)
+	out, ok = m.toV1(c.sessionID, c.parent)
 	switch m.Type {
 	case "agent-switched":
 		c.agent = m.Agent
@@ -243,15 +238,15 @@ func (c *conversation) next(m v2message) (out Message, ok bool) {
 	return out, ok
 }
 
-// Messages reads back to a message of a user: what follows it has it for its parent. Most are those of the newest turn; those
-// that are none in OpenCode 1 are few.
+// Messages reads back to a prompt, the parent of the messages after it. Few messages have no counterpart in OpenCode 1
+// and most belong to the newest turn, so that one page usually suffices.
 func (v v2) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
 	var newest []v2message
 	shown, c := 0, conversation{sessionID: sessionID}
 	query := url.Values{"limit": {strconv.Itoa(min(v2page, limit+10))}, "order": {"desc"}}
 	err = v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
 		newest = append(newest, m)
-		if _, ok := m.neutral(sessionID, ""); ok {
+		if _, ok := m.toV1(sessionID, ""); ok {
 			shown++
 		}
 		return shown < limit || m.Type != "user" && m.Type != "synthetic"
@@ -289,6 +284,6 @@ func (v v2) message(ctx context.Context, sessionID, messageID string) (v2message
 
 func (v v2) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
 	m, err := v.message(ctx, sessionID, messageID)
-	out, _ := m.neutral(sessionID, "")
+	out, _ := m.toV1(sessionID, "")
 	return out, err
 }

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// v2prompt is what the inbox of a session takes.
+// v2prompt is an item for a session's inbox.
 type v2prompt struct {
 	ID       string         `json:"id"`
 	Text     string         `json:"text"`
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// Prompt sends under an id of its own what has to run again, since OpenCode 2 runs no message twice, see [again].
+// Prompt sends a prompt that has to run again under a new id, since OpenCode 2 runs no message twice, see [againMark].
 func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 	id := cmp.Or(p.MessageID, NewMessageID(time.Now()))
 	if p.MessageID != "" {
@@ -28,7 +28,7 @@ func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 			return err
 		}
 	}
-	if err := v.own(ctx, sessionID); err != nil {
+	if err := v.ensureOurs(ctx, sessionID); err != nil {
 		return err
 	}
 	if err := v.choose(ctx, sessionID, p); err != nil {
@@ -37,7 +37,7 @@ func (v v2) Prompt(ctx context.Context, sessionID string, p Prompt) error {
 	return v.send(ctx, sessionID, v2prompt{id, p.Text, p.Metadata})
 }
 
-// send puts a prompt into a session's inbox. One whose id is there already is the same.
+// send puts a prompt into a session's inbox. If its id is there already, so is the prompt.
 func (v v2) send(ctx context.Context, sessionID string, p v2prompt) error {
 	err := post(ctx, v, "send prompt", v2path(sessionID, "prompt"), p)
 	if conflict(err) {
@@ -51,11 +51,11 @@ func conflict(err error) bool {
 	return ok && failed.Status == http.StatusConflict
 }
 
-// due is the id under which a prompt is to be sent, if it is: settled says that it was answered or is being answered.
+// due returns the id under which to send a prompt. settled reports that it was answered or is being answered.
 func (v v2) due(ctx context.Context, sessionID, messageID string) (id string, settled bool, err error) {
 	_, err = v.message(ctx, sessionID, messageID)
 	switch {
-	case errors.Is(err, ErrNotFound): // it may wait in the inbox, where the same id is taken once
+	case errors.Is(err, ErrNotFound): // it may wait in the inbox, which accepts an id once
 		return messageID, false, nil
 	case err != nil:
 		return "", false, err
@@ -81,16 +81,14 @@ func (v v2) due(ctx context.Context, sessionID, messageID string) (id string, se
 	return messageID + againMark + strconv.Itoa(tries), answered, err
 }
 
-// revived is how OpenCode describes the message with which a background service takes up a turn that it finds unfinished
-// when it starts, as one is whose server was killed.
+// revived is OpenCode's description of the message with which a starting background service resumes an unfinished turn.
 const revived = "Continuing after restart"
 
-// revivalEnds is after how long without a sign such a service counts as gone.
+// revivalEnds is how long such a service may show no sign before it counts as gone.
 const revivalEnds = 15 * time.Minute
 
-// own makes sure that no background service works on a session. It is asked once: a service begins when it starts, and not
-// later.
-func (v v2) own(ctx context.Context, sessionID string) error {
+// ensureOurs checks once that no background service works on a session: a service resumes turns only when it starts.
+func (v v2) ensureOurs(ctx context.Context, sessionID string) error {
 	if _, ours := v.ours.Load(sessionID); ours {
 		return nil
 	}
@@ -101,8 +99,8 @@ func (v v2) own(ctx context.Context, sessionID string) error {
 	return err
 }
 
-// taken is an error that matches [ErrUnavailable] while a background service works on a session, which nobody else can stop:
-// two servers at work on one would undo each other's doing.
+// taken returns an error that matches [ErrUnavailable] while a background service works on a session. No other process
+// can stop it, and two servers at work on one session would undo each other's changes.
 func (v v2) taken(ctx context.Context, sessionID string) error {
 	taken := false
 	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
@@ -127,10 +125,10 @@ func (v v2) taken(ctx context.Context, sessionID string) error {
 	}
 }
 
-// againMark is what follows the id of a message in that of its repetitions, before their number.
+// againMark separates the id of a message from the number of its repetition.
 const againMark = "again"
 
-// original is the id under which a prompt was sent first.
+// original returns the id under which a prompt was first sent.
 func original(messageID string) string {
 	id, number, found := strings.Cut(messageID, againMark)
 	if _, err := strconv.Atoi(number); !found || err != nil {
@@ -139,7 +137,7 @@ func original(messageID string) string {
 	return id
 }
 
-// choose has the session use the agent, the model and the instructions of a prompt, which has none of its own.
+// choose gives the session the agent, model and instructions of a prompt, since prompts have none of their own.
 func (v v2) choose(ctx context.Context, sessionID string, p Prompt) error {
 	now, err := getData[struct {
 		Agent string

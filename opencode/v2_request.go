@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// v2request is a permission that is asked for.
 type v2request struct {
 	ID, SessionID, Action string
 	Resources             []string
@@ -16,24 +15,23 @@ type v2request struct {
 	Source                *v2source
 }
 
-// v2source names the tool call that asks.
 type v2source struct{ MessageID, ID string }
 
-func (s *v2source) neutral() *ToolRef {
+func (s *v2source) toV1() *ToolRef {
 	if s == nil {
 		return nil
 	}
 	return &ToolRef{s.MessageID, s.ID}
 }
 
-func (r v2request) neutral() Request {
+func (r v2request) toV1() Request {
 	return Request{
-		ID: r.ID, SessionID: r.SessionID, Tool: r.Source.neutral(), Permission: v1tool(r.Action), Patterns: r.Resources,
+		ID: r.ID, SessionID: r.SessionID, Tool: r.Source.toV1(), Permission: v1tool(r.Action), Patterns: r.Resources,
 		Metadata: r.Metadata,
 	}
 }
 
-// v2form is a set of questions, and other things that a user is to fill in.
+// v2form is a set of questions, or something else for a user to fill in.
 type v2form struct {
 	ID, SessionID string
 	Metadata      struct {
@@ -48,8 +46,8 @@ type v2form struct {
 
 func (f v2form) question() bool { return f.Metadata.Kind == "question" }
 
-func (f v2form) neutral() Request {
-	r := Request{ID: f.ID, SessionID: f.SessionID, Tool: f.Metadata.Tool.neutral()}
+func (f v2form) toV1() Request {
+	r := Request{ID: f.ID, SessionID: f.SessionID, Tool: f.Metadata.Tool.toV1()}
 	for _, q := range f.Fields {
 		r.Questions = append(r.Questions, Question{q.Title, q.Description, q.Options})
 	}
@@ -62,11 +60,11 @@ func (v v2) Requests(ctx context.Context) (all []Request, err error) {
 		return nil, err
 	}
 	for _, r := range permissions {
-		all = append(all, r.neutral())
+		all = append(all, r.toV1())
 	}
 	forms, err := v.forms(ctx)
 	for _, f := range forms {
-		all = append(all, f.neutral())
+		all = append(all, f.toV1())
 	}
 	return all, err
 }
@@ -80,11 +78,11 @@ func (v v2) forms(ctx context.Context) ([]v2form, error) {
 	return slices.DeleteFunc(all, func(f v2form) bool { return !f.question() }), err
 }
 
-// explanation marks a prompt that tells why something was refused.
+// explanation marks a prompt that gives the reason for a refusal.
 const explanation = "refusal"
 
-// ReplyPermission tells an agent why it is refused with a prompt, before it is: a tool of OpenCode's own keeps the words of
-// a refusal for itself. The prompt is read at the next step, and begins another turn if the refusal ends this one.
+// ReplyPermission sends the reason for a refusal as a prompt first, since OpenCode's own tools do not pass it on. The
+// agent reads the prompt at its next step, or in a new turn if the refusal ends this one.
 func (v v2) ReplyPermission(ctx context.Context, requestID string, reply PermissionReply, message string) error {
 	const op = "reply to permission request"
 	pending, err := v.permissions(ctx)
@@ -127,7 +125,8 @@ func (v v2) AnswerQuestion(ctx context.Context, requestID string, answers [][]st
 			answer[field.Key] = strings.Join(answers[i], ", ")
 		}
 	}
-	return settled(post(ctx, v, op, v2path(form.SessionID, "form", requestID, "reply"), map[string]any{"answer": answer}))
+	err = post(ctx, v, op, v2path(form.SessionID, "form", requestID, "reply"), map[string]any{"answer": answer})
+	return settled(op, err)
 }
 
 func (v v2) RejectQuestion(ctx context.Context, requestID string) error {
@@ -136,7 +135,8 @@ func (v v2) RejectQuestion(ctx context.Context, requestID string) error {
 	if err != nil {
 		return err
 	}
-	return settled(v.call(ctx, request{op: op, method: http.MethodDelete, path: v2path(form.SessionID, "form", requestID)}))
+	err = v.call(ctx, request{op: op, method: http.MethodDelete, path: v2path(form.SessionID, "form", requestID)})
+	return settled(op, err)
 }
 
 func (v v2) form(ctx context.Context, op, formID string) (v2form, error) {
@@ -151,10 +151,10 @@ func (v v2) form(ctx context.Context, op, formID string) (v2form, error) {
 	return forms[i], nil
 }
 
-// settled makes [ErrNotFound] of the answer that somebody else was quicker.
-func settled(err error) error {
+// settled returns [ErrNotFound] if another client was quicker.
+func settled(op string, err error) error {
 	if conflict(err) {
-		return notFound("answer question")
+		return notFound(op)
 	}
 	return err
 }

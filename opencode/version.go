@@ -20,17 +20,17 @@ import (
 const (
 	// TestedVersion is the version of OpenCode that this package was written against.
 	TestedVersion = "1.18.33"
-	// DescribedVersion is the newest OpenCode 2 of which this package's authors had a description. No release of it was run.
+	// DescribedVersion is the newest OpenCode 2 that was described to this package's authors. No release of it was run.
 	DescribedVersion = "2.1.3"
 )
 
 const (
-	handshakeTimeout = 2 * time.Second // of each call: one that is made while a server boots can hang
+	handshakeTimeout = 2 * time.Second // per call: one that is made while a server boots can hang
 	bootingPause     = 250 * time.Millisecond
 )
 
-// Version asks an OpenCode binary for its version. An empty binary means "opencode" in PATH. The error matches
-// [ErrNoBinary] if there is none. It takes about as long as OpenCode needs to start, a second.
+// Version asks an OpenCode binary for its version, which takes about a second. An empty binary means "opencode" in
+// PATH. The error matches [ErrNoBinary] if there is none.
 func Version(ctx context.Context, binary string) (string, error) {
 	path, err := lookUp(binary)
 	if err != nil {
@@ -41,7 +41,7 @@ func Version(ctx context.Context, binary string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what a script started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with a wrapper's children
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("opencode: run %s --version: %w", path, err)
@@ -54,14 +54,17 @@ func Version(ctx context.Context, binary string) (string, error) {
 	return version, nil
 }
 
-// versionFile has the versions of the binaries that were asked, the newest answer first, each behind its binary's
-// stamp: to ask takes a second of a processor.
+// versionFile caches the versions of binaries, newest first, behind their stamps: asking one takes a second of CPU. It is
+// empty, and nothing is cached, if the user has no cache directory.
 func versionFile() string {
-	dir, _ := os.UserCacheDir() // without one nothing is remembered
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
 	return filepath.Join(dir, "manager", "opencode-version")
 }
 
-// stamp names a file, and changes with it.
+// stamp identifies a file, and changes with it.
 func stamp(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -70,9 +73,9 @@ func stamp(path string) string {
 	return fmt.Sprintf("%s\n%d %d\n", path, info.Size(), info.ModTime().UnixNano())
 }
 
-// launched is the version of the binary that is about to be started, empty if it does not say it. What was remembered does
-// not refuse a binary: the path may be that of a program that chooses among several.
-func launched(ctx context.Context, path string) (string, error) {
+// binaryVersion returns the version of the binary that is about to start, or "" if it reports none. A cached version
+// never refuses a binary: the path may be that of a wrapper that chooses among several.
+func binaryVersion(ctx context.Context, path string) (string, error) {
 	data, _ := os.ReadFile(versionFile())
 	_, version, _ := strings.Cut("\n"+string(data), "\n"+stamp(path))
 	if known, _, whole := strings.Cut(version, "\n"); whole && CheckVersion(known) == nil {
@@ -80,15 +83,15 @@ func launched(ctx context.Context, path string) (string, error) {
 	}
 	version, err := Version(ctx, path)
 	if major, _, _ := numbers(version); err != nil || major == 0 {
-		return "", nil //nolint:nilerr // the server says what it is
+		return "", nil //nolint:nilerr // the server reports it
 	}
 	return version, CheckVersion(version)
 }
 
-// VersionError says that an OpenCode cannot be used.
+// VersionError says that a version of OpenCode cannot be used.
 type VersionError struct {
-	Version string // what was found
-	Missing string // the call that it does not know, such as "POST /session/{}/abort"; empty: its number says it all
+	Version string // the version found
+	Missing string // a call that it lacks, such as "POST /session/{}/abort"; empty if the number decides
 }
 
 func (e *VersionError) Error() string {
@@ -112,8 +115,7 @@ func (e *VersionError) Error() string {
 		e.Version, TestedVersion, install)
 }
 
-// CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]. A later minor
-// version of OpenCode 1 is for the handshake to judge.
+// CheckVersion returns a [*VersionError] for a version that is never usable. The handshake checks later minors of 1.x.
 func CheckVersion(version string) error {
 	major, minor, patch := numbers(version)
 	_, tested, _ := numbers(TestedVersion)
@@ -123,14 +125,14 @@ func CheckVersion(version string) error {
 	return &VersionError{Version: version}
 }
 
-// numbers reads the forms in use, 1.18.33 and v2.0.18.
+// numbers parses the forms in use, 1.18.33 and v2.0.18. Missing or invalid numbers are 0.
 func numbers(version string) (major, minor, patch int) {
-	_, _ = fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch) // what is no number is 0
+	_, _ = fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch)
 	return major, minor, patch
 }
 
-// handshake finds out what answers, and chooses the back end. Both generations answer paths that they do not know with
-// their web page, and 1.18 knows /api/health as well: the order counts.
+// handshake detects the generation of the server and chooses the back end. Both generations answer unknown paths with
+// their web page, and 1.18 knows /api/health too, so the order of the checks matters.
 func (c *Client) handshake(ctx context.Context) error {
 	version, notV2 := c.identify(ctx, "/api/info")
 	if notV2 == nil {
@@ -145,7 +147,7 @@ func (c *Client) handshake(ctx context.Context) error {
 		}
 		return c.checkCalls(ctx)
 	}
-	if version, err := c.identify(ctx, "/api/health"); err == nil { // the API of before 2.0.4, whatever the number
+	if version, err := c.identify(ctx, "/api/health"); err == nil { // an API from before 2.0.4, whatever the number
 		return &VersionError{Version: strings.TrimPrefix(version, "v")}
 	}
 	if booting(notV2) {
@@ -154,11 +156,10 @@ func (c *Client) handshake(ctx context.Context) error {
 	return notV1
 }
 
-// identify asks for the version at one of the paths where a generation says it.
 func (c *Client) identify(ctx context.Context, path string) (string, error) {
 	const op = "ask for the version"
 	out := struct {
-		Healthy bool // not said by all
+		Healthy bool // not sent by all
 		Version string
 	}{Healthy: true}
 	err := c.call(ctx, request{
@@ -175,7 +176,7 @@ func (c *Client) identify(ctx context.Context, path string) (string, error) {
 	return out.Version, nil
 }
 
-// slow reports whether the server may answer better a little later.
+// slow reports whether the server may still be starting, so that another try makes sense.
 func slow(err error) bool { return booting(err) || errors.Is(err, context.DeadlineExceeded) }
 
 // booting reports whether OpenCode 2 answered that it is not ready yet.
@@ -184,7 +185,6 @@ func booting(err error) bool {
 	return ok && failed.Status == http.StatusServiceUnavailable
 }
 
-// accept takes the server's version in, or refuses it.
 func (c *Client) accept(version string) error {
 	c.version = strings.TrimPrefix(version, "v")
 	if err := CheckVersion(version); err != nil {
@@ -199,7 +199,7 @@ func (c *Client) accept(version string) error {
 	return nil
 }
 
-// needed are the calls of OpenCode 1 without which no session can be driven.
+// needed are the calls of OpenCode 1 that are required to drive a session.
 var needed = []string{
 	"GET /global/event", "POST /session", "GET /session", "GET /session/status", "GET /session/{}/message",
 	"GET /session/{}/children", "GET /session/{}/todo", "POST /session/{}/prompt_async", "POST /session/{}/abort",
@@ -208,8 +208,7 @@ var needed = []string{
 
 var pathParameter = text.Regexp(`\{[^}]*\}`)
 
-// checkCalls tells, with a [*VersionError], whether a minor version of OpenCode 1 that was not tested can be used, by the
-// calls that the server says it knows.
+// checkCalls returns a [*VersionError] if an untested minor version of OpenCode 1 does not list a needed call.
 func (c *Client) checkCalls(ctx context.Context) error {
 	_, minor, _ := numbers(c.version)
 	if _, tested, _ := numbers(TestedVersion); minor == tested {

@@ -15,16 +15,15 @@ import (
 // Reading is the server's state of one tree.
 type Reading struct {
 	At       time.Time          // when the reading began
-	Sessions []opencode.Session // the root first, then everything below it, parents before children
+	Sessions []opencode.Session // the root first, parents before children
 	Statuses map[string]opencode.Status
-	Messages []opencode.Message // the root's newest, oldest first
-	Todos    []opencode.Todo    // the root's
+	Messages []opencode.Message // the newest of the root, oldest first
+	Todos    []opencode.Todo    // of the root
 	Asks     []opencode.Request // of the tree's directories
 }
 
-// Load takes in the server's state, and says what has happened that no event told of. Events that came since the reading
-// began are taken in after it. A session that is seen for the first time begins with the newest prompt of the user that is
-// among the messages.
+// Load takes in the server's state, and returns what happened without an event. Take events that arrived since the
+// reading began after it. The history of a session seen for the first time begins at the user's newest prompt.
 func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
 		m := cmp.Or(t.members[s.ID], &member{})
@@ -45,22 +44,22 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, read := range r.Messages {
 		m, _ := t.messageOf(read.Info)
 		if !slices.Contains(t.messages, m) {
-			continue // it is older than those that are kept
+			continue // older than the messages that are kept
 		}
 		for _, p := range read.Parts {
 			t.part(m, p, read.Info.Created)
 		}
 		at := later(read.Info.Created, read.Info.Completed)
 		root.life = later(root.life, at)
-		events = append(events, t.news(m, at)...)
+		events = append(events, t.messageEvents(m, at)...)
 	}
-	if first { // then these prompts are older than a failure of which an event told
+	if first { // then these prompts are older than a failure that an event reported
 		t.failed = failed
 	}
-	life := t.life() // and what else the reading tells of it
+	life := t.life() // plus the signs of life in the reading
 	for _, s := range r.Sessions {
 		if s.ID != t.root {
-			life = later(life, s.Created) // what else happens to a session may be no life
+			life = later(life, s.Created) // other updates of a session may be no sign of life
 		}
 	}
 	if t.Busy() {
@@ -72,7 +71,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if root.busy() {
 		return events
 	}
-	events = append(events, t.broke(life, false)...)
+	events = append(events, t.detectAbort(life, false)...)
 	if id, reached := t.Reached(); id != "" {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}
@@ -81,7 +80,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 
 func firstSight(messages []opencode.Message) time.Time {
 	for _, m := range slices.Backward(messages) {
-		if (&message{Message: m}).person() {
+		if (&message{Message: m}).fromUser() {
 			return m.Info.Created
 		}
 	}
@@ -91,8 +90,7 @@ func firstSight(messages []opencode.Message) time.Time {
 	return time.Time{}
 }
 
-// Read reads the server's state of a session and everything below it, in whatever directories that works. at is the
-// time now.
+// Read reads the server's state of a session and everything below it, in all its directories. at is the current time.
 func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Time) (Reading, error) {
 	r := Reading{At: at, Statuses: map[string]opencode.Status{}}
 	main, err := dir.Session(ctx, root)
@@ -115,7 +113,7 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 		in[s.Directory] = dir.Client().In(s.Directory)
 	}
 	for _, d := range in {
-		// After the sessions: a child that begins meanwhile is at work by its parent's status.
+		// After the sessions: a child that is created meanwhile is covered by its parent's busy status.
 		statuses, err := d.Statuses(ctx)
 		if err != nil {
 			return r, err
@@ -127,12 +125,12 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 		}
 		r.Asks = append(r.Asks, asks...)
 	}
-	return r, r.settle(ctx, dir, root)
+	return r, r.rereadUntilStable(ctx, dir, root)
 }
 
-// settle reads the messages and the status again while the session is idle, its turn has no end by the messages, and these
-// change: a turn that began or ended in the middle of the reading would look like one that was cut off.
-func (r *Reading) settle(ctx context.Context, dir *opencode.Directory, root string) error {
+// rereadUntilStable reads messages and status again while the session is idle, the messages show no end of its turn,
+// and they change. A turn that began or ended during the reading would otherwise look cut off.
+func (r *Reading) rereadUntilStable(ctx context.Context, dir *opencode.Directory, root string) error {
 	newest := func() (m opencode.MessageInfo) {
 		if n := len(r.Messages); n > 0 {
 			m = r.Messages[n-1].Info
@@ -160,7 +158,7 @@ func (r *Reading) settle(ctx context.Context, dir *opencode.Directory, root stri
 	}
 }
 
-// Find is the session with an entry in its metadata, among those that pass the filter; zero: there is none.
+// Find returns the first session that passes the filter and has an entry in its metadata, or a zero one.
 func Find(
 	ctx context.Context, dir *opencode.Directory, filter opencode.SessionFilter, key, value string,
 ) (opencode.Session, error) {
@@ -173,7 +171,7 @@ func Find(
 	return opencode.Session{}, err
 }
 
-// Descendants are the sessions of sub-agents, and of theirs, parents before children.
+// Descendants returns the sessions of sub-agents at every level, parents before children.
 func Descendants(ctx context.Context, dir *opencode.Directory, root string) ([]opencode.Session, error) {
 	all := []opencode.Session{{ID: root}}
 	for i := 0; i < len(all); i++ {

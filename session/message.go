@@ -13,18 +13,18 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// TagKey is the metadata key of text parts, and of sessions, that are the manager's own. OpenCode 1.18.33 stores it,
-// gives it back with every listing and every event, and shows the text in its terminal interface like any other (seen).
+// TagKey is the metadata key that marks the manager's own text parts and sessions. OpenCode 1.18.33 stores it, returns
+// it with every listing and event, and shows the text in its terminal interface like any other (seen).
 const TagKey = "manager"
 
-// maxKept is how much of a text is kept, in bytes: enough to say what it claims. OpenCode's events cut at 64 KiB.
+// maxKept is how much of the end of a text is kept, in bytes: enough for its conclusion. Events are cut at 64 KiB.
 const maxKept = 16 << 10
 
-// message is one of the main session, with the ends of its texts, and tool calls without their output.
+// message is a message of the main session, with the ends of its texts and without the output of its tool calls.
 type message struct {
 	opencode.Message
 	command   bool // the user typed /blockers, which is no task for the agent
-	clarifies bool // but has it ask them about blockers
+	clarifies bool // /blockers clarify: the agent asks the user about blockers
 }
 
 func (m *message) part(p opencode.Part) {
@@ -32,14 +32,14 @@ func (m *message) part(p opencode.Part) {
 		m.command = m.command || strings.HasPrefix(p.Text, boulder.SlashPrompt)
 		m.clarifies = m.clarifies || strings.Contains(p.Text, boulder.ClarifyPrompt)
 	}
-	p.Text = strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], "") // the end says what it comes to
+	p.Text = strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], "") // the end has the conclusion
 	if p.Tool != nil {
 		p.Tool = &opencode.ToolCall{Tool: p.Tool.Tool, State: p.Tool.State, Input: p.Tool.Input, Metadata: p.Tool.Metadata}
 	}
 	switch i := slices.IndexFunc(m.Parts, func(old opencode.Part) bool { return old.ID == p.ID }); {
 	case i < 0:
 		m.Parts = append(m.Parts, p)
-	case p.Type != opencode.PartText || !strings.HasPrefix(m.Parts[i].Text, p.Text): // what was read may be older than its events
+	case p.Type != opencode.PartText || !strings.HasPrefix(m.Parts[i].Text, p.Text): // a Reading may be older than events
 		m.Parts[i] = p
 	}
 }
@@ -48,31 +48,30 @@ func (m *message) has(t opencode.PartType) bool {
 	return slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Type == t })
 }
 
-// own reports whether the manager wrote the message, person whether the user did. What OpenCode writes itself, as after
-// a compaction or when a background task has ended, belongs to the turn that runs.
-func (m *message) own() bool {
+// fromManager reports whether the manager wrote the message, fromUser whether the user did. OpenCode's own messages,
+// such as after a compaction or a background task, belong to the running turn.
+func (m *message) fromManager() bool {
 	return m.Info.Role == opencode.RoleUser &&
 		slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Metadata[TagKey] != nil })
 }
 
-func (m *message) person() bool {
-	return m.Info.Role == opencode.RoleUser && !m.own() && slices.ContainsFunc(m.Parts, func(p opencode.Part) bool {
+func (m *message) fromUser() bool {
+	return m.Info.Role == opencode.RoleUser && !m.fromManager() && slices.ContainsFunc(m.Parts, func(p opencode.Part) bool {
 		switch p.Type {
 		case opencode.PartText:
 			return !p.Synthetic
 		case opencode.PartTool, opencode.PartStepFinish, opencode.PartCompaction:
 			return false
 		}
-		return true // a file, an agent that is named, a sub-task of a command
+		return true // a file, a named agent, a command's sub-task
 	})
 }
 
-func (m *message) begins() bool { return m.person() || m.own() }
+func (m *message) begins() bool { return m.fromUser() || m.fromManager() }
 
 func (m *message) assistant() bool { return m.Info.Role == opencode.RoleAssistant }
 
-// diff names the state of the work tree after the message, by OpenCode's snapshot, or what was edited where there are none;
-// empty: unknown.
+// diff identifies the state of the work tree after the message: OpenCode's snapshot, else a hash of the edits, else "".
 func (m *message) diff() (tree string) {
 	var edits uint64
 	for _, p := range m.Parts {
@@ -83,7 +82,7 @@ func (m *message) diff() (tree string) {
 			h := fnv.New64a()
 			_, _ = h.Write([]byte(p.ID))
 			_, _ = h.Write(p.Tool.Input)
-			edits ^= h.Sum64() // in any order
+			edits ^= h.Sum64() // independent of their order
 		}
 	}
 	if tree == "" && edits != 0 {
@@ -92,13 +91,13 @@ func (m *message) diff() (tree string) {
 	return tree
 }
 
-// Bounds of the tool calls that a judge is shown.
+// Limits of the tool calls that a judge is shown.
 const (
 	MaxToolCalls = 30
 	maxCallText  = 500 // characters of an input and of an output
 )
 
-// ToolCalls are the calls of a message as a judge sees them.
+// ToolCalls returns the tool calls of a message as a judge sees them.
 func ToolCalls(m opencode.Message) (all []boulder.ToolCall) {
 	for _, p := range m.Parts {
 		c := p.Tool
@@ -120,7 +119,6 @@ func ToolCalls(m opencode.Message) (all []boulder.ToolCall) {
 	return all
 }
 
-// callOf is a tool call of a message; nil: there is none of that id.
 func callOf(m opencode.Message, callID string) *opencode.ToolCall {
 	for _, p := range m.Parts {
 		if p.Tool != nil && p.Tool.CallID == callID {
@@ -130,8 +128,8 @@ func callOf(m opencode.Message, callID string) *opencode.ToolCall {
 	return nil
 }
 
-// delivers gives the session whose background result a synthetic text of OpenCode brings; empty: none. It begins with
-// `<task id="ses_…" state="completed">` or `state="error"`.
+// delivers returns the session whose background result a synthetic text of OpenCode carries, or "". The text begins
+// with `<task id="ses_…" state="completed">` or `state="error"`.
 func delivers(p opencode.Part) string {
 	rest, ok := strings.CutPrefix(p.Text, `<task id="`)
 	if !ok || !p.Synthetic {
@@ -144,19 +142,19 @@ func delivers(p opencode.Part) string {
 	return id
 }
 
-// Bounds of what is kept of the errors of language servers.
+// Limits of the language server errors that are kept.
 const (
 	maxFindings = 50
 	maxFinding  = 300 // characters
 )
 
-// Findings are the errors of language servers in the files that a session was seen to edit.
+// Findings are the language server errors in the files that a session was seen to edit.
 type Findings struct {
 	Edited map[string]bool      // absolute paths
-	Errors []boulder.Diagnostic // of the newest editing call, which has the last word; by file and line, at most 50
+	Errors []boulder.Diagnostic // of the newest editing call, which supersedes earlier ones; by file and line, at most 50
 }
 
-// Take takes in a tool call. directory is the session's.
+// Take takes in a tool call of a session that works in directory.
 func (f *Findings) Take(c *opencode.ToolCall, directory string) {
 	files := c.EditedFiles()
 	if len(files) == 0 {

@@ -17,47 +17,47 @@ import (
 )
 
 const (
-	// An agent waits for each of these: ReplyTimeout bounds a look at the server, and a reply; rulingTimeout what the diverter
-	// does. An ask is replied to even if nothing more is known of it, and it cannot be recorded.
+	// An agent waits for all of these: ReplyTimeout bounds a reply, and a read from the server that a ruling can do without;
+	// rulingTimeout bounds what the diverter does. An ask is answered even if it cannot be recorded.
 	ReplyTimeout  = 5 * time.Second
 	rulingTimeout = 2 * time.Second
-	// answerLook is how often it is looked whether the user has answered, switchLook whether a session is diverted by now.
+	// answerLook is how often to check for an answer of the user, switchLook whether the session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
-	// overdue is how long after its time a wait ends that the diverter has not ended.
+	// overdue is the grace period after which a wait ends even if the diverter did not end it.
 	overdue = 5 * time.Second
 )
 
-// StandIn answers in the user's stead what the tree of a session asks. It is not for concurrent use.
+// StandIn answers the asks of a session's tree in the user's stead. It is not safe for concurrent use.
 type StandIn struct {
 	Tree     *Tree
-	Dir      *opencode.Directory // the main session's
+	Dir      *opencode.Directory // of the main session
 	Diverter Diverter            // nil: none
 	Scope    boulder.BlockerScope
-	Policy   func(opencode.Request) boulder.Ruling // where not diverted; nil, or without a reply: the user is asked
+	Policy   func(opencode.Request) boulder.Ruling // without diversion; nil, or no reply: the user is asked
 	Left     []string                              // agents whose sessions are not diverted
-	About    func(opencode.Request) string         // in which circumstances something is asked; nil: nothing
-	Tell     func(context.Context, []*Ruled) error // before anything is replied; its error ends the round
+	About    func(opencode.Request) string         // the circumstances of an ask; nil: none
+	Tell     func(context.Context, []*Ruled) error // called before anything is replied; an error ends the round
 	Redact   func(string) string
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	Shown  *bool     // whether its agent has the tool that reports blockers; nil: that is not known, see [StandIn.ShowTool]
-	asks   []*Ruled  // by their ids, as they came up
-	looked time.Time // when the newest round began
+	Shown  *bool     // whether the agent has the blocker tool; nil: unknown, see [StandIn.ShowTool]
+	asks   []*Ruled  // by id, in order of arrival
+	looked time.Time // start of the newest round
 }
 
-// Ruled is what OpenCode asks the user, with what was decided about it.
+// Ruled is an ask of OpenCode with the decision about it.
 type Ruled struct {
 	opencode.Request
-	Ruling boulder.Ruling // Reply is empty where nothing was decided yet
-	Says   string         // what becomes of it, in words for people
-	Notice bool           // who does not look at every step should see them
+	Ruling boulder.Ruling // Reply is empty until something is decided
+	Says   string         // the outcome, in words for people
+	Notice bool           // important even to a user who does not follow every step
 
-	failed  error // why there is no record
+	failed  error // why it is not recorded
 	blocker boulder.Blocker
-	told    boulder.AskReply // the ruling of which [StandIn.Tell] knows
-	done    bool             // it was replied to, or it is obsolete
+	told    boulder.AskReply // the reply that [StandIn.Tell] was told last
+	done    bool             // replied to, or obsolete
 }
 
 // Waits reports whether the user may still answer.
@@ -65,10 +65,10 @@ func (r *Ruled) Waits() bool { return r.Ruling.Reply == boulder.ReplyWaiting && 
 
 func (r *Ruled) decided() bool { return r.Ruling.Reply != "" && r.Ruling.Reply != boulder.ReplyWaiting }
 
-// Diverted reports whether the session's asks are the diverter's at this moment.
+// Diverted reports whether the session's asks go to the diverter at this moment.
 func (s *StandIn) Diverted() bool { return s.Diverter != nil && s.Diverter.On(s.Scope) }
 
-// Waits reports whether the user may still answer something.
+// Waits reports whether the user may still answer any ask.
 func (s *StandIn) Waits() bool { return slices.ContainsFunc(s.asks, (*Ruled).Waits) }
 
 // Awaits reports whether the tree waits for the answer to a blocker.
@@ -76,7 +76,6 @@ func (s *StandIn) Awaits(blockerID string) bool {
 	return slices.ContainsFunc(s.asks, func(r *Ruled) bool { return r.Ruling.BlockerID == blockerID && !r.done })
 }
 
-// find is the ruling on a request; nil: there is none yet.
 func (s *StandIn) find(id string) *Ruled {
 	for _, r := range s.asks {
 		if r.ID == id {
@@ -90,8 +89,8 @@ func among(asks []opencode.Request, id string) bool {
 	return slices.ContainsFunc(asks, func(a opencode.Request) bool { return a.ID == id })
 }
 
-// Answer does what is due about what the tree asks, if anything is, and says when to look again; zero: when something is
-// asked. An error is of Tell, of the server, or ctx's.
+// Answer handles the tree's asks if anything is due. It returns when to call it again (zero: when something is asked)
+// and whether anything was due. The error is Tell's, the server's or ctx's.
 func (s *StandIn) Answer(ctx context.Context) (again time.Time, looked bool, err error) {
 	pending, now := s.Tree.Pending(), s.Now()
 	if at := s.next(pending, now); at.IsZero() || now.Before(at) {
@@ -105,7 +104,7 @@ func (s *StandIn) Answer(ctx context.Context) (again time.Time, looked bool, err
 	return s.next(s.Tree.Pending(), now), true, err
 }
 
-// next is when there is something to do about what is asked, perhaps long since; zero: not before that changes.
+// next returns when something is due about the asks, perhaps in the past; zero: not before they change.
 func (s *StandIn) next(pending []opencode.Request, now time.Time) (at time.Time) {
 	if slices.ContainsFunc(pending, func(a opencode.Request) bool { return s.find(a.ID) == nil }) {
 		return now
@@ -124,8 +123,7 @@ func (s *StandIn) next(pending []opencode.Request, now time.Time) (at time.Time)
 	return at
 }
 
-// round has ruled on what is new, looks again at what waits, and replies to what is due. An ask of which no event told
-// yet is found.
+// round rules on new asks, checks waiting ones again and sends due replies. It returns asks that had no event so far.
 func (s *StandIn) round(ctx context.Context, pending []opencode.Request) (found []opencode.Request, err error) {
 	s.looked = s.Now()
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
@@ -150,11 +148,10 @@ func (s *StandIn) round(ctx context.Context, pending []opencode.Request) (found 
 	return found, nil
 }
 
-// replies are the asks to reply to now, in the order in which to do it. A refused permission sweeps away whatever else its
-// session asks for, without a word to the agent. So what is allowed comes first; and as long as something else that the
-// session asks for may still be allowed, what it is refused waits as well: its model goes on no sooner than all calls of
-// its message have ended. Of the refused the newest comes first: rejecting one left over from an aborted turn rejects the
-// others with it.
+// replies returns the asks to reply to now, in order. A rejected permission takes the session's other asks with it,
+// without a word to the agent. So approvals come first. Rejections wait while another permission of the session may
+// still be granted: the model continues no sooner anyway, since it needs the ends of all calls of its message. The
+// newest rejection comes first: rejecting one left over from an aborted turn rejects the others, too.
 func replies(asks []*Ruled) (now []*Ruled) {
 	var refused []*Ruled
 	open := map[string]bool{}
@@ -177,8 +174,7 @@ func replies(asks []*Ruled) (now []*Ruled) {
 	return now
 }
 
-// otherPermissions are the permissions of which no event told yet and that a refusal would sweep away. What cannot be
-// known holds no reply up.
+// otherPermissions returns permissions that no event reported and a rejection would take along. Errors delay no reply.
 func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []opencode.Request) {
 	ctx, cancel := context.WithTimeout(ctx, ReplyTimeout)
 	defer cancel()
@@ -203,8 +199,8 @@ func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []o
 	return found
 }
 
-// callOf reads the call that asks, as far as it is known, and reports whether it waits: OpenCode goes on listing asks of a
-// turn that was aborted (seen), and to refuse one of those sweeps away what the session asks for now.
+// callOf reads the call that asks, if known, and reports whether it waits. OpenCode keeps listing asks of an aborted
+// turn (seen), and rejecting one of those rejects the session's current asks, too.
 func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode.ToolCall, waits bool, err error) {
 	if r.Tool == nil {
 		return call, true, nil
@@ -219,7 +215,7 @@ func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode
 	return call, err == nil, err
 }
 
-// ruleOn has asks ruled on that are new or wait, all at once: together they take no longer than one may.
+// ruleOn rules on asks that are new or waiting, in parallel: together they take no longer than one may.
 func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	var work sync.WaitGroup
 	for _, a := range asks {
@@ -234,14 +230,14 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	}
 	work.Wait()
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // nothing is refused: whoever takes the session up asks again
+		return context.Cause(ctx) // nothing is refused: the session's next owner rules again
 	}
 	slices.SortFunc(s.asks, func(a, b *Ruled) int { return strings.Compare(a.ID, b.ID) })
 	var news []*Ruled
 	for _, r := range s.asks {
 		if r.told != r.Ruling.Reply {
 			r.told = r.Ruling.Reply
-			s.word(r)
+			s.describe(r)
 			news = append(news, r)
 		}
 	}
@@ -251,7 +247,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []opencode.Request) error {
 	return s.Tell(ctx, news)
 }
 
-func (s *StandIn) word(r *Ruled) {
+func (s *StandIn) describe(r *Ruled) {
 	done, allowed := "refused ", r.Ruling.Reply == boulder.ReplyAllowed
 	what := text.Short(s.Redact(r.String()), 250) + text.If(r.SessionID != s.Scope.SessionID, " (sub-agent)")
 	switch {
@@ -274,7 +270,7 @@ func (s *StandIn) word(r *Ruled) {
 	case id != "":
 		r.Says += text.If(!r.Ruling.Until.IsZero(), " when its time was over") + ", recorded as " + id
 	default:
-		r.Notice = !allowed // as the policy has it
+		r.Notice = !allowed // by the policy
 	}
 }
 
@@ -285,8 +281,8 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	case r.Waits():
 		s.ruleAgain(ctx, r)
 	case s.Diverter != nil && own:
-		r.Ruling.Reply = boulder.ReplyAllowed // a tool of manager's own needs a permission, too (seen)
-	case !diverted && s.Policy == nil, s.dead(ctx, r):
+		r.Ruling.Reply = boulder.ReplyAllowed // the manager's own tools need a permission, too (seen)
+	case !diverted && s.Policy == nil, s.obsolete(ctx, r):
 	case diverted:
 		s.divert(ctx, r)
 	default:
@@ -294,9 +290,8 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled) {
 	}
 }
 
-// dead takes the ask down as a blocker, with the call that asks, and reports whether that waits no more. An ask is not held
-// up for it.
-func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
+// obsolete fills in the ask's blocker, with its call, and reports whether that no longer waits. Errors refuse no ask.
+func (s *StandIn) obsolete(ctx context.Context, r *Ruled) bool {
 	ctx, cancel := context.WithTimeout(ctx, ReplyTimeout)
 	defer cancel()
 	call, waits, err := s.callOf(ctx, r.Request)
@@ -311,7 +306,7 @@ func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
 	return r.done
 }
 
-// blockerOf is an ask as it is taken down, without whose it is; the words for a permission are found when it is stored.
+// blockerOf returns the blocker of an ask, without its scope. The words for a permission are added when it is stored.
 func blockerOf(r opencode.Request) boulder.Blocker {
 	if r.Permission != "" {
 		return boulder.Blocker{Category: boulder.BlockerPermission, Ask: &boulder.Ask{
@@ -351,11 +346,11 @@ func (s *StandIn) divert(ctx context.Context, r *Ruled) {
 	}
 }
 
-// IsDoomLoop reports whether it is the permission that OpenCode asks for when a message makes the same call three times.
-// Rejecting it fails the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
+// IsDoomLoop reports whether it is the permission that OpenCode requests when a message makes a call three times.
+// Rejecting it fails the turn, with or without a message (seen). The enforcer decides whether a session is stuck.
 func IsDoomLoop(r opencode.Request) bool { return r.Permission == "doom_loop" }
 
-// ruleAgain looks whether the user has answered, or had their time.
+// ruleAgain checks whether the user has answered, or ran out of time.
 func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
@@ -368,12 +363,12 @@ func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 		r.failed, r.Ruling.Reply, r.Ruling.Message = err, boulder.ReplyDiverted, ""
 	case err == nil:
 		r.Ruling.Until = ruling.Until
-	default: // another process may have the database; the user has time left
+	default: // another process may hold the database; the user still has time
 		s.Log.Warn("it is not known whether the user answered", "blocker", r.Ruling.BlockerID, "error", err)
 	}
 }
 
-// reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that it is obsolete.
+// reply sends a ruling to OpenCode. [opencode.ErrNotFound] means that the ask is obsolete.
 func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	message := r.Ruling.Message
 	if s.Diverter != nil && r.blocker.Ask != nil {
@@ -398,12 +393,12 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	}
 	r.done = true
 	if err != nil && r.Ruling.Reply != boulder.ReplyAllowed {
-		s.Gone(ctx, r.Ruling.BlockerID) // the refusal is not read
+		s.Gone(ctx, r.Ruling.BlockerID) // the agent does not read the refusal
 	}
 	return nil
 }
 
-// Gone marks an obsolete blocker; none for an empty id. It is best effort: it is about what people read.
+// Gone marks a blocker as obsolete, for its readers only, so that best effort will do. It ignores an empty id.
 func (s *StandIn) Gone(ctx context.Context, blockerID string) {
 	if blockerID == "" {
 		return
@@ -415,7 +410,7 @@ func (s *StandIn) Gone(ctx context.Context, blockerID string) {
 	}
 }
 
-// End marks what is left: it is obsolete.
+// End marks the remaining asks as obsolete.
 func (s *StandIn) End(ctx context.Context) {
 	for _, r := range s.asks {
 		if !r.done {

@@ -12,36 +12,32 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Diverter takes down what only the user can answer, and says how the agent continues without. Its methods may be called
-// from any goroutine, and those with a context return soon after that ends.
-//
-// Scopes carry the main session, also for what its sub-agents ask and call: what holds for a session holds for its whole
-// tree.
+// Diverter records what only the user can answer, and says how the agent continues without an answer. Its methods may
+// be called from any goroutine; those with a context return soon after it ends. A scope names the main session, also
+// for asks and calls of its sub-agents: what holds for a session holds for its whole tree.
 type Diverter interface {
 	// On reports whether a session is diverted at this moment.
 	On(scope boulder.BlockerScope) bool
-	// Tools is the MCP server (streamable HTTP) that has these tools: [boulder.BlockerTool], [opencode.TodoTool].
+	// Tools returns the MCP server (streamable HTTP) with these tools: [boulder.BlockerTool], [opencode.TodoTool].
 	Tools(ctx context.Context, names ...string) (opencode.MCPServer, error)
-	// Diversion is what the agents of a session are told while it is diverted.
+	// Diversion returns what the agents of a session are told while it is diverted.
 	Diversion() boulder.Diversion
-	// Called says which session makes a call of the first. The call itself does not say it. It may be told again.
+	// Called says which session makes a call of the blocker tool, as the call itself does not. It may be called again.
 	Called(call boulder.BlockerCall)
-	// Divert takes down an ask, which has neither id nor status yet, and rules on it. Asked again about the same
-	// request it gives the same ruling, and records nothing. An error means that nothing is recorded. The ask holds
-	// whatever the agent wrote, secrets included.
+	// Divert records an ask, which has no id or status yet, and rules on it. For the same request it repeats the ruling
+	// and records nothing. On an error nothing is recorded. The ask holds what the agent wrote, even secrets.
 	Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error)
-	// Instruction is what an agent is told about an ask that could not be taken down.
+	// Instruction returns what an agent is told about an ask that could not be recorded.
 	Instruction(ask boulder.Blocker) string
-	// Ruling says what has become of a ruling to wait: the user answered, or the time is over.
+	// Ruling returns what became of a ruling to wait: the user answered, or the time is over.
 	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
-	// Gone takes down that the answer to an ask did not reach its session, which does not wait for it any longer. What
-	// the user has answered stays answered.
+	// Gone records that a session did not get its answer and no longer waits for it. What the user answered stays.
 	Gone(ctx context.Context, blockerID string) error
-	// Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
+	// Raised lists the blockers of an attempt or, if the scope has none, of a session, oldest first.
 	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)
 }
 
-// Offers remembers which directories of which servers have which of manager's tools. It is safe for concurrent use.
+// Offers remembers which directories of which servers have which of the manager's tools. It is safe for concurrent use.
 type Offers struct {
 	mu   sync.Mutex
 	made map[place]offer
@@ -52,17 +48,17 @@ type offer struct {
 	tools  []string
 }
 
-// place is a directory as one server sees it. A server that was started again has a client of its own.
+// place is a directory as one server sees it. A restarted server has another client.
 type place struct {
 	client *opencode.Client
 	path   string
 }
 
-// offerTimeout bounds an offer, on which an agent's prompt waits.
+// offerTimeout bounds an offer, for which an agent's prompt waits.
 const offerTimeout = 5 * time.Second
 
-// Wanted are the tools, as agents call them, that the agents of a session should have from a diverter, which may be nil: the
-// blocker tool while it is diverted, and a todo list where OpenCode has none.
+// Wanted names the tools that a session's agents should get from d, which may be nil: the blocker tool while the
+// session is diverted, and a todo list where OpenCode has none.
 func Wanted(d Diverter, caps opencode.Caps, diverted bool) (tools []string) {
 	if d != nil && diverted {
 		tools = append(tools, boulder.BlockerTool)
@@ -73,7 +69,7 @@ func Wanted(d Diverter, caps opencode.Caps, diverted bool) (tools []string) {
 	return tools
 }
 
-// Offer sees to it that the agents of a directory have these tools, and those that they were offered before.
+// Offer gives the agents of a directory these tools, besides those offered before.
 func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory, tools ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
 	defer cancel()
@@ -86,7 +82,7 @@ func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory,
 	if err != nil {
 		return fmt.Errorf("manager's tools are not served: %w", err)
 	}
-	if slices.Equal(had, tools) { // OpenCode may have forgotten them, but to add them again would cut off the calls under way
+	if slices.Equal(had, tools) { // adding them again cuts off running calls: only if OpenCode forgot them
 		known, err := dir.MCPServers(ctx)
 		if err != nil || known[server.Name].Status == opencode.MCPConnected {
 			return err
@@ -102,14 +98,14 @@ func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory,
 	return nil
 }
 
-// Withdraw takes the tools back from the servers it was offered to, which may be somebody else's and outlive this program.
+// Withdraw removes the tools from all servers, which may be the user's and outlive this program.
 func (o *Offers) Withdraw(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var failed []error
 	for at, made := range o.made {
 		err := at.client.In(at.path).DisconnectMCP(ctx, made.server)
-		if err != nil && !errors.Is(err, opencode.ErrUnavailable) { // a server that is gone has forgotten it
+		if err != nil && !errors.Is(err, opencode.ErrUnavailable) { // a server that is gone has forgotten them
 			failed = append(failed, fmt.Errorf("take manager's tools back from %s: %w", at.path, err))
 		}
 	}
@@ -117,9 +113,8 @@ func (o *Offers) Withdraw(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ShowTool keeps the tool that reports blockers from a session that is not diverted, and gives it back when it is: OpenCode
-// offers a tool to all sessions of a directory. It counts from the session's next turn on, and for the sub-agents that it
-// has then; until then the tool itself says that it is off.
+// ShowTool hides the blocker tool from a session that is not diverted, since OpenCode offers it to a whole directory.
+// It takes effect at the session's next turn, also for sub-agents of that; until then the tool says that it is off.
 func (s *StandIn) ShowTool(ctx context.Context) error {
 	show := s.Diverted()
 	if s.Shown != nil && *s.Shown == show {
@@ -144,7 +139,7 @@ func (s *StandIn) ShowTool(ctx context.Context) error {
 	return err
 }
 
-// ToolRule is the rule of a session by which its agent has the tool that reports blockers, or has not.
+// ToolRule returns the session rule that shows or hides the blocker tool.
 func ToolRule(show bool) opencode.Rule {
 	r := opencode.Rule{Permission: boulder.BlockerTool, Pattern: "*", Action: opencode.Deny}
 	if show {
@@ -153,13 +148,13 @@ func ToolRule(show bool) opencode.Rule {
 	return r
 }
 
-// Called tells the diverter which session makes a call of the tool that reports blockers; ended: such a call has.
+// Called tells the diverter which session calls the blocker tool. ended reports whether such a call has ended.
 func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err error) {
 	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != boulder.BlockerTool || p.Tool.State == opencode.ToolPending {
 		return false, nil
 	}
 	input := p.Tool.Input
-	if p.Cut { // a call is recognised by its arguments, and events cut long texts
+	if p.Cut { // a call is recognised by its arguments, but events cut long texts
 		m, err := s.Tree.In(s.Dir, p.SessionID).Message(ctx, p.SessionID, p.MessageID)
 		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 			return false, err
@@ -168,7 +163,7 @@ func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err 
 			input = c.Input
 		}
 	}
-	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
+	// Not the call's id: providers choose those, so that two sessions of the tree may have the same.
 	s.Diverter.Called(boulder.BlockerCall{BlockerScope: s.Scope, CallID: p.ID, Input: input})
 	return p.Tool.State.Ended(), nil
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Take takes in an event that came at the given time, and says what has happened by it. Events of other sessions are
-// passed over.
-//
-// Not everything is a sign of life: after a turn OpenCode still counts, names and compares, and says so.
+// Take takes in an event that arrived at a given time, and returns what it means. It ignores events of other sessions.
+// Not every event is a sign of life: after a turn OpenCode still counts, names and compares.
 func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	switch p := e.Payload.(type) {
 	case opencode.SessionCreated:
@@ -44,7 +42,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		switch {
 		case !own:
 			return nil
-		case p.Err.Name == opencode.MessageAborted: // by the user: the manager never aborts a session that it watches
+		case p.Err.Name == opencode.MessageAborted: // by the user: the manager never aborts a watched session
 			return t.abort(t.newest(), at)
 		}
 		t.failed = p.Err
@@ -53,23 +51,23 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		if own {
 			m, lives := t.messageOf(p.Message)
 			if !lives {
-				return t.news(m, at)
+				return t.messageEvents(m, at)
 			}
-			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
+			return append(t.alive(t.members[t.root], at), t.messageEvents(m, at)...)
 		}
 	case opencode.PartUpdated:
 		if own {
 			m := t.known(p.Part.MessageID)
 			if m == nil {
-				return nil // the message itself was missed; the state is about to be read
+				return nil // the message's event was missed; the state is about to be read
 			}
 			t.part(m, p.Part, at)
-			return append(t.alive(t.members[t.root], at), t.news(m, at)...)
+			return append(t.alive(t.members[t.root], at), t.messageEvents(m, at)...)
 		}
 	case opencode.TodosUpdated:
 		if own {
 			t.Todos = Todos(p.Todos)
-			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
+			// Not only at the end of the turn: a compaction before that makes the agent forget its list (seen).
 			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.Todos)})
 		}
 	case opencode.Asked:
@@ -82,7 +80,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	return t.alive(m, at)
 }
 
-// Join takes in what is told of a session: a sub-agent's becomes one of the tree.
+// Join takes in the record of a session. A sub-agent's session joins the tree.
 func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	s.Rules = nil
 	if m, ok := t.members[s.ID]; ok {
@@ -113,45 +111,44 @@ func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []en
 	case m.busy():
 		return t.alive(m, at)
 	case !was:
-		return nil // idle is said twice, and the second one may be late
+		return nil // idle comes twice, the second one perhaps late
 	}
-	clear(m.asks) // those that are left are dead
+	clear(m.asks) // the remaining ones are obsolete
 	events := t.alive(m, at)
 	if !own {
 		return events
 	}
 	asked := t.newest()
 	if asked != nil && asked.begins() && t.failed == nil {
-		// Nothing came of it, and nothing failed: it was aborted before the model was called, which has no other sign.
+		// No answer and no failure: it was aborted before the model was called, which has no other sign.
 		return append(events, t.abort(asked, at)...)
 	}
-	events = append(events, t.broke(at, true)...)
+	events = append(events, t.detectAbort(at, true)...)
 	id, reached := t.Reached()
 	return append(events, enforcer.TurnEnded{At: at, Message: id, Reached: reached})
 }
 
-// broke tells of an abort between two calls of the model, which has no other sign than that the second one is missing
-// (seen), or that it was begun and is left as it is: who was there when the session became idle knows that it was not the
-// server's end that cut it off. Whoever rejects a permission or a question without a word ends the turn in the same way,
-// and means it.
-func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
+// detectAbort detects an abort between two model calls, whose only sign is that the second is missing (seen) or never
+// completed. witnessed says that an event reported the end, so that the server's own end did not cut the call off. A
+// permission or question rejected without a message ends the turn in the same way, and counts as an abort.
+func (t *Tree) detectAbort(at time.Time, witnessed bool) []enforcer.Event {
 	m := t.newest()
 	if m == nil || !m.assistant() || m.Info.Error != nil || t.failed != nil {
 		return nil
 	}
 	left := m.Info.Completed.IsZero()
-	if left && !there || !left && m.Info.Finish != opencode.FinishToolCalls {
+	if left && !witnessed || !left && m.Info.Finish != opencode.FinishToolCalls {
 		return nil
 	}
 	return t.abort(m, at)
 }
 
-// abort tells of an abort once, by whichever of its signs comes first: the session's error, or the message's.
+// abort reports an abort once, at its first sign: the session's error or the message's.
 func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	if m != nil {
-		isNew := t.tell("abort", m)
+		isNew := t.markTold("abort", m)
 		if asked := t.known(m.Info.ParentID); asked != nil {
-			isNew = t.tell("abort", asked) && isNew
+			isNew = t.markTold("abort", asked) && isNew
 		}
 		if !isNew {
 			return nil
@@ -160,7 +157,7 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 	return []enforcer.Event{enforcer.Aborted{At: at}}
 }
 
-// heard takes in a message of the root as it is now, and reports whether that is a sign of life.
+// messageOf takes in the state of a message of the root, and reports whether that is a sign of life.
 func (t *Tree) messageOf(info opencode.MessageInfo) (m *message, lives bool) {
 	info.Structured = nil
 	if m = t.known(info.ID); m == nil {
@@ -175,23 +172,22 @@ func (t *Tree) messageOf(info opencode.MessageInfo) (m *message, lives bool) {
 		t.messages = slices.Delete(t.messages, 0, max(0, len(t.messages)-MaxMessages))
 	}
 	lives = lives || m.assistant() && m.Info.Completed.IsZero()
-	if m.Info.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events
+	if m.Info.Completed.IsZero() || !info.Completed.IsZero() { // a Reading may be older than events
 		m.Info = info
 	}
 	return m, lives
 }
 
-// part takes in a part of a message of the root as it is now.
 func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 	m.part(p)
 	if p.Tool != nil {
 		t.Findings.Take(p.Tool, t.Session().Directory)
-		var task struct { // a sub-agent's, whose result comes as a message if it goes on in the background
+		var task struct { // a call of a sub-agent, whose result comes as a message if it runs in the background
 			SessionID  string
 			Background bool
 		}
 		if p.Tool.Tool == "task" && json.Unmarshal(p.Tool.Metadata, &task) == nil && task.Background &&
-			task.SessionID != "" && t.tell(p.ID, m) {
+			task.SessionID != "" && t.markTold(p.ID, m) {
 			t.background[task.SessionID] = at
 		}
 	}
@@ -200,21 +196,21 @@ func (t *Tree) part(m *message, p opencode.Part, at time.Time) {
 	}
 }
 
-// news tells of a message what was not told before.
-func (t *Tree) news(m *message, at time.Time) (events []enforcer.Event) {
-	if m.person() && (!m.command || m.clarifies) && t.tell("prompt", m) {
+// messageEvents returns what is new about a message.
+func (t *Tree) messageEvents(m *message, at time.Time) (events []enforcer.Event) {
+	if m.fromUser() && (!m.command || m.clarifies) && t.markTold("prompt", m) {
 		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.Text())})
 	}
 	if m.Info.Error != nil && m.Info.Error.Name == opencode.MessageAborted {
 		events = append(events, t.abort(m, at)...)
 	}
-	if m.Info.Compacted && m.Info.Error == nil && !m.Info.Completed.IsZero() && t.tell("compacted", m) {
+	if m.Info.Compacted && m.Info.Error == nil && !m.Info.Completed.IsZero() && t.markTold("compacted", m) {
 		events = append(events, enforcer.Compacted{At: at})
 	}
 	return events
 }
 
-// Situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
+// Situation returns what the tree knows of an [enforcer.Situation]. The session's owner knows the rest.
 func (t *Tree) Situation(now time.Time) enforcer.Situation {
 	s := enforcer.Situation{
 		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Compacting: t.compacting(now),
@@ -225,14 +221,14 @@ func (t *Tree) Situation(now time.Time) enforcer.Situation {
 	slices.Sort(s.Asks)
 	s.Broken, s.Hopeless, s.Overflow = t.Broken()
 	for _, item := range t.Todos {
-		if item.Status == "blocked" { // agents write that of what they can do nothing about; OpenCode does not know it
+		if item.Status == "blocked" { // agents write that where they can do nothing; OpenCode does not know it
 			s.Blocked++
 		}
 	}
 	return s
 }
 
-// Todos are a session's, with their texts cut.
+// Todos converts a session's list, and cuts its texts.
 func Todos(list []opencode.Todo) []boulder.Todo {
 	var all []boulder.Todo
 	for _, x := range list {

@@ -1,6 +1,6 @@
-// Package session is what the tree of one OpenCode session does: its own session and those of its sub-agents, from
-// OpenCode's events and, where events may be missing, from the server's state. [Tree] and [Turn] are pure: no clock, no
-// I/O. [Read] asks the server. [StandIn] answers what is asked in the user's stead.
+// Package session models the tree of one OpenCode session: its own session and those of its sub-agents. It follows
+// OpenCode's events and, where events may be missing, the server's state. [Tree] and [Turn] are pure: no clock, no I/O.
+// [Read] asks the server. [StandIn] answers asks in the user's stead. "(seen)": observed on OpenCode 1.18.33.
 package session
 
 import (
@@ -22,32 +22,29 @@ import (
 const (
 	// MaxMessages is how many of the newest messages of a main session are kept, and read after a gap.
 	MaxMessages = 60
-	// maxTold is how many of the things that were told are remembered: more than MaxMessages can bring.
+	// maxTold is how many reported facts are remembered: more than MaxMessages can bring.
 	maxTold = 3 * MaxMessages
-	// maxItem is how much of a todo item is kept, in characters. What an agent writes there is a line.
+	// maxItem is how much of a todo item is kept, in characters. Agents write a line.
 	maxItem = 300
-	// delivery is how long the result of a background task may be on its way. OpenCode delivers it in milliseconds
-	// (seen); one that was lost with a server that died never comes.
+	// delivery bounds the wait for a background task's result. It takes milliseconds (seen) or is lost with its server.
 	delivery = time.Minute
 )
 
-// Tree is what is known of a main session and of the sessions of its sub-agents. It is fed with OpenCode's events
-// ([Tree.Take]) and, wherever events may be missing, with the server's state ([Tree.Load]); both answer with what has
-// happened, in the arbiter's words, and neither tells anything twice. It is pure: no clock, no I/O.
-//
-// It holds at most 60 messages of the main session, with at most 16 KiB of each text.
+// Tree is what is known of a main session and its sub-agents' sessions, from OpenCode's events ([Tree.Take]) and, where
+// events may be missing, the server's state ([Tree.Load]). Both return what happened, in the arbiter's terms, and
+// report nothing twice. It holds at most 60 messages of the main session, with at most 16 KiB of each text.
 type Tree struct {
 	root       string
-	members    map[string]*member   // by session id, the root's included
+	members    map[string]*member   // by session id, with the root
 	messages   []*message           // of the root, oldest first
-	background map[string]time.Time // sub-agents whose result comes as a message, and when they were last heard of
-	told       []string             // what was told already, the newest last, see [Cursor]
-	horizon    time.Time            // what happened before is history
-	failed     *opencode.TurnError  // of the newest turn, where no message says so
+	background map[string]time.Time // when background sub-agents started, by session id
+	told       []string             // facts that were reported, newest last, see [Cursor]
+	horizon    time.Time            // what happened before is not reported
+	failed     *opencode.TurnError  // of the newest turn, if no message has the error
 
-	Todos    []boulder.Todo // the agent's list as it is now
+	Todos    []boulder.Todo // the agent's current list
 	Findings Findings       // of the main session
-	Deleted  bool           // the main session was
+	Deleted  bool           // the main session was deleted
 }
 
 type member struct {
@@ -62,13 +59,13 @@ func (m *member) busy() bool {
 	return m.status.Type == opencode.Busy || m.status.Type == opencode.Retry
 }
 
-// Cursor is how far a session's history was told to the arbiter. It is stored with the track that came of it.
+// Cursor is how much of a session's history the arbiter was told. It is stored with the resulting track.
 type Cursor struct {
-	Told    []string  `json:"told,omitempty"`   // message ids with what was told of them
-	Horizon time.Time `json:"horizon,omitzero"` // older messages are not looked at
+	Told    []string  `json:"told,omitempty"`   // message ids with the facts that were reported
+	Horizon time.Time `json:"horizon,omitzero"` // older messages are ignored
 }
 
-// NewTree begins with what was told before; the zero cursor is a session that is seen for the first time.
+// NewTree continues from a cursor, which is zero for a session seen for the first time.
 func NewTree(root string, c Cursor) *Tree {
 	return &Tree{
 		root: root, members: map[string]*member{root: {asks: map[string]opencode.Request{}}}, background: map[string]time.Time{},
@@ -76,19 +73,19 @@ func NewTree(root string, c Cursor) *Tree {
 	}
 }
 
-// Cursor is what to store.
+// Cursor returns the cursor to store.
 func (t *Tree) Cursor() Cursor { return Cursor{Told: slices.Clone(t.told), Horizon: t.horizon} }
 
 // Has reports whether a session belongs to the tree.
 func (t *Tree) Has(sessionID string) bool { _, ok := t.members[sessionID]; return ok }
 
-// Sessions are the ids of all sessions of the tree.
+// Sessions returns the ids of all sessions of the tree, sorted.
 func (t *Tree) Sessions() []string { return slices.Sorted(maps.Keys(t.members)) }
 
-// BeginAt makes what happened before history, of a session that is seen for the first time.
+// BeginAt makes everything before at history, for a session seen for the first time.
 func (t *Tree) BeginAt(at time.Time) { t.horizon = at }
 
-// Member is a session of the tree as the server last told it; zero for another one.
+// Member returns a session of the tree as the server last reported it, or a zero one.
 func (t *Tree) Member(sessionID string) opencode.Session {
 	if m := t.members[sessionID]; m != nil {
 		return m.session
@@ -96,7 +93,7 @@ func (t *Tree) Member(sessionID string) opencode.Session {
 	return opencode.Session{}
 }
 
-// In is the directory in which a session of the tree works, by the server's view of the main session's.
+// In returns the directory in which a session of the tree works. dir is the main session's.
 func (t *Tree) In(dir *opencode.Directory, sessionID string) *opencode.Directory {
 	if path := t.Member(sessionID).Directory; path != "" {
 		return dir.Client().In(path)
@@ -104,10 +101,10 @@ func (t *Tree) In(dir *opencode.Directory, sessionID string) *opencode.Directory
 	return dir
 }
 
-// Session is the main session as the server last told it.
+// Session returns the main session as the server last reported it.
 func (t *Tree) Session() opencode.Session { return t.members[t.root].session }
 
-// Busy reports whether anything of the tree is at work, or waits for a provider or an answer.
+// Busy reports whether any session of the tree works, or waits for a provider or an answer.
 func (t *Tree) Busy() bool {
 	for _, m := range t.members {
 		if m.busy() {
@@ -117,29 +114,28 @@ func (t *Tree) Busy() bool {
 	return false
 }
 
-// Request is what the user wrote last, as far as it is known.
-func (t *Tree) Request() string { return t.last((*message).person).Text() }
+// Request returns what the user wrote last, as far as it is known.
+func (t *Tree) Request() string { return t.last((*message).fromUser).Text() }
 
-// Clarifies reports whether it was a /blockers clarify, so that the user is there.
-func (t *Tree) Clarifies() bool { return t.last((*message).person).clarifies }
+// Clarifies reports whether that was /blockers clarify, so that the user is present.
+func (t *Tree) Clarifies() bool { return t.last((*message).fromUser).clarifies }
 
-// Summary is the newest summary of the conversation; empty: it was not compacted lately.
+// Summary returns the newest summary of the conversation, or "" without a recent compaction.
 func (t *Tree) Summary() string {
 	return t.last(func(m *message) bool { return m.Info.Compacted }).Text()
 }
 
-// Chosen is the newest message with an agent and a model of the user's choice; zero: none is known. A summary is written by
-// an agent of its own.
+// Chosen returns the newest message with the user's agent and model, or a zero one. Summaries have their own agent.
 func (t *Tree) Chosen() opencode.MessageInfo {
 	return t.last(func(m *message) bool {
 		return !m.Info.Compacted && !m.Info.Model.IsZero() && m.Info.Agent != "compaction"
 	}).Info
 }
 
-// Agent is the one of the user's choice.
+// Agent returns the agent of the user's choice.
 func (t *Tree) Agent() string { return cmp.Or(t.Chosen().Agent, t.Session().Agent) }
 
-// last is the newest message of a kind; an empty one: none is known.
+// last returns the newest message of a kind, or an empty one.
 func (t *Tree) last(is func(*message) bool) *message {
 	for _, m := range slices.Backward(t.messages) {
 		if is(m) {
@@ -149,8 +145,8 @@ func (t *Tree) last(is func(*message) bool) *message {
 	return &message{}
 }
 
-// tell reports whether something about a message was not told before, and remembers that it is now.
-func (t *Tree) tell(what string, m *message) bool {
+// markTold reports whether a fact about a message was not reported before, and remembers that it is now.
+func (t *Tree) markTold(what string, m *message) bool {
 	key := what + " " + m.Info.ID
 	if m.Info.Created.Before(t.horizon) || slices.Contains(t.told, key) {
 		return false
@@ -176,7 +172,7 @@ func (t *Tree) newest() *message {
 	return t.messages[len(t.messages)-1]
 }
 
-// Answers are the assistant's messages of the newest turn, as far as they are known.
+// Answers returns the assistant's messages of the newest turn, as far as they are known.
 func (t *Tree) Answers() []opencode.MessageInfo {
 	var all []opencode.MessageInfo
 	for _, m := range t.turn() {
@@ -187,7 +183,7 @@ func (t *Tree) Answers() []opencode.MessageInfo {
 	return all
 }
 
-// turn are the messages of the newest turn, its prompt first, as far as they are known.
+// turn returns the messages of the newest turn, its prompt first, as far as they are known.
 func (t *Tree) turn() []*message {
 	for i, m := range slices.Backward(t.messages) {
 		if m.begins() {
@@ -197,7 +193,7 @@ func (t *Tree) turn() []*message {
 	return t.messages
 }
 
-// Reached is what is there at the end of the newest turn.
+// Reached returns the state at the end of the newest turn.
 func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 	r.Todos = slices.Clone(t.Todos)
 	for _, m := range t.turn() {
@@ -217,8 +213,7 @@ func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 	return newestID, r
 }
 
-// compacting reports whether a compaction has begun and not ended. A marker that a server left behind that died does
-// not hold the session up for ever: OpenCode compacts with the next prompt then.
+// compacting reports whether a compaction is under way. A dead server's marker expires: the next prompt compacts then.
 func (t *Tree) compacting(now time.Time) bool {
 	m := t.newest()
 	summing := m != nil && m.Info.Compacted && m.Info.Completed.IsZero()
@@ -228,8 +223,8 @@ func (t *Tree) compacting(now time.Time) bool {
 	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
 }
 
-// Pending are the questions and permissions that an agent waits for. One of a session that is not at work is dead:
-// OpenCode goes on listing it after an abort (seen).
+// Pending returns the questions and permissions that agents wait for. Those of a session that is not busy are obsolete:
+// OpenCode keeps listing them after an abort (seen).
 func (t *Tree) Pending() []opencode.Request {
 	var all []opencode.Request
 	for _, m := range t.members {
@@ -241,7 +236,7 @@ func (t *Tree) Pending() []opencode.Request {
 	return all
 }
 
-// working are the sub-agents at work, and those whose result is on its way.
+// working describes the sub-agents at work, and those whose result is on its way.
 func (t *Tree) working(now time.Time) []string {
 	var all []string
 	for id, m := range t.members {
@@ -258,7 +253,7 @@ func (t *Tree) working(now time.Time) []string {
 	return all
 }
 
-// Lapses is when the situation changes although nothing happens; zero: it does not.
+// Lapses returns when the situation changes without an event, or zero.
 func (t *Tree) Lapses(now time.Time) time.Time {
 	var all []time.Time
 	if t.compacting(now) {
@@ -279,8 +274,8 @@ func name(s opencode.Session) string {
 	return s.ID
 }
 
-// Broken is the error with which the newest turn ended, in words; empty: none, or an abort. hopeless: nothing that is
-// sent will heal it. overflow: the conversation does not fit the model any more.
+// Broken returns the error that ended the newest turn, or "" for none or an abort. hopeless: no prompt will help.
+// overflow: the conversation exceeds the model's context.
 func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 	err := t.failed
 	for _, m := range slices.Backward(t.turn()) {
@@ -292,14 +287,14 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 	}
 	switch m := t.newest(); {
 	case err != nil && err.Name != opencode.MessageAborted:
-		// What only the user can put right: the model, the agent, the key or the account.
+		// Only the user can fix these: the model, the agent, the key or the account.
 		hopeless = errors.Is(err, opencode.ErrUnknownModel) || errors.Is(err, opencode.ErrUnknownAgent) ||
 			err.Name == opencode.ProviderAuth || err.Name == opencode.APIError && slices.Contains([]int{
 			http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		}, err.StatusCode)
 		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
 	case err != nil, m == nil, t.members[t.root].busy():
-	case m.assistant() && m.Info.Completed.IsZero(), m.person(): // no agent is at work on it
+	case m.assistant() && m.Info.Completed.IsZero(), m.fromUser(): // no agent is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
 	return "", false, false
@@ -313,7 +308,7 @@ func (t *Tree) life() time.Time {
 	return newest
 }
 
-// Spent is what the tree has cost since it began, with its sub-agents.
+// Spent returns what the tree has cost so far, sub-agents included.
 func (t *Tree) Spent() (tokens int64, dollars float64) {
 	for _, m := range t.members {
 		tokens += Usage(m.session.Tokens, 0).Tokens()
@@ -322,7 +317,7 @@ func (t *Tree) Spent() (tokens int64, dollars float64) {
 	return tokens, dollars
 }
 
-// SpentBefore is what the tree had cost when the newest turn began: a session may be seen for the first time after it.
+// SpentBefore returns what the tree had cost before the newest turn, even if the session was first seen later.
 func (t *Tree) SpentBefore() (tokens int64, dollars float64) {
 	tokens, dollars = t.Spent()
 	for _, m := range t.turn() {
@@ -332,8 +327,7 @@ func (t *Tree) SpentBefore() (tokens int64, dollars float64) {
 	return max(0, tokens), max(0, dollars)
 }
 
-// Usage is what a model was paid for, in US dollars. OpenCode says 0 where it knows no price: of what was not free the cost
-// is unknown then.
+// Usage returns what a model was paid for, in US dollars. OpenCode reports 0 without a price: that counts as unpriced.
 func Usage(t opencode.Tokens, cost float64) boulder.Usage {
 	u := boulder.Usage{
 		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
@@ -347,7 +341,7 @@ func Usage(t opencode.Tokens, cost float64) boulder.Usage {
 
 func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// Earliest is the earliest of times, of which the zero time is none.
+// Earliest returns the earliest non-zero time, or zero.
 func Earliest(times ...time.Time) (first time.Time) {
 	for _, at := range times {
 		if first.IsZero() || !at.IsZero() && at.Before(first) {

@@ -11,36 +11,36 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Turn is what is seen of a turn while it runs: the tree of its session, the calls that its models and tools make, each
-// told once, and what the stuck rules find in them. It lives as long as the turn.
+// Turn is what is known of a running turn: the tree of its session, the calls of its models and tools, each reported
+// once, and what the stuck rules find in them. It lives as long as the turn.
 type Turn struct {
 	*Tree
-	Nudges []boulder.Nudge // that sessions of the tree got for the stuck rules
+	Nudges []boulder.Nudge // sent to sessions of the tree for the stuck rules
 
-	rules enforcer.Rules
-	told  map[string]opencode.ToolState // what was told of calls, by part
-	all   bool                          // whatever is called now follows a nudge: after a crash, which does not give one again
+	rules     enforcer.Rules
+	told      map[string]opencode.ToolState // states of calls that were reported, by part id
+	allNudged bool                          // all calls follow a nudge, as after a restart, so that no nudge is sent twice
 }
 
-// calls are those of one session.
 type calls struct {
-	window  *enforcer.Window     // nil: there was none
-	answer  opencode.MessageInfo // the newest of its model
-	tools   bool                 // that calls a tool
-	running map[string]bool      // its tool calls that have not ended, by part
+	window  *enforcer.Window     // nil: none yet
+	answer  opencode.MessageInfo // the model's newest
+	tools   bool                 // the newest answer calls a tool
+	running map[string]bool      // tool calls that have not ended, by part id
 }
 
-// Told is what an event told of a turn for the first time: at most one of these.
+// Told is what an event reported for the first time: one of Begun and Ended, or neither.
 type Told struct {
-	Begun     *opencode.ToolCall // a tool runs
+	Begun     *opencode.ToolCall // a tool that started to run
 	Ended     *opencode.ToolCall
-	Announced bool // of Ended: it was told that it runs
+	Announced bool // of Ended: Begun was reported before
 }
 
-// NewTurn begins to watch a turn in a session. nudges are the prompts that it got for the stuck rules before.
+// NewTurn starts to follow a turn of a session. nudges are those that it got for the stuck rules so far.
 func NewTurn(root string, r enforcer.Rules, nudges []boulder.Nudge) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges, all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, told: map[string]opencode.ToolState{}, Nudges: nudges,
+		allNudged: len(nudges) > 0,
 	}
 }
 
@@ -52,7 +52,7 @@ func (t *Turn) of(sessionID string) *calls {
 	return c
 }
 
-// Take takes in an event as [Tree.Take] does, and says what it tells of the turn.
+// Take takes in an event as [Tree.Take] does, and returns what it reports about the turn.
 func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 	t.Tree.Take(e, at)
 	if !t.Has(e.SessionID) {
@@ -84,8 +84,7 @@ func (t *Turn) answer(m opencode.MessageInfo) {
 	}
 }
 
-// answers takes in which answer a session's model gives now: the calls of the one before have ended, even if no event
-// said so.
+// answers takes in a model's current answer. The calls of the one before have ended, even if no event said so.
 func (c *calls) answers(m opencode.MessageInfo) {
 	if c.answer.ID != m.ID {
 		clear(c.running)
@@ -94,8 +93,7 @@ func (c *calls) answers(m opencode.MessageInfo) {
 	c.answer = m
 }
 
-// call takes in a tool call as it is now. Calls are told apart by their parts: providers may give those of different
-// answers the same id.
+// call takes in the state of a tool call. Parts identify calls: providers may reuse a call's id in another answer.
 func (t *Turn) call(p opencode.Part) (told Told) {
 	c, before := t.of(p.SessionID), t.told[p.ID]
 	switch {
@@ -113,7 +111,7 @@ func (t *Turn) call(p opencode.Part) (told Told) {
 	return told
 }
 
-// ended takes in a tool call that ended, for the stuck rules.
+// ended passes a tool call that ended to the stuck rules.
 func (t *Turn) ended(p opencode.Part) {
 	c := t.of(p.SessionID)
 	c.tools = true
@@ -122,7 +120,7 @@ func (t *Turn) ended(p opencode.Part) {
 		Exit int `json:"exit"` // of a shell command
 	}
 	if p.Tool.Tool == "bash" {
-		_ = json.Unmarshal(p.Tool.Metadata, &metadata) // without it the state tells
+		_ = json.Unmarshal(p.Tool.Metadata, &metadata) // without it the state decides
 	}
 	output, failed := p.Tool.Output, metadata.Exit != 0
 	if p.Tool.State == opencode.ToolError {
@@ -136,16 +134,15 @@ func (t *Turn) ended(p opencode.Part) {
 
 // afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
 func (t *Turn) afterNudge(c *calls) bool {
-	return t.all || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
+	return t.allNudged || slices.ContainsFunc(t.Nudges, func(n boulder.Nudge) bool { return n.MessageID == c.answer.ParentID })
 }
 
-// Nudged takes in that a nudge was sent.
+// Nudged records that a nudge was sent.
 func (t *Turn) Nudged(n boulder.Nudge) {
-	t.Nudges, t.all = append(slices.Clip(t.Nudges), n), false
+	t.Nudges, t.allNudged = append(slices.Clip(t.Nudges), n), false
 }
 
-// Load takes in the server's state as [Tree.Load] does. prompt is the newest of the turn: the stuck rules look at what
-// followed it.
+// Load takes in the server's state as [Tree.Load] does. The stuck rules look at what followed prompt, the newest one.
 func (t *Turn) Load(r Reading, prompt string) {
 	t.Tree.Load(r)
 	followed := false
@@ -157,7 +154,7 @@ func (t *Turn) Load(r Reading, prompt string) {
 				case p.Tool == nil:
 				case p.Tool.State.Ended():
 					t.ended(p)
-				case !t.told[p.ID].Ended(): // what was read a moment ago may be older than its events
+				case !t.told[p.ID].Ended(): // a Reading may be older than events
 					t.of(t.root).running[p.ID] = true
 				}
 			}
@@ -171,7 +168,6 @@ func (t *Turn) Load(r Reading, prompt string) {
 	}
 }
 
-// ToolsRunning counts the tool calls that have not ended.
 func (t *Turn) ToolsRunning() int {
 	n := 0
 	for _, m := range t.members {
@@ -180,7 +176,7 @@ func (t *Turn) ToolsRunning() int {
 	return n
 }
 
-// Stuck is what the rules found. A sub-agent that has ended is not stuck any more, and not to be nudged.
+// Stuck returns what the stuck rules found. A sub-agent that has ended is no longer stuck and gets no nudge.
 func (t *Turn) Stuck() []enforcer.Decision {
 	var all []enforcer.Decision
 	for id, m := range t.members {
@@ -191,7 +187,7 @@ func (t *Turn) Stuck() []enforcer.Decision {
 	return all
 }
 
-// Retries are those of the sessions that OpenCode makes wait, of the one that waits the longest first.
+// Retries returns the sessions' waits for a retry, those with the most attempts first.
 func (t *Turn) Retries() []enforcer.Retry {
 	var all []enforcer.Retry
 	for _, m := range t.members {
@@ -205,19 +201,19 @@ func (t *Turn) Retries() []enforcer.Retry {
 	return all
 }
 
-// Position is how far the turn of a prompt is.
+// Position is the progress of a prompt's turn.
 type Position struct {
 	Busy       bool
-	Arrived    bool // the prompt began a turn
-	Answered   bool // and the model finished it, well or badly
+	Arrived    bool // the prompt started a turn
+	Answered   bool // the model finished it, well or badly
 	Unanswered bool // the newest message is a prompt that the model has not begun to answer
 	Begun      bool // the model's newest answer has content
 	Failed     *opencode.TurnError
 }
 
-// Position says how far the turn of a prompt is, by all messages that followed it: not every one has it for its parent,
-// since OpenCode puts prompts of its own in between (after a compaction), and so do nudges. Not known: the prompt may be
-// older than the messages that are kept. All of these are looked at for an empty id.
+// Position returns the progress of a prompt's turn, by all messages after the prompt. Not all have it as parent:
+// OpenCode adds prompts of its own (after a compaction), and nudges are prompts, too. known is false if the prompt may
+// be older than the kept messages. For an empty id all kept messages count.
 func (t *Tree) Position(prompt string) (p Position, known bool) {
 	p.Busy = t.members[t.root].busy()
 	i := slices.IndexFunc(t.messages, func(m *message) bool { return m.Info.ID == prompt })
@@ -234,15 +230,14 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 	return p, true
 }
 
-// Completed reports whether nothing more is to come of the newest message.
+// Completed reports whether the newest message is complete.
 func (t *Tree) Completed() bool {
 	m := t.newest()
 	return m == nil || !m.assistant() || !m.Info.Completed.IsZero()
 }
 
-// answered reports whether a message ends its turn. A summary of the conversation does not: the turn goes on after it.
-// Nor does one without a finish and an error, which is what an abort leaves behind while OpenCode waits for a provider
-// (seen).
+// answered reports whether a message ends its turn. A summary does not: the turn continues. Neither does a message
+// without finish and error, which an abort leaves behind while OpenCode waits for a provider (seen).
 func answered(m opencode.MessageInfo) bool {
 	ended := m.Error != nil || m.Finish != "" && m.Finish != opencode.FinishToolCalls
 	return ended && !m.Completed.IsZero() && !m.Compacted
