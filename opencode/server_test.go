@@ -60,6 +60,19 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// Without a cache directory nothing is cached, nor written where the program runs.
+func TestVersionWithoutHome(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Chdir(t.TempDir())
+	if got, err := opencode.Version(t.Context(), "echo"); got == "" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 const listening = "echo opencode server listening on "
 
 // impostor is a program that behaves as the script says instead of serving.
