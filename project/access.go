@@ -78,16 +78,16 @@ func (p *Project) Dial(ctx context.Context) (*Access, error) {
 	return nil, err
 }
 
-// enter connects to the holder, or opens the database if there is none. It waits up to holderWait for a holder that
-// does not serve yet, or no longer.
-func (p *Project) enter(ctx context.Context, readOnly bool) (*Access, error) {
+// openAccess connects to the holder, or opens the database if there is none. It waits up to holderWait for a holder
+// that does not serve yet, or no longer.
+func (p *Project) openAccess(ctx context.Context, readOnly bool) (*Access, error) {
 	path := p.database()
 	for last := range Tries(ctx, 0, holderWait) {
 		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
 		}
-		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: retryStep, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case err == nil:
 			return &Access{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
@@ -105,7 +105,7 @@ func (p *Project) enter(ctx context.Context, readOnly bool) (*Access, error) {
 func (p *Project) openState(ctx context.Context, patience time.Duration) (*store.DB, error) {
 	began, told := time.Now(), false
 	for last := range Tries(ctx, 0, max(LockWait, patience)) {
-		db, err := store.Open(p.database(), store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		db, err := store.Open(p.database(), store.Options{Timeout: retryStep, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case !errors.Is(err, store.ErrHeld):
 			return db, err
@@ -138,8 +138,8 @@ const (
 	LockWait = time.Second
 	// holderWait bounds the wait for a process that has the database but does not serve yet, or no longer.
 	holderWait = 2 * time.Second
-	// step is how long one try waits for the database lock, or pauses, before the next one looks for the socket.
-	step = 200 * time.Millisecond
+	// retryStep is how long one try waits for the database lock, or pauses, before the next one looks for the socket.
+	retryStep = 200 * time.Millisecond
 	// beginWait bounds the wait for a holder that takes no orders yet: it starts OpenCode, or asks about the plan.
 	beginWait = 10 * time.Second
 )
@@ -151,8 +151,8 @@ func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 		return ErrNothing
 	}
 	ended := 0
-	for last := range Tries(ctx, step, beginWait) {
-		there, err := p.enter(ctx, false)
+	for last := range Tries(ctx, retryStep, beginWait) {
+		there, err := p.openAccess(ctx, false)
 		if err == nil {
 			err = do(there)
 			there.Close()
@@ -174,7 +174,7 @@ func (d *Access) Submit(ctx context.Context, req Request) (id string, err error)
 	if d.Client == nil {
 		return "", control.ErrNotServed
 	}
-	for last := range Tries(ctx, step, beginWait) {
+	for last := range Tries(ctx, retryStep, beginWait) {
 		if id, err = d.Client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
 			return id, err
 		}

@@ -176,7 +176,7 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 		report.Handover = NoBoulder
 		return report, p.Blockers().Delivered(ctx, b.ID)
 	}
-	for last := range Tries(ctx, step, raisedWait) {
+	for last := range Tries(ctx, retryStep, raisedWait) {
 		err = p.Steer(ctx, func(there *Access) (err error) {
 			if report.Handover, err = p.handOver(ctx, there, &report.Blocker); err != nil {
 				return err

@@ -60,12 +60,12 @@ func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	return err
 }
 
-// enterGround locks the user's files and reopens the workspace as it is now. Unless it fails, unlock p.ground.
-func (p *Project) enterGround(ctx context.Context) error {
-	p.ground.Lock()
+// lockFiles locks the user's files and reopens the workspace as it is now. Unless it fails, unlock p.filesMu.
+func (p *Project) lockFiles(ctx context.Context) error {
+	p.filesMu.Lock()
 	err := p.OpenWorkspace(ctx)
 	if err != nil {
-		p.ground.Unlock()
+		p.filesMu.Unlock()
 	}
 	return err
 }
@@ -237,7 +237,7 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout,
 		Password: cmp.Or(p.getenv("OPENCODE_SERVER_PASSWORD"), p.getenv("OPENCODE_PASSWORD")), // OpenCode 2 has both
 	})
-	if p.near && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
+	if p.tryService && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
 		if service, found := p.service(ctx, timeout); found != nil || service != nil {
 			client, err = service, found
 		}
@@ -250,7 +250,7 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 		return nil, fmt.Errorf("attach: %w", err)
 	case errors.Is(err, opencode.ErrUnauthorized):
 		hint := "set OPENCODE_SERVER_PASSWORD to the server's password"
-		if p.near {
+		if p.tryService {
 			hint += ", or say with --attach which server is meant"
 		}
 		return nil, fmt.Errorf("attach: %w: %s", err, hint)

@@ -21,13 +21,13 @@ type Elsewhere interface {
 // copyEvery is how often [State.ServeElsewhere] updates the database.
 const copyEvery = 500 * time.Millisecond
 
-// announcing lists a submitted boulder as running at once, not only after the next copy.
-type announcing struct {
+// announcer lists a submitted boulder as running at once, not only after the next copy.
+type announcer struct {
 	Elsewhere
 	server *control.Server
 }
 
-func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
+func (a announcer) Submit(ctx context.Context, req Request) (string, error) {
 	id, err := a.Elsewhere.Submit(ctx, req)
 	if err == nil {
 		a.server.Began(id) // listed twice until the next copy, if a copy was faster
@@ -35,18 +35,18 @@ func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
 	return id, err
 }
 
-var errGoesOn = errors.New("the boulders go on, and are copied when this is started again")
+var errStillRunning = errors.New("the boulders go on, and are copied when this is started again")
 
 // ServeElsewhere passes requests and orders of other processes on to e, and keeps a copy of its boulders in the
 // database. To other processes it looks like [State.Serve]. It returns when ctx ends or after [State.Stop], neither of
 // which stops the boulders elsewhere. A failing copy is reported once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
-	s.server.SetSteerer(announcing{e, s.server})
+	s.server.SetSteerer(announcer{e, s.server})
 	told := ""
 	for {
 		running, err := e.Copy(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errStillRunning)
 		}
 		trouble := ""
 		if err != nil {
@@ -70,9 +70,9 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		select {
 		case <-time.After(copyEvery):
 		case <-s.stopped.Done():
-			return fmt.Errorf("%w: %w", orchestrator.ErrStopped, errGoesOn)
+			return fmt.Errorf("%w: %w", orchestrator.ErrStopped, errStillRunning)
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errStillRunning)
 		}
 	}
 }

@@ -134,10 +134,10 @@ func (l *Landing) Tested(tree string) string {
 // Land brings the results of a finished boulder to where the user wants them, records that in its log, and removes its
 // slots and refs. A conflict or a red gate is an error and changes nothing. It may be called again after a crash.
 func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return l, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	l.Of, err = p.Snapshot(ctx, ref) // under the lock, so that it is up to date
 	b, head := &l.Of, &l.Of.Boulder
 	switch line := head.Line; {
@@ -228,8 +228,8 @@ func branchOf(b *boulder.Boulder) string {
 	return "manager/" + cmp.Or(strings.TrimRight(slug[:min(len(slug), 40)], "-"), b.ID)
 }
 
-// usersOwn runs a command with the user's environment, credentials and hooks, since git-lfs pushes in a hook.
-func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (string, error) {
+// runAsUser runs a command with the user's environment, credentials and hooks, since git-lfs pushes in a hook.
+func (p *Project) runAsUser(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	said := &text.LastBytes{Limit: 4 << 10}
 	cmd.Dir, cmd.Env, cmd.Stderr = p.dir, append(slices.Clip(p.opts.Environ), "GH_PROMPT_DISABLED=1"), said
@@ -243,11 +243,11 @@ func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (st
 // push pushes a commit as a new branch to the user's remote, which it returns. A branch that is at that commit already
 // is left alone. A branch at another commit is an error that wraps [workspace.ErrBranch].
 func (p *Project) push(ctx context.Context, commit string, how Land) (remote string, err error) {
-	remotes, err := p.usersOwn(ctx, "git", "remote")
+	remotes, err := p.runAsUser(ctx, "git", "remote")
 	if err != nil {
 		return "", err
 	}
-	remote, _ = p.usersOwn(ctx, "git", "config", "remote.pushDefault") // fails if it is not set
+	remote, _ = p.runAsUser(ctx, "git", "config", "remote.pushDefault") // fails if it is not set
 	switch all := strings.Fields(remotes); {
 	case remote != "":
 	case slices.Contains(all, "origin"):
@@ -258,12 +258,12 @@ func (p *Project) push(ctx context.Context, commit string, how Land) (remote str
 		return "", errors.New("it is not clear where to push: add a remote `origin`, or set remote.pushDefault in git's configuration")
 	}
 	ref := "refs/heads/" + how.Branch
-	there, err := p.usersOwn(ctx, "git", "ls-remote", "--", remote, ref)
+	there, err := p.runAsUser(ctx, "git", "ls-remote", "--", remote, ref)
 	if at, _, _ := strings.Cut(there, "\t"); err == nil && at != "" && at != commit {
 		err = fmt.Errorf("%w: %s has %s, at %s: give another name", workspace.ErrBranch, remote, how.Branch, at)
 	}
 	if err == nil && !how.DryRun {
-		_, err = p.usersOwn(ctx, "git", "push", "--quiet", "--force-with-lease="+ref+":", "--", remote, commit+":"+ref)
+		_, err = p.runAsUser(ctx, "git", "push", "--quiet", "--force-with-lease="+ref+":", "--", remote, commit+":"+ref)
 	}
 	return remote, err
 }
@@ -277,7 +277,7 @@ func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landi
 		}
 	}
 	body += "\n\n" + l.Tested(l.Tree)
-	out, err := p.usersOwn(ctx, "gh", "pr", "create", "--head="+l.Branch,
+	out, err := p.runAsUser(ctx, "gh", "pr", "create", "--head="+l.Branch,
 		"--title="+p.secrets.Text(text.Clip(b.Boulder.Task, 70)), "--body="+p.secrets.Text(body))
 	return out[strings.LastIndex(out, "\n")+1:], err
 }

@@ -70,7 +70,7 @@ type Project struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
-	ground       sync.Mutex // serializes work on the user's files, see [Project.enterGround]
+	filesMu      sync.Mutex // serializes work on the user's files, see [Project.lockFiles]
 	mu           sync.Mutex
 	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start
 
@@ -86,7 +86,7 @@ type Project struct {
 	runner    *executor.Executor
 	diverter  *diverter
 
-	near bool // attach may fall back to the background service of OpenCode 2
+	tryService bool // attach may fall back to the background service of OpenCode 2
 }
 
 // Open finds the project that dir belongs to and reads its configuration. It starts and writes nothing. The error is a

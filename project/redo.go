@@ -26,10 +26,10 @@ type Redo struct {
 
 // Stale returns the completed sub-tasks that are out of date, with the reasons.
 func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot) (map[string][]boulder.Reason, error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return nil, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	return p.stale(ctx, b, false)
 }
 
@@ -130,19 +130,19 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 
 // gatesAt returns a function that runs gates, each only once: in a slot at commit, or on the user's files if it is "".
 func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Context, line string) (boulder.Gate, error) {
-	dir, own, ran := p.dir, []string(nil), map[string]boulder.Gate{}
+	dir, slotEnv, ran := p.dir, []string(nil), map[string]boulder.Gate{}
 	return func(ctx context.Context, line string) (g boulder.Gate, err error) {
 		if g, known := ran[line]; known {
 			return g, nil
 		}
-		if commit != "" && own == nil {
+		if commit != "" && slotEnv == nil {
 			slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
 			if err != nil {
 				return g, err
 			}
-			dir, own = slot.Dir(), slot.Env()
+			dir, slotEnv = slot.Dir(), slot.Env()
 		}
-		ran[line] = p.runCommand(ctx, dir, own, line)
+		ran[line] = p.runCommand(ctx, dir, slotEnv, line)
 		return ran[line], context.Cause(ctx)
 	}
 }
@@ -150,10 +150,10 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 // PrepareRedo works out a redo without changing anything, or returns nil if nothing is out of date. An impossible redo
 // is an error that wraps [boulder.ErrRefused]. of needs all events.
 func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *boulder.Redoing, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return nil, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	b := &of.Snapshot
 	if what.Gates && of.Running() && b.Boulder.Isolated() {
 		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", b.Boulder.ID)
@@ -176,7 +176,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	if err = r.After.Redoable(redone.SubTasks); err != nil {
 		return r, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
 	}
-	if redone.Plan, err = p.edited(b, redone); err != nil {
+	if redone.Plan, err = p.editedPlan(b, redone); err != nil {
 		return r, err
 	}
 	redone.Files = cmp.Or(what.Files, boulder.FilesRevert)
@@ -208,8 +208,8 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	return r, r.Order.Validate()
 }
 
-// edited returns the plan with the file's version of the redone sub-tasks, or nil if they are unchanged.
-func (p *Project) edited(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.PlanRevision, error) {
+// editedPlan returns the plan with the file's version of the redone sub-tasks, or nil if they are unchanged.
+func (p *Project) editedPlan(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.PlanRevision, error) {
 	now, err := p.planNow(b)
 	if now == nil || err != nil {
 		return nil, err
@@ -274,10 +274,10 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 // OrderRedo gives the order, and says which process carries it out; "" if none runs the boulder. Before that it
 // repeats the move of the tip ref, which a crash may have prevented.
 func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.Order) (by string, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return "", err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	err = p.Steer(ctx, func(there *Access) error {
 		if by = ""; there.Holder.Runs(b.Boulder) {
 			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
@@ -294,10 +294,10 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 
 // KeepOrder returns the order that marks a result as up to date with the current plan file and commit.
 func (p *Project) KeepOrder(ctx context.Context, b *boulder.Snapshot, id string) (boulder.Order, error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return boulder.Order{}, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	kept := &boulder.Kept{SubTaskID: id}
 	now, err := p.planNow(b)
 	if err != nil {

@@ -175,9 +175,9 @@ type Reader = control.Source
 // Read opens the project's state for reading, through the holder or from the database. It creates nothing; a project
 // without runs reads as empty. Close it soon: no run can start while the database is open.
 func (p *Project) Read(ctx context.Context) (*Access, error) {
-	there, err := p.enter(ctx, true)
+	there, err := p.openAccess(ctx, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Access{Reader: nothing{}, Close: func() {}}, nil
+		return &Access{Reader: emptyReader{}, Close: func() {}}, nil
 	}
 	return there, err
 }
@@ -232,15 +232,15 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	return "", &UsageError{Err: err}
 }
 
-type nothing struct{}
+type emptyReader struct{}
 
-func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
+func (emptyReader) Listing(context.Context) ([]store.Item, error) { return nil, nil }
 
-func (nothing) Get(context.Context, string) (boulder.Snapshot, error) {
+func (emptyReader) Get(context.Context, string) (boulder.Snapshot, error) {
 	return boulder.Snapshot{}, ErrNothing
 }
 
-func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
+func (emptyReader) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
 	return nil, ErrNothing
 }
 

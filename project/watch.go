@@ -20,14 +20,14 @@ const watchCall = 10 * time.Second
 // Watch completes the configuration of a watch with diverter, commands and judge as in runs; [Project.Close] ends them.
 // An empty address means [DefaultServer], or else the background service of OpenCode 2.
 func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (err error) {
-	p.near = address == ""
+	p.tryService = address == ""
 	address = cmp.Or(address, DefaultServer)
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	known := address
 	c.Attach = func(ctx context.Context) (*opencode.Client, error) {
 		client, err := p.attach(ctx, address, watchCall)
-		if err == nil && p.near && client.Address() != known {
+		if err == nil && p.tryService && client.Address() != known {
 			known = client.Address()
 			c.Note("The background service of OpenCode is at " + known + ".")
 		}
@@ -58,7 +58,7 @@ func (p *Project) sessionJudge(ctx context.Context, address string) (
 	opts.Attach = address
 	attached := func() *Project {
 		j := prepare(p.dir, opts)
-		j.cfg, j.near = p.cfg, p.near
+		j.cfg, j.tryService = p.cfg, p.tryService
 		return j
 	}
 	first := attached()
