@@ -22,8 +22,8 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// takes limits the number of a command's arguments. what names them in the error.
-func takes(least, most int, what string) cobra.PositionalArgs {
+// argCount limits the number of a command's arguments. what names them in the error.
+func argCount(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			return usagef("%s takes %s, not %q", cmd.CommandPath(), what, strings.Join(args, " "))
@@ -32,11 +32,11 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// takeAsUsed derives the arguments of all subcommands, and their completion, from their usage lines, unless a command
+// deriveArgs derives the arguments of all subcommands, and their completion, from their usage lines, unless a command
 // has its own. Those in brackets are optional; those in quotes or before … take any number of words.
-func (a *app) takeAsUsed(cmd *cobra.Command) {
+func (a *app) deriveArgs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
-		a.takeAsUsed(c)
+		a.deriveArgs(c)
 		_, use, _ := strings.Cut(strings.Replace(c.Use, " [flags]", "", 1), " ")
 		way, _, _ := strings.Cut(use, "|")
 		names := strings.FieldsFunc(way, func(r rune) bool { return strings.ContainsRune("[] …", r) })
@@ -53,7 +53,7 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 			what = "one " + what + map[string]string{"SUBTASK": " of `manager status`", "ID": " of `manager blockers list`"}[what]
 		}
 		if c.Args == nil {
-			c.Args = takes(least, most, what)
+			c.Args = argCount(least, most, what)
 		}
 		if strings.Contains(use, "…") {
 			names = slices.Repeat(names, 100)
@@ -86,8 +86,8 @@ func oneOf[T ~string](cmd *cobra.Command, to *T, name, short, usage string, word
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// standsFor adds a boolean flag that sets *to to value.
-func standsFor[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
+// constFlag adds a boolean flag that sets *to to value.
+func constFlag[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
 	cmd.Flags().BoolFunc(name, usage, func(said string) error {
 		on, err := strconv.ParseBool(said)
 		if on {
@@ -201,8 +201,9 @@ func (g guarded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bare returns the stream behind a guarded one, for output that needs the terminal itself and is clean by other means.
-func bare(stream io.Writer) io.Writer {
+// unguarded returns the stream behind a guarded one, for output that needs the terminal itself and is clean by other
+// means.
+func unguarded(stream io.Writer) io.Writer {
 	if g, ok := stream.(guarded); ok {
 		return g.stream
 	}
@@ -212,7 +213,7 @@ func bare(stream io.Writer) io.Writer {
 // fileOf returns the file behind a stream, if there is one.
 func fileOf(stream any) (*os.File, bool) {
 	if w, ok := stream.(guarded); ok {
-		stream = bare(w)
+		stream = unguarded(w)
 	}
 	f, ok := stream.(*os.File)
 	return f, ok

@@ -180,7 +180,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	if a.Extend != nil {
 		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.Project, a.connect(ctx) })...)
 	}
-	a.takeAsUsed(cmd)
+	a.deriveArgs(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.InitDefaultHelpCmd()
 	help, _, _ := cmd.Find([]string{"help"})
@@ -222,7 +222,7 @@ func (a *app) sweep() {
 		return
 	}
 	if terminal(a.Stderr) {
-		fmt.Fprint(bare(a.Stderr), ansi.ShowCursor) // a killed live view leaves it hidden
+		fmt.Fprint(unguarded(a.Stderr), ansi.ShowCursor) // a killed live view leaves it hidden
 	}
 	if n := swept.Processes; n > 0 {
 		a.note("A manager was killed here. What it left running is ended now (processes: %d).", n)

@@ -206,8 +206,8 @@ type blockerOptions struct {
 
 func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
-	standsFor(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
-	standsFor(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
+	constFlag(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
+	constFlag(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")

@@ -103,7 +103,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 				return err
 			}
 			return a.clarify(cmd.Context(), f, func(ctx context.Context, prompt string) (string, error) {
-				return view.ReadAnswer(ctx, in, bare(a.Stderr), prompt)
+				return view.ReadAnswer(ctx, in, unguarded(a.Stderr), prompt)
 			})
 		},
 	}

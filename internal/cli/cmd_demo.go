@@ -138,7 +138,7 @@ func (d *demo) shell(ctx context.Context, command string) error {
 
 func (d *demo) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, bare(d.app.Stdout), bare(d.app.Stderr)
+	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, unguarded(d.app.Stdout), unguarded(d.app.Stderr)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends its own children
 	return cmd
 }

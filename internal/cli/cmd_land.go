@@ -44,11 +44,11 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved me
 		},
 	}
 	f := cmd.Flags()
-	standsFor(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
+	constFlag(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
 	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
-	standsFor(cmd, &how.How, boulder.LandedPR, "pr",
+	constFlag(cmd, &how.How, boulder.LandedPR, "pr",
 		"push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
-	standsFor(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
+	constFlag(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
 	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
 	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
 		"with --branch or --pr: publish what you had not committed when the run began, too")
@@ -174,8 +174,8 @@ work meanwhile, only the files that it was seen to write are shown, with what ot
 		},
 	}
 	a.boulderFlag(cmd, "the active one")
-	standsFor(cmd, &how, "--stat", "stat", "how many lines of which files")
-	standsFor(cmd, &how, "--name-only", "name-only", "the files alone")
+	constFlag(cmd, &how, "--stat", "stat", "how many lines of which files")
+	constFlag(cmd, &how, "--name-only", "name-only", "the files alone")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-only")
 	return cmd
 }

@@ -98,7 +98,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	}
 	for e, err := range there.Client.Follow(ctx, l.id, l.last) {
 		if errors.Is(err, control.ErrNotServed) {
-			return l.rest(ctx)
+			return l.printRemaining(ctx)
 		}
 		if err == nil {
 			l.add(e)
@@ -234,8 +234,8 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 	return err
 }
 
-// rest prints the last events of a holder that has ended.
-func (l *logs) rest(ctx context.Context) error {
+// printRemaining prints the last events of a holder that has ended.
+func (l *logs) printRemaining(ctx context.Context) error {
 	there, err := l.app.Read(ctx)
 	if err != nil {
 		return err

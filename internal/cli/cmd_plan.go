@@ -47,8 +47,8 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
-	standsFor(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
-	standsFor(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
+	constFlag(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
+	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -276,8 +276,8 @@ type approver struct {
 	most *boulder.Budget  // of the run; nil: none
 }
 
-// into sets the callbacks of a request to p. askReplans asks about replans, too.
-func (p *approver) into(req *project.Request, askReplans bool) {
+// setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
+func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
@@ -408,7 +408,7 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Environ, p.Stdin, os.Stderr, os.Stderr
 	if terminal(p.Stdout) {
-		cmd.Stdout = bare(p.Stdout)
+		cmd.Stdout = unguarded(p.Stdout)
 	}
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",

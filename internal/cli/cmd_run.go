@@ -62,9 +62,9 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
-	standsFor(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
+	constFlag(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
-	standsFor(cmd, &o.isolation, boulder.IsolationOff, "in-place",
+	constFlag(cmd, &o.isolation, boulder.IsolationOff, "in-place",
 		"have the sub-tasks work in the project, whatever plan and configuration say")
 	cmd.Flags().BoolVar(&o.onClean, "clean-base", false, "begin slots at HEAD, without what is not committed")
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
@@ -95,7 +95,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	}
 	done := a.Criteria(o.doneWhen)
 	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
-	ask.into(&req, a.approveReplans)
+	ask.setApproval(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
@@ -141,7 +141,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	switch {
 	case o.list:
 		req.Plan, err = o.makePlan(ctx, a, made)
-	case o.edit && a.away(req):
+	case o.edit && a.runsElsewhere(req):
 		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
@@ -249,13 +249,13 @@ func (a *app) connectToRun(ctx context.Context) error {
 	return a.connect(ctx)
 }
 
-// away reports whether another process executes the request.
-func (a *app) away(req *project.Request) bool { return a.detach || req.Engine != "" }
+// runsElsewhere reports whether another process executes the request.
+func (a *app) runsElsewhere(req *project.Request) bool { return a.detach || req.Engine != "" }
 
 // run executes a request in this process, or hands it to the project's server. complete fills in the rest of the
 // request and may ask the user; its st is nil in a handover.
 func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
-	if a.away(req) {
+	if a.runsElsewhere(req) {
 		if a.approveReplans {
 			return usagef("--approve-replans needs a user at the terminal, and a detached boulder has none")
 		}
@@ -318,7 +318,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	if !a.interactive() {
 		err = a.landAtEnd(ctx, end.id, err)
 	}
-	return end.id, end.told(end.conclude(ctx, err), err)
+	return end.id, end.withReportPath(end.conclude(ctx, err), err)
 }
 
 // receipt shows at a pause where tokens, money and time went.
@@ -406,7 +406,7 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 			return err
 		}
 		req, err = a.resumed(detail)
-		a.approverOf(detail, req).into(&req, a.approveReplans || detail.Boulder.AskReplans)
+		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})
 }

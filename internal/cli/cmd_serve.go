@@ -42,7 +42,7 @@ same time and under the same limits. What a crashed process left running is take
 
 Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a
 second one aborts the turns.`,
-		Args: takes(0, 0, "no arguments: `manager run --detach` hands a task over"),
+		Args: argCount(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case stop:
@@ -320,11 +320,11 @@ func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived b
 		return false, err
 	}
 	w.BoulderID = d.Boulder.ID
-	return judge(w, d, there.Holder) // the head is enough, so err does not matter
+	return waitOutcome(w, d, there.Holder) // the head is enough, so err does not matter
 }
 
-// judge reports whether the awaited state is reached. An error means that it can no longer be reached.
-func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
+// waitOutcome reports whether the awaited state is reached. An error means that it can no longer be reached.
+func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
 	b, stands := d.Boulder, r.Take(d, holder)
 	switch {
 	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
@@ -332,7 +332,7 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	case r.For == waitBlocked && b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
 	case !b.Status.Terminal() && !stands && !holder.Runs(b):
-		return false, standsStill(d, holder)
+		return false, stoppedError(d, holder)
 	case r.For == waitBlocked:
 		return false, nil
 	case b.Status == boulder.Completed:
@@ -342,13 +342,13 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	case b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
-		return false, standsStill(d, holder)
+		return false, stoppedError(d, holder)
 	}
 	return false, nil
 }
 
-// standsStill returns the error for a boulder that does not continue by itself: that of its run, if it is known.
-func standsStill(d boulder.Snapshot, holder *control.Holder) error {
+// stoppedError returns the error for a boulder that does not continue by itself: that of its run, if it is known.
+func stoppedError(d boulder.Snapshot, holder *control.Holder) error {
 	b := &d.Boulder
 	if err := orchestrator.RunsElsewhere(b); err != nil && holder == nil {
 		return fmt.Errorf("%w: %w", errNotRun, err)

@@ -97,5 +97,5 @@ func (a *app) runTop(ctx context.Context) error {
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
 	m := top.New(ctx, a.Project, c.Stdout.Paint)
-	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
+	return view.Program(ctx, m, in, unguarded(a.Stdout), c.TermType, c.Stdout.On)
 }

@@ -41,7 +41,7 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	if end, ok := event.Body.(boulder.TaskComplete); ok {
 		e.complete = &end
 	}
-	what, until := e.news(ctx, event)
+	what, until := e.dueNotification(ctx, event)
 	if !e.wants(what) {
 		return
 	}
@@ -57,10 +57,10 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	})
 }
 
-// news returns the notification that is due during a run: a model is limited for ten minutes or more (once per limit);
-// a session waits for a reply, or a sub-task for an answer while others continue (once per run). A run with nothing
-// else to do ends at once, with the notification of its end.
-func (e *ending) news(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
+// dueNotification returns the notification that is due during a run: a model is limited for ten minutes or more (once
+// per limit); a session waits for a reply, or a sub-task for an answer while others continue (once per run). A run
+// with nothing else to do ends at once, with the notification of its end.
+func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
 	switch b := event.Body.(type) {
 	case boulder.Cooled:
 		if b.Until.Sub(event.Time) >= 10*time.Minute && !event.Time.Before(e.limited[b.Model]) {
@@ -132,8 +132,8 @@ func (e *ending) report(ctx context.Context, id string) (*report.Report, error) 
 	return made, cmp.Or(err, reportErr)
 }
 
-// told adds the report's path to the error of a run, or prints it on stderr.
-func (e *ending) told(path string, runErr error) error {
+// withReportPath adds the report's path to the error of a run, or prints it on stderr.
+func (e *ending) withReportPath(path string, runErr error) error {
 	if path == "" {
 		return runErr
 	}
