@@ -20,17 +20,16 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// Access is where the state is read and orders are handed in: the process that holds the database, or, if none does, the
-// database itself.
+// Access reads the state and takes orders: through the process that holds the database, or directly if there is none.
 type Access struct {
 	Reader
 	Orders control.Steerer
-	Client *control.Client // of the process that holds it; nil, as Holder: none does
+	Client *control.Client // connects to the holder; nil, as is Holder, if no process holds the database
 	Holder *control.Holder
 	Close  func()
 }
 
-// others are the boulders that the process runs which runs one.
+// others returns the other boulders of the process that runs boulder id.
 func (d *Access) others(ctx context.Context, id string) (all []boulder.Snapshot) {
 	if d.Holder == nil || !slices.Contains(d.Holder.Running, id) {
 		return nil
@@ -43,7 +42,7 @@ func (d *Access) others(ctx context.Context, id string) (all []boulder.Snapshot)
 	return all
 }
 
-// LimitsOf are the limits that explain why something waits: those of the process that runs it, or else the configured ones.
+// LimitsOf returns the limits that explain why sub-tasks wait: those of the holder, or else the configured ones.
 func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
 	if h != nil && h.Limits != nil {
 		return *h.Limits
@@ -51,7 +50,7 @@ func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
 	return p.cfg.Limits
 }
 
-// onDisk carries orders out where no process runs anything.
+// onDisk applies orders to the database while no process runs anything.
 type onDisk struct{ db *store.DB }
 
 func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) error {
@@ -65,7 +64,7 @@ func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) er
 	return orchestrator.Obey(ctx, s.db, boulderID, o, time.Now())
 }
 
-// Dial connects to the process that holds the state; the error wraps [control.ErrNotServed] if none does.
+// Dial connects to the process that holds the state. The error wraps [control.ErrNotServed] if there is none.
 func (p *Project) Dial(ctx context.Context) (*Access, error) {
 	client, holder, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
 	switch {
@@ -73,22 +72,22 @@ func (p *Project) Dial(ctx context.Context) (*Access, error) {
 		return &Access{Reader: client, Orders: client, Client: client, Holder: &holder, Close: func() {}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case !errors.Is(err, control.ErrNotServed): // it hangs, or was stopped, or is another version
+	case !errors.Is(err, control.ErrNotServed): // the holder hangs, was stopped, or has another version
 		err = fmt.Errorf("%w%s: %w", store.ErrHeld, LockOwner(p.database()), err)
 	}
 	return nil, err
 }
 
-// enter connects to the process that has the state, or opens the database if none does. A process that has it and does not
-// serve yet, or not any more, gets two seconds.
-func (p *Project) enter(ctx context.Context, readOnly bool) (*Access, error) {
+// openAccess connects to the holder, or opens the database if there is none. It waits up to holderWait for a holder
+// that does not serve yet, or no longer.
+func (p *Project) openAccess(ctx context.Context, readOnly bool) (*Access, error) {
 	path := p.database()
 	for last := range Tries(ctx, 0, holderWait) {
 		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
 		}
-		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: retryStep, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case err == nil:
 			return &Access{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
@@ -102,12 +101,11 @@ func (p *Project) enter(ctx context.Context, readOnly bool) (*Access, error) {
 	return nil, context.Cause(ctx)
 }
 
-// openState opens the database for a run or a change, and waits for it as long as patience. If
-// another process holds it longer, the error says who.
+// openState opens the database for writing. It waits up to patience, at least LockWait, and then names the holder.
 func (p *Project) openState(ctx context.Context, patience time.Duration) (*store.DB, error) {
 	began, told := time.Now(), false
 	for last := range Tries(ctx, 0, max(LockWait, patience)) {
-		db, err := store.Open(p.database(), store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		db, err := store.Open(p.database(), store.Options{Timeout: retryStep, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case !errors.Is(err, store.ErrHeld):
 			return db, err
@@ -122,7 +120,6 @@ func (p *Project) openState(ctx context.Context, patience time.Duration) (*store
 	return nil, context.Cause(ctx)
 }
 
-// holderText says who holds the database, as far as that process tells, or the kernel.
 func (p *Project) holderText(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -137,26 +134,25 @@ func (p *Project) holderText(ctx context.Context) string {
 }
 
 const (
-	// LockWait is how long to wait for the database without being asked to: a view may hold it for a moment.
+	// LockWait is the default wait for the database: a view may hold it for a moment.
 	LockWait = time.Second
-	// holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
+	// holderWait bounds the wait for a process that has the database but does not serve yet, or no longer.
 	holderWait = 2 * time.Second
-	// step is how long to wait for the database, or for a process, before looking for a socket again.
-	step = 200 * time.Millisecond
-	// beginWait is how long an order waits for a process that has the database and has not begun its work: OpenCode is
-	// starting there, or the user is being asked about the plan.
+	// retryStep is how long one try waits for the database lock, or pauses, before the next one looks for the socket.
+	retryStep = 200 * time.Millisecond
+	// beginWait bounds the wait for a holder that takes no orders yet: it starts OpenCode, or asks about the plan.
 	beginWait = 10 * time.Second
 )
 
-// Steer calls do with whoever takes orders, and again while that process is not ready, or if it has ended meanwhile. No run
-// can start meanwhile if none goes on.
+// Steer calls do with access to the holder or the database. It calls do again while the holder is not ready, and if the
+// holder has ended. Without a holder no run can start during the call, since the database is locked.
 func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 	if !p.Exists() {
 		return ErrNothing
 	}
 	ended := 0
-	for last := range Tries(ctx, step, beginWait) {
-		there, err := p.enter(ctx, false)
+	for last := range Tries(ctx, retryStep, beginWait) {
+		there, err := p.openAccess(ctx, false)
 		if err == nil {
 			err = do(there)
 			there.Close()
@@ -164,7 +160,7 @@ func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 		switch {
 		case errors.Is(err, control.ErrNotReady) && !last:
 		case errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrUnanswered) && ended < 2:
-			ended++ // now the database takes orders, or the next process
+			ended++ // the database takes orders now, or another process
 		default:
 			return err
 		}
@@ -172,13 +168,13 @@ func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 	return context.Cause(ctx)
 }
 
-// Submit hands a request to the process that holds the state, and returns the boulder's id when it has begun. A server
-// takes requests when it has taken up what a crash left, some moments after it is there.
+// Submit hands a request to the holder, and returns the boulder's id once the run has begun. It waits up to beginWait
+// for a server that still resumes what a crash left.
 func (d *Access) Submit(ctx context.Context, req Request) (id string, err error) {
 	if d.Client == nil {
 		return "", control.ErrNotServed
 	}
-	for last := range Tries(ctx, step, beginWait) {
+	for last := range Tries(ctx, retryStep, beginWait) {
 		if id, err = d.Client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
 			return id, err
 		}
@@ -186,9 +182,9 @@ func (d *Access) Submit(ctx context.Context, req Request) (id string, err error)
 	return "", context.Cause(ctx)
 }
 
-// Find reads the boulder that the user means who wants one to go on, or to be steered: the one that is named, or else the
-// one that is at work, the active one, or the newest that is not over. If one is about to be at work, no older one is meant:
-// [control.ErrNotReady]. With an error there is what could be read.
+// Find reads the boulder to resume or steer: the named one, else the running one, the active one, or the newest
+// unfinished one. Returns [control.ErrNotReady] if the holder does not say yet what it runs, since no older boulder is
+// meant then. With an error the snapshot has what could be read.
 func (d *Access) Find(ctx context.Context, ref string) (boulder.Snapshot, error) {
 	id, err := d.find(ctx, ref)
 	if err != nil {
@@ -225,8 +221,8 @@ func (d *Access) find(ctx context.Context, ref string) (string, error) {
 	return "", &UsageError{Err: ErrAllOver}
 }
 
-// Tries begins a try at once, and further ones after a pause each, until ctx ends. last is the one with which patience
-// ends; the caller has to leave then.
+// Tries yields at once, and again after each pause, until ctx ends. last is true once patience has passed. The caller
+// must then leave the loop; one that ignores last retries until ctx ends.
 func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 	return func(yield func(last bool) bool) {
 		for began := time.Now(); ctx.Err() == nil && yield(time.Since(began) >= patience); {
@@ -242,11 +238,10 @@ func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 type Ordered struct {
 	boulder.Order
 	Before, After boulder.Snapshot
-	Holder        *control.Holder // who carried it out; nil: no process runs it, or it has ended with the boulder
+	Holder        *control.Holder // that carried it out; nil if there was none, or if it has ended with the boulder
 }
 
-// Order has an order carried out by whoever has the state. find reads the boulder that is meant, and may refuse the
-// order; it is called again where that process has just ended.
+// Order carries out an order. find reads the boulder and may refuse; it is called again if the holder has just ended.
 func (p *Project) Order(
 	ctx context.Context, find func(*Access) (boulder.Snapshot, boulder.Order, error),
 ) (done *Ordered, err error) {
@@ -260,7 +255,7 @@ func (p *Project) Order(
 			return err
 		}
 		done.After, err = d.Get(ctx, id)
-		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
+		if errors.Is(err, control.ErrNotServed) { // a cancel also ends the process
 			done.Holder = nil
 			var there *Access
 			if there, err = p.Read(ctx); err == nil {
@@ -276,7 +271,7 @@ func (p *Project) Order(
 	return done, err
 }
 
-// Message is an error as the user reads it: of what was refused only why.
+// Message returns the text of an error for the user. Of a refusal it returns only the reason.
 func Message(err error) string {
 	said := strings.TrimRight(err.Error(), "\n")
 	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
@@ -285,8 +280,8 @@ func Message(err error) string {
 	return said
 }
 
-// HandOver has the process that holds the state do what is asked for, or if none does, the server that start begins. It
-// returns when the first of it is on disk.
+// HandOver submits a request to the holder, or else to the server that start starts. On return its first event is on
+// disk.
 func (p *Project) HandOver(
 	ctx context.Context, req Request, start func(context.Context) (*Access, error),
 ) (id string, pid int, err error) {
@@ -295,7 +290,7 @@ func (p *Project) HandOver(
 		return "", 0, err
 	}
 	req.LedgerModel = ledger.String()
-	if req.Base == "" && req.Resume == "" { // that of the server may be an older one
+	if req.Base == "" && req.Resume == "" { // else the server takes its own base, which may be outdated
 		work, err := workspace.Open(ctx, p.dir, p.blockersFile())
 		if err == nil {
 			req.Base, err = work.Head(ctx)
@@ -322,21 +317,20 @@ func (p *Project) HandOver(
 	switch {
 	case errors.Is(err, control.ErrNoSubmitter):
 		err = fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
-	case errors.Is(err, boulder.ErrRunning) && req.Plan == nil: // a server takes up by itself what a crashed process was at
+	case errors.Is(err, boulder.ErrRunning) && req.Plan == nil: // a server resumes by itself what a crash left
 		id, err = req.Resume, nil
 	}
 	return id, there.Holder.PID, err
 }
 
-// LockOwner says which process has locked a file, as far as the kernel tells: it is asked where a process does not
-// answer for itself. It is empty if that cannot be found out.
+// LockOwner describes the process that has locked a file, for messages, or returns "" if the kernel does not tell.
 func LockOwner(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
 	inode := fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino)
-	locks, _ := os.ReadFile("/proc/locks") // Linux has it
+	locks, _ := os.ReadFile("/proc/locks") // Linux only
 	for line := range strings.Lines(string(locks)) {
 		// 1: FLOCK  ADVISORY  WRITE 4711 08:01:393273 0 EOF
 		f := strings.Fields(line)

@@ -18,7 +18,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Blockers opens the project's blockers. Nothing is read or made yet.
+// Blockers opens the project's blockers, without reading or creating anything yet.
 func (p *Project) Blockers() *blockers.Register {
 	cfg := p.cfg.Blockers.Register(p.dir)
 	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
@@ -29,15 +29,14 @@ func (p *Project) Blockers() *blockers.Register {
 	return d
 }
 
-// ListBlockers are those that fit a filter, with who has use for an answer, see [Project.Placed]. With an error there
-// are those that can be read.
+// ListBlockers returns matching blockers as [Project.Placed] does; with an error, those that can be read.
 func (p *Project) ListBlockers(ctx context.Context, f blockers.Filter) ([]report.Blocker, error) {
 	records, err := p.Blockers().List(ctx, f)
 	return p.Placed(ctx, records), err
 }
 
-// Placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
-// read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
+// Placed adds which sub-task needs the answer to each blocker, and sorts awaited ones first. A blocker whose boulder
+// cannot be read counts as awaited, so that it is shown and can be answered.
 func (p *Project) Placed(ctx context.Context, all []boulder.Blocker) []report.Blocker {
 	now, items, details := time.Now(), make([]report.Blocker, len(all)), map[string]*boulder.Snapshot{}
 	there, err := p.Read(ctx)
@@ -64,7 +63,7 @@ func (p *Project) Placed(ctx context.Context, all []boulder.Blocker) []report.Bl
 	return items
 }
 
-// Settle is [Project.Answer] for what the user says. It refuses what can only be a slip.
+// Settle is [Project.Answer] for text that the user typed: it takes out secrets, and refuses obvious mistakes.
 func (p *Project) Settle(ctx context.Context, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
 	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
 	switch {
@@ -96,41 +95,36 @@ func affirms(text string) bool {
 	}, strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")))
 }
 
-// TooLate says why an answer could have no effect any more.
+// TooLate says why an answer can no longer have an effect.
 func TooLate(item *report.Blocker) string {
 	return fmt.Sprintf("%s, so nothing would continue with an answer to %s: correct what is wrong in a new run, or take it"+
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
 
-// Handover is what became of an answer on its way to the sub-task that has the blocker.
+// Handover says whether an answer has reached the sub-task that has the blocker.
 type Handover string
 
 const (
-	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
-	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
-	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
-	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
-	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
+	HandedOver Handover = "handed_over" // the boulder has the answer, and uses it when it runs
+	OverBefore Handover = "over"        // the sub-task or the boulder is over
+	NotAsked   Handover = "not_asked"   // the boulder does not know the blocker yet, and gets both together
+	NoBoulder  Handover = "no_boulder"  // the blocker belongs to a session outside of a run
+	Kept       Handover = "kept"        // not possible now; repeated when the boulder runs next
 )
 
-// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
-// versions, never changed.
+// Answered is what `manager blockers answer`, `skip` and `clarify` print. Later versions only add fields.
 type Answered struct {
 	Type string `json:"type"` // blocker-answer
 	boulder.Blocker
-	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
-	Handover Handover `json:"handover"`
-	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
-	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
-	// RunBy is the process that runs the boulder; null if none does.
-	RunBy *control.Holder `json:"run_by"`
-	// Awaited are the blockers that the sub-task still waits for.
-	Awaited []string `json:"awaited"`
+	Handover      Handover        `json:"handover"`
+	BoulderStatus boulder.Status  `json:"boulder_status,omitempty"` // afterwards; empty outside of a run
+	RunBy         *control.Holder `json:"run_by"`                   // process that runs the boulder; null if none does
+	Awaited       []string        `json:"awaited"`                  // blockers that the sub-task still waits for
 }
 
-// deliver hands the answers over that a boulder does not have yet: given while no process could take them, or in the moment
-// in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
-// ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
+// deliver hands over the answers that a boulder does not have: they were given while no process could take them, or
+// before the boulder knew the blocker. Call it before a boulder is resumed, with [onDisk], and after each
+// [boulder.BlockerRaised] of a run, on a goroutine that the run does not wait for: the run itself takes the order.
 func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) error {
 	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: boulderID}, Undelivered: true}
 	open, err := p.Blockers().List(ctx, of)
@@ -141,12 +135,12 @@ func (p *Project) deliver(ctx context.Context, there *Access, boulderID string) 
 	return err
 }
 
-// handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
+// handOver gives a settled blocker to its boulder, and then marks it as delivered. It may be repeated.
 func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocker) (Handover, error) {
 	how, err := HandedOver, there.Orders.Order(ctx, b.BoulderID, boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	})
-	if err != nil { // perhaps it has nothing to do with it, any more or yet, or has had it before
+	if err != nil { // find out why: over, not raised yet, or settled before
 		detail, readErr := there.Get(ctx, b.BoulderID)
 		t, _ := blockers.SubTaskOf(b, detail.Boulder, detail.SubTasks)
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
@@ -167,11 +161,11 @@ func (p *Project) handOver(ctx context.Context, there *Access, b *boulder.Blocke
 	return how, p.Blockers().Delivered(ctx, b.ID)
 }
 
-// raisedWait is how long to wait for a blocker that its boulder has not heard of: it is told within the turn.
+// raisedWait bounds the wait for a running boulder to learn of a blocker; it does so within the turn.
 const raisedWait = 2 * time.Second
 
-// Answer stores an answer, and hands it to the boulder. With an error there is a report as well if the answer is stored:
-// it is then handed over when the boulder is run the next time.
+// Answer stores an answer and hands it to the boulder. If it returns a report with an error, the answer is stored and
+// is handed over when the boulder runs next.
 func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) (*Answered, error) {
 	b, err := p.Blockers().Settle(ctx, id, s)
 	if err != nil {
@@ -182,12 +176,12 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 		report.Handover = NoBoulder
 		return report, p.Blockers().Delivered(ctx, b.ID)
 	}
-	for last := range Tries(ctx, step, raisedWait) {
+	for last := range Tries(ctx, retryStep, raisedWait) {
 		err = p.Steer(ctx, func(there *Access) (err error) {
 			if report.Handover, err = p.handOver(ctx, there, &report.Blocker); err != nil {
 				return err
 			}
-			detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
+			detail, _ := there.Get(ctx, report.BoulderID) // after an error the report only says less
 			report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
 			if there.Holder.Runs(detail.Boulder) {
 				report.RunBy = there.Holder
@@ -212,20 +206,19 @@ func (p *Project) Answer(ctx context.Context, id string, s blockers.Settlement) 
 
 var _ session.Diverter = (*diverter)(nil)
 
-// diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
-// diversion is on or not: that can be switched at any time.
+// diverter stands in for the absent user in the sessions that this process runs or watches. It exists even while
+// diversion is off, which the user can change at any time, and stores and serves nothing before its first use.
 type diverter struct {
 	*blockers.Register
 	*mcptool.Server
 }
 
-// newDiverter makes one. Nothing is stored and nothing listens before it is needed.
 func (p *Project) newDiverter() *diverter {
 	register := p.Blockers()
 	return &diverter{register, mcptool.New(mcptool.Config{Register: register, Logger: p.log})}
 }
 
-// briefed is what the agents of a boulder are told; zero: it is not diverted now.
+// briefed returns what the agents of a boulder are told about diversion, or zero if it is off.
 func (v *diverter) briefed(b boulder.Boulder) boulder.Diversion {
 	if !v.On(boulder.BlockerScope{BoulderID: b.ID, Diverted: b.Diverted}) {
 		return boulder.Diversion{}
@@ -233,7 +226,7 @@ func (v *diverter) briefed(b boulder.Boulder) boulder.Diversion {
 	return v.Diversion()
 }
 
-// closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
+// closeDiverter stops serving the blocker tool, and unregisters it from an attached OpenCode server, which lives on.
 func (p *Project) closeDiverter(ctx context.Context) {
 	if p.diverter == nil {
 		return
@@ -248,11 +241,11 @@ func (p *Project) closeDiverter(ctx context.Context) {
 	}
 }
 
-// Deliver hands the answers over that were given while no process could take them, before a boulder is taken up again.
-// What cannot be handed over now is tried again the next time.
+// Deliver hands over the answers that were given while no process could take them, before a boulder is resumed.
+// Failures are warnings, and are retried at the next resume.
 func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 	detail, err := db.Get(ctx, boulderID)
-	for _, t := range detail.SubTasks { // what it knows by these ids would not be waited for, were they given again
+	for _, t := range detail.SubTasks { // a new blocker with an id that the boulder knows would not be waited for
 		for _, b := range t.Blockers {
 			err = errors.Join(err, p.Blockers().PassOver(ctx, b.ID))
 		}

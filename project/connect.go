@@ -33,8 +33,8 @@ var (
 	_ orchestrator.Integrator = (*executor.Executor)(nil)
 )
 
-// Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
-// OpenCode is started: that comes with its first use, or with [Project.Warm].
+// Connect prepares planning and running: the project's git, access to OpenCode, and the ledgers' model. OpenCode starts
+// only with its first use or [Project.Warm].
 func (p *Project) Connect(ctx context.Context) (err error) {
 	if _, err = p.Model(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	if err = p.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	if p.base, err = p.work.Head(ctx); err != nil { // first: a watch keeps it while it waits for an OpenCode
+	if p.base, err = p.work.Head(ctx); err != nil { // first: a watch needs it while it waits for OpenCode
 		return err
 	}
 	if err = p.ConnectOpenCode(ctx); err != nil {
@@ -51,7 +51,7 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	return p.OpenLedger()
 }
 
-// OpenWorkspace looks at the project's git.
+// OpenWorkspace opens the project's git repository and its slots.
 func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	if p.work, err = workspace.Open(ctx, p.dir, p.blockersFile()); err == nil {
 		p.slots = p.work.Slots()
@@ -60,21 +60,21 @@ func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	return err
 }
 
-// enterGround looks at the project's git as it is now, for who has it alone until p.ground is unlocked.
-func (p *Project) enterGround(ctx context.Context) error {
-	p.ground.Lock()
+// lockFiles locks the user's files and reopens the workspace as it is now. Unless it fails, unlock p.filesMu.
+func (p *Project) lockFiles(ctx context.Context) error {
+	p.filesMu.Lock()
 	err := p.OpenWorkspace(ctx)
 	if err != nil {
-		p.ground.Unlock()
+		p.filesMu.Unlock()
 	}
 	return err
 }
 
 func (p *Project) blockersFile() string { return cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile) }
 
-// OpenLedger decides which model plans and judges: the ledger model that the user named, else that of the sub-tasks. It is
-// asked directly where its provider's key is set, else through OpenCode. A key alone chooses no provider: what is judged
-// goes only to whom the user chose.
+// OpenLedger chooses the model that plans and judges: the configured ledger model, else that of the sub-tasks. It
+// calls the provider directly if its key is set, else through OpenCode. A key alone selects no provider: the project's
+// content goes only where the user chose.
 func (p *Project) OpenLedger() error {
 	registry, err := providers.NewRegistry(providers.RegistryConfig{
 		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
@@ -92,16 +92,15 @@ func (p *Project) OpenLedger() error {
 		p.completer = cleanCompleter{direct, p.secrets}
 		return err
 	}
-	p.ledger = ref.String() // empty: OpenCode's own choice, as for sub-tasks
+	p.ledger = ref.String() // empty leaves the choice to OpenCode, as for sub-tasks
 	p.completer = cleanCompleter{providers.WithPrices(&ocprovider.Completer{
 		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(p.ledger),
 	}, ref, p.cfg.Prices), p.secrets}
 	return nil
 }
 
-// KeepLedger has the boulder that is to be resumed ([Access.Find]) judged by the model that did so before, unless the
-// options or the configuration name one. It comes before [Project.Connect]. That there is no such boulder is for
-// [Project.Hold] to say.
+// KeepLedger keeps the stored ledger model of the boulder to resume ([Access.Find]), unless options or configuration
+// name one. Call it before [Project.Connect]. Later steps of the resume report a missing boulder.
 func (p *Project) KeepLedger(ctx context.Context, ref string) {
 	there, err := p.Read(ctx)
 	if err != nil {
@@ -113,7 +112,7 @@ func (p *Project) KeepLedger(ctx context.Context, ref string) {
 	}
 }
 
-// modelOf is the first model that is named, the first one by a flag; zero if none is.
+// modelOf parses the first non-empty name, or returns zero. Errors name flag, from which the first name comes.
 func modelOf(flag string, names ...string) (ref providers.ModelRef, err error) {
 	if name := cmp.Or(names...); name != "" {
 		if ref, err = providers.ParseModel(name); err != nil {
@@ -131,7 +130,7 @@ func (p *Project) judge() *progressledger.Judge {
 	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
 }
 
-// OtherJudge connects to the judge that the options name: by LedgerModel, or else by Model.
+// OtherJudge connects to the judge that the options name, by LedgerModel or else by Model.
 func (p *Project) OtherJudge(ctx context.Context) (orchestrator.Judge, error) {
 	p.opts.LedgerModel = cmp.Or(p.opts.LedgerModel, p.opts.Model)
 	if err := p.Connect(ctx); err != nil {
@@ -149,10 +148,10 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	return orchestrator.New(c)
 }
 
-// Slots are those in which isolated boulders work. Call [Project.OpenWorkspace] or [Project.Connect] before.
+// Slots returns the slots of isolated boulders. Call [Project.OpenWorkspace] or [Project.Connect] before.
 func (p *Project) Slots() Slots { return Slots{p.slots} }
 
-// Parts are what boulders of the project are run with, without a store. Call [Project.Connect] before.
+// Parts returns the configuration to run the project's boulders with, without a store. Call [Project.Connect] before.
 func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error) {
 	env, err := p.environ()
 	if err != nil {
@@ -172,7 +171,7 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 	}, err
 }
 
-// Budget is that of a run: what is asked for, and for the rest the configuration.
+// Budget returns the budget of a run: the limits of flag, and the configured ones where flag has none.
 func (p *Project) Budget(flag *boulder.Budget) *boulder.Budget {
 	configured := p.cfg.Budget
 	if flag == nil || configured == nil {
@@ -181,7 +180,7 @@ func (p *Project) Budget(flag *boulder.Budget) *boulder.Budget {
 	return new(Overlay(*configured, *flag))
 }
 
-// Overlay replaces the limits of a budget that another one names.
+// Overlay returns b with the limits that over sets.
 func Overlay(b, over boulder.Budget) boulder.Budget {
 	return boulder.Budget{
 		Tokens: cmp.Or(over.Tokens, b.Tokens), Cost: cmp.Or(over.Cost, b.Cost), Time: cmp.Or(over.Time, b.Time),
@@ -189,22 +188,22 @@ func Overlay(b, over boulder.Budget) boulder.Budget {
 	}
 }
 
-// Base is the commit that the project is at; empty outside git, and before [Project.Connect].
+// Base returns the project's HEAD as of [Project.Connect], or "" outside git.
 func (p *Project) Base() string { return p.base }
 
-// Ledger is the model that plans and judges; empty: OpenCode's own choice.
+// Ledger returns the model that plans and judges, or "" if OpenCode chooses it.
 func (p *Project) Ledger() string { return p.ledger }
 
-// LedgerIsDirect reports whether the ledgers' provider is asked directly, and not through OpenCode.
+// LedgerIsDirect reports whether the ledgers call their provider directly, not through OpenCode.
 func (p *Project) LedgerIsDirect() bool { return p.direct }
 
-// NoDiffs says why there are no diffs of the project; empty: there are.
+// NoDiffs says why the project has no diffs, or returns "" if it has.
 func (p *Project) NoDiffs() string { return p.work.Reason() }
 
-// Warm begins to start OpenCode.
+// Warm starts OpenCode in the background.
 func (p *Project) Warm() { p.host.Warm() }
 
-// Client connects to OpenCode, which it starts if need be.
+// Client connects to OpenCode, and starts it if necessary.
 func (p *Project) Client(ctx context.Context) (*opencode.Client, error) {
 	conn, err := p.host.Connect(ctx)
 	if err != nil {
@@ -213,7 +212,7 @@ func (p *Project) Client(ctx context.Context) (*opencode.Client, error) {
 	return conn.Client, nil
 }
 
-// ConnectOpenCode prepares the way to an OpenCode server: one that runs, or one of our own.
+// ConnectOpenCode attaches to the OpenCode server that the options name, or prepares to start one.
 func (p *Project) ConnectOpenCode(ctx context.Context) error {
 	if p.opts.Attach == "" {
 		p.host = opencode.NewHost(p.startServer)
@@ -229,16 +228,16 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 	return nil
 }
 
-// DefaultServer is where an OpenCode 1 listens if it is not told a port and nothing else does.
+// DefaultServer is where OpenCode 1 listens without a configured port, if that one is free.
 const DefaultServer = "http://127.0.0.1:4096"
 
-// attach connects to an OpenCode server that runs. timeout bounds each call; 0 is the client's default.
+// attach connects to a running OpenCode server. timeout bounds each call; 0 is the client's default.
 func (p *Project) attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
 		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout,
 		Password: cmp.Or(p.getenv("OPENCODE_SERVER_PASSWORD"), p.getenv("OPENCODE_PASSWORD")), // OpenCode 2 has both
 	})
-	if p.near && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
+	if p.tryService && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
 		if service, found := p.service(ctx, timeout); found != nil || service != nil {
 			client, err = service, found
 		}
@@ -251,7 +250,7 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 		return nil, fmt.Errorf("attach: %w", err)
 	case errors.Is(err, opencode.ErrUnauthorized):
 		hint := "set OPENCODE_SERVER_PASSWORD to the server's password"
-		if p.near {
+		if p.tryService {
 			hint += ", or say with --attach which server is meant"
 		}
 		return nil, fmt.Errorf("attach: %w: %s", err, hint)
@@ -261,8 +260,8 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	return client, nil
 }
 
-// service connects to the background service of OpenCode 2, of which its terminal interfaces are clients. It registers itself
-// in a file that only its user can read. Nil, without an error: none runs.
+// service connects to the background service of OpenCode 2, whose clients are its terminal interfaces. The service
+// registers itself in a file that only its user can read. Returns nil without an error if none runs.
 func (p *Project) service(ctx context.Context, timeout time.Duration) (*opencode.Client, error) {
 	state := p.getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -271,18 +270,18 @@ func (p *Project) service(ctx context.Context, timeout time.Duration) (*opencode
 	var registered struct{ URL, Password string }
 	data, err := os.ReadFile(filepath.Join(state, "opencode", "service.json"))
 	if err != nil || json.Unmarshal(data, &registered) != nil {
-		return nil, nil //nolint:nilerr // none, or none that can be found
+		return nil, nil //nolint:nilerr // there is none, or it cannot be found
 	}
 	client, err := opencode.Attach(ctx, registered.URL, opencode.AttachConfig{
 		Password: registered.Password, Logger: p.log, CallTimeout: timeout,
 	})
 	if errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrBadAddress) {
-		return nil, nil // what it left
+		return nil, nil // the registration of a service that has ended
 	}
 	return client, err
 }
 
-// Binary is the OpenCode to start.
+// Binary returns the path of the OpenCode to start.
 func (p *Project) Binary() string {
 	return cmp.Or(p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode, "opencode")
 }
@@ -298,8 +297,8 @@ func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 	})
 }
 
-// withOwnConfig adds the ledgers' agent, and that a refused permission does not end a turn, to the configuration that
-// the user gave in the environment. One that cannot be read is left to OpenCode to complain about.
+// withOwnConfig adds the ledgers' agent to the configuration from the user's environment, and keeps a refused
+// permission from ending a turn. An unreadable configuration stays as it is, for OpenCode to report.
 func withOwnConfig(content string) string {
 	merged := map[string]any{}
 	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
@@ -315,7 +314,7 @@ func withOwnConfig(content string) string {
 	}
 	maps.Copy(section("agent"), ocprovider.AgentConfig())
 	if experimental := section("experimental"); experimental["continue_loop_on_deny"] == nil {
-		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
+		experimental["continue_loop_on_deny"] = true // else refusing one of several parallel asks ends the turn (seen)
 	}
 	out, _ := json.Marshal(merged) // it came from JSON
 	return string(out)

@@ -14,39 +14,39 @@ import (
 type Elsewhere interface {
 	control.Steerer
 	control.Submitter
-	// Copy brings the database up to date, and returns the boulders that are at work, as far as is known with an error.
+	// Copy updates the database and returns the running boulders; with an error, those known to run.
 	Copy(ctx context.Context) (running []string, err error)
 }
 
-// copyEvery is how often [State.ServeElsewhere] brings the database up to date.
+// copyEvery is how often [State.ServeElsewhere] updates the database.
 const copyEvery = 500 * time.Millisecond
 
-// announcing tells who asks next that a boulder is at work, before the next copy does.
-type announcing struct {
+// announcer lists a submitted boulder as running at once, not only after the next copy.
+type announcer struct {
 	Elsewhere
 	server *control.Server
 }
 
-func (a announcing) Submit(ctx context.Context, req Request) (string, error) {
+func (a announcer) Submit(ctx context.Context, req Request) (string, error) {
 	id, err := a.Elsewhere.Submit(ctx, req)
 	if err == nil {
-		a.server.Began(id) // twice, if a copy was faster
+		a.server.Began(id) // listed twice until the next copy, if a copy was faster
 	}
 	return id, err
 }
 
-var errGoesOn = errors.New("the boulders go on, and are copied when this is started again")
+var errStillRunning = errors.New("the boulders go on, and are copied when this is started again")
 
-// ServeElsewhere hands on what other processes hand over, while the database has a copy of what is run elsewhere: for
-// them it is as in [State.Serve]. It returns when ctx ends or [State.Stop] was called, which stops nothing that runs
-// elsewhere. What cannot be copied for now is told once.
+// ServeElsewhere passes requests and orders of other processes on to e, and keeps a copy of its boulders in the
+// database. To other processes it looks like [State.Serve]. It returns when ctx ends or after [State.Stop], neither of
+// which stops the boulders elsewhere. A failing copy is reported once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
-	s.server.SetSteerer(announcing{e, s.server})
+	s.server.SetSteerer(announcer{e, s.server})
 	told := ""
 	for {
 		running, err := e.Copy(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errStillRunning)
 		}
 		trouble := ""
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		}
 		told = trouble
 		s.server.SetRunning(running, trouble)
-		for _, id := range running { // answers that came while the question was on its way
+		for _, id := range running { // answers that were given before the boulder knew the blocker
 			if err := s.p.deliver(ctx, &Access{Reader: s.DB, Orders: e}, id); err != nil {
 				s.p.log.Warn("an answer was not handed over", "error", err)
 			}
@@ -70,9 +70,9 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		select {
 		case <-time.After(copyEvery):
 		case <-s.stopped.Done():
-			return fmt.Errorf("%w: %w", orchestrator.ErrStopped, errGoesOn)
+			return fmt.Errorf("%w: %w", orchestrator.ErrStopped, errStillRunning)
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), errGoesOn)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), errStillRunning)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// Slots are those of a workspace, as the executor wants them.
+// Slots adapts the slots of a workspace to the executor.
 type Slots struct{ *workspace.Slots }
 
 // Prepare implements executor.Slots.
@@ -38,7 +38,7 @@ func (p *Project) setUp() *workspace.SetUp {
 	return &workspace.SetUp{Copy: c.Copy, Commands: c.Setup, When: c.SetupWhen, Env: c.Environ(), Run: run}
 }
 
-// runCommand runs a command of the user's, as gates run, with some variables besides the usual ones.
+// runCommand runs a configured command as gates run. env adds to the usual environment.
 func (p *Project) runCommand(ctx context.Context, dir string, env []string, line string) boulder.Gate {
 	usual, err := p.environ()
 	if err != nil {
@@ -54,9 +54,9 @@ func (s Slots) TakeBack(ctx context.Context, change boulder.Span) error {
 	return err
 }
 
-// isolate decides whether a new boulder may work in slots, makes what they begin with, and takes in what else keeps sub-tasks
-// apart. What the request says goes before the plan, and that before the configuration. Where there can be no slots it runs
-// in place, and the user is told why.
+// isolate decides whether a new boulder works in slots, and creates the commit at which they begin. The request
+// overrides the plan, and the plan the configuration. If slots are not possible, the user is told why it runs in
+// place.
 func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	var plan boulder.Plan
 	if req.Plan != nil {
@@ -64,7 +64,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	}
 	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation, p.opts.Isolation)
 	req.Scope = cmp.Or(plan.Scope, p.cfg.Scope)
-	req.Generated = map[string]string{ // what needs no configuration
+	req.Generated = map[string]string{ // built in
 		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",
 		"pnpm-lock.yaml": "pnpm install --lockfile-only", "Cargo.lock": "cargo update --workspace", "uv.lock": "uv lock",
 		"poetry.lock": "poetry lock",
@@ -89,7 +89,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 		return err
 	case req.InPlace != "" && req.Isolation == boulder.IsolationAlways:
 		p.warn("the sub-tasks work in place, without slots: %s", req.InPlace)
-	case req.InPlace != "" && p.NoDiffs() == "": // else that is told
+	case req.InPlace != "" && p.NoDiffs() == "": // else the note about missing diffs gives the same reason
 		p.note("The sub-tasks work in place: %s.", req.InPlace)
 	}
 	if req.InPlace != "" {
@@ -101,25 +101,25 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 
 const keepDropped = 30 * 24 * time.Hour
 
-// Land is what becomes of the results of an isolated boulder.
+// Land says where the results of an isolated boulder go.
 type Land struct {
 	How             string // [boulder.LandedFiles], [boulder.LandedBranch], [boulder.LandedPR] or [boulder.LandedDropped]
-	Branch          string // its name; empty: manager/ and the beginning of the task
+	Branch          string // defaults to manager/ and the beginning of the task
 	DryRun          bool
-	WithUncommitted bool // a branch may have what the user had not committed when the run began
+	WithUncommitted bool // a branch may include what was not committed when the run began
 }
 
-// Landing is what came of a [Land].
+// Landing is the outcome of [Project.Land].
 type Landing struct {
 	boulder.Landed
-	Of     boulder.Snapshot   // the boulder, as it was before
+	Of     boulder.Snapshot   // the boulder before landing
 	Green  bool               // all gates are known to pass on Tree
 	Files  []workspace.Change // of [boulder.LandedFiles]
 	Remote string             // to which [boulder.LandedPR] pushes
-	NoPR   error              // why no pull request was made there
+	NoPR   error              // why no pull request was made
 }
 
-// Tested says in a sentence what gates have shown of the tree, under a name of it.
+// Tested says in a sentence what the gates have shown. tree is the name of the tree in it.
 func (l *Landing) Tested(tree string) string {
 	has := func(t *boulder.SubTask) bool { return len(t.Gates)+len(t.NoWorse) > 0 }
 	switch {
@@ -131,15 +131,14 @@ func (l *Landing) Tested(tree string) string {
 	return "Its gates were green on tree " + tree + "."
 }
 
-// Land brings the results of a boulder that is over to where the user wants them, notes that in its log, and removes
-// its slots and refs. A conflict or a red gate is an error, after which everything is as it was. After a crash it may
-// be called again.
+// Land brings the results of a finished boulder to where the user wants them, records that in its log, and removes its
+// slots and refs. A conflict or a red gate is an error and changes nothing. It may be called again after a crash.
 func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return l, err
 	}
-	defer p.ground.Unlock()
-	l.Of, err = p.Snapshot(ctx, ref) // now that no other process lands it
+	defer p.filesMu.Unlock()
+	l.Of, err = p.Snapshot(ctx, ref) // under the lock, so that it is up to date
 	b, head := &l.Of, &l.Of.Boulder
 	switch line := head.Line; {
 	case err != nil:
@@ -150,7 +149,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		return l, usagef("boulder %s is %s, and only what is over can land: wait for its end (`manager wait %[1]s`), continue it if nothing runs it (`manager resume %[1]s`),"+
 			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)
 	case line.Landed != nil:
-		if err := p.free(ctx, b, line.Landed.How); err != nil { // a crash may have kept that from its end
+		if err := p.free(ctx, b, line.Landed.How); err != nil { // a crash may have interrupted it
 			return l, err
 		}
 		return l, usagef("the results of boulder %s have landed, or were dropped, already", head.ID)
@@ -184,7 +183,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	if err == nil {
 		l.Tree, err = p.slots.Tree(ctx, l.Commit)
 	}
-	l.Green = l.Commit != tip || b.Green() // another commit was tested
+	l.Green = l.Commit != tip || b.Green() // branchCommit has tested any other commit
 	switch {
 	case errors.Is(err, workspace.ErrBranch):
 		return l, &UsageError{Err: err}
@@ -202,8 +201,8 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	return l, err
 }
 
-// branchCommit is what a branch of the results is to be at. What the user had not committed is not in it: the results
-// are applied onto the commit that was HEAD, and tested there once more.
+// branchCommit returns the commit for a branch with the results. Unless how includes uncommitted changes of the user,
+// the results are applied to the commit that was HEAD when the run began, and are tested again there.
 func (p *Project) branchCommit(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
 	line := b.Boulder.Line
 	commit = line.Tip
@@ -229,8 +228,8 @@ func branchOf(b *boulder.Boulder) string {
 	return "manager/" + cmp.Or(strings.TrimRight(slug[:min(len(slug), 40)], "-"), b.ID)
 }
 
-// usersOwn runs a command as if the user had typed it, with their credentials and hooks: git-lfs pushes by one.
-func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (string, error) {
+// runAsUser runs a command with the user's environment, credentials and hooks, since git-lfs pushes in a hook.
+func (p *Project) runAsUser(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	said := &text.LastBytes{Limit: 4 << 10}
 	cmd.Dir, cmd.Env, cmd.Stderr = p.dir, append(slices.Clip(p.opts.Environ), "GH_PROMPT_DISABLED=1"), said
@@ -241,14 +240,14 @@ func (p *Project) usersOwn(ctx context.Context, name string, args ...string) (st
 	return strings.TrimSpace(string(out)), err
 }
 
-// push pushes a commit as a new branch of the user's remote, and returns which that is. One that is there already, at
-// that commit, stays; one that is elsewhere is an error that wraps [workspace.ErrBranch].
+// push pushes a commit as a new branch to the user's remote, which it returns. A branch that is at that commit already
+// is left alone. A branch at another commit is an error that wraps [workspace.ErrBranch].
 func (p *Project) push(ctx context.Context, commit string, how Land) (remote string, err error) {
-	remotes, err := p.usersOwn(ctx, "git", "remote")
+	remotes, err := p.runAsUser(ctx, "git", "remote")
 	if err != nil {
 		return "", err
 	}
-	remote, _ = p.usersOwn(ctx, "git", "config", "remote.pushDefault") // fails where it is not set
+	remote, _ = p.runAsUser(ctx, "git", "config", "remote.pushDefault") // fails if it is not set
 	switch all := strings.Fields(remotes); {
 	case remote != "":
 	case slices.Contains(all, "origin"):
@@ -259,17 +258,17 @@ func (p *Project) push(ctx context.Context, commit string, how Land) (remote str
 		return "", errors.New("it is not clear where to push: add a remote `origin`, or set remote.pushDefault in git's configuration")
 	}
 	ref := "refs/heads/" + how.Branch
-	there, err := p.usersOwn(ctx, "git", "ls-remote", "--", remote, ref)
+	there, err := p.runAsUser(ctx, "git", "ls-remote", "--", remote, ref)
 	if at, _, _ := strings.Cut(there, "\t"); err == nil && at != "" && at != commit {
 		err = fmt.Errorf("%w: %s has %s, at %s: give another name", workspace.ErrBranch, remote, how.Branch, at)
 	}
 	if err == nil && !how.DryRun {
-		_, err = p.usersOwn(ctx, "git", "push", "--quiet", "--force-with-lease="+ref+":", "--", remote, commit+":"+ref)
+		_, err = p.runAsUser(ctx, "git", "push", "--quiet", "--force-with-lease="+ref+":", "--", remote, commit+":"+ref)
 	}
 	return remote, err
 }
 
-// pullRequest makes one of a pushed branch, with gh, and returns its address.
+// pullRequest creates a pull request for a pushed branch with gh, and returns its URL.
 func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landing) (string, error) {
 	body := b.Boulder.Task + "\n"
 	for _, t := range b.SubTasks {
@@ -278,7 +277,7 @@ func (p *Project) pullRequest(ctx context.Context, b *boulder.Snapshot, l *Landi
 		}
 	}
 	body += "\n\n" + l.Tested(l.Tree)
-	out, err := p.usersOwn(ctx, "gh", "pr", "create", "--head="+l.Branch,
+	out, err := p.runAsUser(ctx, "gh", "pr", "create", "--head="+l.Branch,
 		"--title="+p.secrets.Text(text.Clip(b.Boulder.Task, 70)), "--body="+p.secrets.Text(body))
 	return out[strings.LastIndex(out, "\n")+1:], err
 }
@@ -302,7 +301,7 @@ func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit st
 	return nil
 }
 
-// free removes the slots and refs of a boulder whose results have left it, and the refs of what was dropped long ago.
+// free removes the slots and refs of a landed boulder, and the refs of boulders that were dropped before keepDropped.
 func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) error {
 	err := p.slots.Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
 		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {
@@ -327,14 +326,13 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 // Change is what one sub-task changed.
 type Change struct {
 	SubTask  *boulder.SubTask
-	From, To string   // commits, or snapshots where it worked in place
-	Files    []string // no others are shown; nil: all
-	OnTip    bool     // it is a part of the results of an isolated boulder
+	From, To string   // commits, or snapshots if it worked in place
+	Files    []string // only these are shown; nil: all
+	OnTip    bool     // part of the results of an isolated boulder
 }
 
-// Changes tells whose change is whose: what is on the line of an isolated boulder, in that order, or what each sub-task
-// left in place. With the id of a sub-task only its own, and also what it has in its slot so far; that there is none is
-// an error then.
+// Changes returns the change of each sub-task: the commits on the line of an isolated boulder, in order, else what each
+// changed in place. only selects one sub-task, with what its slot holds so far; that it has no change is an error then.
 func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Change, err error) {
 	byID := map[string]*boulder.SubTask{}
 	for _, t := range b.SubTasks {
@@ -344,7 +342,7 @@ func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Ch
 			c.Files = append([]string{}, t.Files...)
 		}
 		if b.Boulder.Isolated() {
-			c = Change{SubTask: t, From: t.Work + "^", To: t.Work} // From has moved on if it had a conflict
+			c = Change{SubTask: t, From: t.Work + "^", To: t.Work} // not t.From, which moves on after a conflict
 		}
 		wanted := only == t.ID && t.Integrated == "" || only == "" && !b.Boulder.Isolated()
 		if wanted && c.From != "" && c.To != "" {
@@ -369,7 +367,7 @@ func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Ch
 	return all, nil
 }
 
-// Patch is what git prints of a change, uncut; how is -p, --stat or --name-only. Call [Project.OpenWorkspace] before.
+// Patch returns git's full output for a change; how is -p, --stat or --name-only. Call [Project.OpenWorkspace] before.
 func (p *Project) Patch(ctx context.Context, c Change, how string) (string, error) {
 	if c.Files != nil && len(c.Files) == 0 {
 		return "", nil

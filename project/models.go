@@ -16,9 +16,8 @@ import (
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
-// CheckModels refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model
-// of the sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to
-// OpenCode.
+// CheckModels refuses a plan with a model or agent that OpenCode does not have, before the run spends an hour. It
+// returns the model of sub-tasks that name none: from flags, configuration or OpenCode; empty lets OpenCode choose.
 func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
 	fallback, err := p.Model()
 	if err != nil {
@@ -72,7 +71,7 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	return fallback, nil
 }
 
-// agent is that of sub-tasks that name none; empty leaves the choice to OpenCode.
+// agent returns the agent of sub-tasks that name none; empty lets OpenCode choose.
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }
 
 func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
@@ -98,7 +97,6 @@ func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan
 	return nil
 }
 
-// offered says what could have been meant.
 func offered(c opencode.Catalogue, provider string) string {
 	connected := c.Providers()
 	switch {
@@ -111,13 +109,13 @@ func offered(c opencode.Catalogue, provider string) string {
 		provider, connected)
 }
 
-// Model is what the user named for sub-tasks that name none; empty if they did not.
+// Model returns the model that flags or configuration set for sub-tasks that name none, or "".
 func (p *Project) Model() (string, error) {
 	ref, err := modelOf("--model", p.opts.Model, p.cfg.Model)
 	return ref.String(), err
 }
 
-// price is what the configuration says about a model of which OpenCode knows no price.
+// price computes the cost of a call from the configured prices, for models whose price OpenCode does not know.
 func (p *Project) price(model string, u boulder.Usage) (float64, bool) {
 	ref, err := providers.ParseModel(model)
 	if err != nil {
@@ -126,8 +124,8 @@ func (p *Project) price(model string, u boulder.Usage) (float64, bool) {
 	return p.cfg.Prices.Cost(ref, u)
 }
 
-// Sources lists all providers that the ledgers can ask directly. An endpoint of the configuration takes the
-// place of the built-in provider whose name it has; the others come last.
+// Sources lists all providers that the ledgers can call directly. A configured endpoint replaces the built-in provider
+// of the same name; the others come last.
 func (p *Project) Sources() []providers.Source {
 	opts := openai.Options{Logger: p.log}
 	all := []providers.Source{

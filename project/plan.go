@@ -33,7 +33,7 @@ func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	return plan, usage, nil
 }
 
-// ReadPlan reads a plan file without the secrets in it; in commands, ids and names of models they are refused.
+// ReadPlan reads a plan file and takes secrets out of it. Secrets in commands, ids and models are refused.
 func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	data, err := yamlfile.Read(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	return p.ParsePlan(path, data)
 }
 
-// ParsePlan reads a plan that does not come from a file, as [Project.ReadPlan] does; name stands for it in messages.
+// ParsePlan is [Project.ReadPlan] for a plan that is in memory; name stands for it in messages.
 func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 	plan, err := taskledger.Parse(name, data)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 			}
 		}
 	}
-	written, _ := json.Marshal(plan) // what was read can be written
+	written, _ := json.Marshal(plan) // a parsed plan always marshals
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
 		p.warnOfSecret("The plan "+name, kinds)
 	}
@@ -69,11 +69,11 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 	return &clean, nil
 }
 
-// schemaFile is beside the project's own plan file, whose first line names it: editors complete and check by it.
+// schemaFile lies next to the project's plan file, whose first line names it for completion and checks in editors.
 const schemaFile = "plan.schema.json"
 
-// WritePlan writes a plan to a file that the user named, as they would write it, or to the project's own, which is
-// below .manager: there a link is not followed, since it may come from anybody.
+// WritePlan writes a plan to a file of the user's, as the user could, or to the project's own below .manager. There it
+// follows no link, since another user may have created it.
 func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if path != p.PlanPath() {
 		return taskledger.WriteFile(path, plan)
@@ -95,7 +95,7 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	return nil
 }
 
-// SavePlan writes the project's plan file as the user wrote it, comments included.
+// SavePlan writes the user's text to the project's plan file unchanged, with its comments.
 func (p *Project) SavePlan(data []byte) error {
 	return statedir.Write(p.dir, store.DirName+"/"+filepath.Base(p.PlanPath()), data)
 }
@@ -117,19 +117,18 @@ func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
 	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
 }
 
-// Short is a commit as people read it.
+// Short abbreviates a commit to 10 digits.
 func Short(commit string) string { return commit[:min(len(commit), 10)] }
 
-// Criteria says when sub-tasks are done that do not say it themselves, and knows the commands behind that.
+// Criteria are the completion criteria of sub-tasks that name none, and the commands that check them.
 type Criteria struct {
-	Words  []string
-	Checks boulder.Checks
-	// NoTests says why no command is known that runs the tests; empty: one is.
-	NoTests string
+	Words   []string
+	Checks  boulder.Checks
+	NoTests string // why no test command is known; empty: one is
 }
 
-// Criteria finds out what --done-when, the configuration and the files of the project say. Where neither of the first two
-// names any (seed 001): the judge, todos, and diagnostics and tests if the project has commands for them.
+// Criteria takes the criteria from --done-when, else from the configuration. The default (seed 001) is the judge,
+// todos, and diagnostics and tests if the project has commands for them.
 func (p *Project) Criteria(flag []string) Criteria {
 	done := Criteria{Words: flag}
 	if len(flag) == 0 {
@@ -149,8 +148,7 @@ func (p *Project) Criteria(flag []string) Criteria {
 	return done
 }
 
-// commands are the configured ones, or else those of the detected ones whose program is installed: one that cannot be run
-// would be red for ever. Without any, why says so.
+// commands returns the configured commands, else the detected ones that can run, or why there are none.
 func (p *Project) commands(
 	configured []string, detected []detect.Command, key, places string,
 ) (found []string, why string) {
@@ -162,7 +160,7 @@ func (p *Project) commands(
 	}
 	why = "there is none of " + places
 	for _, c := range detected {
-		if command.Missing(context.Background(), p.dir, p.AgentEnv(), c.Program) == "" {
+		if command.Missing(context.Background(), p.dir, p.AgentEnv(), c.Program) == "" { // else it would be red forever
 			found = append(found, c.Run)
 			p.log.Debug("found a command", "for", key, "command", c.Run, "because", c.Why)
 		} else {
@@ -175,7 +173,7 @@ func (p *Project) commands(
 	return found, why
 }
 
-// Check refuses a plan, and without one what the run says, if tests are to decide and no command runs them.
+// Check refuses the criterion tests in a plan, or in the run's settings without a plan, if no command runs the tests.
 func (done Criteria) Check(plan *boulder.Plan) error {
 	who := done.namedBy(plan, boulder.DoneTests)
 	if who == "" || len(done.Checks.Tests) > 0 {
@@ -185,8 +183,7 @@ func (done Criteria) Check(plan *boulder.Plan) error {
 		" as in `tests: make check`, or leave that criterion out", who, done.NoTests)
 }
 
-// CheckCriteria refuses a plan, and without one what the run says, for what [Criteria.Check] finds, and if diagnostics are to
-// decide and nothing can tell, see [Project.NoDiagnostics].
+// CheckCriteria is [Criteria.Check], and also refuses the criterion diagnostics if [Project.NoDiagnostics] does.
 func (p *Project) CheckCriteria(ctx context.Context, done Criteria, plan *boulder.Plan) error {
 	err, who := done.Check(plan), done.namedBy(plan, boulder.DoneDiagnostics)
 	if err != nil || who == "" {
@@ -203,8 +200,7 @@ func noDiagnostics(who, why string) error {
 	return usagef("%s: done when diagnostics are clean, but %s", who, why)
 }
 
-// NoDiagnostics says why the OpenCode at hand and the commands that are known cannot tell whether files have errors; empty:
-// they can. It connects to OpenCode where that decides.
+// NoDiagnostics says why nothing can check files for errors, or returns "". Without a command it has to ask OpenCode.
 func (p *Project) NoDiagnostics(ctx context.Context, done Criteria) (why string, err error) {
 	if len(done.Checks.Lint) > 0 {
 		return "", nil
@@ -216,7 +212,7 @@ func (p *Project) NoDiagnostics(ctx context.Context, done Criteria) (why string,
 	return executor.NoDiagnostics(client.Caps(), nil), nil
 }
 
-// namedBy says who wants a criterion to decide; empty: nothing does.
+// namedBy says what names a criterion, for messages, or returns "" if nothing does.
 func (done Criteria) namedBy(plan *boulder.Plan, criterion string) string {
 	if plan == nil {
 		return text.If(slices.Contains(done.Words, criterion), "--done-when or the configuration")

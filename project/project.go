@@ -1,5 +1,5 @@
-// Package project is the front door of manager: everything that its commands do with the project in a directory, as a Go
-// API. [Open] reads the configuration; the first use that needs them starts OpenCode and opens the state.
+// Package project is the front door of manager: a Go API for everything that its commands do with the project in a
+// directory. [Open] reads the configuration. OpenCode starts, and the state is opened, with the first use.
 package project
 
 import (
@@ -33,7 +33,7 @@ import (
 
 // Options tune a [Project]. The zero value is usable.
 type Options struct {
-	// Config is the configuration file to read. Defaults to the user's, with the project's over it.
+	// Config is the configuration file to read. Defaults to the user's, overridden by the project's.
 	Config string
 	// Model is PROVIDER/MODEL for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
 	Model string
@@ -47,19 +47,18 @@ type Options struct {
 	Attach string
 	// LockTimeout is how long to wait while another process holds the state. Defaults to a second.
 	LockTimeout time.Duration
-	// Isolation is that of runs for which neither request, plan nor configuration says any. Defaults to off, since results that
-	// were isolated are in the project's files only after [Project.Land].
+	// Isolation applies if nothing else sets it. Defaults to off, since isolated results need a [Project.Land].
 	Isolation boulder.Isolation
-	// Environ is the environment for what is run. Defaults to that of this process.
+	// Environ is the environment of started processes. Defaults to that of this process.
 	Environ []string
-	// Command is what other processes are told that this one runs. Defaults to the name of the program.
+	// Command is the command line that other processes are shown for this one. Defaults to the name of the program.
 	Command string
-	// Note and Warn are called with what the user should know meanwhile, on any goroutine. Default to nothing.
+	// Note and Warn are called with messages for the user, on any goroutine. Default to nothing.
 	Note, Warn func(text string)
 	// Logger gets diagnostics. Defaults to none.
 	Logger *slog.Logger
-	// Secrets takes secrets out of all that is stored or shown. Defaults to one that knows the values in Environ whose names
-	// say that they are secret, and the usual forms of keys.
+	// Secrets redacts all that is stored or shown. Defaults to one that knows the usual forms of keys, and the values
+	// of variables in Environ whose names sound secret.
 	Secrets *secret.Redactor
 }
 
@@ -71,28 +70,27 @@ type Project struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
-	ground       sync.Mutex // held by one at a time who works on the user's files, see [Project.enterGround]
+	filesMu      sync.Mutex // serializes work on the user's files, see [Project.lockFiles]
 	mu           sync.Mutex
 	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start
 
-	// Of what Connect has put together.
+	// Set by Connect.
 	host      *opencode.Host
 	attached  *opencode.Client // with Options.Attach
 	work      *workspace.Workspace
 	slots     *workspace.Slots
-	base      string // the commit that the project is at; empty outside git
+	base      string // HEAD; empty outside git
 	completer providers.Completer
-	ledger    string // the ledger model, for people and records
-	direct    bool   // the ledger's provider is asked directly, not through OpenCode
+	ledger    string // the ledger model; empty: OpenCode chooses it
+	direct    bool   // the ledgers call their provider directly, not through OpenCode
 	runner    *executor.Executor
 	diverter  *diverter
 
-	near bool // the server to attach to may as well be OpenCode's service, where none of the user's is at the address
+	tryService bool // attach may fall back to the background service of OpenCode 2
 }
 
-// Open finds the project that dir belongs to and reads its configuration. Nothing is started, and nothing is written.
-// The error is a [*UsageError] if the directory or the configuration cannot be used; if only the configuration cannot,
-// there is a project with the defaults as well, to look at what is there.
+// Open finds the project that dir belongs to and reads its configuration. It starts and writes nothing. The error is a
+// [*UsageError] or [*yamlfile.Error]; if only the configuration is bad, Open also returns a project with the defaults.
 func Open(dir string, o Options) (*Project, error) {
 	root, err := Find(dir)
 	if err != nil {
@@ -122,9 +120,8 @@ func prepare(root string, o Options) *Project {
 	return &Project{opts: o, dir: root, cfg: config.Default(), log: o.Logger, secrets: o.Secrets}
 }
 
-// Find returns the absolute directory of the project that dir belongs to, with symbolic links resolved, as OpenCode and
-// git report it: dir itself, or the nearest directory above it, up to the root of the git repository, that has a state
-// directory.
+// Find returns the absolute directory of the project that dir belongs to, with symbolic links resolved as OpenCode and
+// git do: the nearest directory with a state directory, from dir up to the root of the git repository, else dir itself.
 func Find(dir string) (string, error) {
 	dir = cmp.Or(dir, ".")
 	abs, err := filepath.Abs(dir)
@@ -148,30 +145,30 @@ func Find(dir string) (string, error) {
 	}
 }
 
-// ours reports whether a state directory above the one to work in may be used. The configuration in it names commands
-// to run, so another user must not be able to put it there, as in /tmp.
+// ours reports whether a state directory in a parent of the working directory may be used. Its configuration names
+// commands to run, so another user must not be able to create it, as in /tmp.
 func ours(parent string, state fs.FileInfo) bool {
 	above, err := os.Stat(parent)
 	return err == nil && above.Mode().Perm()&0o002 == 0 && state.IsDir() && statedir.Owned(state)
 }
 
-// Dir is the absolute path of the project.
+// Dir returns the absolute path of the project.
 func (p *Project) Dir() string { return p.dir }
 
-// PlanPath is where a plan is written and looked for unless another file is named.
+// PlanPath returns the default plan file.
 func (p *Project) PlanPath() string { return filepath.Join(p.dir, store.DirName, "plan.yaml") }
 
-// Config is the configuration in force.
+// Config returns the effective configuration.
 func (p *Project) Config() *config.Config { return p.cfg }
 
-// Logger gets diagnostics.
+// Logger returns the logger of the options.
 func (p *Project) Logger() *slog.Logger { return p.log }
 
 func (p *Project) stateDir() string { return filepath.Join(p.dir, store.DirName) }
 
 func (p *Project) getenv(name string) string { return Getenv(p.opts.Environ, name) }
 
-// Getenv finds a variable of an environment; the last one of a name counts.
+// Getenv returns a variable of an environment; of several with the same name, the last one.
 func Getenv(environ []string, name string) string {
 	for _, kv := range slices.Backward(environ) {
 		if k, v, _ := strings.Cut(kv, "="); k == name {
@@ -198,7 +195,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Close ends what the project has started, OpenCode first, and waits for it.
+// Close stops what the project has started, OpenCode first, and waits up to 15 s for it.
 func (p *Project) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -212,16 +209,15 @@ func (p *Project) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.registration != nil {
-		if err := p.registration.Release(); err != nil { // it ends what still runs
+		if err := p.registration.Release(); err != nil { // kills processes that still run
 			p.warn("%v", err)
 		}
 		p.registration = nil
 	}
 }
 
-// environ is the environment for what is started in the project: with the mark by which it is found if this process dies.
-// Only where there is no state directory, and none is made (`doctor`, `plan -o`), is there no mark; neither of them has
-// an agent run tools.
+// environ returns the environment of started processes, with a mark by which they are found if this process dies. There
+// is no mark without a state directory (`doctor`, `plan -o`), where no agent runs tools.
 func (p *Project) environ() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +234,7 @@ func (p *Project) environ() ([]string, error) {
 	return append(p.AgentEnv(), p.registration.Env()), nil
 }
 
-// AgentEnv is the environment that OpenCode and commands get: that of the options, as far as the configuration lists it.
+// AgentEnv returns the environment of OpenCode and commands: the variables of the options that the configuration lists.
 func (p *Project) AgentEnv() []string {
 	if p.cfg.Environment == nil {
 		return slices.Clip(p.opts.Environ)
@@ -246,13 +242,13 @@ func (p *Project) AgentEnv() []string {
 	return slices.DeleteFunc(slices.Clone(p.opts.Environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !slices.ContainsFunc(p.cfg.Environment, func(pattern string) bool {
-			listed, _ := path.Match(pattern, name) // the configuration was checked
+			listed, _ := path.Match(pattern, name) // patterns were checked with the configuration
 			return listed
 		})
 	})
 }
 
-// Kill ends OpenCode without asking it, if it is ours, for a user in a hurry.
+// Kill kills OpenCode at once if this process started it, for a user in a hurry.
 func (p *Project) Kill() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -261,17 +257,17 @@ func (p *Project) Kill() {
 	}
 }
 
-// UsageError is a request, plan file or configuration that cannot be used. What is wrong is in its text, with what to do.
+// UsageError is a request, plan file or configuration that cannot be used. Its text says what is wrong and what to do.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 func usagef(format string, args ...any) error { return &UsageError{Err: fmt.Errorf(format, args...)} }
 
-// ConfigPaths lists where the configuration is looked for, the later winning over the earlier.
+// ConfigPaths lists the configuration files, later ones overriding earlier ones. They need not exist.
 func (p *Project) ConfigPaths() []string {
 	if p.opts.Config != "" {
 		return []string{p.opts.Config}
@@ -283,7 +279,7 @@ func (p *Project) ConfigPaths() []string {
 	return append(paths, filepath.Join(p.stateDir(), "config.yaml"))
 }
 
-// ConfigHome is the user's directory for configuration, of OpenCode as well; empty if the environment names none.
+// ConfigHome returns the user's configuration directory, also that of OpenCode, or "" if the environment names none.
 func ConfigHome(getenv func(string) string) string {
 	home := getenv("XDG_CONFIG_HOME")
 	if home == "" && getenv("HOME") != "" {
@@ -292,7 +288,7 @@ func ConfigHome(getenv func(string) string) string {
 	return home
 }
 
-// Notifier is who tells, if the configuration names a way.
+// Notifier returns the notifier that the configuration describes. It may have neither command nor webhook.
 func (p *Project) Notifier() (*notify.Notifier, error) {
 	c := p.cfg.Notify
 	webhook, err := c.Address(p.getenv)

@@ -18,22 +18,22 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Reading is a boulder as it was read, once, with what tells how it stands.
+// Reading is what views show of a boulder, read at one point in time.
 type Reading struct {
 	boulder.Snapshot
-	Events  []boulder.Event     // of its log, or the newest of them
+	Events  []boulder.Event     // the whole log, or its newest events
 	Records []boulder.Blocker   // of its blockers
-	Unread  error               // not nil: the blockers are as the boulder knows them, without these records
+	Unread  error               // why Records are missing; blockers are then shown as the boulder knows them
 	Holder  *control.Holder     // nil: no process holds the state
-	Limits  orchestrator.Limits // that explain why something waits
-	Others  []boulder.Snapshot  // what the process runs that runs it
+	Limits  orchestrator.Limits // that explain why sub-tasks wait
+	Others  []boulder.Snapshot  // other boulders of the process that runs this one
 	Now     time.Time
 }
 
-// Running reports whether a process is at it.
+// Running reports whether a process runs the boulder.
 func (r *Reading) Running() bool { return r.Holder.Runs(r.Boulder) }
 
-// Worked is the wall clock of the run. One that a crash has ended worked until its newest event.
+// Worked returns the wall clock time of the run; after a crash it counts until the newest event.
 func (r *Reading) Worked() time.Duration {
 	if r.Running() {
 		return r.Boulder.WorkedBy(r.Now)
@@ -41,15 +41,15 @@ func (r *Reading) Worked() time.Duration {
 	return r.Boulder.WorkedBy(r.Boulder.UpdatedAt)
 }
 
-// Raised are its blockers, and who has use for an answer to them.
+// Raised returns the boulder's blockers, each with the sub-task that needs the answer.
 func (r *Reading) Raised() []report.Blocker {
 	return report.Blockers(r.Boulder, r.SubTasks, r.Records, r.Now)
 }
 
-// Newest is how many events tell what the agents do right now.
+// Newest is how many events are enough to show what the agents do now.
 const Newest = 200
 
-// Reading reads what tells how a boulder stands besides what was read of it.
+// Reading adds blockers, holder and limits to a snapshot and events that were read.
 func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot, events []boulder.Event) *Reading {
 	r := &Reading{
 		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Others: there.others(ctx, d.Boulder.ID),
@@ -62,9 +62,8 @@ func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot
 	return r
 }
 
-// Look reads the boulder that the user means, see [Get], and makes something of it. With an error there is that as well
-// if at least the boulder's head could be read. Nothing is held when it returns: a pager must not keep a run from
-// starting.
+// Look reads a boulder with [Get] and passes it to of. With an error it still returns of's result if the boulder's head
+// could be read. The database is closed when it returns: a pager must not keep a run from starting.
 func Look[T any](
 	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Access, d boulder.Snapshot) (T, error),
 ) (made T, err error) {
@@ -82,38 +81,38 @@ func Look[T any](
 	return made, err
 }
 
-// Snapshot reads the boulder that the user means, and nothing but its state.
+// Snapshot is [Get] with access of its own.
 func (p *Project) Snapshot(ctx context.Context, ref string) (boulder.Snapshot, error) {
 	return Look(ctx, p, ref, func(_ context.Context, _ *Access, d boulder.Snapshot) (boulder.Snapshot, error) {
 		return d, nil
 	})
 }
 
-// Recent is [Project.Reading] with the newest events, which tell what the agents do right now. With an error some lack.
+// Recent is [Project.Reading] with the [Newest] events. With an error some are missing.
 func (p *Project) Recent(ctx context.Context, there *Access, d boulder.Snapshot) (*Reading, error) {
 	events, err := there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, Newest), 0)
 	return p.Reading(ctx, there, d, events), err
 }
 
-// Whole is [Project.Reading] with all events. With an error something lacks.
+// Whole is [Project.Reading] with all events. With an error some are missing.
 func (p *Project) Whole(ctx context.Context, there *Access, d boulder.Snapshot) (*Reading, error) {
 	events, err := there.Events(ctx, d.Boulder.ID, 0, 0)
 	return p.Reading(ctx, there, d, events), err
 }
 
-// ReadReport makes the report of a boulder. With an error it lacks something.
+// ReadReport makes the report of a boulder. With an error it is incomplete.
 func (p *Project) ReadReport(ctx context.Context, there *Access, d boulder.Snapshot) (*report.Report, error) {
 	r, err := p.Whole(ctx, there, d)
 	return p.Report(r), errors.Join(err, r.Unread)
 }
 
-// Report makes the report of a boulder, without secrets, from its events with the evidence of all turns.
+// Report makes the report of a boulder, without secrets. r needs all events.
 func (p *Project) Report(r *Reading) *report.Report {
 	in := report.Input{
 		Boulder: r.Boulder, SubTasks: r.SubTasks, Attempts: r.Attempts, Turns: map[string]boulder.Turn{},
 		Blockers: r.Records, Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
 	}
-	for _, turn := range boulder.Turns(r.Events, "") { // the newest that tells how its sub-task stands
+	for _, turn := range boulder.Turns(r.Events, "") { // keeps the newest turn with evidence or verdict
 		if turn.Evidence != nil || turn.Verdict != nil {
 			in.Turns[turn.SubTaskID] = turn
 		}
@@ -122,7 +121,7 @@ func (p *Project) Report(r *Reading) *report.Report {
 	return &made
 }
 
-// Version differs from an earlier one where the state may have changed meanwhile, whoever changed it. Nothing is opened.
+// Version changes whenever any process may have changed the state. It opens nothing: it compares file times and sizes.
 func (p *Project) Version() (v string) {
 	for _, name := range []string{store.FileName, blockers.FileName, control.SocketName} {
 		if info, err := os.Stat(filepath.Join(p.stateDir(), name)); err == nil {

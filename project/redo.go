@@ -15,26 +15,26 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
-// Redo is what the user wants done again.
+// Redo says what the user wants to redo.
 type Redo struct {
-	SubTasks     map[string][]boulder.Reason // by id; nil: all that is out of date
-	Gates        bool                        // of that: also what has a gate that is red now
+	SubTasks     map[string][]boulder.Reason // by id; nil: all that are out of date
+	Gates        bool                        // without SubTasks: also those with a gate that is red now
 	Note         string                      // for each of them
-	NoDependents bool                        // what depends on them stands, whatever they come to
-	Files        boulder.Files               // empty: their changes are taken back where that can be done
+	NoDependents bool                        // keep their dependents, whatever the new results are
+	Files        boulder.Files               // empty: revert their changes where possible
 }
 
-// Stale says which completed sub-tasks are out of date, and why.
+// Stale returns the completed sub-tasks that are out of date, with the reasons.
 func (p *Project) Stale(ctx context.Context, b *boulder.Snapshot) (map[string][]boulder.Reason, error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return nil, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	return p.stale(ctx, b, false)
 }
 
-// stale is [Project.Stale]. With gates, their gates are run: on the tip of an isolated boulder whose results have not
-// landed, else on the user's files.
+// stale is [Project.Stale], and optionally runs the gates: on the tip of an isolated boulder that has not landed, else
+// on the user's files.
 func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (map[string][]boulder.Reason, error) {
 	s, err := boulder.Restore(*b)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 	return stale, nil
 }
 
-// planNow is what the plan file says now that a boulder was run from; nil: there is none, or it has another plan by now.
+// planNow reads the plan file that a boulder was run from, or returns nil if it is gone or has another task now.
 func (p *Project) planNow(b *boulder.Snapshot) (*boulder.Plan, error) {
 	if b.Boulder.PlanFile == "" || b.Revision == nil {
 		return nil, nil
@@ -103,7 +103,7 @@ func (p *Project) planNow(b *boulder.Snapshot) (*boulder.Plan, error) {
 	return plan, nil
 }
 
-// moved reports whether commits since base changed a file that a sub-task changed too, to something that none has left it as.
+// moved reports whether commits since base changed a file of the sub-task to a content that no sub-task left.
 func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTask, base, head string) (bool, error) {
 	if base == "" || head == "" || base == head || len(t.Files) == 0 {
 		return false, nil
@@ -118,7 +118,7 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 			continue
 		}
 		out, err := p.work.Patch(ctx, tree, head, "--name-only", files)
-		if err != nil { // git has removed the snapshot by now, or it is of another repository: nothing can be told of it
+		if err != nil { // git has pruned the snapshot, or it is of another repository: unknown counts as not moved
 			return false, context.Cause(ctx)
 		}
 		if files = strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }); len(files) == 0 {
@@ -128,32 +128,32 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 	return true, nil
 }
 
-// gatesAt runs gates, each of them once, on a commit of an isolated boulder, in a slot; with "" on the user's files.
+// gatesAt returns a function that runs gates, each only once: in a slot at commit, or on the user's files if it is "".
 func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Context, line string) (boulder.Gate, error) {
-	dir, own, ran := p.dir, []string(nil), map[string]boulder.Gate{}
+	dir, slotEnv, ran := p.dir, []string(nil), map[string]boulder.Gate{}
 	return func(ctx context.Context, line string) (g boulder.Gate, err error) {
 		if g, known := ran[line]; known {
 			return g, nil
 		}
-		if commit != "" && own == nil {
+		if commit != "" && slotEnv == nil {
 			slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
 			if err != nil {
 				return g, err
 			}
-			dir, own = slot.Dir(), slot.Env()
+			dir, slotEnv = slot.Dir(), slot.Env()
 		}
-		ran[line] = p.runCommand(ctx, dir, own, line)
+		ran[line] = p.runCommand(ctx, dir, slotEnv, line)
 		return ran[line], context.Cause(ctx)
 	}
 }
 
-// PrepareRedo finds out what a redo comes to. What cannot be done is an error that wraps [boulder.ErrRefused]. Nothing is
-// changed. Nothing is out of date: nil. of has all events.
+// PrepareRedo works out a redo without changing anything, or returns nil if nothing is out of date. An impossible redo
+// is an error that wraps [boulder.ErrRefused]. of needs all events.
 func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *boulder.Redoing, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return nil, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	b := &of.Snapshot
 	if what.Gates && of.Running() && b.Boulder.Isolated() {
 		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", b.Boulder.ID)
@@ -164,7 +164,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 		}
 	}
 	r = &boulder.Redoing{}
-	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // of a copy: b is what was before
+	if r.After, err = boulder.Restore(secret.Each(*b, p.secrets)); err != nil { // from a copy: b stays as it was
 		return r, err
 	}
 	redone := &boulder.Redone{Reasons: what.SubTasks, NoDependents: what.NoDependents, Patches: map[string]string{}}
@@ -176,7 +176,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	if err = r.After.Redoable(redone.SubTasks); err != nil {
 		return r, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
 	}
-	if redone.Plan, err = p.edited(b, redone); err != nil {
+	if redone.Plan, err = p.editedPlan(b, redone); err != nil {
 		return r, err
 	}
 	redone.Files = cmp.Or(what.Files, boulder.FilesRevert)
@@ -198,7 +198,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	as := applied.Body.(boulder.Redone)
 	r.Moved = as.Moved
 	again := slices.Concat(redone.SubTasks, as.Perhaps)
-	for _, e := range of.Events { // the patch of the newest turn of each
+	for _, e := range of.Events { // keeps the patch of each one's newest turn
 		if b, ended := e.Body.(boulder.TurnEnded); ended && slices.Contains(again, b.SubTaskID) {
 			redone.Patches[b.SubTaskID] = b.Evidence.Diff.Patch
 		}
@@ -208,8 +208,8 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	return r, r.Order.Validate()
 }
 
-// edited is the plan with what the plan file says of the sub-tasks that are redone; nil: the same.
-func (p *Project) edited(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.PlanRevision, error) {
+// editedPlan returns the plan with the file's version of the redone sub-tasks, or nil if they are unchanged.
+func (p *Project) editedPlan(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.PlanRevision, error) {
 	now, err := p.planNow(b)
 	if now == nil || err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (p *Project) edited(b *boulder.Snapshot, redone *boulder.Redone) (*boulder.
 	}, nil
 }
 
-// takeBack finds out which files of the project go back when the changes of sub-tasks are taken back, or why they cannot be.
+// takeBack returns the files that reverting the changes of sub-tasks would change, or why that is not possible.
 func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) (paths []string, why string, err error) {
 	if reason := p.work.Reason(); reason != "" {
 		return nil, reason, nil
@@ -271,13 +271,13 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 	return paths, "", nil
 }
 
-// OrderRedo gives the order, and says which process redoes it; empty: none runs the boulder. The ref of the tip of an
-// isolated boulder is where the log says that it is before that.
+// OrderRedo gives the order, and says which process carries it out; "" if none runs the boulder. Before that it
+// repeats the move of the tip ref, which a crash may have prevented.
 func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.Order) (by string, err error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return "", err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	err = p.Steer(ctx, func(there *Access) error {
 		if by = ""; there.Holder.Runs(b.Boulder) {
 			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
@@ -292,12 +292,12 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 	return by, err
 }
 
-// KeepOrder takes the result of a sub-task as up to date, with the plan file and the commit as they are now.
+// KeepOrder returns the order that marks a result as up to date with the current plan file and commit.
 func (p *Project) KeepOrder(ctx context.Context, b *boulder.Snapshot, id string) (boulder.Order, error) {
-	if err := p.enterGround(ctx); err != nil {
+	if err := p.lockFiles(ctx); err != nil {
 		return boulder.Order{}, err
 	}
-	defer p.ground.Unlock()
+	defer p.filesMu.Unlock()
 	kept := &boulder.Kept{SubTaskID: id}
 	now, err := p.planNow(b)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
+// learnSecrets registers the secrets that the configuration names, and refuses commands that contain a secret.
 func (p *Project) learnSecrets() error {
 	c := p.cfg
-	if u, err := c.Notify.Address(p.getenv); err == nil && u != nil { // it is the only key to what it leads to
+	if u, err := c.Notify.Address(p.getenv); err == nil && u != nil { // who knows the address can post to it
 		password, _ := u.User.Password()
 		p.secrets.Add("the webhook's address", u.String(), u.RequestURI(), password)
 	}
@@ -34,7 +34,7 @@ func (p *Project) learnSecrets() error {
 	return nil
 }
 
-// refuseSecret refuses a secret where it cannot be taken out: in what is run or used as it is written.
+// refuseSecret refuses a secret where redaction would change the meaning: in commands and names.
 func (p *Project) refuseSecret(where string, texts ...string) error {
 	kinds := p.secrets.Kinds(strings.Join(texts, "\n"))
 	if len(kinds) == 0 {
@@ -44,8 +44,8 @@ func (p *Project) refuseSecret(where string, texts ...string) error {
 		" write $NAME instead", where, strings.Join(kinds, " and "))
 }
 
-// Clean takes secrets out of texts of the user, before anybody is asked or anything is stored: what is planned, run, stored
-// and taken up again after a crash is then the same. That something was taken out is told.
+// Clean takes secrets out of the user's texts before they are used or stored, so that a plan, a run and a resume after
+// a crash see the same text. It notes to the user that something was taken out.
 func (p *Project) Clean(what string, texts ...string) []string {
 	clean := secret.Each(texts, p.secrets)
 	if !slices.Equal(clean, texts) {
@@ -59,8 +59,8 @@ func (p *Project) warnOfSecret(what string, kinds []string) {
 		" variable and name that instead.", what, strings.Join(kinds, " and "), secret.Redacted)
 }
 
-// cleanCompleter takes secrets out of what the ledgers' model says before the run gets it. The database would do it too,
-// but then a run that was taken up again would go on with other texts than one that was not.
+// cleanCompleter takes secrets out of the answers of the ledgers' model before the run uses them. The database would do
+// that too, but then a resumed run would continue with other texts.
 type cleanCompleter struct {
 	providers.Completer
 	secrets *secret.Redactor

@@ -23,7 +23,7 @@ func TestServiceIsFound(t *testing.T) {
 	state := t.TempDir()
 	p := prepare(t.TempDir(), Options{Environ: []string{"XDG_STATE_HOME=" + state, "OPENCODE_SERVER_PASSWORD=of another one"}})
 	near := prepare(t.TempDir(), p.opts)
-	near.near = true
+	near.tryService = true
 	if err := os.Mkdir(filepath.Join(state, "opencode"), 0o700); err != nil {
 		t.Fatal(err)
 	}

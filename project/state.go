@@ -19,25 +19,24 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Request is what to run. What it leaves out is as the project is configured.
+// Request says what to run. The configuration supplies what it leaves out.
 type Request = orchestrator.Request
 
-// State is the project's database, held by this process, what runs boulders on it, and the socket on which other processes
-// look at it and steer it.
+// State is the project's database, held by this process, with its orchestrator and the socket for other processes.
 type State struct {
 	DB *store.DB
 
 	p       *Project
 	server  *control.Server
 	run     *orchestrator.Orchestrator
-	stopped context.Context // Stop was called
+	stopped context.Context // done once Stop was called
 	stop    context.CancelFunc
 	serves  bool
 }
 
 // Hold opens the project's database for this process alone. If another process holds it, the error wraps
-// [store.ErrHeld] and says who. serves: the process is going to [State.Serve]. Agents that may be at work for boulders that
-// were cancelled while no process ran them are stopped. Call [Project.Connect] before.
+// [store.ErrHeld] and names the process. serves announces a [State.Serve]. Hold also stops the agents of boulders that
+// were cancelled while no process ran them. Call [Project.Connect] before.
 func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	dir, err := store.EnsureDir(p.dir)
 	if err != nil {
@@ -64,7 +63,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	return s, nil
 }
 
-// Release gives the database free. What was committed is on disk already, so an error changes nothing.
+// Release closes the database. An error is only logged, since all commits are on disk.
 func (s *State) Release() {
 	s.stop()
 	if err := errors.Join(s.server.Close(), s.DB.Close()); err != nil {
@@ -72,17 +71,16 @@ func (s *State) Release() {
 	}
 }
 
-// Stop lets the running turns end, and then the runs.
+// Stop lets the running turns end, and then ends the runs.
 func (s *State) Stop() {
 	s.run.Stop()
 	s.stop()
 }
 
-// stopLeft stops the agents that may be at work although an order ended their attempts while no process ran the boulder.
-// A boulder that cannot be read harms no other.
+// stopLeft stops agents whose attempts were ended by an order while no process ran the boulder.
 func (s *State) stopLeft(ctx context.Context) error {
 	all, err := s.DB.Listing(ctx)
-	if err != nil { // no reason not to run something else
+	if err != nil { // must not prevent other runs
 		s.p.log.Warn("what is stored here cannot be listed: agents that orders ended may be at work", "error", err)
 	}
 	for _, item := range all {
@@ -97,8 +95,7 @@ func (s *State) stopLeft(ctx context.Context) error {
 	return nil
 }
 
-// Run does what the request says while the caller ranges over its events, which are those of
-// [orchestrator.Orchestrator.Run]. Other processes can look at it and steer it.
+// Run is [orchestrator.Orchestrator.Run], with a completed request, for other processes to see and steer.
 func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		if !s.serves {
@@ -116,7 +113,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 				s.server.Began(id)
 			}
 			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
-				work.Go(func() { // the run does not wait for it: it is what takes the order
+				work.Go(func() { // concurrently: the run itself has to take the order
 					if err := s.p.deliver(ctx, here, e.BoulderID); err != nil && ctx.Err() == nil {
 						s.p.log.Warn("an answer was not handed over", "error", err)
 					}
@@ -140,7 +137,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	return s.run.Run(ctx, req)
 }
 
-// Complete fills in what a request leaves out.
+// Complete fills in what a request leaves out, and cleans its texts.
 func (p *Project) Complete(ctx context.Context, req *Request) error {
 	if req.LedgerModel, req.ReplanGates = p.ledger, p.cfg.AllowModelGates; req.Resume != "" {
 		return nil
@@ -156,7 +153,7 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 	return p.isolate(ctx, req)
 }
 
-// Import stores what [Reader.Export] gave as a boulder of this project. from is the project that it comes from. Errors wrap
+// Import stores an export as a boulder of this project. from is the project that it comes from. Errors wrap
 // [store.ErrBadExport], [store.ErrExists] or [store.ErrHeld]; nothing is stored then.
 func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State, from string, err error) {
 	if s, from, err = x.Adopt(p.dir, time.Now().UTC()); err != nil {
@@ -172,22 +169,20 @@ func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State,
 	return s, from, errors.Join(db.Import(ctx, s, x.Events), db.Close())
 }
 
-// Reader is what the looking commands read from: the database, or the process that holds it.
+// Reader reads from the database, or from the process that holds it.
 type Reader = control.Source
 
-// Read opens the project's state for reading: the process that holds it, or else the database. A project in which nothing
-// was run reads as empty. Nothing is created, and no order is carried out.
-//
-// While the database itself is open, no run can start: the caller closes it as soon as it has read.
+// Read opens the project's state for reading, through the holder or from the database. It creates nothing; a project
+// without runs reads as empty. Close it soon: no run can start while the database is open.
 func (p *Project) Read(ctx context.Context) (*Access, error) {
-	there, err := p.enter(ctx, true)
+	there, err := p.openAccess(ctx, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Access{Reader: nothing{}, Close: func() {}}, nil
+		return &Access{Reader: emptyReader{}, Close: func() {}}, nil
 	}
 	return there, err
 }
 
-// Earlier returns what was run in the project, as far as it can be read.
+// Earlier returns the boulders of the project that can be read.
 func (p *Project) Earlier(ctx context.Context) (all []store.Item) {
 	if there, err := p.Read(ctx); err == nil {
 		defer there.Close()
@@ -196,8 +191,8 @@ func (p *Project) Earlier(ctx context.Context) (all []store.Item) {
 	return all
 }
 
-// Get reads the boulder that the user means; an empty ref is the active one. With an error there is what could be read: at
-// least the head, or nothing.
+// Get reads the boulder that [Resolve] finds. With an error it returns what could be read: at least the head, or
+// nothing.
 func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {
 	id, err := Resolve(ctx, r, ref)
 	if err != nil {
@@ -206,12 +201,11 @@ func Get(ctx context.Context, r Reader, ref string) (boulder.Snapshot, error) {
 	return r.Get(ctx, id)
 }
 
-// Resolve finds the boulder that the user means: by its id, or by a beginning or an end that no other id has. With "" it is
-// the active one, or if there is none, or it is archived, the newest one that is not archived. One that is not there, or not
-// the only one, is their mistake: a [UsageError].
+// Resolve finds a boulder by its id, or by a unique beginning or end of it. Without ref it is the active boulder, else
+// the newest; archived ones do not count. A missing or ambiguous boulder is a [UsageError].
 func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	all, err := r.Listing(ctx)
-	var found []string // the newest first
+	var found []string // newest first
 	for _, i := range all {
 		switch {
 		case ref == "" && !i.ArchivedAt.IsZero():
@@ -222,7 +216,7 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 		}
 	}
 	switch {
-	case ref == "" && err != nil: // what cannot be read may be the active one
+	case ref == "" && err != nil: // an unreadable one may be the active one
 		return "", err
 	case len(found) == 1, ref == "" && len(found) > 0:
 		return found[0], nil
@@ -238,24 +232,24 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	return "", &UsageError{Err: err}
 }
 
-type nothing struct{}
+type emptyReader struct{}
 
-func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
+func (emptyReader) Listing(context.Context) ([]store.Item, error) { return nil, nil }
 
-func (nothing) Get(context.Context, string) (boulder.Snapshot, error) {
+func (emptyReader) Get(context.Context, string) (boulder.Snapshot, error) {
 	return boulder.Snapshot{}, ErrNothing
 }
 
-func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
+func (emptyReader) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
 	return nil, ErrNothing
 }
 
 var (
-	// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
+	// ErrNothing is returned for any boulder in a project without runs.
 	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
-	// ErrAllOver is in that of [Access.Find].
+	// ErrAllOver is returned by [Access.Find] without a ref if all boulders are over.
 	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; see `manager list`")
-	// ErrAllArchived is in that of [Resolve] where no boulder is named and all are archived.
+	// ErrAllArchived is returned by [Resolve] without a ref if all boulders are archived.
 	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
 		boulder.ErrNotFound)
 )
@@ -267,17 +261,17 @@ func (p *Project) database() string { return filepath.Join(p.stateDir(), store.F
 
 const idleLook = 100 * time.Millisecond
 
-// Serve runs what a crashed process left, and what other processes hand over, several boulders at the same time and under
-// the same limits. follow is called for each, on a goroutine of its own, and ranges over its events. Serve returns when
-// ctx ends, when [State.Stop] was called ([orchestrator.ErrStopped]), or when nothing was at work for patience (0: never),
-// and every follow has returned.
+// Serve resumes the boulders that a crash left and runs those that other processes submit, all under the same limits.
+// It calls follow for each, on its own goroutine, to range over the events. Serve returns when ctx ends, after
+// [State.Stop] ([orchestrator.ErrStopped]), or when nothing ran for patience (0: never), once every follow has
+// returned.
 func (s *State) Serve(
 	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
 ) error {
 	sv := &service{State: s, Steerer: s.run, ctx: ctx, follow: follow}
 	defer sv.close()
 	all, err := s.DB.Listing(ctx)
-	for _, b := range all { // what a process left that did not come to stop it
+	for _, b := range all { // those that a crashed process left running
 		if b.Status == boulder.Running || b.Status == boulder.Synthesizing {
 			if _, resumeErr := sv.Submit(ctx, Request{Resume: b.BoulderID}); resumeErr != nil {
 				err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
@@ -317,14 +311,14 @@ type service struct {
 	follow func(iter.Seq2[boulder.Event, error])
 
 	mu     sync.Mutex
-	begun  int            // boulders that are being begun, or at work
-	closed bool           // nothing further is begun
-	work   sync.WaitGroup // a goroutine for each boulder
+	begun  int            // boulders that are starting or running
+	closed bool           // nothing more is started
+	work   sync.WaitGroup // one goroutine per boulder
 }
 
 var _ control.Submitter = (*service)(nil)
 
-// Submit runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
+// Submit runs a boulder on its own goroutine, and returns when its first event is on disk.
 func (s *service) Submit(_ context.Context, req Request) (string, error) {
 	if req.Engine != "" {
 		return "", fmt.Errorf("%w: this server runs boulders itself: stop it, and start `manager-%s gateway`", boulder.ErrRefused, req.Engine)
@@ -340,7 +334,7 @@ func (s *service) Submit(_ context.Context, req Request) (string, error) {
 		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
 	}
 	s.begun++
-	s.work.Add(1) // here, so that close waits for it
+	s.work.Add(1) // under the lock, so that close waits for it
 	s.mu.Unlock()
 	ended := func() {
 		s.mu.Lock()
@@ -368,7 +362,7 @@ func (s *service) Submit(_ context.Context, req Request) (string, error) {
 	return id, nil
 }
 
-// close begins nothing further and waits until every run has ended.
+// close refuses further submissions and waits until every run has ended.
 func (s *service) close() {
 	s.mu.Lock()
 	s.closed = true

@@ -14,21 +14,20 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// watchCall bounds a call of a watch to OpenCode. Meanwhile it takes no orders.
+// watchCall bounds a watch's call to OpenCode, during which the watch takes no orders.
 const watchCall = 10 * time.Second
 
-// Watch fills in what a watch of the sessions at an OpenCode server needs of the project: it diverts, runs and judges as a
-// run does. It ends with the project. Without an address it is the server at [DefaultServer], or else the background service
-// of OpenCode 2.
+// Watch completes the configuration of a watch with diverter, commands and judge as in runs; [Project.Close] ends them.
+// An empty address means [DefaultServer], or else the background service of OpenCode 2.
 func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (err error) {
-	p.near = address == ""
+	p.tryService = address == ""
 	address = cmp.Or(address, DefaultServer)
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	known := address
 	c.Attach = func(ctx context.Context) (*opencode.Client, error) {
 		client, err := p.attach(ctx, address, watchCall)
-		if err == nil && p.near && client.Address() != known {
+		if err == nil && p.tryService && client.Address() != known {
 			known = client.Address()
 			c.Note("The background service of OpenCode is at " + known + ".")
 		}
@@ -50,9 +49,8 @@ func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (e
 	return err
 }
 
-// sessionJudge prepares the judge of sessions at an OpenCode server: it asks the Progress Ledger about one as it would about
-// a sub-task that has the user's request for content, and gives what is missing; nothing: the work is complete. It may be
-// asked from any goroutine. A server that is not there yet is no fault: the watch waits for it.
+// sessionJudge returns a function, safe for any goroutine, that judges a session as a sub-task with the user's request
+// and returns what is missing. A server that is not available yet is no error, since the watch waits for it.
 func (p *Project) sessionJudge(ctx context.Context, address string) (
 	ask func(ctx context.Context, request string, e *boulder.Evidence) (missing []string, err error), err error,
 ) {
@@ -60,7 +58,7 @@ func (p *Project) sessionJudge(ctx context.Context, address string) (
 	opts.Attach = address
 	attached := func() *Project {
 		j := prepare(p.dir, opts)
-		j.cfg, j.near = p.cfg, p.near
+		j.cfg, j.tryService = p.cfg, p.tryService
 		return j
 	}
 	first := attached()
@@ -79,7 +77,7 @@ func (p *Project) sessionJudge(ctx context.Context, address string) (
 		if err != nil {
 			return nil, err
 		}
-		// Against the commit that was there when the watch began: what the agent commits is its work as well.
+		// Since the watch began, not since HEAD: the agent's commits are its work, too.
 		if e.Diff, err = j.work.Diff(ctx, first.base, now, func(string) bool { return true }); err != nil {
 			return nil, err
 		}

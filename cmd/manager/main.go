@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	program, _ := os.Executable() // without it nothing can be started in the background, and that says so
+	program, _ := os.Executable() // if empty, commands that start a background process report it
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Environ: os.Environ(), Signals: cli.Signals(), Executable: program,

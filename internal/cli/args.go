@@ -22,8 +22,8 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// takes refuses fewer or more arguments than a command takes.
-func takes(least, most int, what string) cobra.PositionalArgs {
+// argCount limits the number of a command's arguments. what names them in the error.
+func argCount(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			return usagef("%s takes %s, not %q", cmd.CommandPath(), what, strings.Join(args, " "))
@@ -32,12 +32,11 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// takeAsUsed has the commands below one take what their line of use names, unless they say more themselves: what is in
-// brackets may be left out, and what is in quotes or before … is any number of words. The shell completes that, and
-// flags of such names.
-func (a *app) takeAsUsed(cmd *cobra.Command) {
+// deriveArgs derives the arguments of all subcommands, and their completion, from their usage lines, unless a command
+// has its own. Those in brackets are optional; those in quotes or before … take any number of words.
+func (a *app) deriveArgs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
-		a.takeAsUsed(c)
+		a.deriveArgs(c)
 		_, use, _ := strings.Cut(strings.Replace(c.Use, " [flags]", "", 1), " ")
 		way, _, _ := strings.Cut(use, "|")
 		names := strings.FieldsFunc(way, func(r rune) bool { return strings.ContainsRune("[] …", r) })
@@ -54,7 +53,7 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 			what = "one " + what + map[string]string{"SUBTASK": " of `manager status`", "ID": " of `manager blockers list`"}[what]
 		}
 		if c.Args == nil {
-			c.Args = takes(least, most, what)
+			c.Args = argCount(least, most, what)
 		}
 		if strings.Contains(use, "…") {
 			names = slices.Repeat(names, 100)
@@ -70,13 +69,13 @@ func (a *app) takeAsUsed(cmd *cobra.Command) {
 		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if name, _ := pflag.UnquoteUsage(f); found[name] != nil {
-				_ = c.RegisterFlagCompletionFunc(f.Name, a.completion(found[name])) // fails only for a flag that is not there
+				_ = c.RegisterFlagCompletionFunc(f.Name, a.completion(found[name])) // fails only for unknown flags
 			}
 		})
 	}
 }
 
-// oneOf gives a command a flag that takes one of some words, which the shell completes.
+// oneOf adds a flag that takes one of words, with shell completion.
 func oneOf[T ~string](cmd *cobra.Command, to *T, name, short, usage string, words ...string) {
 	cmd.Flags().FuncP(name, short, usage+": "+strings.Join(words, ", "), func(word string) error {
 		if *to = T(word); !slices.Contains(words, word) {
@@ -87,8 +86,8 @@ func oneOf[T ~string](cmd *cobra.Command, to *T, name, short, usage string, word
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// standsFor gives a command a flag without a value of its own, which stands for one.
-func standsFor[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
+// constFlag adds a boolean flag that sets *to to value.
+func constFlag[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
 	cmd.Flags().BoolFunc(name, usage, func(said string) error {
 		on, err := strconv.ParseBool(said)
 		if on {
@@ -98,10 +97,10 @@ func standsFor[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
 	})
 }
 
-// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
+// subTaskNumber matches a sub-task as views show it, [2/3], or its number alone.
 var subTaskNumber = text.Regexp(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
-// subTaskPlace is the place in the plan, from 1, that a user means with a number.
+// subTaskPlace parses a sub-task number: the position in the plan, from 1.
 func subTaskPlace(ref string) (n int, ok bool) {
 	if !subTaskNumber().MatchString(ref) {
 		return 0, false
@@ -111,7 +110,7 @@ func subTaskPlace(ref string) (n int, ok bool) {
 	return n, n > 0
 }
 
-// findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
+// findSubTask finds a sub-task by its id, or else by its number.
 func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
 	i := slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.ID == ref })
 	if n, isNumber := subTaskPlace(ref); i < 0 && isNumber {
@@ -131,10 +130,9 @@ func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
 		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 
-// offers finds in the state of the project what can be written next.
+// offers returns the completions that the project's state has for the next argument.
 type offers func(ctx context.Context, r project.Reader, args []string) []cobra.Completion
 
-// completion offers to the shell what is found.
 func (a *app) completion(find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var all []cobra.Completion
@@ -149,14 +147,13 @@ func (a *app) completion(find offers) cobra.CompletionFunc {
 }
 
 func boulders(ctx context.Context, r project.Reader, _ []string) (all []cobra.Completion) {
-	items, _ := r.Listing(ctx) // those that can be read
+	items, _ := r.Listing(ctx) // an error only makes the list shorter
 	for _, b := range items {
 		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+text.Clip(b.Task, 50)))
 	}
 	return all
 }
 
-// subTasks offers those of a boulder: of the first argument, or of -b.
 func (a *app) subTasks(ofArgument bool) offers {
 	return func(ctx context.Context, r project.Reader, args []string) (all []cobra.Completion) {
 		ref := a.ref
@@ -171,7 +168,6 @@ func (a *app) subTasks(ofArgument bool) offers {
 	}
 }
 
-// recorded offers blockers, with a status only those that have it.
 func (a *app) recorded(status boulder.BlockerStatus) offers {
 	return func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
 		found, _ := a.ListBlockers(ctx, blockers.Filter{Status: status})
@@ -182,19 +178,18 @@ func (a *app) recorded(status boulder.BlockerStatus) offers {
 	}
 }
 
-// guarded is a stream to which no secret is written, whoever writes: views, diagnostics, errors of libraries.
-//
-// A secret is found within one write. The package writes whole lines, and what is drawn piece by piece, the live
-// view, goes to the terminal itself and is made of events that were cleaned before.
+// guarded redacts secrets in everything that is written to a stream, including diagnostics and errors of libraries. It
+// finds a secret only within one write, so the package writes whole lines. The live view, drawn in pieces, goes
+// straight to the terminal; its events were redacted before.
 type guarded struct {
 	stream  io.Writer
 	secrets *secret.Redactor
-	failed  *atomic.Pointer[error] // the first error of a write; nil: nobody asks
+	failed  *atomic.Pointer[error] // receives the first write error; nil: not needed
 }
 
 func (g guarded) Write(p []byte) (int, error) {
 	clean := g.secrets.Text(string(p))
-	if clean != string(p) && strings.HasPrefix(string(p), "{") { // an event: it stays one
+	if clean != string(p) && strings.HasPrefix(string(p), "{") { // redact JSON as JSON, so that it stays valid
 		clean = string(g.secrets.JSON(p))
 	}
 	if _, err := io.WriteString(g.stream, clean); err != nil {
@@ -206,19 +201,19 @@ func (g guarded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bare is the stream behind a guarded one: for what has to be a terminal, and guards its own output or shows what is
-// clean.
-func bare(stream io.Writer) io.Writer {
+// unguarded returns the stream behind a guarded one, for output that needs the terminal itself and is clean by other
+// means.
+func unguarded(stream io.Writer) io.Writer {
 	if g, ok := stream.(guarded); ok {
 		return g.stream
 	}
 	return stream
 }
 
-// fileOf is the file that a stream writes to or reads from, if it is one.
+// fileOf returns the file behind a stream, if there is one.
 func fileOf(stream any) (*os.File, bool) {
 	if w, ok := stream.(guarded); ok {
-		stream = bare(w)
+		stream = unguarded(w)
 	}
 	f, ok := stream.(*os.File)
 	return f, ok

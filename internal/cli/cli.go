@@ -1,5 +1,5 @@
-// Package cli is the command line: commands, flags, configuration, the wiring of all other packages, and the views for
-// people and for programs. stdout is data, stderr is progress and diagnostics.
+// Package cli is the command line: it maps commands and flags to calls of package project, and prints the results with
+// package view. stdout is data, stderr is progress and diagnostics.
 package cli
 
 import (
@@ -37,48 +37,48 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// Env is the world that a command line runs in.
+// Env is the environment of a command line.
 type Env struct {
 	Args           []string // without the program's name
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	// Signals asks to stop: the first politely, the second at once.
+	// Signals asks to stop: the first one gracefully, the second one at once.
 	Signals <-chan os.Signal
 	// Executable is the path of the program, to start it in the background.
 	Executable string
-	// Extend gives further commands, with a function that connects the project for them. Defaults to none.
+	// Extend returns additional commands. They call connect for a connected project. Defaults to none.
 	Extend func(connect func(context.Context) (*project.Project, error)) []*cobra.Command
 }
 
-// Name is what the program is called.
+// Name returns the name of the program.
 func (e Env) Name() string { return filepath.Base(cmp.Or(e.Executable, "manager")) }
 
-// Getenv returns a variable of the environment; the last one of a name counts.
+// Getenv returns a variable of the environment; of several with the same name, the last one.
 func (e Env) Getenv(name string) string {
 	return project.Getenv(e.Environ, name)
 }
 
-// app is what all commands share: the environment and the flags that are everywhere.
+// app has what all commands share.
 type app struct {
 	Env
 	interrupts       interrupts
-	secrets          *secret.Redactor // nil: known by their form only
-	*project.Project                  // that the command works in
-	openErr          error            // what is wrong with its configuration
+	secrets          *secret.Redactor // nil: finds secrets by their form only
+	*project.Project                  // nil before open
+	openErr          error            // why the configuration cannot be used
 	view             *view.Run        // of the run; nil before it begins
-	typed            *bufio.Scanner   // what the user types; nil: nobody was asked yet
-	nextLine         chan string      // not nil: a line is being read; closed: there is none
+	typed            *bufio.Scanner   // input of the user; nil before the first question
+	nextLine         chan string      // set while a line is being read; closed at the end of input
 
 	json, quiet, noColor, verbose bool
 	dir, configFile               string
-	opts                          project.Options // those that are flags
+	opts                          project.Options // set by flags
 
 	// Flags of several commands.
 	yes, approveReplans, detach, blockers bool
 	budget                                budgetFlag
 	iterations                            int
-	ref                                   string // the boulder that is meant
+	ref                                   string // --boulder
 }
 
 // Main runs one command line and returns its exit code.
@@ -101,7 +101,7 @@ func Main(env Env) int {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	err := func() error {
-		defer func() { // whatever the end
+		defer func() { // after a panic, too
 			if a.Project != nil {
 				a.Project.Close()
 			}
@@ -117,7 +117,7 @@ func Main(env Env) int {
 	return exitCode(err)
 }
 
-// Command is the tree of all commands, to read and to document, not to run.
+// Command returns the tree of all commands for documentation, not for execution.
 func Command() *cobra.Command { return new(app).root() }
 
 func (a *app) root() *cobra.Command {
@@ -148,7 +148,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "show the version")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may be one of the command meant
+		if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may belong to a misspelt command
 			return noSuchCommand(c, args)
 		}
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
@@ -180,7 +180,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	if a.Extend != nil {
 		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.Project, a.connect(ctx) })...)
 	}
-	a.takeAsUsed(cmd)
+	a.deriveArgs(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
 	cmd.InitDefaultHelpCmd()
 	help, _, _ := cmd.Find([]string{"help"})
@@ -192,18 +192,18 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	return cmd
 }
 
-// prepare comes before every command.
+// prepare runs before every command.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
-	if strings.HasPrefix(cmd.Name(), "__") { // the shell asks for completions while the user types
+	if strings.HasPrefix(cmd.Name(), "__") { // shell completion, while the user types
 		return nil
 	}
-	if err := cmd.ValidateFlagGroups(); err != nil { // cobra's own check is no usage error
+	if err := cmd.ValidateFlagGroups(); err != nil { // cobra checks too, but without a usage error
 		return usagef("%w", err)
 	}
 	if path := a.file(a.configFile); path != "" && !exists(path) {
 		return usagef("--config: there is no file %s", path)
 	}
-	name := strings.Fields(cmd.CommandPath() + " .")[1] // below manager; the end for itself
+	name := strings.Fields(cmd.CommandPath() + " .")[1] // the top-level command; "." for manager itself
 	strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
 	if err := a.open(); a.Project == nil || err != nil && strict {
 		return err
@@ -212,8 +212,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// sweep ends what a manager left behind in this project that was killed, before the command itself begins. It is no
-// reason to refuse the command if that fails.
+// sweep ends processes that a killed manager left running in this project. A failure does not stop the command.
 func (a *app) sweep() {
 	swept, err := orphan.Sweep(filepath.Join(a.Dir(), store.DirName))
 	if err != nil {
@@ -223,15 +222,15 @@ func (a *app) sweep() {
 		return
 	}
 	if terminal(a.Stderr) {
-		fmt.Fprint(bare(a.Stderr), ansi.ShowCursor) // a live view that was killed has left it hidden
+		fmt.Fprint(unguarded(a.Stderr), ansi.ShowCursor) // a killed live view leaves it hidden
 	}
 	if n := swept.Processes; n > 0 {
 		a.note("A manager was killed here. What it left running is ended now (processes: %d).", n)
 	}
 }
 
-// outputError is the end of a command that could not write all of its output: an error, unless the reader has seen
-// enough, as in `manager logs | head`.
+// outputError returns a command's error after a failed write; a closed pipe (`manager logs | head`) is not one by
+// itself.
 func outputError(err, failed error) error {
 	switch gone := errors.Is(failed, syscall.EPIPE); {
 	case gone && errors.Is(err, failed):
@@ -242,7 +241,7 @@ func outputError(err, failed error) error {
 	return fmt.Errorf("write to stdout: %w", failed)
 }
 
-// file is where a file argument points to: like everything else, relative to the directory of -C.
+// file resolves a file argument relative to -C.
 func (a *app) file(name string) string {
 	if a.dir == "" || name == "" || filepath.IsAbs(name) {
 		return name
@@ -250,7 +249,6 @@ func (a *app) file(name string) string {
 	return filepath.Join(a.dir, name)
 }
 
-// source is the file that an argument names, or with - stdin.
 func (a *app) source(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.Stdin), nil
@@ -269,7 +267,7 @@ func (a *app) color(stream io.Writer) bool {
 	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && terminal(stream)
 }
 
-// logger writes diagnostics to stderr: warnings, and with --verbose everything.
+// logger writes diagnostics to stderr: errors, and with --verbose everything.
 func (a *app) logger() *slog.Logger {
 	level := slog.LevelError
 	if a.verbose {
@@ -297,12 +295,10 @@ const (
 
 var (
 	errInterrupted = view.ErrInterrupted // also by a signal
-	// errPartial ends a run that is over and not completed. The view has told why.
-	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
-	// errLoopFailed is the same of a loop.
-	errLoopFailed = errors.New("the loop ended without success")
-	// errSilent ends a command that has said all there is to say.
-	errSilent = errors.New("failed")
+	// errPartial ends a run that is over but not completed. The view has said why.
+	errPartial    = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
+	errLoopFailed = errors.New("the loop ended without success") // errPartial of a loop
+	errSilent     = errors.New("failed")                         // the command has printed everything already
 )
 
 func notCompleted(b *boulder.Boulder) error {
@@ -316,7 +312,7 @@ func usagef(format string, args ...any) error {
 	return &project.UsageError{Err: fmt.Errorf(format, args...)}
 }
 
-// exitCode is the one place that maps errors to exit codes.
+// exitCode is the only place that maps errors to exit codes.
 func exitCode(err error) int {
 	var usage *project.UsageError
 	var file *taskledger.FileError
@@ -341,8 +337,8 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// open opens the project, once. With an error there is a project as well if only its configuration is not in order: to look
-// and to give orders it need not be.
+// open opens the project, once. If only the configuration is invalid, it sets the project all the same, for looking at
+// it.
 func (a *app) open() error {
 	if a.Project == nil {
 		o := a.opts
@@ -373,11 +369,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Signals delivers what asks the program to stop: Ctrl-C, SIGTERM, and the closing of its terminal. One that was
-// ignored when the program was started, as nohup and `&` in a script do, stays ignored.
+// Signals delivers Ctrl-C, SIGTERM and SIGHUP, except those that were ignored at the start, as nohup does.
 //
-// From then on a reader of stdout or stderr that goes away (`manager run | head`) does not take the run with it. SIGPIPE is
-// not ignored for that: commands would inherit it, and `yes | head -1` would never end in a gate.
+// It also catches SIGPIPE, so that a closed stdout (`manager run | head`) does not kill the run. Ignoring it would not
+// do: commands would inherit that, and `yes | head -1` in a gate would never end.
 func Signals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
@@ -389,24 +384,23 @@ func Signals() <-chan os.Signal {
 	return signals
 }
 
-// hurryAfter is how long after a second signal everything that was started may still end in good order. Ending a turn and
-// its tools takes OpenCode a tenth of a second; one that hangs would take until several calls time out.
+// hurryAfter is how long processes may take to end after a second signal. OpenCode ends a turn in a tenth of a second,
+// but a hanging one would take until several calls time out.
 const hurryAfter = 2 * time.Second
 
-// interrupts asks whatever goes on to stop: the first signal politely, if it can be asked so, and each other one at once.
+// interrupts turns signals into stops: the first one graceful if possible, all others at once.
 type interrupts struct {
 	mu      sync.Mutex
 	signals int
-	stop    func() // politely; nil: at once
-	kill    func() // what is not gone some time after the second signal; nil: nothing was started
+	stop    func() // stops gracefully; nil: the first signal stops at once
+	kill    func() // called hurryAfter the second signal; nil: nothing was started
 }
 
-// take takes in a signal; end stops at once.
+// take handles a signal. end stops at once.
 func (i *interrupts) take(s os.Signal, end func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// A terminal that is closed sends SIGHUP twice, by itself and through its shell, and nobody is there to be in a hurry: it
-	// is never more than the first signal.
+	// A closing terminal sends SIGHUP twice, directly and through the shell: only the first one counts.
 	if s == syscall.SIGHUP && i.signals > 0 {
 		return
 	}
@@ -420,7 +414,7 @@ func (i *interrupts) take(s os.Signal, end func()) {
 	}
 }
 
-// onFirst has the first signal call stop, which must not block, until the function that it returns is called.
+// onFirst makes the first signal call stop, which must not block, until giveBack is called.
 func (i *interrupts) onFirst(stop func()) (giveBack func()) {
 	i.set(&i.stop, stop)
 	return func() { i.set(&i.stop, nil) }

@@ -114,12 +114,12 @@ func (a *app) runSwitch(ctx context.Context, word, session string) error {
 	return a.blockersStatus(ctx, session, false)
 }
 
-// switches are what the words on, off and unset set.
+// switches maps the commands on, off and unset to their settings.
 func switches() map[string]*bool {
 	return map[string]*bool{"on": new(true), "off": new(false), "unset": nil}
 }
 
-// noSuchCommand refuses a word that is no command, and says which one was meant.
+// noSuchCommand refuses an unknown command, and suggests similar ones.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -131,13 +131,12 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
 
-// status says whether blockers are recorded and how many wait, and with list also which.
 func (a *app) blockersStatus(ctx context.Context, session string, list bool) error {
 	status, open, unread, err := a.readBlockers(ctx, session)
 	if err != nil {
 		return err
 	}
-	if err := a.show(status); err != nil || !list { // what is unread is in the report, as trouble
+	if err := a.show(status); err != nil || !list { // status shows unread as trouble
 		return err
 	}
 	if !a.json && len(open) > 0 {
@@ -146,7 +145,7 @@ func (a *app) blockersStatus(ctx context.Context, session string, list bool) err
 	return errors.Join(a.printBlockers(open), unread)
 }
 
-// readBlockers says how things stand, in a session or with none named in the project, with what an answer still reaches.
+// readBlockers reads the status of the project, or of a session, and the open blockers that an answer still reaches.
 func (a *app) readBlockers(ctx context.Context, session string) (
 	status *view.BlockersStatus, open []report.Blocker, unread, err error,
 ) {
@@ -176,8 +175,8 @@ func (a *app) readBlockers(ctx context.Context, session string) (
 	return status, open, unread, nil
 }
 
-// divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked
-// is about to begin or to end.
+// divertedNow returns the running boulders that were started with --blockers, and whether a watch was. Processes that
+// do not answer are starting or ending, and do not count.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	watching, _ := a.askWatch(ctx, watch.Request{})
 	if there, err := a.Read(ctx); err == nil {
@@ -199,7 +198,6 @@ func (a *app) warnOfSwitch() {
 	}
 }
 
-// blockerOptions are the flags that choose blockers, and those of single commands.
 type blockerOptions struct {
 	blockers.Filter
 	all, force      bool
@@ -208,8 +206,8 @@ type blockerOptions struct {
 
 func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
-	standsFor(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
-	standsFor(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
+	constFlag(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
+	constFlag(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")
@@ -298,7 +296,7 @@ func (a *app) showBlocker(ctx context.Context, id string) error {
 	return nil
 }
 
-// findBlocker reads the blocker that the user means. If there is none, the error says which one was probably meant.
+// findBlocker reads a blocker by its id. If there is none, the error suggests a similar id.
 func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error) {
 	b, err := a.Blockers().Get(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
@@ -309,7 +307,7 @@ func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error
 	for _, b := range all {
 		ids = append(ids, b.ID)
 	}
-	meant := "B" + id // 7 is B7
+	meant := "B" + id // 7 means B7
 	if !slices.Contains(ids, meant) {
 		meant = text.Nearest(id, ids)
 	}
@@ -353,7 +351,7 @@ func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 	if err := writeNew(file, o.force, write); err != nil {
 		return err
 	}
-	if a.json { // fields are added in later versions, never changed
+	if a.json { // later versions only add fields
 		return errors.Join(a.printJSON(struct {
 			Type     string `json:"type"` // blockers-export
 			File     string `json:"file"`

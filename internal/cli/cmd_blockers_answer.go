@@ -68,7 +68,6 @@ func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) e
 	return err
 }
 
-// settle is [project.Project.Settle] for the blocker that the user means.
 func (a *app) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
 	item, err := a.findBlocker(ctx, id)
 	if err != nil {
@@ -104,7 +103,7 @@ stored and handed over at once: leave at any time, and continue later with what 
 				return err
 			}
 			return a.clarify(cmd.Context(), f, func(ctx context.Context, prompt string) (string, error) {
-				return view.ReadAnswer(ctx, in, bare(a.Stderr), prompt)
+				return view.ReadAnswer(ctx, in, unguarded(a.Stderr), prompt)
 			})
 		},
 	}
@@ -112,11 +111,11 @@ stored and handed over at once: leave at any time, and continue later with what 
 	return cmd
 }
 
-// asker reads an answer. [io.EOF]: the user leaves.
+// asker reads an answer. It returns [io.EOF] if the user leaves.
 type asker func(ctx context.Context, prompt string) (string, error)
 
-// clarify shows one blocker after the other, the most urgent first. What comes up meanwhile is shown in its turn; one that
-// cannot be read is told at the end.
+// clarify asks about one blocker after the other, most urgent first, including those raised meanwhile. Unreadable ones
+// are reported at the end.
 func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err error) {
 	f.Status = boulder.BlockerPending
 	v := a.on(a.Stderr)
@@ -142,7 +141,7 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, listErr := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	all, listErr := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // not only those that match f
 	left := view.WaitingOf(all)
 	v.Say("")
 	switch {
@@ -159,15 +158,14 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	return err
 }
 
-// clarifyOne shows a blocker and asks until there is an answer that can be used, which it stores. It gives none if the user
-// wants to answer later.
+// clarifyOne shows a blocker, asks until the answer is usable, and stores it. It returns nil if the user answers later.
 func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, ask asker) (*project.Answered, error) {
 	var all strings.Builder
 	whole, b := v, &item.Blocker
 	whole.Writer = &all
 	item.Print(whole, 0, true, time.Now())
 	fmt.Fprint(v, all.String())
-	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has left the screen
+	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has scrolled away
 		v.Say("")
 		v.Say(v.Strong(b.Question))
 	}

@@ -51,7 +51,7 @@ name that is not of this command, or was changed by hand, is left alone.`,
 	return cmd
 }
 
-// slashChange is what install and uninstall print with --json.
+// slashChange is the --json output of install and uninstall.
 type slashChange struct {
 	Type    string `json:"type"` // blockers-command
 	File    string `json:"file"`
@@ -90,8 +90,7 @@ func (done *slashChange) Print(o page.Out) {
 	o.Say(fmt.Sprintf(cmp.Or(says, "Wrote %s. OpenCode has the command /blockers from its next start on."), done.File))
 }
 
-// slashProgram is how a shell of OpenCode's finds this program: by its name where that leads to it, which then may be
-// updated or moved, or else by its path.
+// slashProgram returns how a shell of OpenCode calls this program: by name if $PATH leads to it, else by path.
 func (a *app) slashProgram() (string, error) {
 	found, err := exec.LookPath("manager")
 	switch {
@@ -110,15 +109,15 @@ func sameFile(a, b string) bool {
 }
 
 const (
-	// slashEnd follows what was typed. Without it something was cut off, see slashFile.
+	// slashEnd follows what was typed. If it is missing, the text was cut off, see slashFile.
 	slashEnd = "[end of what was typed]"
-	maxSlash = 64 << 10 // of a file that is looked at, and of what was typed, in bytes
-	// slashMark begins the line that says whose file it is. A digest of the rest follows.
+	maxSlash = 64 << 10 // limit for the command file and for what was typed, in bytes
+	// slashMark marks the file as ours. A digest of the other lines follows on the same line.
 	slashMark = "# Written by manager blockers install, removed by manager blockers uninstall: "
 )
 
-// changeSlashFile writes the command file below a directory of base, or without a program removes it. One that is not ours,
-// or was changed, is an error. Nothing outside of base is looked at or written, whatever links there are in it.
+// changeSlashFile writes the command file below base, without following links out of it, or removes it if program is
+// empty. A file that is not ours, or was changed, is an error.
 func changeSlashFile(base, below, program, project string) (done slashChange, err error) {
 	name := filepath.Join(below, "command", "blockers.md")
 	done = slashChange{"blockers-command", filepath.Join(base, name), "absent"}
@@ -143,7 +142,7 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 		return done, nil
 	case absent:
 		done.Outcome = "installed"
-		if _, err := root.Lstat(filepath.Join(below, "commands", "blockers.md")); err == nil { // the other place for commands
+		if _, err := root.Lstat(filepath.Join(below, "commands", "blockers.md")); err == nil { // OpenCode reads both
 			return done, usagef("OpenCode has a command /blockers already, in %s: move it away first", filepath.Join(base, below, "commands"))
 		}
 	case err != nil:
@@ -154,13 +153,13 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 		return done, usagef("%s was changed since it was written: delete it yourself if its changes are not needed", done.File)
 	case program == "":
 		done.Outcome, err = "removed", root.Remove(name)
-		_ = root.Remove(filepath.Dir(name)) // unless there is something else in it
+		_ = root.Remove(filepath.Dir(name)) // fails unless it is empty
 		return done, err
 	default:
 		done.Outcome = "updated"
 	}
 	_, here, _ := strings.Cut(body, "<<'")
-	delimiter, _, _ := strings.Cut(here, "'") // as it was, so that the file is the same
+	delimiter, _, _ := strings.Cut(here, "'") // reused, so that an unchanged file stays the same
 	content, err := slashFile(program, project, cmp.Or(delimiter, "END_"+rand.Text()))
 	switch {
 	case err != nil:
@@ -172,15 +171,14 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 	return done, statedir.Write(base, name, []byte(content))
 }
 
-// slashFile is the command file. What it relies on, all of OpenCode 1.18.33:
+// slashFile returns the command file. It relies on OpenCode 1.18.33:
 //
-//   - $ARGUMENTS is replaced as text before the user's shell runs what is in !`…`. So what was typed is the text of a
-//     here-document whose end nobody can guess who has a text pasted into a prompt. A shell without those, such as fish,
-//     refuses the whole. JavaScript replaces, so that $$, $& and $' in it change: what was understood is printed.
-//   - !`…` ends at the next backtick, also at one that was typed: then the text lacks its end, and is refused. There is
-//     no other backtick in the file. What is typed with !`…` in it is run, as in every command that takes arguments.
-//   - The shell runs in the directory in which OpenCode was started, for a server not the session's; its standard error
-//     is not shown.
+//   - $ARGUMENTS is replaced as text before the user's shell runs what is in !`…`. So the typed text goes into a
+//     here-document with a random end, which no pasted text can guess. Shells without here-documents, such as fish,
+//     refuse the file. JavaScript replaces, so $$, $& and $' in the text change: the output shows what was understood.
+//   - !`…` ends at the next backtick, even a typed one. Then slashEnd is missing and the text is refused. The file has no
+//     other backtick. A typed !`…` is run, as in every command that takes arguments.
+//   - The shell runs in the directory in which OpenCode was started (a server: not the session's). Its stderr is not shown.
 func slashFile(program, project, delimiter string) (string, error) {
 	call := shellCall(program, project)
 	if i := strings.IndexFunc(call, func(r rune) bool { return r == '`' || r == '$' || unicode.IsControl(r) }); i >= 0 {
@@ -206,7 +204,6 @@ no output, tell the user that their shell could not run it, and that it works in
 
 func slashDigest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// shellCall is a call of the program, for a POSIX shell.
 func shellCall(program, project string) string {
 	words := []string{program}
 	if project != "" {
@@ -220,15 +217,15 @@ func shellCall(program, project string) string {
 	return strings.Join(words, " ")
 }
 
-// slashCommands are what can be done from inside OpenCode. All of it prints, nothing asks on a terminal.
+// slashCommands are the commands available inside OpenCode. None asks on a terminal.
 var slashCommands = []string{
 	"status", "list", "show", "answer", "clarify", "skip", "on", "off", "unset", "export", "help",
 }
 
-// sessionWords mean the session in which they are typed, unless a flag says otherwise.
+// sessionWords are the commands that apply to the session in which they are typed, unless a flag says otherwise.
 var sessionWords = []string{"status", "on", "off", "unset"}
 
-// sayToWatch has the watch find out in which session a word was typed, see [watch.OrderTyped].
+// sayToWatch asks the watch to find the session in which a word was typed, see [watch.OrderTyped].
 func (a *app) sayToWatch(ctx context.Context, word string) error {
 	token := rand.Text()
 	report, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
@@ -251,7 +248,7 @@ func (a *app) sayToWatch(ctx context.Context, word string) error {
 	return nil
 }
 
-// doTyped does what was typed in a session, in the process that watches, and says what came of it.
+// doTyped executes a word that was typed in a session, in the process of the watch, and returns the output.
 func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool) string {
 	var err error
 	if set, ok := switches()[word]; ok {
@@ -270,8 +267,8 @@ func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool)
 	return s.String()
 }
 
-// newSlashCmd is what the command file runs: the words come over standard input, so that no shell has read them. All is
-// printed to standard output, errors too: OpenCode shows nothing else.
+// newSlashCmd is what the command file runs. It reads stdin, which no shell interprets, and prints errors to stdout, since
+// OpenCode shows nothing else.
 func (a *app) newSlashCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
@@ -301,11 +298,11 @@ func (a *app) newSlashCmd() *cobra.Command {
 	}
 }
 
-// answerWords are flags, the id, perhaps one more flag, and an answer.
+// answerWords matches flags, the id, an optional --allow, and the answer.
 var answerWords = text.Regexp(`(?s)^((?:--\S*\s+)*)(\S*)(\s+--allow(?:\s|$))?\s*(.*)$`)
 
-// slashWords takes what was typed apart: a command and its words. An answer is one word, as it was typed, so that
-// apostrophes and quotes in it stay; quotes around the whole are taken off.
+// slashWords splits what was typed into a command and its arguments. An answer is a single argument, unchanged except that
+// quotes around all of it are removed.
 func slashWords(typed string) ([]string, error) {
 	typed, whole := strings.CutSuffix(strings.TrimRight(typed, "\n"), slashEnd)
 	switch {
@@ -342,8 +339,8 @@ func slashWords(typed string) ([]string, error) {
 	return args, nil
 }
 
-// clarifyByAgent tells an agent to ask the user what waits, one thing after another. What it quotes was written by other
-// agents: every line of it is indented, so that none is taken for one of ours.
+// clarifyByAgent prints instructions for an agent to ask the user about each open blocker. Quoted text comes from other
+// agents, so every line of it is indented, to tell it from our instructions.
 func (a *app) clarifyByAgent(ctx context.Context) error {
 	waiting, err := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {

@@ -41,7 +41,7 @@ empty by default are left out.`,
 	return cmd
 }
 
-// configReport is what `manager config --json` prints.
+// configReport is the --json output of `manager config show`.
 type configReport struct {
 	Type    string         `json:"type"` // config
 	Values  []config.Entry `json:"values"`
@@ -74,7 +74,7 @@ that tells agents what manager expects of them.`,
 	}
 }
 
-// writeConfig writes the project's configuration file, with its schema beside it.
+// writeConfig writes the project's configuration file and, next to it, its schema.
 func (a *app) writeConfig() error {
 	path := filepath.Join(a.Dir(), store.DirName, "config.yaml")
 	if _, err := os.Lstat(path); err == nil {
@@ -137,7 +137,7 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 	}
 }
 
-// validReport is what `manager validate --json` prints.
+// validReport is the --json output of `manager validate`.
 type validReport struct {
 	Type     string             `json:"type"` // validate
 	OK       bool               `json:"ok"`

@@ -39,7 +39,7 @@ put together, tested, and then landed. Only the model is scripted, so no key and
 }
 
 func (a *app) runDemo(ctx context.Context, keep bool) error {
-	data, _ := demoFiles.ReadFile("demo/script.yaml") // it is embedded, as is the project
+	data, _ := demoFiles.ReadFile("demo/script.yaml") // embedded
 	script, err := scriptmodel.ParseScript(data)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (a *app) runDemo(ctx context.Context, keep bool) error {
 		return err
 	}
 	if !keep {
-		defer func() { _ = os.RemoveAll(root) }() // in the system's directory for such things
+		defer func() { _ = os.RemoveAll(root) }() // what remains is in the system's temporary directory
 	}
 	d := &demo{app: a, project: filepath.Join(root, "greeter")}
 	home := filepath.Join(root, "home")
@@ -77,11 +77,11 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		args []string
 	}{
 		{exitOK, []string{"plan", demoTask}},
-		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task needs the user's word
+		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task asks the user
 		{exitOK, []string{"blockers", "list"}},
 		{exitOK, []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
-		{exitOK, []string{"resume"}},          // both named their function in the same place of README.md
-		{exitOK, []string{"land", "--files"}}, // until now the repository was as it is
+		{exitOK, []string{"resume"}},          // resolves a conflict: both sub-tasks edit the same place of README.md
+		{exitOK, []string{"land", "--files"}}, // changes the repository for the first time
 		{exitOK, []string{"report"}},
 	} {
 		if err := d.manager(ctx, step.ends, step.args...); err != nil {
@@ -138,7 +138,7 @@ func (d *demo) shell(ctx context.Context, command string) error {
 
 func (d *demo) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, bare(d.app.Stdout), bare(d.app.Stderr)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends what it has started
+	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, unguarded(d.app.Stdout), unguarded(d.app.Stderr)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends its own children
 	return cmd
 }

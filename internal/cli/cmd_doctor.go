@@ -62,7 +62,7 @@ func (a *app) runDoctor(ctx context.Context) error {
 	return a.checked(ctx, report, report.OK)
 }
 
-// checked shows what was checked, unless that was interrupted. What is not in order is an error that has been told.
+// checked shows a report unless it was interrupted, and returns errSilent if it is not ok.
 func (a *app) checked(ctx context.Context, report view.Report, ok bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,16 +73,16 @@ func (a *app) checked(ctx context.Context, report view.Report, ok bool) error {
 	return errSilent
 }
 
-// doctor is what the checks look at. Some use what those before them have found.
+// doctor holds what checks have found for later checks.
 type doctor struct {
 	*app
 	dir  *opencode.Directory // nil: OpenCode does not run
-	key  map[string]string   // the variable that the key of a provider is taken from
+	key  map[string]string   // by provider: the variable that holds its key
 	kept []string            // boulders with slots or refs
 }
 
-// look makes all checks. Each gives what it found and what to do about it: with an error, something is in the way of a run;
-// with something to do and no error, it works but is worth knowing; without anything it does not apply.
+// look runs all checks. An error means that a run would fail; do without an error, that something is worth knowing;
+// neither detail nor do, that the check does not apply.
 func (d *doctor) look(ctx context.Context) *view.Doctor {
 	report := &view.Doctor{Type: "doctor", OK: true}
 	for _, check := range []struct {
@@ -124,7 +124,7 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 	return "read from " + strings.Join(files, ", "), "", nil
 }
 
-// environment says what OpenCode and commands get, if that is not everything.
+// environment lists the variables that OpenCode and commands get, if the configuration limits them.
 func (d *doctor) environment(context.Context) (detail, do string, err error) {
 	if d.Config().Environment == nil {
 		return "", "", nil
@@ -172,7 +172,7 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	return fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots), "", nil
 }
 
-// state looks whether the state can be written, without leaving any.
+// state checks that the state can be written, without leaving anything behind.
 func (d *doctor) state(context.Context) (detail, do string, err error) {
 	where := filepath.Join(d.Dir(), store.DirName)
 	switch info, err := os.Lstat(where); {
@@ -229,12 +229,12 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	return detail, do, err
 }
 
-// openCode starts a server: that finds more than looking does.
+// openCode starts a server, which finds more problems than a look at the binary.
 func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 	if err := d.ConnectOpenCode(ctx); err != nil {
 		return "", "", err
 	}
-	d.Warm() // it boots while the version is asked for
+	d.Warm() // boots in parallel with the version check
 	version, err := opencode.Version(ctx, d.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
@@ -266,7 +266,7 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 	return detail, do, nil
 }
 
-// caps are what OpenCode can do; the zero value if it does not run.
+// caps returns the capabilities of OpenCode, or zero if it does not run.
 func (d *doctor) caps() (c opencode.Caps) {
 	if d.dir != nil {
 		c = d.dir.Client().Caps()
@@ -274,7 +274,7 @@ func (d *doctor) caps() (c opencode.Caps) {
 	return c
 }
 
-// data says in which database the sessions of runs are. The checks below it say what an OpenCode that runs does not have.
+// data says which database holds the sessions of runs. It and the checks below apply only if OpenCode runs.
 func (d *doctor) data(context.Context) (detail, do string, err error) {
 	switch own := d.Getenv("OPENCODE_DB"); {
 	case d.caps().Generation < 2:
@@ -310,8 +310,8 @@ func (d *doctor) toasts(context.Context) (detail, do string, err error) {
 	return "this OpenCode shows no toasts", "look at the terminal of `manager watch` for its countdowns", nil
 }
 
-// hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free
-// model there (opencode/big-pickle) without saying so, and the project's code goes to it.
+// hosted is OpenCode's own provider. If no other is connected and no model configured, OpenCode 1.18.33 silently sends
+// the project's code to a free model there (opencode/big-pickle).
 const hosted = "opencode"
 
 func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
@@ -325,7 +325,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	}
 	names, models := catalogue.Providers(), len(catalogue.Models)
 	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
-	// What sub-tasks use that name none.
+	// The model of sub-tasks that name none.
 	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
 	switch {
 	case models == 0:
@@ -345,13 +345,13 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	return fmt.Sprintf("%s; sub-tasks use %s (%s)", detail, chosen, from), "", nil
 }
 
-// keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
+// keys says for each provider whether its key is set. Without keys the ledgers go through OpenCode.
 func (d *doctor) keys(context.Context) (detail, do string, err error) {
 	d.key = map[string]string{}
 	var all []string
 	for _, s := range d.Sources() {
 		said := cmp.Or(text.If(len(s.KeyEnv) > 0, strings.Join(s.KeyEnv, " and ")+" not set"), "needs none")
-		for _, name := range slices.Backward(s.KeyEnv) { // the first counts
+		for _, name := range slices.Backward(s.KeyEnv) { // the first set variable wins
 			if !providers.NewKey(d.Getenv(name)).IsZero() {
 				d.key[s.Name], said = name, name+" set"
 			}
@@ -374,7 +374,7 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
 }
 
-// prices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
+// prices says whether the cost of the ledgers will be known, which providers that are called directly do not report.
 func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	prices := d.Config().Prices
 	detail = cmp.Or(text.If(len(prices) > 0, text.Plural(len(prices), "price")), "none") + " configured"
@@ -395,7 +395,7 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 
 const contractTime = 110 * time.Second
 
-// runContract is `manager doctor --contract`. People see each case as soon as it was tried.
+// runContract is `manager doctor --contract`. Without --json it prints each case at once.
 func (a *app) runContract(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, contractTime, fmt.Errorf("no time was left of %v", contractTime))
 	defer cancel()
@@ -437,7 +437,7 @@ func (a *app) runContract(ctx context.Context) error {
 	return a.checked(ctx, report, report.OK)
 }
 
-// contractReport is what `manager doctor --contract --json` prints.
+// contractReport is the --json output of `manager doctor --contract`.
 type contractReport struct {
 	Type     string         `json:"type"` // contract
 	OK       bool           `json:"ok"`
@@ -467,14 +467,13 @@ func (r *contractReport) add(result contract.Result) contractCase {
 	return c
 }
 
-// Print prints the case for people.
 func (c contractCase) Print(o page.Out) {
 	sign := map[view.Finding]string{view.Fine: "✓", view.Broken: "✗", view.Skipped: "–"}[c.Finding]
 	o.Say(o.Mark(sign), " ", c.Name, o.Dim(fmt.Sprintf("  %.1f s", c.Seconds)))
 	o.Text(2, c.Detail)
 }
 
-// Print ends the report for people; the cases have been printed.
+// Print prints the summary; the cases have been printed already.
 func (r *contractReport) Print(o page.Out) {
 	of := map[view.Finding]int{}
 	for _, c := range r.Cases {

@@ -44,11 +44,11 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved me
 		},
 	}
 	f := cmd.Flags()
-	standsFor(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
+	constFlag(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
 	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
-	standsFor(cmd, &how.How, boulder.LandedPR, "pr",
+	constFlag(cmd, &how.How, boulder.LandedPR, "pr",
 		"push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
-	standsFor(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
+	constFlag(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
 	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
 	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
 		"with --branch or --pr: publish what you had not committed when the run began, too")
@@ -70,15 +70,15 @@ func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 	return a.land(ctx, ref, how)
 }
 
-// askWhere asks the user where results are to land; empty: nowhere now.
+// askWhere asks the user where results are to land, or returns "" for later.
 func (a *app) askWhere(ctx context.Context) (how string, err error) {
 	answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
 	return map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer], err
 }
 
-// landAtEnd brings the results of a run that is over to where the configuration wants them, or the user at the
-// terminal, who is asked. Where there is no terminal, and isolation was not asked for, they are in the files
-// afterwards, as if it had worked there. runErr is how the run ended.
+// landAtEnd lands the results of a finished run as the configuration says, or as the user answers on a terminal.
+// Without a terminal, and if isolation was not asked for, they go into the files as in a run in place. runErr is how
+// the run ended.
 func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
@@ -98,9 +98,9 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	}
 	switch {
 	case how.How == "" && ask:
-		how.How, _ = a.askWhere(ctx) // who leaves the question has not answered it
+		how.How, _ = a.askWhere(ctx) // an error means no answer
 	case runErr != nil && !own:
-		how.How = "" // what failed may be wanted with it
+		how.How = "" // the user may want to complete a partial result first
 	}
 	if how.How == "" {
 		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
@@ -174,8 +174,8 @@ work meanwhile, only the files that it was seen to write are shown, with what ot
 		},
 	}
 	a.boulderFlag(cmd, "the active one")
-	standsFor(cmd, &how, "--stat", "stat", "how many lines of which files")
-	standsFor(cmd, &how, "--name-only", "name-only", "the files alone")
+	constFlag(cmd, &how, "--stat", "stat", "how many lines of which files")
+	constFlag(cmd, &how, "--name-only", "name-only", "the files alone")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-only")
 	return cmd
 }
@@ -195,7 +195,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 		return err
 	}
 	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
-	of := &boulder.SubTask{} // without an id: all
+	of := &boulder.SubTask{} // an empty id means all
 	if err == nil && subTask != "" {
 		of, err = findSubTask(b.Snapshot, subTask)
 	}

@@ -52,10 +52,10 @@ With --json the events are printed as they are stored, all of them; lines of tra
 	return cmd
 }
 
-// transcriptType is that of lines of transcripts.
+// transcriptType is the type of transcript lines.
 const transcriptType = "transcript"
 
-// sinceWhen reads how long ago, or when.
+// sinceWhen parses --since: a duration before now, an RFC 3339 time, or a time of today.
 func sinceWhen(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -80,7 +80,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	}
 	l.app, l.o, l.transcripts = a, a.on(a.Stdout), map[int]bool{}
 	err = l.read(ctx, there, args)
-	there.Close() // before anything is printed: a pager must not keep a run from starting
+	there.Close() // before printing: a pager must not keep a run from starting
 	slices.SortStableFunc(l.entries, func(x, y logEntry) int { return x.at.Compare(y.at) })
 	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool { return e.at.Before(l.since) || e.line == "" && !a.json })
 	if l.most > 0 {
@@ -98,7 +98,7 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 	}
 	for e, err := range there.Client.Follow(ctx, l.id, l.last) {
 		if errors.Is(err, control.ErrNotServed) {
-			return l.rest(ctx)
+			return l.printRemaining(ctx)
 		}
 		if err == nil {
 			l.add(e)
@@ -109,35 +109,35 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 		}
 	}
 	if ctx.Err() != nil {
-		return errInterrupted // that is how to leave it, and no fault of the way it was read
+		return errInterrupted // Ctrl-C is how to leave it, not an error of reading
 	}
 	return nil
 }
 
 type logs struct {
-	types []string  // no others; empty: all
+	types []string  // only these; empty: all
 	since time.Time // zero: from the beginning
-	most  int       // of what is stored; 0: all
+	most  int       // newest stored entries; 0: all
 
 	app         *app
 	o           page.Out
 	subTask     string // empty: all
 	id          string
 	entries     []logEntry
-	transcripts map[int]bool // attempts that have one, which has the whole session
-	last        uint64       // number of the last event
-	over        bool         // the last event ended the boulder: none will follow
+	transcripts map[int]bool // attempts with a transcript, which covers the whole session
+	last        uint64       // sequence number of the last event
+	over        bool         // the last event ended the boulder, so none will follow
 }
 
 // logEntry is an event, or a line of a transcript.
 type logEntry struct {
 	at     time.Time
 	object any    // for programs
-	line   string // for people; empty: nothing
-	step   int    // attempt of a step that the transcript of its turn will tell; 0: it is none
+	line   string // for people; empty: not shown
+	step   int    // attempt whose transcript will replace this progress line; 0: none
 }
 
-// read collects what is stored. With an error there is what could be read.
+// read collects what is stored. With an error it has collected what could be read.
 func (l *logs) read(ctx context.Context, r project.Reader, args []string) error {
 	d, err := l.find(ctx, r, args)
 	if l.id == "" {
@@ -153,8 +153,8 @@ func (l *logs) read(ctx context.Context, r project.Reader, args []string) error 
 	return errors.Join(err, eventsErr)
 }
 
-// find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,
-// and so is a number. With an error there is a boulder as well if its head could be read and the sub-task is there.
+// find resolves boulder and sub-task. A single argument that is a number, or no boulder, is a sub-task of the newest
+// boulder. With an error it still sets l.id if the boulder's head could be read and the sub-task exists.
 func (l *logs) find(ctx context.Context, r project.Reader, args []string) (boulder.Snapshot, error) {
 	ref := cmp.Or(args...)
 	d, err := project.Get(ctx, r, ref)
@@ -162,7 +162,7 @@ func (l *logs) find(ctx context.Context, r project.Reader, args []string) (bould
 		newest, newestErr := project.Get(ctx, r, "")
 		t, findErr := findSubTask(newest, ref)
 		switch {
-		case newest.Boulder.ID == "": // nothing was run
+		case newest.Boulder.ID == "": // no boulder, or unreadable
 		case t != nil:
 			l.id, l.subTask = newest.Boulder.ID, t.ID
 			return newest, newestErr
@@ -181,7 +181,7 @@ func (l *logs) find(ctx context.Context, r project.Reader, args []string) (bould
 	return d, err
 }
 
-// add collects an event. Steps that the transcript of an ended turn tells are left out.
+// add collects an event. A turn that ended removes the progress lines that its transcript covers.
 func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
 	if s := statusAfter(e); s != "" {
@@ -209,7 +209,6 @@ func (l *logs) add(e boulder.Event) {
 	l.entries = append(l.entries, entry)
 }
 
-// transcriptJSON is a line of a transcript in `manager logs --json`.
 type transcriptJSON struct {
 	Type      string    `json:"type"` // transcript
 	Time      time.Time `json:"time"`
@@ -218,7 +217,7 @@ type transcriptJSON struct {
 	Line executor.Line `json:"line"`
 }
 
-// readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
+// readTranscripts collects the lines of each attempt's newest transcript, which covers the whole session.
 func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 	all, err := view.ReadSaid(project, turns)
 	for _, of := range all {
@@ -235,8 +234,8 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 	return err
 }
 
-// rest prints what the process that ended wrote last.
-func (l *logs) rest(ctx context.Context) error {
+// printRemaining prints the last events of a holder that has ended.
+func (l *logs) printRemaining(ctx context.Context) error {
 	there, err := l.app.Read(ctx)
 	if err != nil {
 		return err
@@ -249,7 +248,7 @@ func (l *logs) rest(ctx context.Context) error {
 	return errors.Join(err, l.print())
 }
 
-// print prints what was collected, and forgets it.
+// print prints the collected entries and drops them.
 func (l *logs) print() (err error) {
 	for _, e := range l.entries {
 		switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// look reads a boulder, with read, and shows a report of it.
+// look reads a boulder with read, and shows the report that of makes from it.
 func (a *app) look(
 	ctx context.Context, ref string, read func(context.Context, *project.Access, boulder.Snapshot) (*project.Reading, error),
 	of func(r *project.Reading) (view.Report, error),
@@ -43,7 +43,7 @@ func (a *app) show(report view.Report) error {
 	return nil
 }
 
-// on is a stream as views print on it.
+// on wraps a stream for views.
 func (a *app) on(stream io.Writer) page.Out {
 	o := page.Out{Paint: page.Paint{On: a.color(stream)}, Writer: stream}
 	if f, ok := fileOf(stream); ok && terminal(f) {
@@ -100,8 +100,8 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 	return cmd
 }
 
-// followStatus shows a boulder that another process runs as that process would show it, unless none does: until it is
-// over, or with toPause until it is paused.
+// followStatus shows a boulder that another process runs, until it is over, or paused if toPause is set. Without such a
+// process it returns false.
 func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (followed bool, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {
@@ -128,8 +128,8 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	for e, err := range there.Client.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
-			return true, errInterrupted // that is how to leave it
-		case errors.Is(err, control.ErrNotServed): // the process has ended
+			return true, errInterrupted // Ctrl-C is how to leave it
+		case errors.Is(err, control.ErrNotServed): // the holder has ended
 			v.Close()
 			return true, a.runStatus(ctx, id)
 		case err != nil:
@@ -143,7 +143,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	return true, nil
 }
 
-// statusAfter is what a boulder is after an event that tells so; else empty.
+// statusAfter returns the new status of the boulder if the event changes it, or "".
 func statusAfter(e boulder.Event) boulder.Status {
 	switch b := e.Body.(type) {
 	case boulder.TaskComplete:
@@ -213,7 +213,7 @@ decision of the watch about that one.`,
 			}
 			return a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
 				if r.Holder.Has(r.Boulder.ID) {
-					r.Boulder.Left = nil // it stops them now
+					r.Boulder.Left = nil // the holder is stopping them
 				}
 				return view.NewShow(r.Snapshot, boulder.Turns(r.Events, "")), nil
 			})
@@ -255,7 +255,7 @@ func (a *app) runList(ctx context.Context, archived bool, statuses []string, mos
 		return err
 	}
 	all, err := there.Listing(ctx)
-	there.Close() // before anything is printed: a pager must not keep a run from starting
+	there.Close() // before printing: a pager must not keep a run from starting
 	var shown []view.ListItem
 	for i := range all {
 		item := view.NewListItem(&all[i], there.Holder)
@@ -301,8 +301,8 @@ func (a *app) runAttach(ctx context.Context, ref string) error {
 	for ctx.Err() == nil {
 		arrived, err := a.attachOnce(ctx, w, ref)
 		switch {
-		case errors.Is(err, control.ErrNotServed): // the process has just ended
-		case arrived || err != nil: // else somebody has resumed it
+		case errors.Is(err, control.ErrNotServed): // the holder has just ended
+		case arrived || err != nil: // else the boulder was resumed: follow it again
 			return err
 		}
 	}
@@ -320,7 +320,7 @@ func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived
 		a.note("The run continues. Show it again with: manager attach %s", w.BoulderID)
 	}
 	if err == nil && !followed {
-		if d.Boulder.Status != boulder.Paused { // that is told
+		if d.Boulder.Status != boulder.Paused { // the status says so itself
 			a.note("Nothing here runs it.")
 		}
 		err = a.runStatus(ctx, w.BoulderID)

@@ -51,7 +51,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	o.mode = boulder.PlanNever // a plan of one sub-task
+	o.mode = boulder.PlanNever // makes a plan of one sub-task
 	task, err := o.task(a, args)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 			Base: a.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
 		},
 	}
-	return a.run(ctx, &req, func(*project.State) (err error) { // there is no plan to agree to
+	return a.run(ctx, &req, func(*project.State) (err error) { // no plan to approve
 		if req.Model, err = a.CheckModels(ctx, plan); err != nil {
 			return err
 		}
@@ -93,8 +93,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	})
 }
 
-// loopDone is every criterion, unless the user named some. One that nobody named and nothing can check is left out,
-// with a word about it.
+// loopDone returns the criteria that the user named, else all, but tests only if there is a command for them.
 func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
 	done := a.Criteria(flag)
 	if done.Checks.Default {
@@ -126,7 +125,7 @@ type budgetFlag struct {
 	subTasks map[string]boulder.Budget
 }
 
-// Set takes one value of the flag. What is given for the same budget twice is put together.
+// Set parses one value of the flag. Limits of the same budget are merged.
 func (f *budgetFlag) Set(text string) error {
 	id, limits, ofSubTask := strings.Cut(text, ":")
 	switch {
@@ -146,8 +145,8 @@ func (f *budgetFlag) Set(text string) error {
 	return err
 }
 
-// name puts ids in the place of numbers, as in 2:tokens=200k for the second of these sub-tasks. It refuses what is none of
-// them, and begins with none then.
+// name replaces sub-task numbers, as in 2:tokens=200k, by the ids at these positions. It refuses unknown sub-tasks
+// with an error that begins with none. An empty id is a sub-task that cannot have a budget.
 func (f *budgetFlag) name(ids []string, none string) error {
 	for _, ref := range slices.Sorted(maps.Keys(f.subTasks)) {
 		if slices.Contains(ids, ref) {
@@ -166,7 +165,7 @@ func (f *budgetFlag) name(ids []string, none string) error {
 	return nil
 }
 
-// parseBudget reads "tokens=2M,cost=5": what a plan has behind budget: in one line.
+// parseBudget parses "tokens=2M,cost=5", the keys of budget: in a plan file, on one line.
 func parseBudget(s string, b *boulder.Budget) error {
 	for item := range strings.SplitSeq(s, ",") {
 		name, limit, _ := strings.Cut(strings.TrimSpace(item), "=")

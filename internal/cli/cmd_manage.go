@@ -44,7 +44,7 @@ func (a *app) newExportCmd() *cobra.Command {
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
 	r, err := project.Look(ctx, a.Project, cmp.Or(args...), a.Whole)
-	if err != nil { // half a boulder is not exported
+	if err != nil { // never export an incomplete boulder
 		return err
 	}
 	x := store.NewExport(r.Events)
@@ -76,8 +76,8 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 	return nil
 }
 
-// writeNew writes an export to a file that is not there yet, or with force in its place: what is there may be the only copy
-// of something.
+// writeNew writes an export to a new file. Only with force does it replace one, which may be the only copy of
+// something.
 func writeNew(file string, force bool, write func(io.Writer) error) error {
 	unless := os.O_EXCL
 	if force {
@@ -149,7 +149,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	return nil
 }
 
-// readExport reads what was exported to a file, or with - what stdin has.
+// readExport reads an export from a file, or from stdin for "-".
 func (a *app) readExport(name string) (x store.Export, err error) {
 	source, err := a.source(name)
 	if err != nil {
@@ -166,7 +166,7 @@ func gatesToRun(s *boulder.State) (gates []string) {
 	b := &s.Boulder
 	switch {
 	case b.Status.Terminal():
-	case len(s.SubTasks) == 0: // those that its plan will give to all of them
+	case len(s.SubTasks) == 0: // not planned yet: the gates of all sub-tasks
 		gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
 	default:
 		for _, t := range s.SubTasks {
@@ -201,7 +201,7 @@ func (a *app) runVersion() error {
 	return a.show(newVersionInfo(debug.ReadBuildInfo()))
 }
 
-// newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
+// newVersionInfo describes the binary by its build information, which may be nil.
 func newVersionInfo(build *debug.BuildInfo, _ bool) *versionInfo {
 	v := &versionInfo{
 		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -335,7 +335,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 	return nil
 }
 
-// readLog reads the log of a boulder, or what was exported to a file.
+// readLog reads the log of a boulder, or from an export: a file or "-".
 func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	if of != "-" && !exists(a.file(of)) {
 		r, err := project.Look(ctx, a.Project, of, a.Whole)

@@ -56,7 +56,7 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 	})
 }
 
-// subTaskCmd completes a command that gives an order about one sub-task.
+// subTaskCmd completes a command that orders something for one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.steer(cmd.Context(), a.ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
@@ -90,7 +90,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest continu
 	return cmd
 }
 
-// confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while the user thinks.
+// confirm asks whether to end the boulder, and returns its id. The database is closed while it asks.
 func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
 	var d boulder.Snapshot
 	err := a.Steer(ctx, func(there *project.Access) (err error) {
@@ -109,7 +109,7 @@ func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string,
 	return d.Boulder.ID, err
 }
 
-// noteRead bounds what is read of a note, in bytes; what is too long for one is refused with how long it may be.
+// noteRead bounds the bytes read for a note. It exceeds a note's own limit, whose error names that limit.
 const noteRead = 64 << 10
 
 func (a *app) newNoteCmd() *cobra.Command {
@@ -145,7 +145,7 @@ that is at work is not disturbed. With - the text is read from stdin. At most 4,
 	return cmd
 }
 
-// noteText is what the arguments say: one text, however the shell has split it.
+// noteText joins the arguments, which the shell may have split, or reads stdin for "-".
 func (a *app) noteText(args []string) (string, error) {
 	said := strings.Join(args, " ")
 	if said == "-" {
@@ -196,7 +196,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 	var done []archiveReport
 	err := a.Steer(ctx, func(d *project.Access) error {
 		done = nil
-		for _, arg := range args { // nothing is done if one of them cannot be meant
+		for _, arg := range args { // check all before the first order
 			found, err := project.Get(ctx, d, arg)
 			if err != nil {
 				return err
@@ -236,7 +236,7 @@ func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
 	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` (default: "+fallback+")")
 }
 
-// steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
+// steer has an order carried out and shows the result. check may refuse the order, and may be nil.
 func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(boulder.Snapshot) error) error {
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
@@ -258,8 +258,7 @@ func (a *app) order(ctx context.Context, find func(*project.Access) (boulder.Sna
 	return a.show(view.NewOrder(done))
 }
 
-// toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only
-// be a slip, and says what was probably meant.
+// toSteer reads the boulder of an order, and resolves the order's sub-task. Its errors suggest what was meant.
 func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Order) (boulder.Snapshot, error) {
 	d, err := r.Find(ctx, ref)
 	switch {

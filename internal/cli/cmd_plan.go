@@ -47,8 +47,8 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
-	standsFor(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
-	standsFor(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
+	constFlag(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
+	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -69,7 +69,6 @@ func (f *doneFlag) Set(text string) error {
 	return nil
 }
 
-// request is what the Task Ledger gets, without secrets.
 func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
 	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
 	return boulder.PlanRequest{Project: a.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
@@ -77,7 +76,6 @@ func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
 
 const maxTask = 1 << 20
 
-// task is what the arguments say, or what --from names.
 func (f *taskFlags) task(a *app, args []string) (string, error) {
 	s := strings.Join(args, "")
 	switch {
@@ -193,7 +191,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	return nil
 }
 
-// preview shows a plan, what decides about its sub-tasks, and what to expect of it.
+// preview shows a plan, its completion criteria and the expected cost.
 func (a *app) preview(
 	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
 ) {
@@ -202,7 +200,7 @@ func (a *app) preview(
 	view.Expected(o, plan, a.Config().Limits.EvaluationsTotal, budget, a.Earlier(ctx))
 }
 
-// planning shows on stderr that a plan is being made, until the function that it returns is called.
+// planning shows progress on stderr until done is called.
 func (a *app) planning(ledger string) (done func()) {
 	if !a.quiet && a.console().Drawable() {
 		began, p := time.Now(), a.on(a.Stderr)
@@ -217,7 +215,7 @@ func (a *app) planning(ledger string) (done func()) {
 	return func() {}
 }
 
-// makePlan asks the Task Ledger, or takes the list that the task is, and seals the plan with the project's commit.
+// makePlan asks the Task Ledger for a plan, or takes the task's own list, and seals it with the project's commit.
 func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanRequest) (plan *boulder.Plan, err error) {
 	var usage boulder.Usage
 	switch {
@@ -246,11 +244,11 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	return plan, nil
 }
 
-// keepEdited moves a plan that the user wrote or changed out of the way of a new one.
+// keepEdited renames a plan file that the user wrote or changed, so that a new one does not overwrite it.
 func (a *app) keepEdited(path string) error {
 	old, err := taskledger.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Seal != nil && !old.Edited() {
-		return nil // there is none, or it is the model's own and can be made again
+		return nil // no file, or an unchanged plan of the model, which can be made again
 	}
 	backup := path + ".bak"
 	if err := os.Rename(path, backup); err != nil {
@@ -270,7 +268,7 @@ func (a *app) pretty(path string) string {
 	return path
 }
 
-// approver shows a plan to the user and lets them change it, agree or decline.
+// approver shows a plan to the user, who can edit, approve or decline it.
 type approver struct {
 	*app
 	edit bool             // open the editor first
@@ -278,16 +276,16 @@ type approver struct {
 	most *boulder.Budget  // of the run; nil: none
 }
 
-// into has the request ask. askReplans: replans are to be approved, too.
-func (p *approver) into(req *project.Request, askReplans bool) {
+// setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
+func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}
 }
 
-// approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if
-// nobody is asked; who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
+// approve returns the approved plan, with a model for sub-tasks that name none. gates says whether its gates may run
+// without a question; approving a plan approves its gates. path is the plan's file, for edits.
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
@@ -321,7 +319,7 @@ func (p *approver) approve(
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)
-	if err == nil { // the plan may be another one now
+	if err == nil { // again, since the plan may have been edited
 		err = p.CheckCriteria(ctx, p.done, plan)
 	}
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
@@ -343,12 +341,13 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 	return err == nil, err
 }
 
-// choose asks until one of the words, or its first letter, is the answer. The last one is no: [orchestrator.ErrDeclined].
+// choose asks until the answer is one of words, or its first letter. The last word declines:
+// [orchestrator.ErrDeclined].
 func (a *app) choose(ctx context.Context, question string, words ...string) (string, error) {
 	for {
 		fmt.Fprintf(a.Stderr, "\n%s [%s] ", question, strings.Join(words, " / "))
 		answer, err := a.answer(ctx)
-		if err != nil { // an interrupt, or it was answered on another terminal or page
+		if err != nil { // interrupted, or answered on another terminal or page
 			fmt.Fprintln(a.Stderr)
 			return "", err
 		}
@@ -365,8 +364,8 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 	}
 }
 
-// answer reads a line of the user, who may also interrupt. An end of input is a no. Reading a terminal cannot be
-// cancelled: the line that an ended question waited for is the answer to the next one. One question at a time.
+// answer reads a line from the user; end of input counts as "no". A read cannot be cancelled, so a line that comes
+// after ctx has ended answers the next question. Not for concurrent use.
 func (a *app) answer(ctx context.Context) (string, error) {
 	if a.typed == nil {
 		a.typed = bufio.NewScanner(a.Stdin)
@@ -394,7 +393,7 @@ func (a *app) answer(ctx context.Context) (string, error) {
 }
 
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	// What cannot be read is a failed edit of a moment ago: it is edited further.
+	// An unreadable file is an edit that failed just now. The user edits it again.
 	old, err := taskledger.ReadFile(path)
 	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
 		if err := p.keepEdited(path); err != nil {
@@ -405,11 +404,11 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 		}
 	}
 	editor := cmp.Or(p.Getenv("VISUAL"), p.Getenv("EDITOR"), "vi")
-	// $EDITOR may have arguments; the shell splits them, and gets the path as a parameter of its own.
+	// $EDITOR may contain arguments, which the shell splits. The path is a separate parameter.
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Environ, p.Stdin, os.Stderr, os.Stderr
 	if terminal(p.Stdout) {
-		cmd.Stdout = bare(p.Stdout)
+		cmd.Stdout = unguarded(p.Stdout)
 	}
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",

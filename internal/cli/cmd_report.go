@@ -77,7 +77,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 	return cmd
 }
 
-// writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
+// writeReport writes the report into the boulder's directory and returns its path, relative to the project.
 func (a *app) writeReport(made *report.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
@@ -122,7 +122,7 @@ plan file.`,
 	return cmd
 }
 
-// readGraph reads what is to be drawn. With an error there is a report as well if at least the head could be read.
+// readGraph reads the graph. With an error it still returns one if the boulder's head could be read.
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
@@ -151,10 +151,10 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 
 // outputFlags are --format and -o of a command that writes a document.
 type outputFlags struct {
-	document     string            // what it is
-	convert      string            // with which command a file of another format is made, up to the format; empty: none
+	document     string            // its name in messages
+	convert      string            // advice how to make another format, up to the format's name; empty: none
 	names        []string          // of formats
-	endings      map[string]string // of -o, with the format that they mean
+	endings      map[string]string // format by file name extension
 	format, file string
 }
 
@@ -169,7 +169,7 @@ func (o *outputFlags) register(a *app, cmd *cobra.Command) {
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check(a) }
 }
 
-// check refuses what contradicts itself or cannot be written, before anything is read, and fills in the format.
+// check sets the format. It refuses contradictory flags and unwritable files before anything is read.
 func (o *outputFlags) check(a *app) error {
 	if o.file == "-" {
 		o.file = ""
@@ -185,7 +185,7 @@ func (o *outputFlags) check(a *app) error {
 	switch {
 	case o.file == "":
 		return nil
-	case !known && looksLikePlan(o.file): // an easy mistake, and the plan would be gone
+	case !known && looksLikePlan(o.file): // an easy mistake that would overwrite the plan
 		return usagef("-o %s: that is the name of a plan file, not of a %s", o.file, o.document)
 	case o.convert != "" && slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps"}, ending):
 		return usagef("-o %s: %s files are not written: %s%s`", o.file, ending, o.convert, ending[1:])
@@ -196,11 +196,11 @@ func (o *outputFlags) check(a *app) error {
 	return nil
 }
 
-// write draws the document into its file, which is written again if it is there, or on stdout. With --json, stdout gets the
-// object in any case.
+// write writes the document to its file, replacing an existing one, or to stdout. With --json, stdout always gets
+// object.
 func (o *outputFlags) write(a *app, object any, draw func(to page.Out)) error {
 	if o.format == formatJSON {
-		draw = func(to page.Out) { _ = view.WriteJSON(to, object) } // who writes to stdout notices what goes wrong there
+		draw = func(to page.Out) { _ = view.WriteJSON(to, object) } // guarded records errors of stdout
 	}
 	if o.file != "" {
 		var text bytes.Buffer

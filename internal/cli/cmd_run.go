@@ -62,9 +62,9 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
-	standsFor(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
+	constFlag(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
-	standsFor(cmd, &o.isolation, boulder.IsolationOff, "in-place",
+	constFlag(cmd, &o.isolation, boulder.IsolationOff, "in-place",
 		"have the sub-tasks work in the project, whatever plan and configuration say")
 	cmd.Flags().BoolVar(&o.onClean, "clean-base", false, "begin slots at HEAD, without what is not committed")
 	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
@@ -95,7 +95,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	}
 	done := a.Criteria(o.doneWhen)
 	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
-	ask.into(&req, a.approveReplans)
+	ask.setApproval(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
@@ -108,7 +108,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	})
 }
 
-// read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
+// read sets the plan or the task in the request, and returns the file for edits of the plan.
 func (o *runOptions) read(ctx context.Context, a *app, args []string, req *project.Request) (path string, err error) {
 	none := len(args) == 0 && o.from == ""
 	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
@@ -141,7 +141,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	switch {
 	case o.list:
 		req.Plan, err = o.makePlan(ctx, a, made)
-	case o.edit && a.away(req):
+	case o.edit && a.runsElsewhere(req):
 		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
@@ -153,7 +153,7 @@ func looksLikePlan(arg string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, ending) && !strings.Contains(arg, "\n")
 }
 
-// agree checks a given plan, and has it approved. It was written or seen by the user: its gates may run.
+// agree checks a plan file and has it approved. The user has written or seen it, so its gates may run.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
 	if err := ask.CheckSeal(req.Plan, o.allowStale); err != nil {
 		return err
@@ -170,8 +170,7 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 	return err
 }
 
-// warnOfMissing names commands of a plan and of the configuration that cannot run as the project is now; the work may change
-// that.
+// warnOfMissing warns of commands that cannot run in the project as it is now. The run may change that.
 func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned := map[string]bool{}
 	look := func(line, whose string) {
@@ -199,7 +198,7 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	}
 }
 
-// forked finds the boulder and the sub-task that --fork and --from name, and refuses what does not go with them.
+// forked resolves --fork and --from, and refuses flags that do not go with them.
 func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulder.Fork, error) {
 	switch {
 	case len(args) > 0:
@@ -226,7 +225,7 @@ func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulde
 	return &boulder.Fork{BoulderID: detail.Boulder.ID, SubTaskID: t.ID}, nil
 }
 
-// shared gives a command some of the flags that several have.
+// shared adds some of the flags that several commands have.
 func (a *app) shared(cmd *cobra.Command, names ...string) {
 	var all pflag.FlagSet
 	all.BoolVarP(&a.yes, "yes", "y", false, "do not ask")
@@ -250,13 +249,13 @@ func (a *app) connectToRun(ctx context.Context) error {
 	return a.connect(ctx)
 }
 
-// away reports whether what is asked for is done by another process.
-func (a *app) away(req *project.Request) bool { return a.detach || req.Engine != "" }
+// runsElsewhere reports whether another process executes the request.
+func (a *app) runsElsewhere(req *project.Request) bool { return a.detach || req.Engine != "" }
 
-// run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
-// may ask the user; st is nil where it is handed over.
+// run executes a request in this process, or hands it to the project's server. complete fills in the rest of the
+// request and may ask the user; its st is nil in a handover.
 func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
-	if a.away(req) {
+	if a.runsElsewhere(req) {
 		if a.approveReplans {
 			return usagef("--approve-replans needs a user at the terminal, and a detached boulder has none")
 		}
@@ -286,15 +285,14 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		}
 		return err
 	}()
-	if a.interactive() { // for as long as it takes: all who wait for the end of the run have been told
+	if a.interactive() { // only now: the question may take long, and must not delay report and notifications
 		err = a.landAtEnd(ctx, id, err)
 	}
 	return err
 }
 
-// execute runs or resumes a boulder, whose id it returns, and shows it. The first signal lets running turns end; the
-// second one aborts them. Where the user cannot be asked afterwards what becomes of isolated results, they land before
-// the end is told.
+// execute runs or resumes a boulder, shows it and returns its id. The first signal lets running turns end; the second
+// one aborts them. If the user cannot be asked later, isolated results land before report and notifications.
 func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
 	a.Warm() // boots while the model plans
 	if reason := a.NoDiffs(); reason != "" {
@@ -320,35 +318,35 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	if !a.interactive() {
 		err = a.landAtEnd(ctx, end.id, err)
 	}
-	return end.id, end.told(end.conclude(ctx, err), err)
+	return end.id, end.withReportPath(end.conclude(ctx, err), err)
 }
 
-// receipt tells at a pause where tokens, money and time went.
+// receipt shows at a pause where tokens, money and time went.
 func (a *app) receipt(d boulder.Snapshot) {
 	if !a.quiet && !a.json { // else: manager show --receipt
 		view.NewReceipt(&project.Reading{Snapshot: d, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
 	}
 }
 
-// follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
+// follow shows the events of a run until it ends, and collects what to report afterwards.
 func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, error], shown *view.Run) error {
 	defer shown.Close()
 	for event, err := range events {
 		if err != nil {
 			return e.howToContinue(err)
 		}
-		event.Body = secret.Each(event.Body, e.secrets) // what an error quotes; most was cleaned where it came from
+		event.Body = secret.Each(event.Body, e.secrets) // for quotes in errors; most is redacted at its source
 		e.take(ctx, event)
 		shown.Event(event)
 	}
 	if e.complete != nil && !e.complete.AllCompleted {
-		detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is called a run
+		detail, _ := e.db.Get(context.Background(), e.id) // an unreadable loop counts as a run
 		return notCompleted(&detail.Boulder)
 	}
 	return nil
 }
 
-// howToContinue adds to the error that ended a run how to go on.
+// howToContinue adds how to continue to the error that ended a run, unless the boulder is over.
 func (e *ending) howToContinue(err error) error {
 	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, boulder.ErrFinished) ||
 		errors.Is(err, orchestrator.ErrCancelled)
@@ -356,13 +354,13 @@ func (e *ending) howToContinue(err error) error {
 		return err
 	}
 	detail, _ := e.db.Get(context.Background(), e.id)
-	if detail.Boulder.ID == "" { // it cannot be read
+	if detail.Boulder.ID == "" { // unreadable
 		detail.Boulder.ID = e.id
 	}
 	return nothingLost(err, detail)
 }
 
-// nothingLost adds to what holds a boulder up how to continue it.
+// nothingLost adds the command that continues a boulder to the error that stopped it.
 func nothingLost(err error, d boulder.Snapshot) error {
 	made, how := report.New(report.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
 	if view.WaitingOf(made.Blockers).Hard > 0 {
@@ -398,7 +396,7 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	if !a.Exists() { // to hold the state would make it
+	if !a.Exists() { // else Hold would create it
 		return project.ErrNothing
 	}
 	var req project.Request
@@ -408,21 +406,21 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 			return err
 		}
 		req, err = a.resumed(detail)
-		a.approverOf(detail, req).into(&req, a.approveReplans || detail.Boulder.AskReplans)
+		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})
 }
 
-// resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
-// reports whether it did.
+// resumeThere resumes a boulder in the project's server, or ends its pause in the process that runs it; else it
+// returns false.
 func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error) {
 	there, err := a.Dial(ctx)
 	if err != nil {
-		return false, nil // nobody runs anything, or Hold says what is wrong with who does
+		return false, nil // there is no holder, or Hold will report what is wrong with it
 	}
 	defer there.Close()
 	detail, err := there.Find(ctx, ref)
-	if exitCode(err) == exitUsage { // there is no such boulder, or several: to wait for the state does not help
+	if exitCode(err) == exitUsage { // no such boulder, or several: waiting for the state does not help
 		return false, err
 	}
 	id := detail.Boulder.ID
@@ -440,12 +438,12 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 	}
 	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)
 	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
-		return false, nil // that process has ended meanwhile, or goes on already
+		return false, nil // the process has ended, or continues already
 	}
 	return true, err
 }
 
-// resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
+// resumeLook is how long to watch whether a resumed boulder keeps running: one that cannot run stops at once.
 const resumeLook = time.Second
 
 func (a *app) resumeServed(ctx context.Context, there *project.Access, detail boulder.Snapshot) error {
@@ -493,7 +491,6 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	return context.Cause(ctx)
 }
 
-// approverOf asks the user about the plan of a boulder that is resumed.
 func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
 	return &approver{
 		app: a, most: cmp.Or(req.Budget, d.Boulder.Budget),
@@ -501,7 +498,7 @@ func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
 	}
 }
 
-// agreeHere asks the user here about the plan of a boulder that the server is going to run.
+// agreeHere asks the user to approve the plan of a boulder that the server is going to run.
 func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Snapshot, req *project.Request) error {
 	if err := a.connect(ctx); err != nil {
 		return err
@@ -514,8 +511,8 @@ func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Sn
 	return err
 }
 
-// resumed lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use
-// them, and a bound of turns for what is no loop.
+// resumed returns the request that resumes a boulder, with the command line's budgets over the stored ones. It refuses
+// what the boulder cannot use.
 func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) {
 	b := detail.Boulder
 	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {
@@ -525,7 +522,7 @@ func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) 
 		*a.budget.run = project.Overlay(*b.Budget, *a.budget.run)
 	}
 	if len(detail.SubTasks) > 0 {
-		var open []string // in the places of all
+		var open []string // ids by position; "" if the sub-task is over
 		for _, t := range detail.SubTasks {
 			open = append(open, text.If(!t.Status.Terminal(), t.ID))
 		}

@@ -42,7 +42,7 @@ same time and under the same limits. What a crashed process left running is take
 
 Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a
 second one aborts the turns.`,
-		Args: takes(0, 0, "no arguments: `manager run --detach` hands a task over"),
+		Args: argCount(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case stop:
@@ -57,13 +57,12 @@ second one aborts the turns.`,
 	a.shared(cmd, "attach", "blockers", "lock-timeout")
 	cmd.Flags().DurationVar(&untilIdle, "until-idle", 0, "end after `TIME` without work")
 	cmd.Flags().BoolVar(&stop, "stop", false, "stop the server of this project, and wait until it has ended")
-	// For startServerApart.
 	cmd.Flags().BoolVar(&apart, "apart", false, "start the server of `manager run --detach`, and leave")
 	_ = cmd.Flags().MarkHidden("apart")
 	return cmd
 }
 
-// stopServing does what Ctrl-C does where the server runs.
+// stopServing stops the server as Ctrl-C does, and waits for its end.
 func (a *app) stopServing(ctx context.Context) error {
 	there, err := a.Dial(ctx)
 	if errors.Is(err, control.ErrNotServed) {
@@ -115,13 +114,13 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	if !errors.Is(err, orchestrator.ErrStopped) && ctx.Err() == nil {
 		return err
 	}
-	all, _ := st.DB.Listing(context.WithoutCancel(ctx)) // what cannot be read is not told
+	all, _ := st.DB.Listing(context.WithoutCancel(ctx)) // without those that cannot be read
 	all = slices.DeleteFunc(all, func(i store.Item) bool { return i.Status != boulder.Paused || !i.ArchivedAt.IsZero() })
 	return fmt.Errorf("%w: the server has ended%s", errInterrupted,
 		text.If(len(all) > 0, ", and "+text.Are(len(all), "boulder")+" paused; continue with: manager resume"))
 }
 
-// followServed shows a boulder that was handed over, and tells on stderr how it ended: there is nobody else to tell.
+// followServed shows a submitted boulder, and prints on stderr how it ended.
 func (e *ending) followServed(ctx context.Context, events iter.Seq2[boulder.Event, error], p *view.Progress) {
 	err := e.follow(ctx, events, view.NewServeRun(e.console(), p))
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
@@ -133,15 +132,12 @@ func (e *ending) followServed(ctx context.Context, events iter.Seq2[boulder.Even
 }
 
 const (
-	// servedUntilIdle is how long a server that `run --detach` started stays with nothing to do: long enough to hand
-	// over the next task without starting another one.
+	// servedUntilIdle is how long a server of `run --detach` stays idle, so that the next task needs no new server.
 	servedUntilIdle = "30s"
-	// serverStart is how long a server may take to be there. It begins with the database, not with OpenCode.
+	// serverStart bounds the start of a server, which answers once the database is open, before OpenCode runs.
 	serverStart = 20 * time.Second
-	// serverLook is how often to look for it meanwhile.
-	serverLook = 50 * time.Millisecond
-	// serverLog is what a server in the background prints to, in the state directory.
-	serverLog = "serve.log"
+	serverLook  = 50 * time.Millisecond // between two looks for a server
+	serverLog   = "serve.log"           // output of the background server, in the state directory
 )
 
 func (a *app) detached(id string, pid int) error {
@@ -153,8 +149,7 @@ func (a *app) detached(id string, pid int) error {
 	return nil
 }
 
-// startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
-// and waits until it is there. What it prints goes to a file.
+// startServer starts a background server, in its own session to survive the terminal, and waits until it answers.
 func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 	root, err := statedir.Open(a.Dir(), store.DirName)
 	if err != nil {
@@ -173,7 +168,7 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 		return nil, err
 	}
 	died := make(chan error, 1)
-	go func() { died <- cmd.Wait() }() // until this process ends; the server does not
+	go func() { died <- cmd.Wait() }() // left behind at the end of this process, which the server outlives
 	says := func() string {
 		printed, _ := root.ReadFile(serverLog)
 		lines := strings.Split(strings.TrimSpace(string(printed[max(0, len(printed)-2000):])), "\n")
@@ -197,10 +192,10 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 	return nil, context.Cause(ctx)
 }
 
-// serverArgs are the command line of a server in the background that works as this command would.
+// serverArgs returns the arguments of a background server with the flags of this command.
 func (a *app) serverArgs() []string {
 	args := []string{"serve", "--until-idle", servedUntilIdle}
-	for _, flag := range []struct{ name, value string }{ // it works in the same directory, so paths mean the same there
+	for _, flag := range []struct{ name, value string }{ // paths stay valid: the server inherits the working directory
 		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", a.opts.Model}, {"--ledger-model", a.opts.LedgerModel},
 		{"--config", a.configFile}, {"--opencode", a.opts.OpenCode},
 	} {
@@ -280,15 +275,15 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 
 const (
 	waitPoll = 500 * time.Millisecond
-	// notRunLooks is how often a boulder may be found without a process that runs it before that is the end: a server that was
-	// started again takes it up after some moments.
+	// notRunLooks is how often no process may run the boulder (5 s in all): a restarted server resumes it after
+	// moments.
 	notRunLooks = 10
 )
 
-// errNotRun is in the chain of the error of a boulder that is not paused, and does not continue either.
+// errNotRun means that a boulder is not paused, but no process runs it.
 var errNotRun = errors.New("no process runs it")
 
-// wait looks until it has an answer: nil if what is waited for has come.
+// wait polls until w's state is reached (nil) or cannot be reached any more.
 func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
 	told, patience := false, notRunLooks
 	for range project.Tries(ctx, waitPoll, 0) {
@@ -310,7 +305,7 @@ func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
 	return context.Cause(ctx)
 }
 
-// lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
+// lookOnce reads the boulder once, with the database open only briefly, since no run can start meanwhile.
 func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived bool, err error) {
 	there, err := a.Read(ctx)
 	if err != nil {
@@ -325,11 +320,11 @@ func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived b
 		return false, err
 	}
 	w.BoulderID = d.Boulder.ID
-	return judge(w, d, there.Holder) // what could not be read is not needed
+	return waitOutcome(w, d, there.Holder) // the head is enough, so err does not matter
 }
 
-// judge says whether what is waited for has come; the error says that it cannot come any more.
-func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
+// waitOutcome reports whether the awaited state is reached. An error means that it can no longer be reached.
+func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
 	b, stands := d.Boulder, r.Take(d, holder)
 	switch {
 	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
@@ -337,7 +332,7 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	case r.For == waitBlocked && b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
 	case !b.Status.Terminal() && !stands && !holder.Runs(b):
-		return false, standsStill(d, holder)
+		return false, stoppedError(d, holder)
 	case r.For == waitBlocked:
 		return false, nil
 	case b.Status == boulder.Completed:
@@ -347,14 +342,13 @@ func judge(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bo
 	case b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
-		return false, standsStill(d, holder)
+		return false, stoppedError(d, holder)
 	}
 	return false, nil
 }
 
-// standsStill is the error of a boulder that does not continue by itself: the one that its run ended with, as far as
-// that is known.
-func standsStill(d boulder.Snapshot, holder *control.Holder) error {
+// stoppedError returns the error for a boulder that does not continue by itself: that of its run, if it is known.
+func stoppedError(d boulder.Snapshot, holder *control.Holder) error {
 	b := &d.Boulder
 	if err := orchestrator.RunsElsewhere(b); err != nil && holder == nil {
 		return fmt.Errorf("%w: %w", errNotRun, err)
@@ -400,7 +394,7 @@ func (a *app) runMCP(ctx context.Context) error {
 	return mcptool.Stdio(ctx, tools, a.Stdin, a.Stdout)
 }
 
-// startServerApart is [app.startServer] by a process that has left afterwards: clients end an MCP server with its children.
+// startServerApart is [app.startServer] in a process that then exits, since MCP clients end a server with its children.
 func (a *app) startServerApart(ctx context.Context) (*project.Access, error) {
 	cmd := exec.CommandContext(ctx, a.Executable, append(a.serverArgs(), "--apart")...)
 	cmd.Env = a.Environ

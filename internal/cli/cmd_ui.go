@@ -57,7 +57,7 @@ func (a *app) runUI(ctx context.Context, port int, public string) error {
 	}
 	err = site.Serve(ctx, port, func() {
 		if err := show(); err != nil {
-			return // told when the command ends
+			return // reported when the command ends
 		}
 		a.note("Open it within five minutes; it works once, in one browser. Ctrl-C ends the server.")
 		if terminal(a.Stdin) {
@@ -70,7 +70,7 @@ func (a *app) runUI(ctx context.Context, port int, public string) error {
 		}
 	})
 	if err == nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), errInterrupted) {
-		return nil // that is how to leave it
+		return nil // Ctrl-C is how to leave it
 	}
 	return err
 }
@@ -92,10 +92,10 @@ func (a *app) runTop(ctx context.Context) error {
 	if c.Verbose = false; !a.interactive() || !terminal(a.Stdout) || !c.Drawable() {
 		return usagef("top draws on a terminal, and there is none: see `manager list` and `manager status`")
 	}
-	var later strings.Builder // what is said meanwhile would tear the picture
+	var later strings.Builder // messages would damage the screen while it is drawn
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
 	m := top.New(ctx, a.Project, c.Stdout.Paint)
-	return view.Program(ctx, m, in, bare(a.Stdout), c.TermType, c.Stdout.On)
+	return view.Program(ctx, m, in, unguarded(a.Stdout), c.TermType, c.Stdout.On)
 }

@@ -75,7 +75,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
 	f.Func("budget",
 		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt", o.budget.Set)
-	f.DurationVar(&o.Since, "since", 15*time.Minute, // what was left longer ago may have been left for good
+	f.DurationVar(&o.Since, "since", 15*time.Minute, // older sessions may have been abandoned
 		"leave sessions alone that rested for more than `TIME` when it begins")
 	a.shared(cmd, "blockers")
 	f.BoolVar(&o.All, "all", false, "sessions of sub-agents as well")
@@ -159,17 +159,17 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 
 func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
 	if a.json {
-		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
+		return func(e watch.Entry) { _ = a.printJSON(e) } // a closed pipe does not stop the watch
 	}
 	stream := a.Stderr
 	if o.DryRun || o.Once {
-		stream = a.Stdout // it is what was asked for
+		stream = a.Stdout // decisions are the result of the command
 	}
 	return view.Watch(a.on(stream), a.quiet, a.verbose, o.DryRun)
 }
 
-// watchCriteria fills in the words of completion, and the commands behind tests and diagnostics. The user's own session is
-// not held up by tests that nobody asked for, so that what the configuration says of runs does not count here.
+// watchCriteria sets criteria and commands. It ignores the configured done_when of runs: tests that the user did not
+// ask for here must not hold up their own session.
 func (a *app) watchCriteria(w *watch.Config) error {
 	if len(w.DoneWhen) == 0 {
 		w.DoneWhen = slices.Clone(a.Config().Watch.DoneWhen)
@@ -190,7 +190,7 @@ func (a *app) watchCriteria(w *watch.Config) error {
 	return nil
 }
 
-// openWatch opens the state of watches. While another watch has it, the error says who.
+// openWatch opens the state of watches. If another watch has it, the error names the process.
 func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error) {
 	if !readOnly {
 		if _, err := store.EnsureDir(a.Dir()); err != nil {
@@ -213,7 +213,7 @@ func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error
 
 func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName, watch.SocketName) }
 
-// askWatch has the process that watches answer; if there is none, the file. With an error the report has what could be read.
+// askWatch asks the running watch, or else its stored state. With an error the report has what could be read.
 func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
 	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, unixsock.ErrNotServed) {
 		return report, err
@@ -242,7 +242,7 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	case len(ids) == 0 && req.Session != "":
 		return usagef("there is no such session here: `manager watch --status` lists those that are known: %q", req.Session)
 	case a.json:
-		// Fields are added in later versions, never changed.
+		// Later versions only add fields.
 		return a.printJSON(struct {
 			Type     string   `json:"type"` // watch-stop | watch-start
 			Sessions []string `json:"sessions"`
@@ -287,12 +287,12 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	return err
 }
 
-// watchedSession is the id of the watched session that ends so; empty if there is none, or several.
+// watchedSession returns the id of the only watched session with this ending, or "".
 func (a *app) watchedSession(ctx context.Context, end string) string {
 	if len(end) < view.WidthSession {
 		return ""
 	}
-	report, _ := a.askWatch(ctx, watch.Request{Session: end}) // what cannot be read is told by the command that needs it
+	report, _ := a.askWatch(ctx, watch.Request{Session: end}) // commands that need the state report the error
 	return strings.Join(report.Named, "")
 }
 

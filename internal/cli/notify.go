@@ -21,33 +21,32 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// ending is what a run owes to users who are not there: a report when it ends, and notifications if the configuration asks
-// for them. One belongs to one run; its methods are called on one goroutine.
+// ending writes the report at the end of one run, and sends its notifications. It is used on one goroutine.
 type ending struct {
 	*app
 	db       project.Reader
 	notifier *notify.Notifier
 
 	id           string
-	complete     *boulder.TaskComplete // nil: it did not come to an end
-	choices      string                // that agents made, and nobody has looked at
-	held, parked bool                  // it was told that a session holds still, and that a sub-task waits
-	limited      map[string]time.Time  // by model: the end of a limit that was told
+	complete     *boulder.TaskComplete // nil: the run is not complete
+	choices      string                // of agents, that the user has not reviewed
+	held, parked bool                  // notified: a session waits for a reply; a sub-task is parked
+	limited      map[string]time.Time  // by model: end of the limit that was notified last
 	telling      sync.WaitGroup
 }
 
-// take notices what the user may want to be told.
+// take records an event, and sends a notification if one is due.
 func (e *ending) take(ctx context.Context, event boulder.Event) {
 	e.id = event.BoulderID
 	if end, ok := event.Body.(boulder.TaskComplete); ok {
 		e.complete = &end
 	}
-	what, until := e.news(ctx, event)
+	what, until := e.dueNotification(ctx, event)
 	if !e.wants(what) {
 		return
 	}
 	id := e.id
-	e.telling.Go(func() { // the run does not wait for it
+	e.telling.Go(func() { // must not delay the run
 		made, err := e.report(ctx, id)
 		if made == nil {
 			e.logger().Warn("no notification was sent about the boulder", "event", what, "error", err)
@@ -58,10 +57,10 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	})
 }
 
-// news is what there is to tell while a run goes on, once each: that a model is limited, for ten minutes or more; that a
-// session holds still until the user answers; and that a sub-task waits for an answer while others go on. A run that has
-// nothing else to do ends at once, and that is told then.
-func (e *ending) news(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
+// dueNotification returns the notification that is due during a run: a model is limited for ten minutes or more (once
+// per limit); a session waits for a reply, or a sub-task for an answer while others continue (once per run). A run
+// with nothing else to do ends at once, with the notification of its end.
+func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
 	switch b := event.Body.(type) {
 	case boulder.Cooled:
 		if b.Until.Sub(event.Time) >= 10*time.Minute && !event.Time.Before(e.limited[b.Model]) {
@@ -75,7 +74,7 @@ func (e *ending) news(ctx context.Context, event boulder.Event) (what notify.Eve
 			return notify.Blocked, until
 		}
 	case boulder.Parked:
-		d, _ := e.db.Get(ctx, e.id) // what cannot be read is told at the end
+		d, _ := e.db.Get(ctx, e.id) // errors show at the end
 		asked := slices.ContainsFunc(d.SubTasks, func(t *boulder.SubTask) bool {
 			return t.ID == b.SubTaskID && len(t.AwaitedBy(b.Attempt)) > 0
 		})
@@ -88,9 +87,8 @@ func (e *ending) news(ctx context.Context, event boulder.Event) (what notify.Eve
 	return "", until
 }
 
-// conclude is called when the run has ended, with the error that ended it. It writes the report, tells whoever is to be
-// told, and returns the report's path, relative to the project; empty if there is none. What goes wrong here is a
-// warning: the run's result stands.
+// conclude is called at the end of the run with its error. It writes the report, sends trace and notification, and
+// returns the report's path relative to the project, or "". Its own errors are only warnings: the run's result stands.
 func (e *ending) conclude(ctx context.Context, runErr error) string {
 	e.telling.Wait()
 	if e.id == "" {
@@ -103,7 +101,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	if made == nil {
 		return ""
 	}
-	made.Running = false // this process was at it
+	made.Running = false // this process still holds the state, but has ended the run
 	e.choices = made.Choices()
 	e.warnOfUnwritten(context.WithoutCancel(ctx))
 	path, err := e.writeReport(made)
@@ -134,8 +132,8 @@ func (e *ending) report(ctx context.Context, id string) (*report.Report, error) 
 	return made, cmp.Or(err, reportErr)
 }
 
-// told adds to the end of a run where its report is: to the error, or on stderr.
-func (e *ending) told(path string, runErr error) error {
+// withReportPath adds the report's path to the error of a run, or prints it on stderr.
+func (e *ending) withReportPath(path string, runErr error) error {
 	if path == "" {
 		return runErr
 	}
@@ -154,7 +152,7 @@ func (e *ending) wants(what notify.Event) bool {
 	return what != "" && e.Config().Notify.Wants(what)
 }
 
-// eventOf is what there is to tell about the end of a run; empty if the user ended it, who knows.
+// eventOf returns the event for the end of a run, or "" if the user ended it.
 func eventOf(runErr error) notify.Event {
 	_, spent := errors.AsType[*orchestrator.BudgetError](runErr)
 	switch code := exitCode(runErr); {
@@ -177,19 +175,19 @@ func (e *ending) send(ctx context.Context, made *report.Report, what notify.Even
 		Report: filepath.ToSlash(path),
 	})
 	if err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") { // one for each way
+		for line := range strings.SplitSeq(err.Error(), "\n") { // of command and webhook
 			e.warn("%s", line)
 		}
 	}
 }
 
-// titleOf is a notification in a sentence. It has nothing in it that the user, a model or an agent wrote.
+// titleOf returns a notification as a sentence, without text from the user, a model or an agent.
 func titleOf(what notify.Event, made *report.Report, until time.Time) string {
 	says := map[notify.Event]string{
 		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for the user",
 		notify.Failed: "was broken off by an error", notify.Limited: "is limited until " + text.Until(until, made.MadeAt),
 	}[what]
-	awaited := made.Awaited() // the session first that goes on first
+	awaited := made.Awaited() // first the session that will continue first
 	if what == notify.Blocked && len(awaited) > 0 {
 		says += ", with " + text.Plural(len(awaited), "question")
 	}
@@ -205,7 +203,7 @@ func titleOf(what notify.Event, made *report.Report, until time.Time) string {
 	return fmt.Sprintf("Boulder %s %s: %s", made.BoulderID, says, made.Counts())
 }
 
-// warnOfUnwritten says at the end of a run what the list for people lacks, and why.
+// warnOfUnwritten warns if blockers.md lacks blockers, and says why.
 func (a *app) warnOfUnwritten(ctx context.Context) {
 	switch s, err := a.Blockers().Status(ctx); {
 	case err != nil:
@@ -216,7 +214,7 @@ func (a *app) warnOfUnwritten(ctx context.Context) {
 	}
 }
 
-// warn tells the user of something that went wrong and changes nothing.
+// warn prints a problem that does not change the result.
 func (a *app) warn(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", text.Safe(fmt.Sprintf(format, args...)))
 }

@@ -91,7 +91,7 @@ func TestWaitingIsToldOnce(t *testing.T) {
 		}}}
 		got := ""
 		for _, body := range test.events {
-			what, _ := e.news(t.Context(), boulder.Event{Body: body})
+			what, _ := e.dueNotification(t.Context(), boulder.Event{Body: body})
 			got += map[notify.Event]string{notify.Blocked: "1", "": "0"}[what]
 		}
 		if got != test.want {
@@ -169,7 +169,7 @@ func TestChoicesAreTold(t *testing.T) {
 		}
 	}
 	path := e.conclude(t.Context(), nil)
-	if err := e.told(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made where they could not ask: manager report\n") {
+	if err := e.withReportPath(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made where they could not ask: manager report\n") {
 		t.Errorf("%v, %s", err, stderr)
 	}
 }
@@ -189,7 +189,7 @@ func TestConcludeInTrouble(t *testing.T) {
 		"manager: warning: the report of boulder " + sampleID + " could not be written: ",
 		"manager: warning: the notification command sh failed: exit status 3\n",
 	}, []string{"never shown"}, stderr.String())
-	if err := e.told("", errPartial); !errors.Is(err, errPartial) || strings.Contains(err.Error(), "Report") {
+	if err := e.withReportPath("", errPartial); !errors.Is(err, errPartial) || strings.Contains(err.Error(), "Report") {
 		t.Errorf("%v", err)
 	}
 }
@@ -209,7 +209,7 @@ func TestNobodyIsTold(t *testing.T) {
 		if exists(filepath.Join(e.Dir(), "told")) {
 			t.Errorf("%s: it was told", config)
 		}
-		if got := e.told("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
+		if got := e.withReportPath("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
 			e.pretty(filepath.Join(e.Dir(), "r.md")))) {
 			t.Errorf("%v", got)
 		}

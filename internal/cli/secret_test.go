@@ -36,7 +36,7 @@ func TestGuardedStream(t *testing.T) {
 	}
 	// A terminal behind it is still found.
 	terminal := guarded{stream: os.Stderr}
-	if f, ok := fileOf(terminal); !ok || f != os.Stderr || bare(terminal) != os.Stderr {
+	if f, ok := fileOf(terminal); !ok || f != os.Stderr || unguarded(terminal) != os.Stderr {
 		t.Error("the file behind the guard is not found")
 	}
 }

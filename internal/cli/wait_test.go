@@ -58,7 +58,7 @@ func TestWaitByState(t *testing.T) {
 		}
 		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
 			w := &view.Wait{For: what}
-			arrived, err := judge(w, d, test.holder)
+			arrived, err := waitOutcome(w, d, test.holder)
 			got := -1
 			if arrived || err != nil {
 				got = exitCode(err)

@@ -1,5 +1,5 @@
-// Package config reads the configuration: the user's file, and the project's over it. All mistakes of a file are told at
-// once, each with its line. Flags win over what is here; what neither says has the documented default (docs/rules.md).
+// Package config reads the configuration: the user's file, overridden by the project's. It reports all mistakes of a
+// file at once, each with its line. Flags override the files; docs/rules.md documents the defaults.
 package config
 
 import (
@@ -25,46 +25,42 @@ import (
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
-// Config is what the files say, over the defaults of [Default].
+// Config is the merged configuration: the files override [Default].
 type Config struct {
 	Model       string `yaml:"model"`        // for sub-tasks that name none
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
 	Agent       string `yaml:"agent"`        // of OpenCode, for sub-tasks that name none
 	OpenCode    string `yaml:"opencode"`     // path of the binary
-	// OpenCodeMemory is how many bytes an OpenCode that manager started may use before another takes its place. Defaults to
-	// any number.
+	// OpenCodeMemory is the bytes that an OpenCode started by manager may use before it is replaced. 0: no limit.
 	OpenCodeMemory int64 `yaml:"opencode_memory,count"`
-	// Environment names the variables that OpenCode and commands get, as PATH or NPM_*. Nil: all.
+	// Environment lists the variables that OpenCode and commands get, such as PATH or NPM_*. Defaults to all.
 	Environment []string `yaml:"environment"`
 
-	// AllowModelGates runs the gates of a plan that a model wrote, without a review. Defaults to false: they are
-	// told to the agent as hints.
+	// AllowModelGates runs the gates of a model's plan without review. Defaults to false: they are only hints to agents.
 	AllowModelGates bool          `yaml:"allow_model_gates"`
-	Gates           []string      `yaml:"gates"`        // of every sub-task, besides its own
+	Gates           []string      `yaml:"gates"`        // of every sub-task, in addition to its own
 	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
-	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
+	GateTimeout     time.Duration `yaml:"gate_timeout"` // defaults to the executor's
 
-	// Isolation says whether the sub-tasks of a run work in slots of their own. Defaults to what [project.Options] says.
+	// Isolation says whether each sub-task of a run works in its own slot. Defaults to [project.Options].Isolation.
 	Isolation        boulder.Isolation `yaml:"isolation"`
 	IntegrationGates []string          `yaml:"integration_gates"` // of every combined tree, besides the sub-tasks' gates
 	Scope            boulder.Scope     `yaml:"scope"`             // defaults to warn
-	Generated        map[string]string `yaml:"generated"`         // added to the known ones, see [boulder.Boulder.Generated]
+	Generated        map[string]string `yaml:"generated"`         // besides the built-in ones, see [boulder.Boulder.Generated]
 	Slots            Slots             `yaml:"slots"`
-	Land             Land              `yaml:"land"` // what becomes of results at the end of a run: files, branch, pr, or [LandAsk]
+	Land             Land              `yaml:"land"` // how results land at the end: files, branch, pr or [LandAsk]
 
-	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to what
-	// [project.Project.Criteria] finds out.
+	// DoneWhen are the criteria where neither sub-task nor plan names any. Defaults to [project.Project.Criteria].
 	DoneWhen []string `yaml:"done_when,criterion"`
-	// Tests and Lint are the commands behind the criteria tests and diagnostics. Nil: what is found in the project; empty:
-	// none.
+	// Tests and Lint are the commands of the criteria tests and diagnostics. Nil: detected in the project. Empty: none.
 	Tests []string     `yaml:"tests"`
 	Lint  []string     `yaml:"lint"`
 	Loop  boulder.Loop `yaml:"loop"`
 
-	// OnAsk is what an agent is told that asks for a permission: reject, which is the default, or allow.
+	// OnAsk is the reply to an agent that asks for a permission: reject (the default) or allow.
 	OnAsk executor.Asks `yaml:"on_ask"`
 
-	Limits   orchestrator.Limits `yaml:"limits"` // the models that the files name come before the defaults
+	Limits   orchestrator.Limits `yaml:"limits"` // model limits from the files come before the defaults
 	Rules    enforcer.Rules      `yaml:"rules"`
 	Watch    Watch               `yaml:"watch"`
 	Blockers Blockers            `yaml:"blockers"`
@@ -72,40 +68,39 @@ type Config struct {
 	Tracing  Tracing             `yaml:"tracing"`
 	Budget   *boulder.Budget     `yaml:"budget"` // of a run; nil: none
 
-	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
+	// Prices apply to calls whose cost neither the provider nor OpenCode reports.
 	Prices providers.Prices `yaml:"prices"`
-	// Endpoints are further OpenAI-compatible servers for the ledgers.
+	// Endpoints are additional OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
-	origins map[string]string // of all that a file says, by path
+	origins map[string]string // FILE:LINE of every value that a file sets, by path of keys
 }
 
-// Land is a way in which results land: [LandAsk], or as [boulder.Landed] has it.
+// Land says how results land: [LandAsk], or a value of [boulder.Landed].How.
 type Land string
 
-// LandAsk has the user asked on a terminal; elsewhere nothing lands by itself. Without a value of [Config.Land] it is
-// so, too, but results that were isolated by [boulder.IsolationAuto] are written into the files where the user cannot
-// be asked.
+// LandAsk asks the user on a terminal; without a terminal nothing lands. An empty [Config.Land] means the same, except
+// that without a terminal the results of [boulder.IsolationAuto] are written into the user's files.
 const LandAsk Land = "ask"
 
-// Words are those that there are.
+// Words lists the values that a configuration may name.
 func (Land) Words() []string {
 	return []string{string(LandAsk), boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR}
 }
 
-// Tracing says where the trace of a run is sent when it ends.
+// Tracing says where the trace of a run is sent when the run ends.
 type Tracing struct {
-	Endpoint string `yaml:"endpoint"` // URL that speaks OTLP over HTTP, as http://127.0.0.1:4318. Defaults to none
+	Endpoint string `yaml:"endpoint"` // OTLP over HTTP, such as http://127.0.0.1:4318. Defaults to none
 }
 
-// Watch is the policy of `manager watch`, and has defaults of its flags.
+// Watch is the policy of `manager watch`, and defaults for its flags.
 type Watch struct {
 	Attach   string   `yaml:"attach"`
 	DoneWhen []string `yaml:"done_when,criterion"`
 	enforcer.Policy
 }
 
-// Default is the configuration of who has none.
+// Default is the configuration without any file.
 func Default() *Config {
 	loop := enforcer.LoopPolicy()
 	return &Config{
@@ -115,15 +110,15 @@ func Default() *Config {
 	}
 }
 
-// Load reads files, the later ones over the earlier. A mistake in one is a [*yamlfile.Error]; what the file system says
-// is wrapped. Unless they are required, files that are not there count as empty.
+// Load reads files; later ones override earlier ones. A mistake in a file is a [*yamlfile.Error]; errors of the file
+// system are wrapped. Unless required is set, missing files count as empty.
 func Load(required bool, paths ...string) (*Config, error) {
 	c := Default()
 	models := c.Limits.Models
 	c.Limits.Models = nil
 	for _, path := range paths {
 		data, err := yamlfile.Read(path)
-		// A file where .manager should be is no fault of the configuration; the store says what to do about it.
+		// ENOTDIR: .manager is a file. That is not a mistake in the configuration; the store reports it.
 		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && !required {
 			continue
 		}
@@ -149,7 +144,7 @@ func (c *Config) read(name string, data []byte) error {
 	if c.origins == nil {
 		c.origins = map[string]string{}
 	}
-	for path := range file.Paths() { // a list takes the place of the one before
+	for path := range file.Paths() { // a list replaces the one of an earlier file
 		maps.DeleteFunc(c.origins, func(before, _ string) bool { return strings.HasPrefix(before, path+"[") })
 	}
 	for path := range file.Paths() {
@@ -160,8 +155,7 @@ func (c *Config) read(name string, data []byte) error {
 }
 
 func (c *Config) check(file *yamlfile.File) {
-	// reportAll tells each of several errors.
-	reportAll := func(path string, err error) {
+	reportAll := func(path string, err error) { // err may be several, joined
 		if err == nil {
 			return
 		}
@@ -180,7 +174,7 @@ func (c *Config) check(file *yamlfile.File) {
 		}
 	}
 	for i, name := range c.Environment {
-		if !variables().MatchString(name) {
+		if !envPattern().MatchString(name) {
 			file.Report(fmt.Sprintf("environment[%d]", i), fmt.Sprintf("environment has %q", name), "names of variables as PATH or NPM_*")
 		}
 	}
@@ -190,7 +184,7 @@ func (c *Config) check(file *yamlfile.File) {
 	}
 	for key, lines := range c.Commands() {
 		for i, line := range lines {
-			if file.Has(key) { // else it is of an earlier file
+			if file.Has(key) { // else it comes from an earlier file, and was checked there
 				checkCommand(file, key, i, line)
 			}
 		}
@@ -219,16 +213,16 @@ func (c *Config) check(file *yamlfile.File) {
 	}
 }
 
-var variables = text.Regexp(`^[A-Za-z0-9_*]+$`)
+var envPattern = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
-// Commands are those that are run to judge the work, by their keys.
+// Commands are the configured commands that judge the work, by configuration key.
 func (c *Config) Commands() map[string][]string {
 	return map[string][]string{
 		"gates": c.Gates, "no_worse": c.NoWorse, "integration_gates": c.IntegrationGates, "tests": c.Tests, "lint": c.Lint,
 	}
 }
 
-// Place is where an entry of a list stands, as `config.yaml:3`.
+// Place returns the file and line of an entry of a list, such as `config.yaml:3`.
 func (c *Config) Place(key string, i int) string {
 	return cmp.Or(c.origins[fmt.Sprintf("%s[%d]", key, i)], c.origins[key])
 }

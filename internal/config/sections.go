@@ -15,26 +15,20 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// Notify says whom to tell how a run stands.
-//
-//	notify:
-//	  command: [notify-send, manager]   # or a line for the shell
-//	  webhook: $NOTIFY_URL              # or the address itself
-//	  on: [blocked, failed]
-//	  timeout: 10s
+// Notify says where notifications about runs are sent. See docs/report.md.
 type Notify struct {
-	// Command is a program with its arguments, or one text, which is a line for the shell. Defaults to none.
+	// Command is a program with its arguments, or a single text: a line for the shell. Defaults to none.
 	Command []string `yaml:"command"`
-	// Webhook is an address, or the variable of the environment that has it. Defaults to none.
+	// Webhook is an address, or $NAME of the environment variable that holds it. Defaults to none.
 	Webhook string `yaml:"webhook"`
-	// On are the events that are told: finished, blocked, failed, budget, limited. Defaults to all of them.
+	// On are the events to send: finished, blocked, failed, budget, limited. Defaults to all of them.
 	On []notify.Event `yaml:"on"`
 	// Timeout bounds a notification. Defaults to [notify.DefaultTimeout].
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// Program is what [Notify.Command] runs, with its arguments; nil: nothing, as an empty line in a project's file over
-// the user's.
+// Program is the program to run with its arguments, or nil if there is none. An empty command in the project's file
+// switches off the one in the user's file.
 func (c *Notify) Program() []string {
 	switch {
 	case len(c.Command) != 1:
@@ -45,30 +39,30 @@ func (c *Notify) Program() []string {
 	return []string{"sh", "-c", c.Command[0]}
 }
 
-// wholeVariable is a value that is taken from the environment.
-var wholeVariable = text.Regexp(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})$`)
+// variableRef matches a value that is nothing but a variable of the environment.
+var variableRef = text.Regexp(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})$`)
 
-// check reports what is well-formed and makes no sense. The webhook is in no message.
+// check reports values that cannot work. No message contains the webhook, which may be secret.
 func (c *Notify) check(file *yamlfile.File) {
 	if len(c.Command) > 1 && strings.TrimSpace(c.Command[0]) == "" {
 		file.Report("notify.command", "notify.command begins with nothing", "its first word is the program")
 	}
-	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {
+	if c.Webhook != "" && !variableRef().MatchString(c.Webhook) {
 		if _, err := c.Address(nil); err != nil {
 			file.Report("notify.webhook", err.Error(), "")
 		}
 	}
 }
 
-// Wants reports whether an event is to be told.
+// Wants reports whether the user wants to be notified of an event.
 func (c *Notify) Wants(e notify.Event) bool {
 	return c.On == nil || slices.Contains(c.On, e)
 }
 
-// Address is the webhook's, from the environment if the configuration names a variable; nil: there is none.
+// Address returns the webhook's address, or nil. A variable that Webhook names is read from the environment.
 func (c *Notify) Address(getenv func(string) string) (*url.URL, error) {
 	address, key := c.Webhook, "notify.webhook"
-	if names := wholeVariable().FindStringSubmatch(address); names != nil {
+	if names := variableRef().FindStringSubmatch(address); names != nil {
 		name := names[1] + names[2]
 		key += " is $" + name
 		if address = getenv(name); address == "" {
@@ -85,33 +79,24 @@ func (c *Notify) Address(getenv func(string) string) (*url.URL, error) {
 	return u, err
 }
 
-// Blockers says whether what only the user can answer is diverted, and how.
-//
-//	blockers:
-//	  enabled: true
-//	  questions: ask
-//	  wait: 5m
-//	  permissions: # the last that fits decides, as in OpenCode's configuration
-//	    - {permission: bash, pattern: "git push *", action: ask, wait: 30m}
-//	    - {permission: external_directory, action: deny}
+// Blockers says whether questions to the user are recorded instead of asked, and how. See docs/blockers.md.
 type Blockers struct {
-	// Enabled diverts where no switch of `manager blockers on|off` and no flag says otherwise. Defaults to false.
+	// Enabled applies unless `manager blockers on|off` or --blockers says otherwise. Defaults to false.
 	Enabled bool `yaml:"enabled"`
 	// File is the list for people, relative to the project. Defaults to blockers.md.
 	File string `yaml:"file"`
 	// MaxPerSession is how many blockers one session may have. Defaults to 50.
 	MaxPerSession int `yaml:"max_per_session"`
-	// Cooldown is how long the same question of a session is the same blocker; 0: not at all. Defaults to 30 s.
+	// Cooldown is how long a session's repeated question counts as the same blocker; 0: never. Defaults to 30 s.
 	Cooldown time.Duration `yaml:"cooldown,off"`
-	// Marker is what agents write when nothing is left to be done. Defaults to BLOCKER_DIVERTER_DONE!
+	// Marker is what agents write when no work is left. Defaults to BLOCKER_DIVERTER_DONE!
 	Marker string `yaml:"marker"`
-	// Soft is what agents may choose themselves. Defaults to a name, a format, a library for a detail.
+	// Soft lists what agents may choose themselves. Defaults to a name, a format, a library for a detail.
 	Soft []string `yaml:"soft"`
 	blockers.Policy
 }
 
-// check reports what is well-formed and makes no sense. Paths are checked by their form alone, so that the same
-// configuration is right in every project.
+// check reports values that cannot work. It opens a register on a made-up root, so that only the form of paths counts.
 func (b *Blockers) check(file *yamlfile.File) {
 	if b.MaxPerSession == 0 {
 		file.Report("blockers.max_per_session", "blockers.max_per_session must be at least 1",
@@ -126,7 +111,7 @@ func (b *Blockers) check(file *yamlfile.File) {
 	}
 }
 
-// Register is the configuration of a register, without what the process adds to it.
+// Register returns the configuration of a register, without the fields that the process sets.
 func (b *Blockers) Register(root string) blockers.Config {
 	return blockers.Config{
 		Root: root, File: b.File, Enabled: b.Enabled, Policy: b.Policy, Max: b.MaxPerSession,
@@ -134,21 +119,14 @@ func (b *Blockers) Register(root string) blockers.Config {
 	}
 }
 
-// Slots are what the slots of isolated boulders get besides the files that git knows.
-//
-//	slots:
-//	  copy: [.env]
-//	  setup: [npm ci]
-//	  setup_when: [package-lock.json]
-//	  env: {NODE_ENV: test}
+// Slots says what the slots of isolated boulders get in addition to the files that git tracks. See docs/isolation.md.
 type Slots struct {
-	// Copy are patterns of ignored files to copy, as in .gitignore. Defaults to those of the file .worktreeinclude.
+	// Copy are patterns, as in .gitignore, of ignored files to copy. Defaults to those in .worktreeinclude.
 	Copy []string `yaml:"copy"`
-	// Setup are commands that a slot needs once, and again when a file that a pattern of SetupWhen fits has changed.
-	Setup     []string `yaml:"setup"`
-	SetupWhen []string `yaml:"setup_when"`
-	// Env are variables for gates and for the commands of Setup.
-	Env map[string]string `yaml:"env"`
+	// Setup are commands that run once in a slot, and again after a file that matches SetupWhen has changed.
+	Setup     []string          `yaml:"setup"`
+	SetupWhen []string          `yaml:"setup_when"`
+	Env       map[string]string `yaml:"env"` // for gates and the commands of Setup
 }
 
 func (s *Slots) check(file *yamlfile.File) {
@@ -165,7 +143,7 @@ func (s *Slots) check(file *yamlfile.File) {
 	}
 }
 
-// Environ is Env as a process has it.
+// Environ returns Env as NAME=VALUE, sorted.
 func (s *Slots) Environ() (env []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		env = append(env, name+"="+s.Env[name])

@@ -6,18 +6,18 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// Example is a configuration file with every key and what it is for.
+// Example is a configuration file with every key and its purpose.
 //
 //go:embed example.yaml
 var Example string
 
-// Entry is a value in force.
+// Entry is an effective value.
 type Entry struct {
 	yamlfile.Entry
-	Origin string `json:"origin"` // as config.yaml:3; default: no file says it
+	Origin string `json:"origin"` // such as config.yaml:3, or "default" if no file sets it
 }
 
-// Entries are the values in force, in the order of [Config]. Values that are empty by default are left out.
+// Entries lists the effective values in the order of [Config], without empty ones.
 func (c *Config) Entries() (all []Entry) {
 	for _, e := range yamlfile.Entries(c) {
 		origin, said := c.origins[e.Key]

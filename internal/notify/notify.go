@@ -1,7 +1,7 @@
 // Package notify tells the user how a run stands: with a command on this machine, with a webhook, or both.
 //
-// What is told is a [Message]: ids, counts and a path, and nothing that a user, a model or an agent wrote. Telling is
-// bounded in time and never of consequence: an error is for a warning.
+// A [Message] holds ids, counts and a path, but no text from a user, a model or an agent. Sending is bounded in time.
+// Its failure never affects the run: callers only print a warning.
 package notify
 
 import (
@@ -34,63 +34,59 @@ type Event string
 
 const (
 	Finished Event = "finished" // every sub-task is completed
-	Blocked  Event = "blocked"  // the user is waited for: for an answer, an approval, or because faults do not end
-	Failed   Event = "failed"   // it is over or broken off, and not everything is done
+	Blocked  Event = "blocked"  // the boulder waits for the user: an answer, an approval, or repeated faults
+	Failed   Event = "failed"   // the boulder is over, or the run broke off, and not everything is done
 	Budget   Event = "budget"   // a budget is used up
-	Limited  Event = "limited"  // a model is refused for a while, and what needs it waits
+	Limited  Event = "limited"  // a provider refuses a model for a while, so sub-tasks wait for it
 )
 
-// Words lists them.
+// Words lists the events that a configuration may name.
 func (Event) Words() []string {
 	return []string{string(Finished), string(Blocked), string(Failed), string(Budget), string(Limited)}
 }
 
-// Message is the body of a webhook's request, and what a command gets on its standard input: one JSON object. Fields are
-// added in later versions, never changed.
+// Message is the JSON object that the command and the webhook get. Later versions add fields, but never change any.
 type Message struct {
 	Type      string         `json:"type"` // notification
 	Event     Event          `json:"event"`
 	Time      time.Time      `json:"time"`
 	BoulderID string         `json:"boulder_id"`
 	Status    boulder.Status `json:"status"`
-	Title     string         `json:"title"`     // a sentence
-	Project   string         `json:"project"`   // the last element of its path
-	Tally     boulder.Tally  `json:"sub_tasks"` // how many in which state
-	// Awaited is how many blockers a sub-task waits for.
-	Awaited int `json:"awaited"`
-	// ExitCode is that of the run; null while the run goes on.
-	ExitCode *int   `json:"exit_code"`
-	Report   string `json:"report,omitempty"` // path of the report, relative to the project
+	Title     string         `json:"title"`            // a sentence
+	Project   string         `json:"project"`          // the last element of its path
+	Tally     boulder.Tally  `json:"sub_tasks"`        // how many are in which state
+	Awaited   int            `json:"awaited"`          // unanswered blockers that sub-tasks wait for
+	ExitCode  *int           `json:"exit_code"`        // of the run; null while it is running
+	Report    string         `json:"report,omitempty"` // path, relative to the project
 }
 
-// Notifier tells by Command, by Webhook, by both, or without either nobody.
+// Notifier sends messages to Command, to Webhook, or to both. With neither, it sends nothing.
 type Notifier struct {
-	// Command is a program with its arguments. It gets the message on standard input and in variables of its environment:
-	// MANAGER_EVENT, MANAGER_BOULDER_ID, MANAGER_STATUS, MANAGER_TITLE, MANAGER_EXIT_CODE (empty while the run goes on)
-	// and MANAGER_REPORT.
+	// Command is a program with its arguments. It gets the message on standard input, and in the environment variables
+	// MANAGER_EVENT, MANAGER_BOULDER_ID, MANAGER_STATUS, MANAGER_TITLE, MANAGER_EXIT_CODE (empty while the run is
+	// running) and MANAGER_REPORT.
 	Command []string
-	Dir     string   // of the command
-	Env     []string // of the command, besides
+	Dir     string   // working directory of the command
+	Env     []string // environment of the command, without the variables above
 
-	// Webhook is an address that [ParseWebhook] gave. It gets the message in a POST request. It may hold a secret: it is in
-	// no error and no log, but for its host.
+	// Webhook comes from [ParseWebhook]. It may hold a secret: errors and logs show only its host.
 	Webhook *url.URL
-	// RetryWait is the pause before a request that failed is sent once more. Defaults to 1 s.
+	// RetryWait is the pause before the one retry of a failed request. Defaults to 1 s.
 	RetryWait time.Duration
 
-	// Timeout bounds each of the two ways, retries included. Defaults to [DefaultTimeout].
+	// Timeout bounds command and webhook each, including the retry. Defaults to [DefaultTimeout].
 	Timeout time.Duration
-	// Logger gets what the command printed, and what the webhook answered, as diagnostics.
+	// Logger gets the output of the command and the answer of the webhook at debug level.
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is how long a notification may take.
+// DefaultTimeout bounds a notification.
 const DefaultTimeout = 10 * time.Second
 
-// outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
+// outputKept is how many bytes of a command's output, and of a webhook's answer, are read.
 const outputKept = 4 << 10
 
-// ParseWebhook checks an address. The error does not show it.
+// ParseWebhook parses and checks an address. The error does not contain it.
 func ParseWebhook(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(u.Host, "$ ") {
@@ -99,8 +95,7 @@ func ParseWebhook(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// Send tells both ways at the same time, and returns when both are done or given up. The error joins those of both; it
-// holds no secret of the configuration.
+// Send runs command and webhook concurrently and waits for both. The error joins theirs and holds no configured secret.
 func (n *Notifier) Send(ctx context.Context, m Message) error {
 	m.Type = "notification"
 	body, err := json.Marshal(m)
@@ -121,18 +116,18 @@ func (n *Notifier) Send(ctx context.Context, m Message) error {
 	return errors.Join(byCommand, byWebhook)
 }
 
-// failed is the error of one of the ways. That the time was over says more than what broke off then.
-func (n *Notifier) failed(ctx context.Context, way string, err error) error {
+// wrapError wraps the error of the command or the webhook. A timeout replaces the error that it caused, which says less.
+func (n *Notifier) wrapError(ctx context.Context, channel string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("it did not end within %s (notify.timeout), and was stopped", cmp.Or(n.Timeout, DefaultTimeout))
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	return fmt.Errorf("the %s failed: %w", way, err)
+	return fmt.Errorf("the %s failed: %w", channel, err)
 }
 
-// run runs the command in a process group of its own, which ends with it: nothing is left behind.
+// run runs the command in its own process group, which is killed when the command ends.
 func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	code := ""
 	if m.ExitCode != nil {
@@ -152,7 +147,7 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	} else if err != nil && ctx.Err() == nil && cmd.ProcessState != nil {
 		line := strings.Join(n.Command, " ")
 		missing, _ = command.NotFound(n.Dir, line, cmd.ProcessState.ExitCode(), out.String())
-		if !strings.Contains(line, missing) { // it is what a variable holds, which may be a secret
+		if !strings.Contains(line, missing) { // the name came from a variable, whose value may be a secret
 			missing = ""
 		}
 	}
@@ -163,31 +158,31 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 		return fmt.Errorf("the notification command %s was not found: correct notify.command, or put the program on the PATH",
 			missing)
 	}
-	return n.failed(ctx, "notification command "+name, err)
+	return n.wrapError(ctx, "notification command "+name, err)
 }
 
-// post sends the message, and once more if nobody answered or the server was in trouble.
+// post sends the message, and retries once if there was no answer or a temporary error.
 func (n *Notifier) post(ctx context.Context, body []byte) error {
 	again, err := n.postOnce(ctx, body)
 	if again {
 		select {
 		case <-time.After(cmp.Or(n.RetryWait, time.Second)):
 			_, err = n.postOnce(ctx, body)
-		case <-ctx.Done(): // what went wrong says more than that there is no time left
+		case <-ctx.Done(): // the first error says more than the timeout
 			return fmt.Errorf("the webhook at %s failed: %w", n.Webhook.Host, err)
 		}
 	}
 	if err != nil {
-		return n.failed(ctx, "webhook at "+n.Webhook.Host, err)
+		return n.wrapError(ctx, "webhook at "+n.Webhook.Host, err)
 	}
 	return nil
 }
 
-// postOnce reports besides the error whether it may pass.
+// postOnce also reports whether a retry may succeed.
 func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.Webhook.String(), bytes.NewReader(body))
 	if err != nil {
-		return false, errors.New("the request cannot be made") // the cause shows the address
+		return false, errors.New("the request cannot be made") // without the cause, which contains the address
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "manager")
@@ -203,7 +198,7 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 		return again, err
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // it is for diagnostics only
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // for diagnostics only
 	n.Logger.Debug("webhook", "host", req.URL.Host, "status", resp.Status, "answer", text.Safe(string(answer)))
 	if resp.StatusCode/100 == 2 {
 		return false, nil
@@ -214,7 +209,7 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 
 var errRedirect = errors.New("a redirect was not followed")
 
-// sameHost follows a redirect only where it leads to the same host, is no less protected, and sends the message again.
+// sameHost follows at most 3 redirects, and only those that post the message again to the same scheme and host.
 func sameHost(req *http.Request, via []*http.Request) error {
 	first, why := via[0].URL, ""
 	switch {
