@@ -30,12 +30,12 @@ type announcer struct {
 func (a announcer) Submit(ctx context.Context, req Request) (string, error) {
 	id, err := a.Elsewhere.Submit(ctx, req)
 	if err == nil {
-		a.server.Began(id) // listed twice until the next copy, if a copy was faster
+		a.server.Began(id)
 	}
 	return id, err
 }
 
-var errStillRunning = errors.New("the boulders go on, and are copied when this is started again")
+var errStillRunning = errors.New("the boulders continue, and are copied when this is started again")
 
 // ServeElsewhere passes requests and orders of other processes on to e, and keeps a copy of its boulders in the
 // database. To other processes it looks like [State.Serve]. It returns when ctx ends or after [State.Stop], neither of

@@ -28,8 +28,8 @@ func (a *app) newConfigCmd() *cobra.Command {
 	shown := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Show the configuration in force",
-		Long: `Shows the values that count: the defaults, your configuration file over them, and the project's over that. Values that are
-empty by default are left out.`,
+		Long: `Shows the values that count: the defaults, your configuration file over them, and the project's over that. Empty
+values are left out.`,
 		Example: `  manager config show --origin`,
 		RunE: func(*cobra.Command, []string) error {
 			return a.show(&configReport{"config", a.Config().Entries(), origin})

@@ -196,7 +196,9 @@ func (s *Server) Began(id string) {
 	if !s.holder.Serves {
 		s.holder.Running = nil
 	}
-	s.holder.Running = append(slices.Clone(s.holder.Running), id)
+	if !slices.Contains(s.holder.Running, id) { // SetRunning may have been faster
+		s.holder.Running = append(slices.Clone(s.holder.Running), id)
+	}
 }
 
 // SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing;
