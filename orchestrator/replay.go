@@ -39,8 +39,8 @@ func difference(at boulder.Event, expected, got boulder.Body) *Difference {
 }
 
 // CheckDecisions folds a log and makes each decision again, with the state, limits and time of the original, up to the
-// first difference. An error means that the log cannot be folded. It does not compare texts for people and agents,
-// which follow from a decision, nor decisions that depend on what is not logged: starts while other boulders shared the
+// first difference. An error means that the log cannot be folded. It does not compare texts for users and agents, which
+// follow from a decision, nor decisions that depend on what is not logged: starts while other boulders shared the
 // limits, and what followed from an error of a runner, judge or planner.
 func CheckDecisions(events []boulder.Event) (*Check, error) {
 	r := &replay{s: boulder.NewState(), check: &Check{}}
@@ -331,7 +331,7 @@ func (r *replay) differs(e boulder.Event, expected boulder.Body) {
 	r.check.Difference = difference(e, expected, e.Body)
 }
 
-// essence returns a decision without texts for people and agents, and without what the run adds.
+// essence returns a decision without texts for users and agents, and without what the run adds.
 func essence(b boulder.Body) []byte {
 	var fields map[string]json.RawMessage
 	text, err := json.Marshal(b)

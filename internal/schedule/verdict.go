@@ -80,8 +80,8 @@ func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now 
 }
 
 // stalls is SEMANTICS §4: plus one without progress, if the agent repeats itself, if a stuck rule fired, or if the next
-// prompt would repeat the last; minus one on progress; zero after completion. A turn that was truncated or could not be
-// judged does not count.
+// prompt would repeat the last; minus one on progress; 0 after completion. A truncated turn, or one that could not be
+// judged, does not count.
 func stalls(o *boulder.Open, v boulder.Verdict) int {
 	n, ended := o.SubTask.Stalls, o.Turn.Evidence.Ended
 	stuck := ended.Rule != "" && ended.Rule != boulder.RuleBudget
