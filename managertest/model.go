@@ -6,23 +6,22 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// What a [Model] is asked, and answers.
+// Requests to a [Model], and its answers.
 type (
-	// Model is a server on the loopback interface that speaks OpenAI's chat completions. URL is its base URL, Requests are
-	// those that it has got.
+	// Model is a server on the loopback interface that speaks OpenAI's chat completions API at URL and records Requests.
 	Model = scriptmodel.Server
 	// Handler answers one request. It is called from many goroutines at once.
 	Handler = scriptmodel.Handler
-	// Request is one request: Kind tells steps of an agent from structured answers, FirstUser is the task, AssistantTurns
-	// are the steps made, Text is everything that was said.
+	// Request is one request. Kind tells an agent's steps from structured answers, FirstUser is the task, AssistantTurns
+	// counts the steps made, Text is the whole conversation.
 	Request = scriptmodel.Request
 	// Kind is what a request is for.
 	Kind = scriptmodel.Kind
-	// Reply is the answer: Text, ToolCalls, or JSON to a structured request; or a fault: Status with Header and Body, Cut.
+	// Reply is the answer: Text, ToolCalls, or JSON to a structured request; or a fault: Status, Header and Body, or Cut.
 	Reply = scriptmodel.Reply
 	// ToolCall has the Name and the Args of a tool, as in OpenCode 1.
 	ToolCall = scriptmodel.ToolCall
-	// Script is a Handler (its method Reply) that is read from YAML.
+	// Script is a scripted Handler (its method Reply), read from YAML.
 	Script = scriptmodel.Script
 )
 
@@ -36,7 +35,7 @@ const (
 // ParseScript reads a script; `go doc github.com/bouldermgr/manager/internal/scriptmodel.Script` shows one.
 func ParseScript(yaml []byte) (*Script, error) { return scriptmodel.ParseScript(yaml) }
 
-// StartModel starts a model, which ends with the test.
+// StartModel starts a model that stops at the end of the test.
 func StartModel(t testing.TB, handler Handler) *Model {
 	t.Helper()
 	model, err := scriptmodel.Start(handler)
@@ -47,8 +46,8 @@ func StartModel(t testing.TB, handler Handler) *Model {
 	return model
 }
 
-// OpenCodeEnv is environ for an OpenCode, or a manager, that asks the model at url alone, as scripted/agent, and keeps
-// all its files below home.
+// OpenCodeEnv returns environ for an OpenCode or a manager that asks only the model at url, as scripted/agent, and
+// keeps all its files below home.
 func OpenCodeEnv(environ []string, home, url string) []string {
 	return scriptmodel.OpenCodeEnv(environ, home, url)
 }

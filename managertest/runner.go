@@ -16,17 +16,16 @@ var (
 	_ orchestrator.Judge  = JudgeFunc(nil)
 )
 
-// Runner is an [orchestrator.Runner] without sessions: a function is the agent. The gates of a sub-task run for real.
+// Runner is an [orchestrator.Runner] without sessions: the function Turn is the agent. Gates run for real.
 type Runner struct {
-	// Turn is what the agent does with a prompt (job.Turn.Prompt), usually to the files below job.Project, and what there
-	// is to see of it; gates need not be in it. It must honour ctx. Defaults to nothing, done well.
+	// Turn acts on a prompt (job.Turn.Prompt), usually on files below job.Project, and returns the evidence, in which
+	// gates are optional. It must honour ctx. Defaults to doing nothing, successfully.
 	Turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
-	// Gate runs a gate. Defaults to a shell in the project, for at most a minute.
+	// Gate runs a gate. Defaults to a shell in the project, with a time limit of one minute.
 	Gate func(ctx context.Context, job boulder.Job, command string) boulder.Gate
 }
 
-// Run plays one turn. What is reported before is what a runner with sessions reports; a prompt that was sent once is not
-// sent again, but its turn is played again.
+// Run plays one turn, with the reports of a runner with sessions. A prompt is sent once, but its turn may be replayed.
 func (r *Runner) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (e boulder.Evidence, err error) {
 	ref := job.Attempt.AttemptRef
 	name := fmt.Sprintf("%s/%s#%d", job.BoulderID, ref.SubTaskID, ref.Attempt)
@@ -57,7 +56,7 @@ func (r *Runner) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 	return e, context.Cause(ctx)
 }
 
-// gates runs commands, but for those that have run.
+// gates runs the commands that are not in ran.
 func (r *Runner) gates(ctx context.Context, job boulder.Job, commands []string, ran []boulder.Gate) (gates []boulder.Gate) {
 	run := r.Gate
 	if run == nil {
@@ -81,7 +80,7 @@ func (f JudgeFunc) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder
 	return f(ctx, req)
 }
 
-// Believe is a judge that finds every turn complete, as far as the gates allow. What the agent said last is handed on.
+// Believe is a judge that finds every turn complete, as far as gates allow. The last message becomes the output.
 func Believe(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	said := req.Turn.Evidence.FinalMessage
 	return boulder.Verdict{Completed: true, Summary: said, OutputData: said}, boulder.Usage{}, nil

@@ -6,34 +6,32 @@ import (
 	"time"
 )
 
-// Coroutines is what the loop of a boulder runs on: how it starts a worker, and how it waits. It defaults to
-// goroutines. An engine that makes a run again from its history gives its own, with a [Config].Now and a [Config].NewID
-// that say the same again: then the loop decides the same again, as long as it runs one coroutine at a time and the
-// ports answer the same.
+// Coroutines is what the loop of a boulder uses to start workers and to wait. Defaults to goroutines. An engine that
+// replays a run from its history supplies its own, with a deterministic [Config].Now and [Config].NewID. The loop then
+// decides the same again if one coroutine runs at a time and the ports answer the same.
 type Coroutines interface {
-	// Go runs work beside the caller, with a context that has the values of ctx and ends when the returned function is
-	// called, with its cause. It does not block, and work does not begin before the caller waits, or beside it.
+	// Go runs work concurrently, with a context that has the values of ctx. The returned function cancels that context
+	// with a cause. Go does not block, and work starts when the caller waits, or in parallel.
 	Go(ctx context.Context, work func(ctx context.Context)) context.CancelCauseFunc
-	// NewInbox makes an empty one.
-	NewInbox() Inbox
+	NewInbox() Inbox // empty
 }
 
-// Inbox is where coroutines leave something for the one that takes it. Put and Close may be called by any of them.
+// Inbox is a queue with one receiver. Any coroutine may call Put and Close.
 type Inbox interface {
-	// Put adds an item, and does not block. It reports whether the inbox is open; else the item is not there.
+	// Put adds an item, and does not block. It returns false, and drops the item, if the inbox is closed.
 	Put(item any) bool
-	// Take removes the oldest item. It blocks until there is one, ctx is done, or the time within has passed; without an item
-	// it may return sooner. within 0: it does not block; [Forever]: until there is one. ctx is that of the coroutine that
-	// calls it.
+	// Take removes the oldest item. It blocks until there is one, ctx is done, or the duration within has passed; it may
+	// return without an item sooner. If within is 0 it does not block; [Forever] sets no bound. ctx is that of the calling
+	// coroutine.
 	Take(ctx context.Context, within time.Duration) (item any, ok bool)
-	// Close returns the items that nothing has taken. It may be called again.
+	// Close returns the items not taken. It may be called again.
 	Close() []any
 }
 
-// Forever is no bound of an [Inbox.Take].
+// Forever makes [Inbox.Take] wait without a time limit.
 const Forever = time.Duration(-1)
 
-// goroutines are the Coroutines of a machine.
+// goroutines are the default Coroutines.
 type goroutines struct{}
 
 func (goroutines) Go(ctx context.Context, work func(context.Context)) context.CancelCauseFunc {
@@ -44,7 +42,7 @@ func (goroutines) Go(ctx context.Context, work func(context.Context)) context.Ca
 
 func (goroutines) NewInbox() Inbox { return &inbox{filled: make(chan struct{}, 1)} }
 
-// inbox is taken from by one goroutine.
+// inbox has one receiver.
 type inbox struct {
 	mu     sync.Mutex
 	items  []any
@@ -61,12 +59,12 @@ func (b *inbox) Put(item any) bool {
 	b.items = append(b.items, item)
 	select {
 	case b.filled <- struct{}{}:
-	default: // it is going to look
+	default: // the receiver will look anyway
 	}
 	return true
 }
 
-// wakeWithin is how soon one that waits for a time looks at the clock again: a timer stands still while the machine sleeps.
+// wakeWithin bounds a timed wait before the clock is read again: timers stand still while the machine sleeps.
 const wakeWithin = time.Minute
 
 func (b *inbox) Take(ctx context.Context, within time.Duration) (any, bool) {

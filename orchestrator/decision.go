@@ -10,11 +10,11 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// events are what a scheduler's decision comes to, with what only the run knows; none for what is work, or has to wait.
+// events returns a decision's events, with what only the run knows; none for work, or if it has to wait.
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
 	case schedule.Finish:
-		if r.toVerify(a) || r.busy(integrateRef) { // the ref of the tip may be moving
+		if r.toVerify(a) || r.busy(integrateRef) { // the tip's ref may be moving
 			return nil
 		}
 		return finished(r.state, a.Status)
@@ -22,8 +22,8 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		if r.halting() {
 			return nil
 		}
-		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
-		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Standing == "" {         // else no agent is told anything
+		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // finds a session without an id
+		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Standing == "" {         // otherwise no agent is prompted
 			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
 		}
 		action = a
@@ -36,12 +36,12 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		}
 		action = a
 	case boulder.Parked:
-		if stop := r.work[a.AttemptRef]; stop != nil { // a turn that is at work: its result parks the sub-task
+		if stop := r.work[a.AttemptRef]; stop != nil { // stop the turn at work first: its result parks the sub-task
 			stop(&parkError{a})
 			return nil
 		}
 	}
-	if boulder.TypeOf(action) == "" { // it is work
+	if boulder.TypeOf(action) == "" {
 		return nil
 	}
 	return []boulder.Body{action}
@@ -56,10 +56,10 @@ type parkError struct{ boulder.Parked }
 
 func (e *parkError) Error() string { return e.Reason }
 
-// maxListed is how many sub-tasks a prompt lists beside those that it is about: the list must not grow with the plan.
+// maxListed bounds the other sub-tasks that a prompt lists: prompts must not grow with the plan.
 const maxListed = 20
 
-// brief builds the first prompt of an attempt. It depends on stored records only.
+// brief builds the first prompt of an attempt, from stored records only.
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := prompts.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: filepath.Join(r.o.cfg.Project, ".manager", "runs"),
@@ -79,7 +79,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	return prompts.Build(in)
 }
 
-// conflict is why the newest result of a sub-task could not be integrated, if that is what its next turn is about.
+// conflict returns the conflict that a sub-task's next turn has to resolve, or nil.
 func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
 	if len(t.Conflicts) == 0 || t.Integrated != "" {
 		return nil
@@ -91,7 +91,7 @@ func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
 	return c
 }
 
-// told is what a session is told besides what the judge found, after the turn that has ended.
+// told returns what the next prompt of a session says besides the judge's findings.
 func (r *run) told(o *boulder.Open) prompts.Told {
 	told := prompts.Told{
 		News:      news(r.state, o.SubTask, o.Turn.Seq, o.Turn.Evidence.Replied...),
@@ -103,14 +103,14 @@ func (r *run) told(o *boulder.Open) prompts.Told {
 	return told
 }
 
-// said is all that people have said about a sub-task: their notes, then their answers.
-func said(s *boulder.State, t *boulder.SubTask) []string {
+// notesAndAnswers returns all notes and answers of the user about a sub-task.
+func notesAndAnswers(s *boulder.State, t *boulder.SubTask) []string {
 	all := news(s, t, 0)
 	return append(all.Notes, all.Answers...)
 }
 
-// news are what people said after an event about a sub-task, and about blockers of those that it stands in the place of,
-// without the blockers whose answers the session has.
+// news returns what the user said after an event about a sub-task and those that it replaces, but not the answers in
+// has, which the session knows.
 func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64, has ...string) prompts.News {
 	notes := s.Boulder.NotesFor(t.ID, afterSeq)
 	var settled []boulder.RaisedBlocker

@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// launchGates has the runner do what it does besides turns. The run ends with what ended makes of its error.
+// launchGates has the runner do something other than a turn. The run ends with the error that ended returns, if any.
 func (r *run) launchGates(
 	ref boulder.AttemptRef, work func(context.Context, func(boulder.Body) error) error, ended func(error) error,
 ) {
@@ -59,7 +59,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	})
 }
 
-// toVerify reports whether the boulder is about to be over and gates have to run before that.
+// toVerify reports whether gates have to rerun before the boulder ends.
 func (r *run) toVerify(a schedule.Finish) bool {
 	_, can := r.o.cfg.Runner.(Verifier)
 	return can && len(a.Verify) > 0 && r.verified != r.state.Boulder.Attempts
@@ -87,14 +87,14 @@ func (r *run) startVerify(a schedule.Finish) {
 		switch {
 		case err == nil:
 			r.verified = begun
-		case !errors.Is(err, boulder.ErrRefused): // refused: a sub-task is redone
+		case !errors.Is(err, boulder.ErrRefused): // a refusal means that a sub-task is redone
 			return fmt.Errorf("run the gates once more: %w", err)
 		}
 		return nil
 	})
 }
 
-// missingGate is the fault of a runner that did not run a gate of an ended turn.
+// missingGate returns the runner's fault of not running a gate of an ended turn, or nil.
 func missingGate(t *boulder.SubTask, e *boulder.Evidence) error {
 	for _, g := range t.OpenGates(e.Gates, e.NoServer) {
 		if g.Run == nil {

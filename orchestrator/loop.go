@@ -12,13 +12,13 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// loop is the one loop: decide, commit, act, wait.
+// loop repeats: decide, commit, act, wait.
 func (r *run) loop() error {
 	if err := startable(r.state, r.o.limits); err != nil {
 		r.end(err)
 	}
 	for {
-		r.notice()
+		r.checkStop()
 		if err := r.decide(); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (r *run) loop() error {
 		case status.Terminal():
 			return nil
 		}
-		r.notice() // whoever read the events may have asked for a stop
+		r.checkStop() // the consumer of the events may have called Stop
 		if !r.halting() {
 			r.launch()
 		}
@@ -46,7 +46,7 @@ func (r *run) loop() error {
 	}
 }
 
-// startable refuses a plan with a sub-task that could never start: it would wait for ever.
+// startable refuses a plan with a sub-task that could never start and would wait for ever.
 func startable(s *boulder.State, l Limits) error {
 	if err := schedule.Startable(s, l); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnstartable, err)
@@ -54,10 +54,9 @@ func startable(s *boulder.State, l Limits) error {
 	return nil
 }
 
-// halting reports whether the run ends before the boulder does: nothing new is launched.
+// halting reports whether the run is ending before the boulder does: nothing new is launched.
 func (r *run) halting() bool { return !r.grace.IsZero() || r.ended != nil }
 
-// pause ends the run at a boundary, with everything stored.
 func (r *run) pause() error {
 	err := cmp.Or(r.ended, ErrStopped)
 	if r.state.Boulder.Status == boulder.Paused {
@@ -75,16 +74,16 @@ func (r *run) pause() error {
 	return err
 }
 
-// wait blocks until something arrives, then takes in everything that has arrived.
+// wait blocks until something arrives, then takes in all that has arrived.
 func (r *run) wait() error {
-	item := r.next(r.patience())
+	item := r.next(r.maxWait())
 	if err := r.tick(); err != nil {
 		return err
 	}
-	if !r.grace.IsZero() && !r.looked.Before(r.grace) {
+	if !r.grace.IsZero() && !r.clockRead.Before(r.grace) {
 		r.end(ErrStopped)
 	}
-	for ; item != nil; item = r.next(0) { // one commit serves it all
+	for ; item != nil; item = r.next(0) { // one commit for all
 		var err error
 		switch item := item.(type) {
 		case message:
@@ -92,25 +91,25 @@ func (r *run) wait() error {
 		case order:
 			err = r.obey(item)
 		}
-		if err != nil || r.state.Boulder.Status.Terminal() { // an order has ended it: what is handed in does not count any more
+		if err != nil || r.state.Boulder.Status.Terminal() { // an order ended the boulder: later messages no longer count
 			return err
 		}
 	}
 	return nil
 }
 
-// next is what arrives within a time; nil: nothing, or the caller's ctx is done.
+// next returns what arrives in time, or nil if nothing does or the caller's ctx is done.
 func (r *run) next(within time.Duration) any {
 	ctx := r.ctx
 	if r.ended != nil || r.aborted != nil {
-		ctx = context.WithoutCancel(ctx) // that is known
+		ctx = context.WithoutCancel(ctx) // already noticed
 	}
 	item, _ := r.inbox.Take(ctx, within)
 	return item
 }
 
-// patience is how long there is nothing to do for the loop unless something arrives.
-func (r *run) patience() time.Duration {
+// maxWait returns how long the loop may block.
+func (r *run) maxWait() time.Duration {
 	until := r.wake
 	if !r.grace.IsZero() && r.ended == nil && (until.IsZero() || r.grace.Before(until)) {
 		until = r.grace
@@ -121,8 +120,8 @@ func (r *run) patience() time.Duration {
 	return max(until.Sub(r.o.cfg.Now()), 0)
 }
 
-// notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
-func (r *run) notice() {
+// checkStop notices a stop or a cancelled ctx without blocking, so that nothing is launched afterwards.
+func (r *run) checkStop() {
 	if r.grace.IsZero() && r.o.stop.Err() != nil {
 		r.grace = r.o.cfg.Now().Add(r.o.cfg.StopGrace)
 	}
@@ -131,7 +130,6 @@ func (r *run) notice() {
 	}
 }
 
-// end makes the run end now: the workers are told to stop their turns.
 func (r *run) end(cause error) {
 	if r.ended == nil {
 		r.ended = cause
@@ -139,7 +137,7 @@ func (r *run) end(cause error) {
 	}
 }
 
-// abort ends all work, also what is launched from now on.
+// abort cancels all work, also what is launched later.
 func (r *run) abort(cause error) {
 	r.aborted = cmp.Or(r.aborted, cause)
 	for _, ref := range r.underWay() {
@@ -149,8 +147,8 @@ func (r *run) abort(cause error) {
 
 func (r *run) apply(bodies ...boulder.Body) error { return applyTo(r.state, r.now, bodies...) }
 
-// applyTo applies events. Before one that ends an attempt it books what the running turn was seen to use: that turn is not
-// taken up again.
+// applyTo applies events. Before one that ends an attempt it books the usage seen of the running turn, which is not
+// resumed.
 func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 	apply := func(b boulder.Body) error {
 		_, err := s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: b})
@@ -176,25 +174,24 @@ func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
 	return nil
 }
 
-// tick begins a turn of the loop: it looks at the clock, and takes in that it was moved, or the machine slept, before
-// anything else. All that is applied and decided until the next one has its time, so that a log tells when each decision
-// was made, and what came with what.
+// tick begins a turn of the loop: it reads the clock, and records first whether it was set or the machine slept. All
+// events until the next tick carry its time, so a log shows which came together.
 func (r *run) tick() error {
 	now := r.o.cfg.Now()
-	moved := clockMoved(r.looked, now)
-	r.looked, r.now = now, now.UTC().Round(0)
+	moved := clockMoved(r.clockRead, now)
+	r.clockRead, r.now = now, now.UTC().Round(0)
 	if b := &r.state.Boulder; moved == 0 || b.ID == "" || b.Status.Terminal() {
 		return nil
 	}
 	return r.apply(boulder.ClockMoved{By: moved})
 }
 
-// clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
-// more than a time server corrects.
+// clockSlack is how far the wall clock may deviate from the monotonic clock between two ticks before it counts as
+// moved: more than a time server corrects.
 const clockSlack = 10 * time.Second
 
-// clockMoved is by how much the wall clock went on without time passing: while the machine slept, the monotonic clock
-// stands still (Linux, macOS).
+// clockMoved returns how far the wall clock moved beyond the elapsed time: it was set, or the machine slept, during
+// which the monotonic clock stands still (Linux, macOS).
 func clockMoved(before, now time.Time) time.Duration {
 	if before.IsZero() {
 		return 0
@@ -206,8 +203,8 @@ func clockMoved(before, now time.Time) time.Duration {
 	return moved
 }
 
-// commit writes the applied events, answers the reports among them, and yields the events. An error leaves
-// the state ahead of the disk, so it ends the run.
+// commit writes the applied events, answers their reports, and yields them. An error leaves the state ahead of the
+// disk, so it ends the run.
 func (r *run) commit() error {
 	events := r.state.TakeEvents()
 	if len(events) == 0 {
@@ -215,30 +212,30 @@ func (r *run) commit() error {
 	}
 	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), r.state, events)
 	if err != nil {
-		r.broken = fmt.Errorf("store: %w", err)
-		r.abort(r.broken) // first: a worker that is told must see that the run is over, and end its agent's turn
+		r.storeErr = fmt.Errorf("store: %w", err)
+		r.abort(r.storeErr) // first: an answered worker must see that the run is over, and end its agent's turn
 	}
 	for _, a := range r.acks {
 		a.Put(err)
 	}
 	r.acks = nil
 	if err != nil {
-		return r.broken
+		return r.storeErr
 	}
 	for _, e := range events {
 		if _, left := e.Body.(boulder.SessionLeft); left && r.state.Boulder.Status.Terminal() {
-			continue // the end is the last that is yielded
+			continue // TaskComplete is the last event yielded
 		}
-		if !r.gone && !r.yield(e, nil) {
-			r.gone = true
+		if !r.consumerGone && !r.yield(e, nil) {
+			r.consumerGone = true
 			r.end(errors.New("the events are not read any more"))
 		}
 	}
 	return nil
 }
 
-// decide applies what schedule.Compute decides until only work is left to do, and remembers that. No other boulder of
-// this Orchestrator decides meanwhile, so that no slot is given out twice.
+// decide applies decisions until only work is left, which goes into todo. The lock stops other boulders of this
+// Orchestrator from deciding meanwhile, so that no slot is given out twice.
 func (r *run) decide() error {
 	if err := r.adoptUnasked(); err != nil {
 		return err

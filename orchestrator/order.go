@@ -12,13 +12,13 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// order is the user's order on its way to the loop goroutine.
+// order is a user's order on its way to the loop goroutine.
 type order struct {
 	boulder.Order
 	reply Inbox
 }
 
-// RunsElsewhere is an error for a boulder that another engine runs: here is a copy of its log alone.
+// RunsElsewhere returns an error if another engine runs the boulder: this is only a copy of its log.
 func RunsElsewhere(b *boulder.Boulder) error {
 	if b.Engine == "" || b.Status.Terminal() {
 		return nil
@@ -26,9 +26,9 @@ func RunsElsewhere(b *boulder.Boulder) error {
 	return fmt.Errorf("%w: boulder %s runs on %s, and this is a copy of its log: start `manager-%[3]s gateway`, which reaches it", boulder.ErrRefused, b.ID, b.Engine)
 }
 
-// Order carries out what the user says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
-// It returns when that is on disk, and with the errors of Obey; a resume is for a boulder that is being run only. If ctx
-// ends before, the order may still be carried out.
+// Order carries out an order: in the boulder's loop if this Orchestrator runs it, otherwise as [Obey] does, with the
+// same errors. It returns when the result is on disk. If ctx ends first, the order may still be carried out. A resume
+// order is only for a boulder that is being run.
 func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder.Order) error {
 	for {
 		r, err := o.runningOrObey(ctx, boulderID, what)
@@ -50,7 +50,7 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 	}
 }
 
-// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile.
+// runningOrObey obeys at once if nothing runs the boulder. The lock keeps a run from starting meanwhile.
 func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
@@ -60,9 +60,9 @@ func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what
 	return nil, Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())
 }
 
-// Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap
-// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [boulder.ErrFinished] for a
-// boulder that is over, or say what the store failed with. Nothing may run the boulder meanwhile.
+// Obey carries out an order on a boulder that nothing runs, now or meanwhile, and returns when the result is on disk.
+// Errors wrap [boulder.ErrRefused] if the state does not allow it, [boulder.ErrFinished] if the boulder is over,
+// [boulder.ErrNotFound], or the store's error.
 func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
 	s, err := store.Load(ctx, boulderID)
 	if err != nil {
@@ -84,9 +84,8 @@ func commitEvents(ctx context.Context, store Store, s *boulder.State) error {
 	return nil
 }
 
-// StopLeft stops the sessions that orders left behind while nothing ran the boulder, see [boulder.SessionLeft], and returns
-// when that is on disk. A resume does it by itself; call it for boulders that are over before anything is run
-// in the same project.
+// StopLeft stops the sessions that orders left at work while nothing ran the boulder ([boulder.SessionLeft]), and
+// returns when that is on disk. Resume does so too; call it for finished boulders before anything runs in the project.
 func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
 	s, err := o.cfg.Store.Load(ctx, boulderID)
 	if err != nil {
@@ -116,12 +115,11 @@ func refusal(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", boulder.ErrRefused, fmt.Errorf(format, args...))
 }
 
-// carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its
-// error wraps [boulder.ErrRefused] or [boulder.ErrFinished]; any other error is a fault of ours. The sessions of
-// attempts that it ends are noted if they may be at work, until they are stopped; busy says of which attempts that is
-// known, nil: of all.
+// carryOut applies the events of an order. A refused order changes nothing; its error wraps [boulder.ErrRefused] or
+// [boulder.ErrFinished], any other error is a bug. Sessions of attempts that it ends are recorded if they may be at
+// work, until they are stopped. busy tells which attempts are; nil: all may be.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
-	bodies, err := ordered(s, what, now)
+	bodies, err := orderEvents(s, what, now)
 	if err != nil {
 		return err
 	}
@@ -131,7 +129,7 @@ func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(bou
 	if err := applyTo(s, now, bodies...); err != nil {
 		return err
 	}
-	if what.Do == boulder.OrderCancel && s.Boulder.Status == boulder.Synthesizing { // it was the whole boulder
+	if what.Do == boulder.OrderCancel && s.Boulder.Status == boulder.Synthesizing { // of the whole boulder: it ends
 		if err := applyTo(s, now, synthesize(s, boulder.Cancelled)); err != nil {
 			return err
 		}
@@ -154,9 +152,8 @@ const (
 	triedAgain      = "retried by the user"
 )
 
-// ordered are the events that an order comes to. What [boulder.State.Apply] refuses with the first of them is not looked at
-// here.
-func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
+// orderEvents returns the events of an order. What [boulder.State.Apply] refuses in the first is not checked here.
+func orderEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
 	if err := o.Validate(); err != nil {
 		return nil, refusal("%w", err)
 	}
@@ -179,7 +176,7 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
 	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline:
-		return answered(s, o, now)
+		return approvalEvents(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
 		return nil, refusal("boulder %s is paused already", b.ID)
 	case o.Do == boulder.OrderPause:
@@ -219,8 +216,8 @@ func ordered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, 
 	return retry(s, t, now)
 }
 
-// answered is what the user says to the plan or the replan that waits. Who agrees agrees to its gates.
-func answered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
+// approvalEvents returns the events of the user's answer to a plan or replan. Approval includes its gates.
+func approvalEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
 	b, snapshot := &s.Boulder, s.Snapshot()
 	switch asked := snapshot.Asked(); {
 	case asked == "":
@@ -242,7 +239,7 @@ func answered(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body,
 
 const declined = "the new plan was declined"
 
-// resumed brings a boulder back to where it was when it was paused.
+// resumed returns a paused boulder to the status it had before.
 func resumed(s *boulder.State) boulder.Body {
 	to := boulder.Running
 	switch {
@@ -266,7 +263,7 @@ func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, wh
 	return done
 }
 
-// cancelAll ends everything that is not over, what depends on something before that, and the boulder.
+// cancelAll ends every sub-task that is not over, dependents before their dependencies, and then the boulder.
 func cancelAll(s *boulder.State) (bodies []boulder.Body) {
 	if len(s.SubTasks) == 0 {
 		return []boulder.Body{boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByUser}}
@@ -308,14 +305,14 @@ func retry(s *boulder.State, t *boulder.SubTask, now time.Time) ([]boulder.Body,
 		"follows from it where it has to", t.ID, t.Status)
 }
 
-// obey carries an order out on the loop goroutine. It is answered when it is on disk.
+// obey carries out an order on the loop goroutine. The answer is sent once the result is on disk.
 func (r *run) obey(o order) error {
 	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.work) > 0 {
-		r.suspend() // it was paused, and what is at work shall stop all the same
+		r.suspend() // paused before, but turns are still at work
 		o.reply.Put(nil)
 		return nil
 	}
-	if o.Do == boulder.OrderRedo && r.busy(integrateRef) { // the ref of the tip may be moving
+	if o.Do == boulder.OrderRedo && r.busy(integrateRef) { // the tip's ref may be moving
 		o.reply.Put(refusal("a result is being integrated: try again in a moment"))
 		return nil
 	}
@@ -324,18 +321,18 @@ func (r *run) obey(o order) error {
 	if err != nil {
 		o.reply.Put(err)
 		if r.state.Boulder.Seq != before {
-			return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it
+			return fmt.Errorf("an order was carried out by half: %w", err) // nothing of it is on disk
 		}
-		return nil // nothing changed: that is for whoever gave the order
+		return nil // nothing changed: the error concerns the sender only
 	}
 	r.acks = append(r.acks, o.reply)
 	for _, ref := range r.underWay() {
-		if r.over(ref) { // what its worker still hands in is not taken
+		if r.attemptOver(ref) { // its result will be ignored
 			r.work[ref](errors.New("the user ended it"))
 		}
 	}
 	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
-		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // who is asked at a terminal need not answer any more
+		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // ends a question at a terminal
 			if stop := r.work[ref]; stop != nil {
 				stop(errSuspended)
 			}
@@ -348,7 +345,7 @@ func (r *run) obey(o order) error {
 			r.end(err)
 		}
 	}
-	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // no turn is at work while there is no plan
+	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // during planning a pause always stops the work
 		r.suspend()
 	}
 	if o.Do == boulder.OrderResume {
@@ -357,13 +354,13 @@ func (r *run) obey(o order) error {
 	return nil
 }
 
-// over reports whether work is of an attempt that has ended, which an order alone does to one with work under way.
-func (r *run) over(ref boulder.AttemptRef) bool {
+// attemptOver reports whether ref is an attempt that has ended; while its work is busy, only an order does that.
+func (r *run) attemptOver(ref boulder.AttemptRef) bool {
 	open := r.state.Open(ref.SubTaskID)
 	return ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref)
 }
 
-// suspend stops the turns that are at work. They are taken up again when the pause is over.
+// suspend stops the turns at work. They are resumed when the pause ends.
 func (r *run) suspend() {
 	for _, ref := range r.underWay() {
 		r.work[ref](errSuspended)

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// startPlan asks for a plan. A stop, a pause and a cancel end the call: nothing is lost, and a resume asks again.
+// startPlan asks for a plan. A stop, a pause or a cancel aborts the call: nothing is lost, and a resume asks again.
 func (r *run) startPlan() {
 	if why := schedule.Exceeded(r.state, r.o.limits, r.now); why != "" {
 		r.end(fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why}))
@@ -37,11 +37,11 @@ func (r *run) startPlan() {
 		if err := r.propose(plan); err != nil {
 			return err
 		}
-		return r.commit() // before it is adopted: what was paid for is kept
+		return r.commit() // before it is adopted: keep what was paid for
 	})
 }
 
-// startApproval asks the user about the plan. Without one to ask it is adopted, see adoptUnasked.
+// startApproval asks the user about the plan. If the user cannot be asked, see adoptUnasked.
 func (r *run) startApproval() {
 	proposed := r.state.Revision.Plan.Clone()
 	var approved Approval
@@ -59,7 +59,6 @@ func (r *run) startApproval() {
 	})
 }
 
-// unplanned is what follows when there is no plan to adopt.
 func (r *run) unplanned(err error) error {
 	switch {
 	case err == nil, r.cutShort(err):
@@ -75,7 +74,7 @@ func (r *run) unplanned(err error) error {
 	return nil
 }
 
-// adoptUnasked adopts a plan where the user cannot be asked about it. One that has to be asked about ends the run.
+// adoptUnasked adopts a plan if the user cannot be asked, or ends the run if the plan needs approval.
 func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
@@ -87,14 +86,13 @@ func (r *run) adoptUnasked() error {
 	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)
 }
 
-// propose makes a plan the first revision, which is not approved yet.
 func (r *run) propose(plan *boulder.Plan) error {
 	rev := revision(plan, 1, r.now)
 	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
 }
 
-// adopt makes the sub-tasks of a plan, some of which a fork has done already, with these results. A plan that differs from
-// what was proposed is the next revision.
+// adopt creates the sub-tasks of a plan; results are those that a fork takes over. A plan that differs from the
+// proposal becomes the next revision.
 func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 	err := r.apply(decomposed(r.state, a, results, r.now))
 	if err == nil {
@@ -103,7 +101,7 @@ func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 	if err == nil {
 		err = r.setBudgets()
 	}
-	return err // with one nothing of it is stored
+	return err // on an error nothing of this is stored
 }
 
 func decomposed(s *boulder.State, a Approval, results map[string]boulder.Inherited, now time.Time) boulder.Decomposed {
@@ -129,11 +127,10 @@ func revision(plan *boulder.Plan, number int, now time.Time) boulder.PlanRevisio
 	}
 }
 
-// ErrNoFork is in the chain of errors about a [Request].Fork that cannot be made.
+// ErrNoFork is in the chain of errors about a [Request].Fork that is impossible.
 var ErrNoFork = errors.New("it cannot be forked")
 
-// fork is the plan of another boulder, with the results that are taken over. The head record gets what is that of the
-// original.
+// fork returns the original's plan and the results that are taken over. head gets the original's settings.
 func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inherited, error) {
 	f := *r.req.Fork
 	from, err := r.o.cfg.Store.Load(r.ctx, f.BoulderID)
@@ -161,8 +158,8 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	return &plan, inherited(plan, from, f.SubTaskID), nil
 }
 
-// runnable is the plan of the original with the gates that might run there: those may in the fork, and the user is not asked
-// about others.
+// runnable returns the plan of the original without gates that were not approved there, because the user is not asked
+// again.
 func runnable(from *boulder.State) boulder.Plan {
 	plan := from.Revision.Plan.Clone()
 	sealed := plan.Seal != nil && !plan.Edited()
@@ -172,14 +169,13 @@ func runnable(from *boulder.State) boulder.Plan {
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
 	}
 	if sealed {
-		plan.Seal.Hash = plan.Hash() // it is not edited
+		plan.Seal.Hash = plan.Hash() // dropping gates is not an edit by the user
 	}
 	return plan
 }
 
-// inherited are the results that stay: of what was completed, and neither is the sub-task from which on it is done again
-// nor depends on it, or on anything else that is done again. It collects in rounds, because a plan may name a sub-task
-// before what it depends on.
+// inherited returns the results that a fork takes over: those of completed sub-tasks other than first that depend on
+// such sub-tasks only. It works in rounds, because a plan may list a sub-task before its dependencies.
 func inherited(plan boulder.Plan, from *boulder.State, first string) map[string]boulder.Inherited {
 	results := map[string]boulder.Inherited{}
 	redone := func(id string) bool { _, ok := results[id]; return !ok }

@@ -9,17 +9,17 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// Rejudged is a turn of a log that a judge was asked about again.
+// Rejudged is a turn of a log on which a judge ruled again.
 type Rejudged struct {
 	boulder.AttemptRef
 	Turn    int
-	Gates   []boulder.Gate // that ran after it
+	Gates   []boulder.Gate // that ran after the turn
 	Was, Is boulder.Verdict
 	Usage   boulder.Usage
 }
 
-// Rejudge asks a judge about each judged turn of a log, with the evidence and the state of then. Nothing follows from its
-// verdicts: the next turn is the one of the log. The sequence ends with an error that the judge or the log gives.
+// Rejudge asks judge again about each judged turn of a log, with the evidence and state of then. Nothing follows from
+// the new verdicts. The sequence ends at the first error of the judge or the log.
 func Rejudge(ctx context.Context, events []boulder.Event, judge Judge) iter.Seq2[Rejudged, error] {
 	return func(yield func(Rejudged, error) bool) {
 		s := boulder.NewState()

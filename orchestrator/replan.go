@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// startReplan asks the Task Ledger for the replan that was begun, or the user to approve the one that it made. That is stored
-// between the two: it can be answered by an order as well.
+// startReplan asks the Task Ledger for the replan that was begun, or the user to approve its proposal. The proposal is
+// stored in between, so that an order can answer it too.
 func (r *run) startReplan() {
 	req, number, gates := r.replanRequest(), r.state.Boulder.Replans, r.req.ReplanGates
 	replan, proposal := r.state.Boulder.Replan, Proposal(r.state.Snapshot())
@@ -60,7 +60,7 @@ func (r *run) startReplan() {
 	})
 }
 
-// Proposal is the replan that is being made, as the user is asked about it.
+// Proposal returns the replan in progress, as shown to the user.
 func Proposal(s boulder.Snapshot) ReplanProposal {
 	replan := s.Boulder.Replan
 	p := ReplanProposal{Number: s.Boulder.Replans, Reason: replan.Reason}
@@ -81,7 +81,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
 		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
 	}
-	for _, note := range said(r.state, r.state.SubTask(b.Replan.SubTaskID)) {
+	for _, note := range notesAndAnswers(r.state, r.state.SubTask(b.Replan.SubTaskID)) {
 		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
 	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
@@ -106,8 +106,8 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	return req
 }
 
-// adoptReplan makes a new plan the current one. What it builds on may have failed in the meantime: then it is asked for
-// again, with the state as it is now. A planner that does not keep its contract costs this sub-task, not the run.
+// adoptReplan makes a new plan the current one. If the state refuses it, because what it builds on has failed meanwhile
+// or the planner broke its contract, the replan is asked for again; that costs the sub-task at most, not the run.
 func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	err := r.apply(replanned(r.state, plan, gates, r.now))
 	switch {
@@ -122,7 +122,7 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	return nil
 }
 
-// replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.
+// replanned returns the event of a new plan: the kept sub-tasks, followed by the new ones.
 func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Time) boulder.Body {
 	b, old := s.Boulder, s.Revision
 	plan := old.Plan

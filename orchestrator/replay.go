@@ -11,21 +11,21 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// Check is what became of asking the scheduler again for the decisions of a log.
+// Check is the result of making the decisions of a log again.
 type Check struct {
 	Events    int `json:"events"`    // that were folded
-	Decisions int `json:"decisions"` // that came out as they are recorded
-	// Unchecked events are of processes that left no limits in the log: of older managers, and of an import.
+	Decisions int `json:"decisions"` // that are the same again
+	// Unchecked events are of processes that logged no limits: of older managers, or of an import.
 	Unchecked  int         `json:"unchecked,omitempty"`
-	Difference *Difference `json:"difference,omitempty"` // the first one; nil: there is none
+	Difference *Difference `json:"difference,omitempty"` // the first; nil: none
 }
 
-// Difference is a decision that this manager makes differently than the one that wrote the log.
+// Difference is a decision that differs from the one in the log.
 type Difference struct {
-	Seq      uint64         `json:"seq"` // the event that differs, or after which one is missing
+	Seq      uint64         `json:"seq"` // the differing event, or the one after which an event is missing
 	Time     time.Time      `json:"time"`
-	Expected *boulder.Event `json:"expected"` // what is decided now; nil: nothing
-	Got      *boulder.Event `json:"got"`      // what the log has; nil: nothing
+	Expected *boulder.Event `json:"expected"` // decided now; nil: nothing
+	Got      *boulder.Event `json:"got"`      // in the log; nil: nothing
 }
 
 func difference(at boulder.Event, expected, got boulder.Body) *Difference {
@@ -38,12 +38,10 @@ func difference(at boulder.Event, expected, got boulder.Body) *Difference {
 	return &Difference{at.Seq, at.Time, with(expected), with(got)}
 }
 
-// CheckDecisions folds a whole log, and asks the scheduler for each decision in it with the state, the limits and the time
-// that it was made with. It ends at the first difference. An error says that the log itself cannot be folded.
-//
-// Words for people and agents are not compared: they follow from a decision. Neither are decisions that rest on what is
-// not in the log: which attempts start while other boulders share the limits, and what follows from an error of a runner,
-// a judge or a planner.
+// CheckDecisions folds a log and makes each decision again, with the state, limits and time of the original, up to the
+// first difference. An error means that the log cannot be folded. It does not compare texts for users and agents, which
+// follow from a decision, nor decisions that depend on what is not logged: starts while other boulders shared the
+// limits, and what followed from an error of a runner, judge or planner.
 func CheckDecisions(events []boulder.Event) (*Check, error) {
 	r := &replay{s: boulder.NewState(), check: &Check{}}
 	for i, e := range events {
@@ -58,7 +56,7 @@ func CheckDecisions(events []boulder.Event) (*Check, error) {
 	return r.check, nil
 }
 
-// LimitsOf are the limits of the process that wrote the end of a log, if it recorded them.
+// LimitsOf returns the limits of the last process in a log, and whether it recorded them.
 func LimitsOf(events []boulder.Event) (l Limits, recorded bool) {
 	for _, e := range slices.Backward(events) {
 		var text json.RawMessage
@@ -76,19 +74,19 @@ func LimitsOf(events []boulder.Event) (l Limits, recorded bool) {
 	return l, false
 }
 
-// replay is a log being folded. All events of a turn of the loop have its time: first what came in, then what was decided.
+// replay is a log being folded. The events of one loop turn have the same time: inputs first, then decisions.
 type replay struct {
 	s      *boulder.State
 	check  *Check
-	limits *Limits // of the process; nil: it left none
+	limits *Limits // of the process; nil: not recorded
 
-	due     []boulder.Body // decided together with the last decision, and not seen yet
-	driven  bool           // the turn has an event that no order leaves: a loop has decided at its end
-	ending  bool           // the scheduler has ended the run in this turn
-	stopped bool           // or in an earlier one of the process
+	due     []boulder.Body // decided together with the previous decision, and not yet seen
+	driven  bool           // the turn has an event that no order causes, so a loop has decided at its end
+	ending  bool           // the scheduler ended the run in this turn
+	stopped bool           // or in an earlier turn of the process
 
-	// The first attempt that should have started, or the end of the run that should have come, and did not. A process that is
-	// to end starts nothing any more: it counts only if that one does.
+	// missed is the first start, or end of the run, that should have come and did not. A run that is ending starts
+	// nothing, so it is a difference only if another attempt starts later.
 	missed *Difference
 }
 
@@ -122,7 +120,7 @@ func (r *replay) take(e boulder.Event, last bool) error {
 	return nil
 }
 
-// begin is a new process.
+// begin starts another process.
 func (r *replay) begin(limits json.RawMessage) error {
 	r.limits, r.due, r.missed, r.stopped = nil, nil, nil, false
 	if len(limits) == 0 {
@@ -133,7 +131,7 @@ func (r *replay) begin(limits json.RawMessage) error {
 	return err
 }
 
-// decodeLimits reads recorded limits. One that is newer than the record has its default: that is what it was, perhaps.
+// decodeLimits reads recorded limits. Those that are newer than the record get their defaults.
 func decodeLimits(text json.RawMessage) (Limits, error) {
 	l := DefaultLimits()
 	err := json.Unmarshal(text, &l)
@@ -143,7 +141,7 @@ func decodeLimits(text json.RawMessage) (Limits, error) {
 // compare checks an event before it is applied.
 func (r *replay) compare(e boulder.Event) {
 	switch b := e.Body.(type) {
-	case boulder.UsageReport, boulder.ClockMoved: // may come before a decision
+	case boulder.UsageReport, boulder.ClockMoved: // may precede a decision
 		return
 	case boulder.TurnEnded:
 		if o := r.s.Open(b.SubTaskID); o != nil {
@@ -186,7 +184,7 @@ func (r *replay) compare(e boulder.Event) {
 		r.differs(e, first(r.due))
 	default:
 		r.due = nil
-		if b, refused := e.Body.(boulder.ReplanRefused); refused { // whose sub-task fails, if nothing else is done with it
+		if b, refused := e.Body.(boulder.ReplanRefused); refused { // its sub-task fails, unless it is completed
 			r.due = schedule.RefuseReplan(r.s, b.Reason)[1:]
 		}
 	}
@@ -199,8 +197,7 @@ func first(due []boulder.Body) boulder.Body {
 	return due[0]
 }
 
-// decide are the events that the scheduler's answer comes to. The run ends with a Stop, and what is decided behind it is
-// not done.
+// decide returns the events that the scheduler decides. Nothing after a Stop is carried out.
 func (r *replay) decide(now time.Time) (due []boulder.Body) {
 	for _, action := range schedule.Compute(r.s, *r.limits, now) {
 		switch a := action.(type) {
@@ -210,7 +207,7 @@ func (r *replay) decide(now time.Time) (due []boulder.Body) {
 		case schedule.Finish:
 			due = append(due, finished(r.s, a.Status)...)
 		default:
-			if boulder.TypeOf(a) != "" { // else it is work
+			if boulder.TypeOf(a) != "" { // otherwise it is work
 				due = append(due, a)
 			}
 		}
@@ -218,7 +215,7 @@ func (r *replay) decide(now time.Time) (due []boulder.Body) {
 	return due
 }
 
-// advance leaves out what may come later, until what is due next is of the kind of a body, and about the same.
+// advance skips decisions that may wait, up to one of b's type and attempt, and reports whether there is one.
 func (r *replay) advance(b boulder.Body) bool {
 	for i, due := range r.due {
 		if boulder.TypeOf(due) == boulder.TypeOf(b) && boulder.AttemptOf(due) == boulder.AttemptOf(b) {
@@ -232,8 +229,8 @@ func (r *replay) advance(b boulder.Body) bool {
 	return false
 }
 
-// mayWait reports whether what is decided may be done later: a turn that is at work is stopped first, before a sub-task is
-// parked; one that begins may find that the run is to end.
+// mayWait reports whether a decision may come later, or never if the run ends: a turn at work is stopped before its
+// sub-task is parked.
 func (r *replay) mayWait(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Parked:
@@ -249,8 +246,7 @@ func (r *replay) judged(subTaskID string) bool {
 	return o != nil && o.Turn != nil && o.Turn.Verdict != nil
 }
 
-// fromOutside reports whether what is not decided now may be there all the same: an order of the user, or what followed from
-// an error.
+// fromOutside reports whether an order or an error may have caused an event that is not decided now.
 func (r *replay) fromOutside(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Starting:
@@ -261,15 +257,14 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 		return !r.judged(boulder.AttemptOf(b).SubTaskID)
 	case boulder.SubTaskDone:
 		return b.Attempt > 0 && !r.judged(b.SubTaskID)
-	case boulder.Isolated: // when the gates were tried
+	case boulder.Isolated: // after a trial of the gates
 		return r.s.Boulder.Line.Trial
-	case boulder.ReplanRefused, boulder.StatusChanged: // what ends a boulder says whether the user did
+	case boulder.ReplanRefused, boulder.StatusChanged: // the event that ends a boulder says whether the user did
 		return true
 	}
 	return false
 }
 
-// isDecision reports whether the scheduler may have decided it.
 func isDecision(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Starting, boulder.Continuation, boulder.Parked, boulder.ReplanStarted, boulder.ReplanRefused,
@@ -287,8 +282,7 @@ func isDecision(b boulder.Body) bool {
 	return false
 }
 
-// ordersLeave reports whether an order of the user may come to such an event: nothing runs then, perhaps, and nothing is
-// decided.
+// ordersLeave reports whether an order may cause the event. Perhaps nothing ran then, and nothing was decided.
 func ordersLeave(b boulder.Body) bool {
 	switch b.(type) {
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
@@ -315,7 +309,7 @@ func (r *replay) endTurn(e boulder.Event) {
 	r.due, r.driven, r.stopped, r.ending = nil, false, r.stopped || r.ending, false
 }
 
-// verifies reports whether gates may have to run before the end that is due, or the ref of the tip has to move.
+// verifies reports whether gates may have to rerun, or the tip's ref to move, before the end that is due.
 func (r *replay) verifies(due boulder.Body) bool {
 	switch due.(type) {
 	case boulder.StatusChanged, boulder.TaskComplete:
@@ -325,7 +319,6 @@ func (r *replay) verifies(due boulder.Body) bool {
 	return false
 }
 
-// same compares an event with what is expected in its place.
 func (r *replay) same(e boulder.Event, expected boulder.Body) {
 	if !bytes.Equal(essence(expected), essence(e.Body)) {
 		r.differs(e, expected)
@@ -338,7 +331,7 @@ func (r *replay) differs(e boulder.Event, expected boulder.Body) {
 	r.check.Difference = difference(e, expected, e.Body)
 }
 
-// essence is a decision without its words for people and agents, and without what the run adds.
+// essence returns a decision without texts for users and agents, and without what the run adds.
 func essence(b boulder.Body) []byte {
 	var fields map[string]json.RawMessage
 	text, err := json.Marshal(b)

@@ -11,9 +11,9 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// Span is when an attempt held its slot, counted from the boulder's beginning without pauses.
+// Span is when an attempt held its slot, measured from the start of the boulder without pauses.
 type Span struct {
-	From, To time.Duration // To is 0 for an attempt that has not ended
+	From, To time.Duration // 0 if the attempt has not ended
 }
 
 // MarshalJSON writes milliseconds.
@@ -24,17 +24,17 @@ func (s Span) MarshalJSON() ([]byte, error) {
 	}{s.From.Milliseconds(), s.To.Milliseconds()})
 }
 
-// Scheduled is an attempt of a log: when it was at work, and when it would have been with other limits.
+// Scheduled is an attempt of a log: when it ran, and when it would have run with other limits.
 type Scheduled struct {
 	boulder.AttemptRef
 	Was     Span `json:"was"`
 	WouldBe Span `json:"would_be"`
 }
 
-// Reschedule says how the attempts of a log would have been spread over time with other limits, if each had taken as
-// long and come to the same. Budgets, cool-downs and integration are left out, and so is all that the users of other
-// boulders did. An error says that the log cannot be folded, has a redo, or that an attempt could not have come to the
-// same: what it replaced by a replan, for one, would have been at work.
+// Reschedule computes when the attempts of a log would have run with other limits, if each had taken as long and had
+// the same outcome. It ignores budgets, cool-downs, integration, and boulders that shared the limits. It fails if the
+// log cannot be folded, has a redo, or if an outcome would have been impossible: for example, a sub-task that a replan
+// replaced would have been at work.
 func Reschedule(events []boulder.Event, limits Limits) ([]Scheduled, error) {
 	r := &rescheduling{s: boulder.NewState(), limits: limits, at: map[boulder.AttemptRef]int{}}
 	if err := r.read(events); err != nil {
@@ -66,11 +66,11 @@ type rescheduling struct {
 	limits Limits
 	begun  time.Time
 	now    time.Duration
-	coming []timed // what will happen, in order of time
+	coming []timed // what will happen, by time
 
-	all     []Scheduled // in the order in which they were at work
+	all     []Scheduled // in the order of their start
 	at      map[boulder.AttemptRef]int
-	follows [][]timed // of each of all: what happened to its sub-task from its start to the next one's, by the time since then
+	follows [][]timed // per entry of all: the events of its sub-task until its next start, by time since the start
 }
 
 type timed struct {
@@ -78,7 +78,8 @@ type timed struct {
 	body boulder.Body
 }
 
-// read folds the log as it is, and notes what happened in each attempt. The other state begins with the plan.
+// read folds the log and records what happened in each attempt, without what does not change when attempts run. The
+// rescheduled state begins with the plan.
 func (r *rescheduling) read(events []boulder.Event) error {
 	was, newest := boulder.NewState(), map[string]int{}
 	for _, e := range events {
@@ -111,7 +112,7 @@ func (r *rescheduling) read(events []boulder.Event) error {
 				continue
 			}
 		case boulder.SubTaskProgress, boulder.UsageReport, boulder.BudgetSet, boulder.BudgetWarning, boulder.SessionLeft,
-			boulder.Isolated, boulder.Integrating, boulder.Integrated, boulder.Conflict, boulder.Kept, boulder.Landed: // on which line is all the same
+			boulder.Isolated, boulder.Integrating, boulder.Integrated, boulder.Conflict, boulder.Kept, boulder.Landed:
 			continue
 		}
 		i, begun := newest[subTaskOf(e.Body)]
@@ -135,7 +136,7 @@ func (r *rescheduling) apply(b boulder.Body) error {
 	return err
 }
 
-// dispatch starts what may start now. What it comes to is known.
+// dispatch starts the attempts that may start now, and queues their recorded events.
 func (r *rescheduling) dispatch() error {
 	for _, action := range schedule.Compute(r.s, r.limits, r.begun.Add(r.now)) {
 		start, ok := action.(boulder.Starting)
@@ -143,7 +144,7 @@ func (r *rescheduling) dispatch() error {
 			continue
 		}
 		i, known := r.at[start.AttemptRef]
-		if !known { // the log ends before it
+		if !known { // the log ends before its start
 			continue
 		}
 		if err := r.apply(start); err != nil {
@@ -157,7 +158,7 @@ func (r *rescheduling) dispatch() error {
 		for _, f := range r.follows[i] {
 			f.at += r.now
 			at, _ := slices.BinarySearchFunc(r.coming, f.at, func(t timed, at time.Duration) int {
-				return cmp.Or(cmp.Compare(t.at, at), -1) // behind what comes at the same time
+				return cmp.Or(cmp.Compare(t.at, at), -1) // after those of the same time
 			})
 			r.coming = slices.Insert(r.coming, at, f)
 		}

@@ -13,47 +13,47 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// run is one boulder being run. All fields belong to the loop goroutine; others reach it through the inbox only.
+// run is one boulder being run. All fields belong to the loop goroutine; others reach it only through the inbox.
 type run struct {
-	o     *Orchestrator
-	req   Request
-	state *boulder.State
-	yield func(boulder.Event, error) bool
-	gone  bool // the consumer stopped ranging
+	o            *Orchestrator
+	req          Request
+	state        *boulder.State
+	yield        func(boulder.Event, error) bool
+	consumerGone bool
 
 	ctx   context.Context // of the caller
-	inbox Inbox           // of message, order and woken; closed when another process may have the boulder
+	inbox Inbox           // of message, order and woken; closed when another run may take the boulder
 
-	work          map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
-	slots         map[boulder.AttemptRef]string                  // that attempts hold, with their models
-	shared        sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
-	restored      map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
-	acks          []Inbox                                        // of reports and orders that are applied but not yet stored
-	integrates    boulder.AttemptRef                             // whose result is or was being put onto the tip here
-	verified      int                                            // attempts that had begun when all gates had run once more; -1 before
-	todo          []schedule.Action                              // decided: the work that should be under way when all is stored
+	work          map[boulder.AttemptRef]context.CancelCauseFunc // cancels launched work that has not ended
+	slots         map[boulder.AttemptRef]string                  // held slots, with their models
+	shared        sync.Map                                       // [boulder.SubTask.Shared] by sub-task, for workers
+	interrupted   map[boulder.AttemptRef]bool                    // interrupted here or in an earlier process
+	acks          []Inbox                                        // of reports and orders that are applied but not stored
+	integrates    boulder.AttemptRef                             // attempt whose result is, or was last, being integrated here
+	verified      int                                            // attempts begun when all gates had rerun; -1 before
+	todo          []schedule.Action                              // the work that should be under way once all is stored
 	wake          time.Time
-	now           time.Time // of this turn of the loop: the wall clock alone, since times of the state pass while the machine sleeps
-	looked        time.Time // at the clock, in this turn
-	grace         time.Time // ends the patience with running turns after a stop; zero: there was none
+	now           time.Time // time of this loop turn, without a monotonic reading, which would stop while the machine sleeps
+	clockRead     time.Time // the clock reading of this loop turn, with its monotonic part
+	grace         time.Time // when running turns are aborted after a stop; zero: no stop
 	waitsFor      string    // the parked sub-task for which the run ends
-	decidedToStop bool      // the scheduler did
+	decidedToStop bool      // the scheduler ended the run
 	limitsShared  bool      // other boulders have shared the limits
 	ended         error     // why the run ends before the boulder does
-	aborted       error     // why all work is ended
-	broken        error     // what the store failed with: the state is ahead of the disk, nothing more is written
+	aborted       error     // why all work was cancelled
+	storeErr      error     // the Store's error: the state is ahead of the disk, and nothing more is written
 }
 
 func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {
 	return &run{
 		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, inbox: o.cfg.Coroutines.NewInbox(),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
-		restored: map[boulder.AttemptRef]bool{},
+		interrupted: map[boulder.AttemptRef]bool{},
 	}
 }
 
-// drive runs the request, ends the workers and waits for them, and yields the error that ended the run, if one did. The
-// workers end too if the consumer's loop body panics or ends its goroutine.
+// drive yields the error that ended the run after all workers have ended. They end too if the consumer's loop body
+// panics or ends its goroutine.
 func (r *run) drive() {
 	err := func() error {
 		defer r.o.leave(r)
@@ -67,7 +67,7 @@ func (r *run) drive() {
 		}
 		return r.loop()
 	}()
-	if err != nil && !r.gone {
+	if err != nil && !r.consumerGone {
 		r.yield(boulder.Event{}, err)
 	}
 }
@@ -92,13 +92,13 @@ func (r *run) endWorkers() {
 			orders = append(orders, item)
 		}
 	}
-	for _, o := range orders { // for [Orchestrator.leave]
+	for _, o := range orders { // [Orchestrator.leave] answers them
 		r.inbox.Put(o)
 	}
-	if len(r.state.Boulder.Left) == 0 || r.broken != nil {
+	if len(r.state.Boulder.Left) == 0 || r.storeErr != nil {
 		return
 	}
-	// The agents of attempts that an order ended have stopped: their workers have ended.
+	// The workers of attempts that an order ended have returned, so their agents have stopped.
 	ctx := context.WithoutCancel(r.ctx)
 	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
 	if err == nil {
@@ -107,12 +107,12 @@ func (r *run) endWorkers() {
 	if err == nil {
 		err = commitEvents(ctx, r.o.cfg.Store, s)
 	}
-	if err != nil { // the next run stops them once more
+	if err != nil { // the next run stops them again
 		r.o.cfg.Logger.Warn("it is not stored that agents have stopped", "boulder", r.state.Boulder.ID, "error", err)
 	}
 }
 
-// stopped are the events of sessions that orders left behind and that have stopped.
+// stopped returns the events that say that the left sessions of these attempts have stopped.
 func stopped(s *boulder.State, attempts ...boulder.AttemptRef) (bodies []boulder.Body) {
 	for _, left := range s.Boulder.Left {
 		if slices.Contains(attempts, left.AttemptRef) {
@@ -124,7 +124,7 @@ func stopped(s *boulder.State, attempts ...boulder.AttemptRef) (bodies []boulder
 
 var errRunOver = errors.New("the run is over")
 
-// begin creates the boulder, with its sub-tasks if it has a plan already.
+// begin creates the boulder, with its sub-tasks if it has a plan.
 func (r *run) begin() error {
 	head := boulder.Boulder{ID: r.o.cfg.NewID(), Task: r.req.Task, Project: r.o.cfg.Project, Settings: r.req.Settings}
 	_, tries := r.o.cfg.Runner.(Trier)
@@ -160,7 +160,7 @@ func (r *run) begin() error {
 	return r.adopt(given, results)
 }
 
-// resume takes a stored boulder up where it was, with the budgets that it may have got.
+// resume continues a stored boulder, with the budgets of the request.
 func (r *run) resume() error {
 	id := r.req.Resume
 	if err := r.o.enter(id, r); err != nil {
@@ -189,7 +189,7 @@ func (r *run) resume() error {
 	}
 	r.state, r.req.GatesApproved = stored, false
 	for _, o := range r.state.Live() {
-		r.restored[o.Attempt.AttemptRef] = true
+		r.interrupted[o.Attempt.AttemptRef] = true
 	}
 	if err := r.tick(); err != nil {
 		return err
@@ -214,8 +214,8 @@ func (r *run) resume() error {
 	return r.unparkAffordable()
 }
 
-// unparkAffordable lets sub-tasks go on that wait for the user, unless it is for a larger budget, more turns, an answer, or a
-// program that is still not there: an agent's turn would end at the same gate.
+// unparkAffordable continues parked sub-tasks unless they need a larger budget, more turns, an answer, or a program
+// that is still missing: the next turn would end at the same gate.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
 		if !t.Parked || t.Program != "" && r.o.cfg.Lacks(r.ctx, r.state.Boulder.Project, t.Program) {

@@ -10,16 +10,16 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// runs are the boulders that one Orchestrator runs at the same time. They share its limits: each tells the others what it
-// holds, what it waits for, and which models turned it away.
+// runs are the boulders that one Orchestrator runs at the same time, sharing its limits. Each publishes which slots it
+// holds, what it waits for, and which models rejected it.
 type runs struct {
-	mu     sync.Mutex // also held while an order changes a boulder that nothing runs: a second one has to see what the first did
+	mu     sync.Mutex // also serializes orders on boulders that nothing runs: each must see the effect of the one before
 	byID   map[string]*run
 	shares map[*run]schedule.Share
-	left   map[string]boulder.Cooldown // by model: the newest cool-down of runs that are over
+	left   map[string]boulder.Cooldown // by model: the newest cool-down of ended runs
 }
 
-// enter makes the run known under the id of its boulder.
+// enter registers the run under the id of its boulder.
 func (o *Orchestrator) enter(id string, r *run) error {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
@@ -30,7 +30,7 @@ func (o *Orchestrator) enter(id string, r *run) error {
 	return nil
 }
 
-// leave forgets the run; what it held is free for the others.
+// leave removes the run, which frees what it held for the others.
 func (o *Orchestrator) leave(r *run) {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
@@ -49,13 +49,13 @@ func (o *Orchestrator) leave(r *run) {
 	}
 }
 
-// errNotTaken answers an order that came when the loop had ended: it is for whoever has the boulder now.
+// errNotTaken answers an order that arrived after the loop had ended: its sender tries again.
 var errNotTaken = errors.New("the run ended before it took the order")
 
-// woken makes a run look again: others hold or wait for something else now, or it is to stop.
+// woken makes a run decide again: what others hold or wait for has changed, or it is to stop.
 type woken struct{}
 
-// wake makes the others look again. Its caller holds mu.
+// wake makes the other runs decide again. The caller holds mu.
 func (rs *runs) wake(except *run) {
 	for _, other := range rs.byID {
 		if other != except {

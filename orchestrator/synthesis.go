@@ -8,9 +8,9 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// synthesize puts the answer together from what is stored: what was done, what failed, why and
-// how far it had come, what a replan replaced, and what could not run.
-// How to look closer and go on is for whoever shows it. It asks no model, so it says nothing that is not on record.
+// synthesize builds the answer from stored records: what was done, what failed, why, and how far it had come, what a
+// replan replaced, and what could not run. It asks no model, so it says only what is on record. How to look closer or
+// continue is up to the views.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
 	loop := s.Boulder.Loop != nil
@@ -56,16 +56,15 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	}
 }
 
-// achieved says what there is of a sub-task that is not complete, by its newest verdict and its diffs.
+// achieved says what is there of an incomplete sub-task, by its newest verdict and its diffs.
 func achieved(b *strings.Builder, t *boulder.SubTask) {
-	if !strings.Contains(t.Reason, t.Achieved) { // the verdict may be the reason
+	if !strings.Contains(t.Reason, t.Achieved) { // the reason may quote it
 		b.WriteString(text.Prefixed("\n  achieved: ", text.Short(t.Achieved, 500)))
 	}
 	b.WriteString(text.Prefixed("\n  criteria met: ", text.Short(strings.Join(t.Met, "; "), 500)))
 	b.WriteString(text.Prefixed("\n  changed: ", text.Short(strings.Join(t.Files, ", "), 300)))
 }
 
-// verification names the gates that hold, and those that do not.
 func verification(b *strings.Builder, t *boulder.SubTask) {
 	var green, noWorse []string
 	for _, g := range t.GateRuns {

@@ -15,32 +15,31 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// Work that is not an attempt's is in flight under refs that no attempt has.
+// Keys of work that belongs to no attempt.
 var (
 	replanRef    = boulder.AttemptRef{}
 	verifyRef    = boulder.AttemptRef{Attempt: -1} // the gates at the end
-	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, and then its approval
-	integrateRef = boulder.AttemptRef{Attempt: -3} // a result that is put onto the tip
-	tryRef       = boulder.AttemptRef{Attempt: -4} // gates that are tried before the first attempt
+	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, then its approval
+	integrateRef = boulder.AttemptRef{Attempt: -3} // the integration of a result
+	tryRef       = boulder.AttemptRef{Attempt: -4} // the trial of the gates before the first attempt
 )
 
-// message is what a worker sends: any number of reports, then exactly once that it has ended.
+// message is what a worker sends: any number of reports, then exactly one end.
 type message struct {
 	ref    boulder.AttemptRef
-	report boulder.Body // nil: it has ended
-	ack    Inbox        // for a report
-	finish func() error // after the end, on the loop goroutine
+	report boulder.Body // nil: the work has ended
+	ack    Inbox        // of a report
+	finish func() error // of an end; runs on the loop goroutine
 }
 
-// launch starts the work that should be under way and is not. Nothing has changed since it was decided on but what is
-// stored.
+// launch starts the work in todo that is not under way. Since it was decided, only the commit has happened.
 func (r *run) launch() {
 	if i := r.state.Boulder.Line.Integrating; i == nil || i.AttemptRef != r.integrates {
 		if stop := r.work[integrateRef]; stop != nil { // an order has ended the attempt
 			stop(errSuspended)
 		}
 	}
-	for _, o := range r.state.Live() { // for workers that ask when their turn has ended
+	for _, o := range r.state.Live() {
 		r.shared.Store(o.SubTask.ID, o.SubTask.Shared)
 	}
 	start := func(ref boulder.AttemptRef, work func()) {
@@ -76,20 +75,20 @@ func (r *run) launch() {
 	}
 }
 
-// busy reports whether work was launched under the ref that has not handed in its end.
+// busy reports whether work launched under ref has not ended.
 func (r *run) busy(ref boulder.AttemptRef) bool { return r.work[ref] != nil }
 
-// underWay are the refs of launched work, in an order that does not change.
+// underWay returns the refs of launched work in a fixed order.
 func (r *run) underWay() []boulder.AttemptRef {
 	return slices.SortedFunc(maps.Keys(r.work), func(a, b boulder.AttemptRef) int {
 		return cmp.Or(cmp.Compare(a.SubTaskID, b.SubTaskID), cmp.Compare(a.Attempt, b.Attempt))
 	})
 }
 
-// launchWork runs work on a coroutine of its own, and then finish with its error on the loop goroutine.
+// launchWork runs work on its own coroutine, then finish with its error on the loop goroutine.
 func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
 	r.work[ref] = r.o.cfg.Coroutines.Go(context.WithoutCancel(r.ctx), func(ctx context.Context) {
-		err := errors.New("internal error: the worker ended without a result") // also if it ends its goroutine
+		err := errors.New("internal error: the worker ended without a result") // also after runtime.Goexit
 		defer func() {
 			if p := recover(); p != nil {
 				r.o.cfg.Logger.Error("worker panicked",
@@ -105,8 +104,7 @@ func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) erro
 	}
 }
 
-// launchUntilStop is launchWork for what is not an attempt's. A stop cuts it short: nothing is lost, and a resume does it
-// again.
+// launchUntilStop is launchWork for work without an attempt. A stop aborts it without loss: a resume repeats it.
 func (r *run) launchUntilStop(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
 	r.launchWork(ref, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -120,20 +118,19 @@ func (r *run) launchUntilStop(ref boulder.AttemptRef, work func(context.Context)
 	}, finish)
 }
 
-// cutShort reports whether work failed because it was ended: it says nothing, and is done again when the run goes on.
+// cutShort reports whether work failed only because it was stopped. Such work is repeated on resume.
 func (r *run) cutShort(err error) bool {
 	return r.ended != nil || errors.Is(err, ErrStopped) && r.o.stop.Err() != nil || errors.Is(err, errSuspended)
 }
 
-// launchFor is launchWork for an attempt. events are what follows from work that succeeded, usage is that of the ledger's
-// model.
+// launchFor is launchWork for an attempt. events returns what follows success; usage is that of the ledger's model.
 func (r *run) launchFor(
 	ref boulder.AttemptRef, work func(context.Context) error, events func(*boulder.Open) []boulder.Body, usage *boulder.Usage,
 ) {
 	r.launchWork(ref, work, func(err error) error {
 		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
 		switch open := r.state.Open(ref.SubTaskID); {
-		case r.over(ref): // what an order ended stays ended
+		case r.attemptOver(ref): // an order ended it: the result is ignored
 			bodies = append(bodies, stopped(r.state, ref)...) // [Runner.Run] has stopped its turn
 		case err != nil:
 			bodies = append(bodies, r.failure(open, err)...)
@@ -150,19 +147,19 @@ func (r *run) launchFor(
 // startTurn runs the newest turn of an attempt, if it has a slot.
 func (r *run) startTurn(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
-	if slices.ContainsFunc(r.underWay(), r.over) {
-		return // what an order ended gives its slot back when its work has ended
+	if slices.ContainsFunc(r.underWay(), r.attemptOver) {
+		return // an attempt that an order ended holds its slot until its work has ended
 	}
 	if r.busy(integrateRef) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
-		return // a conflict is known to the loop before its sides are there
+		return // the loop learns of a conflict before the files of both sides are in the slot
 	}
 	if _, has := r.slots[ref]; !has {
-		return // other boulders hold them all: their next change nudges this one
+		return // other boulders hold all slots; their next change wakes this run
 	}
 	job := boulder.Job{
 		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Recovered: r.restored[ref] || o.Attempt.Troubles > 0,
+		Recovered: r.interrupted[ref] || o.Attempt.Troubles > 0,
 		Alone:     func() bool { shared, _ := r.shared.Load(ref.SubTaskID); return shared == false },
 		Line:      r.state.Boulder.Line,
 		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
@@ -174,7 +171,7 @@ func (r *run) startTurn(o *boulder.Open) {
 			Completed: r.state.Boulder.Tally.Completed, Total: len(r.state.SubTasks),
 		})
 	}
-	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
+	// The stored prompt may be old, and what was added to it before a crash is lost.
 	job.Turn.Prompt += since.Addition()
 	job.Turn.ToldUpTo = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
@@ -219,7 +216,7 @@ func (r *run) startJudge(o *boulder.Open) {
 	}, &usage)
 }
 
-// startRaise has what only the user can solve recorded as a blocker, for which the attempt is then parked.
+// startRaise records a blocker for which the attempt is then parked.
 func (r *run) startRaise(a schedule.Raise) {
 	ref, turn := a.Open.Attempt.AttemptRef, a.Open.Turn.Number
 	var raised boulder.Blocker
@@ -235,12 +232,12 @@ func (r *run) startRaise(a schedule.Raise) {
 	}, &boulder.Usage{})
 }
 
-// judgeRequest is what the judge is told about an ended turn. It depends on stored records only.
+// judgeRequest returns what the judge is told about an ended turn, from stored records only.
 func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 	req := boulder.JudgeRequest{
 		Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Notes: said(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
+		Notes: notesAndAnswers(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
 	}
 	for _, t := range s.SubTasks {
 		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {
@@ -250,7 +247,7 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 	return req
 }
 
-// reporter gives a worker the function with which it reports: it returns when the report is stored.
+// reporter returns the function with which a worker reports. It blocks until the report is stored or refused.
 func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder.Body) error {
 	return func(b boulder.Body) error {
 		reply := r.o.cfg.Coroutines.NewInbox()
@@ -266,7 +263,6 @@ func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder
 	}
 }
 
-// release forgets work that has ended.
 func (r *run) release(ref boulder.AttemptRef) {
 	r.work[ref](nil)
 	delete(r.work, ref)
@@ -284,13 +280,12 @@ func (r *run) receive(m message) error {
 	if refused == nil {
 		r.acks = append(r.acks, m.ack)
 	} else {
-		m.ack.Put(refused) // nothing changed; that is the worker's trouble, not the loop's
+		m.ack.Put(refused) // nothing has changed: the error concerns the worker only
 	}
 	return nil
 }
 
-// admissible refuses reports that the contract of [Runner] does not have: a runner must not decide, nor speak for
-// another attempt.
+// admissible refuses reports outside the contract of [Runner], such as decisions and reports for another attempt.
 func (r *run) admissible(m message) error {
 	may := false
 	switch b := m.report.(type) {
@@ -304,7 +299,7 @@ func (r *run) admissible(m message) error {
 		may = m.ref == tryRef
 	case boulder.Integrated, boulder.Conflict:
 		may = m.ref == integrateRef
-	case boulder.GateRun: // those of a turn belong to its evidence
+	case boulder.GateRun: // gate runs of a turn belong to its evidence
 		may = m.ref == verifyRef && b.Final || m.ref == integrateRef && b.Tree != ""
 	}
 	if !may {
@@ -313,7 +308,7 @@ func (r *run) admissible(m message) error {
 	return nil
 }
 
-// ledgerUsage books a call of the ledger's model; none if it used nothing.
+// ledgerUsage returns the usage event of a call of the ledger's model, or none if it used nothing.
 func (r *run) ledgerUsage(ref boulder.AttemptRef, source string, used boulder.Usage) []boulder.Body {
 	if used == (boulder.Usage{}) {
 		return nil
@@ -323,8 +318,7 @@ func (r *run) ledgerUsage(ref boulder.AttemptRef, source string, used boulder.Us
 	}}
 }
 
-// failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
-// is, and a resume takes it up.
+// failure returns what follows from a worker's error; nothing if the run is ending: a resume continues the attempt.
 func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	park, parking := errors.AsType[*parkError](err)
 	switch {
@@ -333,7 +327,7 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case parking:
 		return []boulder.Body{park.Parked}
 	case errors.Is(err, errSuspended):
-		r.restored[o.Attempt.AttemptRef] = true
+		r.interrupted[o.Attempt.AttemptRef] = true
 		return []boulder.Body{boulder.Trouble{
 			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByUser, NotBefore: r.now, Uncounted: true,
 		}}

@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Answer is what the model says, before [Normalize]. Completed and Summary must be there.
+// Answer is the model's answer, before [Normalize]. Completed and Summary are required.
 type Answer struct {
 	Criteria           []Finding `json:"criteria"`
 	Outputs            []Value   `json:"outputs"`
@@ -32,24 +32,23 @@ type Answer struct {
 	ContinuationPrompt string    `json:"continuation_prompt"`
 }
 
-// Finding is the answer on one success criterion. ID is C1, C2 … as the prompt numbers them; without any ID the
-// findings are taken in the order of the criteria.
+// Finding is the answer on one success criterion. ID is C1, C2 … as in the prompt; without IDs, order counts.
 type Finding struct {
 	ID       string `json:"id"`
 	Evidence string `json:"evidence"`
 	Met      bool   `json:"met"`
 }
 
-// Value is the answer on one declared output. ID is O1, O2 … as the prompt numbers them.
+// Value is the answer on one declared output. ID is O1, O2 … as in the prompt.
 type Value struct {
 	ID    string `json:"id"`
 	Value Text   `json:"value"`
 }
 
-// Text is a string where models like to put objects and lists: those become their JSON.
+// Text is a string that also accepts other JSON values, which models like to give: those become their JSON.
 type Text string
 
-// UnmarshalJSON takes any JSON value.
+// UnmarshalJSON accepts any JSON value.
 func (t *Text) UnmarshalJSON(data []byte) error {
 	var s string // stays empty for null
 	if json.Unmarshal(data, &s) == nil {
@@ -62,7 +61,7 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// check is shown to the model word for word.
+// check returns errors that are shown to the model word for word.
 func (a *Answer) check() error {
 	switch {
 	case a.Completed == nil:
@@ -73,8 +72,8 @@ func (a *Answer) check() error {
 	return nil
 }
 
-// schema is that of the answer: evidence comes before findings, and all of them before the verdict. Criteria and outputs
-// are named by labels: an answer cannot be about something else.
+// schema returns the JSON schema of the answer: evidence comes before findings, and both before the verdict. Labels
+// name criteria and outputs, so an answer cannot be about anything else.
 func schema(t boulder.SubTask) json.RawMessage {
 	only := map[string][]string{
 		"criteria.id": labels("C", t.SuccessCriteria), "outputs.id": labels("O", t.Outputs), "blocked_by": obstacles,

@@ -18,7 +18,7 @@ type part struct {
 	keep    text.Keep
 }
 
-// renderEvidence writes all evidence of a turn in at most limit characters.
+// renderEvidence renders all evidence of a turn in at most limit characters.
 func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	t, turn, e := req.SubTask, req.Turn, req.Turn.Evidence
 	var nudges, todos []string
@@ -73,7 +73,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// choices are the soft blockers on which no person has said anything: what was answered is among the notes.
+// choices returns the soft blockers without an answer of the user; answers are among the notes.
 func choices(t boulder.SubTask) []string {
 	var all []string
 	for _, b := range t.Blockers {
@@ -84,7 +84,7 @@ func choices(t boulder.SubTask) []string {
 	return all
 }
 
-// gates shows all results first, then the outputs, those of red ones first.
+// gates lists all results first, then the outputs, those of red gates first.
 func gates(t boulder.SubTask, all []boulder.Gate) string {
 	var results, red, green strings.Builder
 	for _, g := range all {

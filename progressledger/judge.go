@@ -11,27 +11,27 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// maxEvidence is the length of the evidence in a prompt, in characters, headings and notices of cuts included. Short parts
-// are shown whole; the long ones share what is left. A model to which that is too long gets a third.
+// maxEvidence bounds the evidence in a prompt, in characters, with headings. Short parts are kept whole; long ones
+// share the rest. A model to which that is too long gets a third.
 const maxEvidence = 30_000
 
-// Judge is the Progress Ledger. It keeps nothing between calls and may be used from many goroutines.
+// Judge is the Progress Ledger. It is stateless and safe for concurrent use.
 type Judge struct {
-	Completer providers.Completer // is asked; it retries by itself ([providers.WithRetry])
+	Completer providers.Completer // answers; it retries ([providers.WithRetry])
 	Logger    *slog.Logger
 }
 
-// Judge returns a normalised verdict on a turn that has its evidence, by the contract of orchestrator.Judge. Where the
-// request says RulesFirst, and a rule forbids completion, no model is asked.
+// Judge returns a normalised verdict on a turn with evidence, by the contract of orchestrator.Judge. If the request
+// says RulesFirst and a rule forbids completion, no model is asked.
 //
-// When no answer can be used, the rules decide alone, and the verdict says JudgeUnavailable: completed, if all gates
-// hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the
-// error is a [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
+// Without a usable answer the rules decide, and the verdict says JudgeUnavailable: completed if all gates hold and one
+// of them shows that the work is done, not completed if a rule forbids it. Otherwise the error is a
+// [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
 func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	rules, e := rule(req), req.Turn.Evidence
+	rules, e := applyRules(req), req.Turn.Evidence
 	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
-		// Without a green gate the turn must at least have come to an end of its own.
-		if why := unfinished(e); why != "" && !shown(req) && rules.cutOff == "" {
+		// Without a green gate the turn must at least have ended by itself.
+		if why := unfinished(e); why != "" && !gateProves(req) && rules.cutOff == "" {
 			rules.undone = append(rules.undone, why)
 		}
 		return rules.verdict(e), boulder.Usage{}, nil
@@ -51,11 +51,11 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	}
 	j.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
 		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
-	if v.Completed && !shown(req) {
+	if v.Completed && !gateProves(req) {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: no gate shows whether it is complete: %w",
 			req.SubTask.ID, &boulder.TroubleError{Kind: boulder.TroubleJudge, Err: err})
 	}
-	// It claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable.
+	// It claims no progress; JudgeUnavailable keeps it out of the count of stalls.
 	v.IsProgress, v.JudgeUnavailable = v.Completed, true
 	return v, spent, nil
 }

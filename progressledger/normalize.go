@@ -12,76 +12,73 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// MaxOutput is the greatest length of a verdict's OutputData, in characters; what is cut is said at its end.
+// MaxOutput bounds a verdict's OutputData, in characters. A cut is noted at its end.
 const MaxOutput = 64 << 10
 
 // Bounds of a verdict's other texts, in characters: they are stored with every turn and shown in prompts.
 const (
 	maxSummary = 2_000
-	maxReason  = 1_000 // of a finding's evidence, and of why it is stuck or needs another plan
-	maxPrompt  = 8_000 // of a continuation
-	maxItems   = 30    // of what remains
+	maxReason  = 1_000 // of a finding's evidence, and of reasons for stuck and replan
+	maxPrompt  = 8_000 // of a continuation prompt
+	maxItems   = 30    // of the remaining work
 	maxItem    = 500
 	maxFacts   = 10
 	maxFact    = 300
 )
 
-// Normalize makes the verdict from a model's answer, by these rules in this order:
+// Normalize turns a model's answer into a verdict, by these rules in this order:
 //
-//  1. Not completed, if a gate is red or was not run (one that was red before must be no worse); if todos are open, the
-//     language server finds errors or the promise was not given, where done_when names these; if there are no changes
-//     where changes are expected; if it changed the project and not its slot, or files outside of its
-//     writes where scope is veto; or if the turn was
-//     truncated. A turn that the manager stopped may be complete.
-//  2. Completed requires every criterion to be met, with evidence: one that the answer does not mention is not. It also
-//     requires every declared output. An output is there if the answer's outputs hold its label (O1), or its
-//     output_data is an object with its name as a key, with a value that is not blank; where an empty result is fine
-//     (empty_ok), a blank value will do, but not its absence.
-//  3. need_replan, blocked_by and new_facts (at most 10, of 300 characters) are recorded and change nothing about
-//     completion.
-//  4. A completed turn is not in a loop, and not stuck.
+//  1. Not completed if a gate is red or was not run (of no_worse: if it got worse); where done_when names
+//     them, if todos are open, the language server finds errors or the promise is missing; if expected changes are
+//     missing; if the project outside the slot was changed, or, where scope is veto, files outside of writes; or if the
+//     turn was truncated. A turn that the manager stopped may be complete.
+//  2. Completed requires that every criterion is met, with evidence, and that every declared output is there: the
+//     answer's outputs have its label (O1), or output_data is an object with its name as a key. The value must not be
+//     blank, unless an empty result is fine (empty_ok).
+//  3. need_replan, blocked_by and new_facts (at most 10, of 300 characters) are recorded, and do not affect completion.
+//  4. A completed turn is neither in a loop nor stuck.
 //  5. goal_achieved counts only with completion.
-//  6. Not completed without a continuation prompt: one is built from what is missing. After a truncated turn it says
-//     so.
+//  6. Without completion there is a continuation prompt, built from what is missing if need be. After a truncated turn
+//     it says so.
 //
-// It is pure. What forced completed to false although the model said true is in Overruled. A goal that is achieved
-// makes what remains superfluous only as far as the scheduler allows it: sub-tasks with gates are not skipped.
+// It is pure. Overruled has what forced completed to false although the model said true. Even if the goal is achieved,
+// the scheduler does not skip sub-tasks with gates.
 func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	claimed := a.Completed != nil && *a.Completed
 	criteria := findings(req.SubTask, a.Criteria)
 	data, unstated := outputs(req.SubTask, a)
 
-	rules := rule(req)
+	rules := applyRules(req)
 	missing := slices.Concat(rules.undone, unmet(criteria), unstated)
 	v := boulder.Verdict{
-		Completed: claimed && len(missing) == 0 && len(rules.silent) == 0 && rules.cutOff == "",
+		Completed: claimed && len(missing) == 0 && len(rules.noPromise) == 0 && rules.cutOff == "",
 		Summary:   text.Excerpt(strings.TrimSpace(a.Summary), maxSummary, text.Start), Criteria: criteria,
 		OutputData: text.Excerpt(data, MaxOutput, text.Start), IsProgress: a.IsProgress, BlockedBy: "none",
 		NeedReplan: a.NeedReplan, ReplanReason: text.Excerpt(a.ReplanReason, maxReason, text.Start),
-		NewFacts: few(a.NewFacts, maxFacts, maxFact),
+		NewFacts: limitItems(a.NewFacts, maxFacts, maxFact),
 	}
 	if slices.Contains(obstacles, a.BlockedBy) {
 		v.BlockedBy = a.BlockedBy
 	}
 	if v.Completed {
 		v.IsProgress, v.GoalAchieved = true, a.GoalAchieved
-		v.Remaining = few(a.Remaining, maxItems, maxItem) // a contradiction that people should see
+		v.Remaining = limitItems(a.Remaining, maxItems, maxItem) // a contradiction that the user should see
 		return v
 	}
 	if claimed {
-		v.Overruled = slices.Concat(missing, rules.silent, rules.rest())
+		v.Overruled = slices.Concat(missing, rules.noPromise, rules.cutOffNote())
 	}
 	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, text.Excerpt(a.StuckReason, maxReason, text.Start)
-	for _, item := range slices.Concat(few(a.Remaining, maxItems, maxItem), rules.undone, unstated, rules.rest()) {
+	for _, item := range slices.Concat(limitItems(a.Remaining, maxItems, maxItem), rules.undone, unstated, rules.cutOffNote()) {
 		if !slices.Contains(v.Remaining, item) {
 			v.Remaining = append(v.Remaining, item)
 		}
 	}
-	v.ContinuationPrompt = rules.tell(continuation(a, claimed, missing, unstated))
+	v.ContinuationPrompt = rules.continuationPrompt(continuation(a, claimed, missing, unstated))
 	return v
 }
 
-// findings gives one entry for each criterion of the sub-task. Of contradicting findings the unfavourable one counts.
+// findings returns one entry per criterion of the sub-task. Of contradicting findings the unfavourable one counts.
 func findings(t boulder.SubTask, answers []Finding) []boulder.Criterion {
 	labelled := slices.ContainsFunc(answers, func(f Finding) bool { return f.ID != "" })
 	var all []boulder.Criterion
@@ -105,7 +102,7 @@ func findings(t boulder.SubTask, answers []Finding) []boulder.Criterion {
 // shown reports whether the criterion is met, with evidence.
 func (f Finding) shown() bool { return f.Met && strings.TrimSpace(f.Evidence) != "" }
 
-// isLabel tolerates "c1" and "1" for C1.
+// isLabel accepts "c1" and "1" for C1.
 func isLabel(id, prefix string, i int) bool {
 	id = strings.TrimSpace(id)
 	return strings.EqualFold(id, label(prefix, i)) || strings.EqualFold(prefix+id, label(prefix, i))
@@ -125,7 +122,7 @@ func unmet(criteria []boulder.Criterion) []string {
 	return reasons
 }
 
-// outputs looks the declared outputs up in the answer: data is what dependents get, the outputs by name and the rest.
+// outputs looks up the declared outputs in the answer. data is for dependents: the outputs by name, then the rest.
 func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
 	extra := strings.TrimSpace(string(a.OutputData))
 	var named map[string]Text
@@ -134,7 +131,7 @@ func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
 	}
 	undeclared := func(name string) bool { return !slices.Contains(t.Outputs, name) }
 	if named != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(named)), undeclared) {
-		extra = "" // it says nothing besides
+		extra = "" // there is nothing else in it
 	}
 	var parts []string
 	for i, name := range t.Outputs {
@@ -167,13 +164,13 @@ func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
 	return strings.Join(parts, "\n"), missing
 }
 
-func filled(items []string) []string {
+func nonBlank(items []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-// few keeps the first items, each within its limit.
-func few(items []string, most, limit int) []string {
-	kept := filled(items)
+// limitItems keeps the first items, each within limit.
+func limitItems(items []string, most, limit int) []string {
+	kept := nonBlank(items)
 	kept = kept[:min(len(kept), most)]
 	for i := range kept {
 		kept[i] = text.Excerpt(strings.TrimSpace(kept[i]), limit, text.Start)
@@ -181,9 +178,8 @@ func few(items []string, most, limit int) []string {
 	return kept
 }
 
-// continuation is the model's prompt where it has one for an incomplete turn, and otherwise a list of what is missing
-// (rule 6); nothing, if the model found nothing missing. Outputs are asked for in any case: the model may take them for
-// granted.
+// continuation returns the model's prompt for an incomplete turn, or else a list of what is missing (rule 6), or "" if
+// that is nothing. It always asks for missing outputs, which the model may take for granted.
 func continuation(a Answer, claimed bool, missing, outputs []string) string {
 	prompt := strings.TrimSpace(a.ContinuationPrompt)
 	switch {
@@ -193,7 +189,7 @@ func continuation(a Answer, claimed bool, missing, outputs []string) string {
 		prompt = ""
 	case len(missing) == 0:
 		prompt = "The sub-task is not complete: " + strings.TrimSpace(a.Summary)
-		missing = filled(a.Remaining)
+		missing = nonBlank(a.Remaining)
 	default:
 		prompt = "The sub-task is not complete."
 	}

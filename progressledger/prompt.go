@@ -50,7 +50,7 @@ What to answer
 - continuation_prompt: if not completed, what to tell the agent so that it does exactly what is missing: concrete,
   without repeating what it knows. Empty if completed.`
 
-// userPrompt asks about one turn. What agents and commands produced stands between marks.
+// userPrompt asks about one turn. Marks enclose what agents and commands produced.
 func userPrompt(req boulder.JudgeRequest, limit int) string {
 	t := req.SubTask
 	return fmt.Sprintf("# Sub-task: %s (%s)\n\n", t.ID, strings.ToValidUTF8(t.Subject, "\uFFFD")) +

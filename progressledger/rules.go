@@ -11,24 +11,21 @@ import (
 )
 
 const (
-	// maxTold bounds the diagnostics, and the tests of a gate, that one reason names.
-	maxTold = 5
-	// maxQuote is the length of a summary that is taken from the agent's own last message, in characters.
-	maxQuote = 600
+	maxTold  = 5   // diagnostics, or tests of a gate, that one reason names
+	maxQuote = 600 // length of a summary taken from the agent's last message, in characters
 )
 
-// ruling is what forbids completion whatever a model says (rule 1).
+// ruling is what forbids completion whatever the model says (rule 1).
 type ruling struct {
-	undone []string // what work can do something about
-	// silent says that the promise was not given, where it has to be. An agent is not told of that as of something to be
-	// done: it would write the promise instead of doing the work.
-	silent []string
-	// cutOff says why the turn's end is no end of its own, although it may look like one. Such a turn never completes a
-	// sub-task, with green gates neither: what it was about to do is not known. Empty if the manager ended the turn itself.
+	undone []string // what work can fix
+	// noPromise says that a required promise is missing. The agent is not told: it would write it instead of working.
+	noPromise []string
+	// cutOff says why the turn did not end by itself, even if it seems so; empty also if the manager stopped it. Such a
+	// turn never completes a sub-task, even with green gates: what it was about to do is unknown.
 	cutOff string
 }
 
-func rule(req boulder.JudgeRequest) ruling {
+func applyRules(req boulder.JudgeRequest) ruling {
 	t, e := req.SubTask, req.Turn.Evidence
 	end, undone := e.Ended, gateVetoes(t, e)
 	if t.DoneNeeds(boulder.DoneTodos) {
@@ -38,7 +35,7 @@ func rule(req boulder.JudgeRequest) ruling {
 	}
 	undone = append(undone,
 		text.If(t.DoneNeeds(boulder.DoneDiagnostics),
-			text.Prefixed("the language server finds errors in changed files: ", several(e.Errors(), "; "))),
+			text.Prefixed("the language server finds errors in changed files: ", firstItems(e.Errors(), "; "))),
 		text.If(t.ExpectsChanges && e.Diff.Empty(), "changes to files are expected, and there are none"),
 		text.Prefixed("these files of the project itself changed, in which the sub-task is not to work: its own directory is a "+
 			"copy of the project, and changes of its own have to be there: ",
@@ -47,8 +44,8 @@ func rule(req boulder.JudgeRequest) ruling {
 			strings.Join(t.Writes, ", ")+") were changed, which have to be as they were before: ", strings.Join(e.Outside, ", "))),
 	)
 	return ruling{
-		undone: filled(undone),
-		silent: filled([]string{
+		undone: nonBlank(undone),
+		noPromise: nonBlank([]string{
 			text.If(t.DoneNeeds(boulder.DonePromise) && !e.Promised, "the promise was not given that everything is done"),
 		}),
 		cutOff: cmp.Or(end.Truncated,
@@ -56,18 +53,17 @@ func rule(req boulder.JudgeRequest) ruling {
 	}
 }
 
-// rest is that the turn's end is missing.
-func (r ruling) rest() []string {
+func (r ruling) cutOffNote() []string {
 	if r.cutOff == "" {
 		return nil
 	}
 	return []string{"the turn was cut off (" + r.cutOff + "), so its end is missing"}
 }
 
-// tell makes the prompt to continue with: an agent whose turn was truncated is told so before whatever else there is to say.
-// One that has nothing to do by the rules, and does not say that it is done, looks again.
-func (r ruling) tell(prompt string) string {
-	if prompt == "" && len(r.silent) > 0 {
+// continuationPrompt completes prompt. It first says that the turn was truncated, if it was. An agent that has nothing
+// to do by the rules, but did not promise that it is done, is told to look again.
+func (r ruling) continuationPrompt(prompt string) string {
+	if prompt == "" && len(r.noPromise) > 0 {
 		prompt = "Look whether all that your brief asks for is done, and do what is not."
 	}
 	if r.cutOff != "" {
@@ -77,17 +73,17 @@ func (r ruling) tell(prompt string) string {
 	return text.Excerpt(prompt, maxPrompt, text.Start)
 }
 
-// verdict is that of the rules alone. Declared outputs cannot be told apart, so the last message is handed on whole.
+// verdict returns that of the rules alone. They cannot tell outputs apart, so the whole last message is the output.
 func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 	v := boulder.Verdict{BlockedBy: "none", IsProgress: !e.Diff.Empty()}
-	if all := slices.Concat(r.undone, r.silent, r.rest()); len(all) > 0 {
+	if all := slices.Concat(r.undone, r.noPromise, r.cutOffNote()); len(all) > 0 {
 		v.Summary = text.Excerpt("Not completed: "+strings.Join(all, "; ")+".", maxSummary, text.Start)
-		v.Remaining = slices.Concat(r.undone, r.rest())
+		v.Remaining = slices.Concat(r.undone, r.cutOffNote())
 		prompt := ""
 		if len(r.undone) > 0 {
 			prompt = continuation(Answer{}, false, r.undone, nil)
 		}
-		v.ContinuationPrompt = r.tell(prompt)
+		v.ContinuationPrompt = r.continuationPrompt(prompt)
 		return v
 	}
 	message := strings.TrimSpace(e.FinalMessage)
@@ -99,9 +95,9 @@ func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 	return v
 }
 
-// shown reports whether a gate shows that the work is done: one that has to be green and is, or that was red before and
-// is not any more. One that is merely as it was, red or green, shows nothing.
-func shown(req boulder.JudgeRequest) bool {
+// gateProves reports whether a gate shows that the work is done: it is green, and had to be or was red before. A gate
+// that is as it was before shows nothing.
+func gateProves(req boulder.JudgeRequest) bool {
 	return slices.ContainsFunc(req.Turn.Evidence.Gates, func(g boulder.Gate) bool {
 		before := boulder.GateOf(req.SubTask.Baseline, g.Command)
 		return g.Green() && (!req.SubTask.MayStayRed(g.Command) || before != nil && !before.Green())
@@ -124,8 +120,8 @@ func passed(gates []boulder.Gate) string {
 	return fmt.Sprintf("%d of %s passed, %d no worse than before.", len(gates)-asBefore, text.Plural(len(gates), "gate"), asBefore)
 }
 
-// unfinished says why a turn's end is none of its own; empty if it is. OpenCode ends a turn that is done with "stop";
-// length and unknown, and a turn without a text, are truncations (SEMANTICS 5).
+// unfinished says why the turn did not end by itself, or returns "". OpenCode ends a finished turn with "stop"; length,
+// unknown and a turn without text are truncations (SEMANTICS 5).
 func unfinished(e *boulder.Evidence) string {
 	switch end := e.Ended; {
 	case end.Stopped != "":
@@ -161,7 +157,7 @@ func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
 	return reasons
 }
 
-// worse tells how a gate ended, now and before the sub-task began, and which tests fail only now.
+// worse describes the result of a gate now and before the sub-task, and which tests fail only now.
 func worse(t boulder.SubTask, g boulder.Gate) string {
 	before := boulder.GateOf(t.Baseline, g.Command)
 	if before == nil {
@@ -169,11 +165,11 @@ func worse(t boulder.SubTask, g boulder.Gate) string {
 	}
 	known := func(test string) bool { return slices.Contains(before.Failing, test) }
 	fresh := slices.DeleteFunc(slices.Clone(g.Failing), known)
-	return g.End() + "; before: " + before.End() + text.Prefixed("; newly failing: ", several(fresh, ", "))
+	return g.End() + "; before: " + before.End() + text.Prefixed("; newly failing: ", firstItems(fresh, ", "))
 }
 
-// several joins the first few items and counts the others.
-func several(items []string, separator string) string {
+// firstItems joins the first items and counts the others.
+func firstItems(items []string, separator string) string {
 	if more := len(items) - maxTold; more > 0 {
 		return fmt.Sprintf("%s, and %d more", strings.Join(items[:maxTold], separator), more)
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// answer is what the model says, of a plan or of a new part of one. It is read leniently: see [answer.plan].
+// answer is the model's answer for a plan or a replan. It is read leniently: see [answer.plan].
 type answer struct {
 	Facts       boulder.Facts   `json:"facts"`
 	Goal        string          `json:"goal"`
 	Constraints []string        `json:"constraints"`
 	Reason      string          `json:"reason"`
-	NeedsPlan   *bool           `json:"needs_plan"` // nil: it did not say; the number of sub-tasks does
+	NeedsPlan   *bool           `json:"needs_plan"` // nil: not said; then the number of sub-tasks decides
 	SubTasks    []answerSubTask `json:"sub_tasks"`
 }
 
 type answerSubTask struct {
-	Replaces        string   `json:"replaces"` // in a new part of a plan
+	Replaces        string   `json:"replaces"` // only in a replan
 	ID              string   `json:"id"`
 	Subject         string   `json:"subject"`
 	ActiveForm      string   `json:"active_form"`
@@ -38,12 +38,12 @@ type answerSubTask struct {
 }
 
 const (
-	minSplit = 2 // sub-tasks that a model makes at least, and maxSplit at most; people may make any number
+	minSplit = 2 // sub-tasks of a model's plan, at least; the user's may have any number
 	maxSplit = 5
-	maxTold  = 10 // bounds the problems of an answer that go back to the model
+	maxTold  = 10 // problems of an answer that are sent back to the model
 )
 
-// direct reports whether the model found that the task needs no plan, where that is for it to say.
+// direct reports whether the model found that the task needs no plan, if it may decide that.
 func (a *answer) direct(mode boulder.PlanMode) bool {
 	if mode == boulder.PlanAlways {
 		return false
@@ -54,9 +54,8 @@ func (a *answer) direct(mode boulder.PlanMode) bool {
 	return !*a.NeedsPlan
 }
 
-// plan turns an answer into a plan, or says in words for the model why it cannot. Where an answer has only one reading
-// it is taken: ids are made valid or numbered, dependencies may be named by id, number or subject, empty entries are
-// dropped, subjects are brought into one line.
+// plan turns an answer into a plan, or explains to the model why it cannot. It resolves what has one reading: ids are
+// made valid or numbered, dependencies found by id, number or subject, empty entries dropped, subjects made one line.
 func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
 	p := a.frame(req)
 	if a.direct(req.Mode) {
@@ -74,15 +73,15 @@ func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
 	p.SubTasks = a.specs()
 	fill(p)
 	for i, s := range a.SubTasks {
-		for _, name := range said(s.DependsOn) {
+		for _, name := range nonEmpty(s.DependsOn) {
 			addTo(&p.SubTasks[i].DependsOn, a.meant(name, p.SubTasks))
 		}
 	}
-	return p, tell(a.repetitions(), problems(p))
+	return p, feedback(a.repetitions(), problems(p))
 }
 
-// tell is what goes back to the model; nil if nothing is wrong.
-func tell(problems ...[]string) error {
+// feedback returns what is sent back to the model, or nil if nothing is wrong.
+func feedback(problems ...[]string) error {
 	all := slices.Concat(problems...)
 	if len(all) == 0 {
 		return nil
@@ -103,12 +102,12 @@ func addTo[T comparable](list *[]T, items ...T) {
 	}
 }
 
-// frame is the plan without its sub-tasks. The user's constraints come first and verbatim, the model's own after them.
+// frame returns the plan without its sub-tasks. The user's constraints come first, verbatim, then the model's.
 func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 	p := request(req)
 	p.Goal = oneLine(a.Goal)
-	p.Facts = boulder.Facts{Given: said(a.Facts.Given), ToFind: said(a.Facts.ToFind), Guesses: said(a.Facts.Guesses)}
-	for _, c := range said(a.Constraints) {
+	p.Facts = boulder.Facts{Given: nonEmpty(a.Facts.Given), ToFind: nonEmpty(a.Facts.ToFind), Guesses: nonEmpty(a.Facts.Guesses)}
+	for _, c := range nonEmpty(a.Constraints) {
 		known := func(other string) bool { return strings.EqualFold(oneLine(other), oneLine(c)) }
 		if !slices.ContainsFunc(p.Constraints, known) {
 			p.Constraints = append(p.Constraints, c)
@@ -118,24 +117,23 @@ func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 }
 
 func request(req boulder.PlanRequest) *boulder.Plan {
-	return &boulder.Plan{Task: clean(req.Task), Constraints: said(req.Constraints)}
+	return &boulder.Plan{Task: clean(req.Task), Constraints: nonEmpty(req.Constraints)}
 }
 
-// specs are the sub-tasks without their dependencies.
+// specs returns the sub-tasks without their dependencies.
 func (a *answer) specs() (specs []boulder.Spec) {
 	for _, s := range a.SubTasks {
 		specs = append(specs, boulder.Spec{
 			ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
-			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
-			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
-			Writes: slices.DeleteFunc(said(s.Writes), func(pattern string) bool { return scope.Check(pattern) != nil }),
+			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: nonEmpty(s.SuccessCriteria), Gates: nonEmpty(s.Gates),
+			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: nonEmpty(s.Outputs),
+			Writes: slices.DeleteFunc(nonEmpty(s.Writes), func(pattern string) bool { return scope.Check(pattern) != nil }),
 		})
 	}
 	return specs
 }
 
-// meant gives the id of the sub-task that a model calls name: by id, by number from 1, or by subject. Without a match
-// it is the name itself, which the check then reports.
+// meant returns the id of what the model calls name, which may be an id, a number from 1, or a subject; else name.
 func (a *answer) meant(name string, specs []boulder.Spec) string {
 	for _, same := range []func(i int) bool{
 		func(i int) bool { return a.SubTasks[i].ID == name || specs[i].ID == name },
@@ -169,13 +167,13 @@ func (a *answer) repetitions() []string {
 
 var noID = text.Regexp(`(-|[^a-zA-Z0-9_])+`)
 
-// slug makes an id of what a model took for one; "" if nothing is left.
+// slug turns what a model took for an id into one, or returns "" if nothing is left.
 func slug(id string) string {
 	id = noID().ReplaceAllString(strings.TrimSpace(id), "-")
 	return strings.Trim(id[:min(len(id), maxID)], "-")
 }
 
-func said(items []string) []string {
+func nonEmpty(items []string) []string {
 	var kept []string
 	for _, item := range items {
 		if item = clean(strings.TrimSpace(item)); item != "" {
@@ -187,7 +185,7 @@ func said(items []string) []string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
-// clean removes what no plan file can hold.
+// clean replaces what a plan file cannot hold.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

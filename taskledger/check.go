@@ -19,11 +19,10 @@ const maxID = 64
 type checker struct {
 	*boulder.Plan
 	tell   func(path, what, do string)
-	parsed map[string]string // what the shell says about commands
+	parsed map[string]string // the shell's message by command; empty: none
 }
 
-// check tells everything that is wrong in a plan to which [fill] has been applied, in the file's words, with its path as in
-// the file: sub_tasks[0].gates[1].
+// check reports all mistakes in a plan, after [fill], with paths as in the file: sub_tasks[0].gates[1].
 func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c := &checker{Plan: p, tell: tell, parsed: map[string]string{}}
 	if len(p.SubTasks) == 0 {
@@ -62,7 +61,7 @@ func (c *checker) called(i int) string {
 	return fmt.Sprintf("sub-task %d", i+1)
 }
 
-// subTask looks at one by itself; in is the beginning of the paths of its fields.
+// subTask checks one sub-task by itself; in is the prefix of its fields' paths.
 func (c *checker) subTask(in, called string, s boulder.Spec) {
 	switch {
 	case len(s.ID) > maxID:
@@ -116,8 +115,7 @@ func (c *checker) notBlank(in, field string, items []string) {
 	}
 }
 
-// maxParsed bounds the commands of a plan that the shell is asked about: each costs a process. One that it cannot read
-// and that is not among them is red when it runs.
+// maxParsed bounds the commands that the shell checks, a process each. Further invalid ones are red when run.
 const maxParsed = 500
 
 func (c *checker) commands(path string, lines []string) {
@@ -153,7 +151,7 @@ func (c *checker) graph() {
 		case dag.Repeated:
 			c.report(at, "remove one from depends_on", "%s names %q twice", who, text.Cut(s.DependsOn[f.Edge], maxID))
 		case dag.Unknown:
-			c.report(at, "add it or remove it from depends_on"+maybe(s.DependsOn[f.Edge], c.Plan),
+			c.report(at, "add it or remove it from depends_on"+didYouMean(s.DependsOn[f.Edge], c.Plan),
 				"%s depends on %q, which is not in the plan", who, text.Cut(s.DependsOn[f.Edge], maxID))
 		case dag.Cycle:
 			c.report(at, "remove one of these dependencies", "dependency cycle: %s", cycle(f.Path))
@@ -177,7 +175,7 @@ func cycle(path []string) string {
 	return strings.Join(path, arrow)
 }
 
-func maybe(id string, p *boulder.Plan) string {
+func didYouMean(id string, p *boulder.Plan) string {
 	ids := make([]string, len(p.SubTasks))
 	for i, s := range p.SubTasks {
 		ids[i] = s.ID

@@ -33,9 +33,8 @@ const sealHeader = `# The seal says what this plan was made for. By it, your edi
 # (they run as written), and a plan that was made for another commit is not run by accident. Without it, the
 # plan is taken as written by hand. Leave it as it is, or remove all of it.`
 
-// Format writes a plan as a file for people. What it writes, [Parse] reads as the same plan with the same hash, if the
-// plan comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse
-// would refuse is an error.
+// Format writes a plan as a file. [Parse] reads it back as the same plan with the same hash; defaults are filled in
+// where the plan does not come from Parse, [Seal] or a [Planner]. A plan that Parse would refuse is an error.
 func Format(plan *boulder.Plan) ([]byte, error) {
 	p := new(plan.Clone())
 	fill(p)
@@ -47,7 +46,7 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 		return nil, fmt.Errorf("write the plan: it has %.1f MiB, and plan files end at %d MiB: split it",
 			float64(len(data))/(1<<20), yamlfile.MaxSize>>20)
 	}
-	// What stands in the file is what will be executed: rather no file than one that says something else.
+	// Rather no file than one that says something else than the plan.
 	back, err := Parse("plan", data)
 	if err != nil {
 		return nil, fmt.Errorf("write the plan: %w", err)
@@ -58,7 +57,7 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 	return data, nil
 }
 
-// document writes the plan's JSON, which is YAML too, the way people write YAML.
+// document converts the plan's JSON, which is also YAML, to common YAML style.
 func document(p *boulder.Plan) ([]byte, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -88,7 +87,7 @@ func document(p *boulder.Plan) ([]byte, error) {
 	return append([]byte(fileHeader), escape(data)...), err
 }
 
-// escape writes what is hidden in the double-quoted texts of JSON and YAML by its number.
+// escape replaces hidden characters in the double-quoted strings of JSON and YAML by their numbers.
 func escape(data []byte) []byte {
 	return hidden().ReplaceAllFunc(data, func(c []byte) []byte {
 		r, _ := utf8.DecodeRune(c)
@@ -96,14 +95,14 @@ func escape(data []byte) []byte {
 	})
 }
 
-// hidden are characters that people do not see, or take for others.
+// hidden matches characters that are invisible or confusable.
 var hidden = text.Regexp(`[^\n\t\PC]|[^ \PZ]`)
 
-// unfitForBlock matches texts that a literal block can hold only with marks that puzzle people, or that editors change:
-// what begins with a space, ends with an empty line, or has spaces at the end of a line.
+// unfitForBlock matches texts that a literal block can hold only with confusing marks, or that editors change: with a
+// leading space, an empty line at the end, or spaces at the end of a line.
 var unfitForBlock = text.Regexp(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
 
-// restyle takes the quotes and brackets of JSON away where YAML needs none. Texts of several lines become blocks.
+// restyle drops the quotes and brackets of JSON that YAML does not need. Texts of several lines become blocks.
 func restyle(n *yaml.Node) {
 	n.Style = 0
 	switch lines := strings.Contains(n.Value, "\n"); {
@@ -126,7 +125,7 @@ func restyle(n *yaml.Node) {
 	}
 }
 
-// showDependsOn adds the key also where it is empty: people look for it.
+// showDependsOn adds the key even if it is empty: users look for it.
 func showDependsOn(t *yaml.Node) {
 	at := 0
 	for i := 0; i < len(t.Content); i += 2 {
@@ -141,9 +140,8 @@ func showDependsOn(t *yaml.Node) {
 		&yaml.Node{Kind: yaml.ScalarNode, Value: "depends_on"}, &yaml.Node{Kind: yaml.SequenceNode})
 }
 
-// WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file
-// is for its owner only, an old one keeps its mode; a symbolic link stays, and what it points to is replaced. The
-// directory must exist.
+// WriteFile writes a plan like [Format]. The file is replaced atomically, also in a crash. A new file is for its owner
+// only, an old one keeps its mode; a symbolic link stays, and its target is replaced. The directory must exist.
 func WriteFile(path string, plan *boulder.Plan) error {
 	data, err := Format(plan)
 	if err != nil {
@@ -155,14 +153,14 @@ func WriteFile(path string, plan *boulder.Plan) error {
 	return nil
 }
 
-// Problem is one thing that is wrong in a plan file.
+// Problem is one mistake in a plan file.
 type Problem = yamlfile.Problem
 
-// FileError says everything that is wrong in a plan file, in the order of the file.
+// FileError lists all mistakes in a plan file, in the order of the file.
 type FileError = yamlfile.Error
 
-// ReadFile reads a plan file as [Parse] does. A file that is not there or cannot be read is an error that wraps the one
-// of the file system (fs.ErrNotExist); one that is no plan is a [*FileError].
+// ReadFile reads a plan file like [Parse]. If the file is missing or unreadable, the error wraps that of the file
+// system (fs.ErrNotExist); if it is no plan, the error is a [*FileError].
 func ReadFile(path string) (*boulder.Plan, error) {
 	data, err := yamlfile.Read(path)
 	if err != nil {
@@ -171,14 +169,12 @@ func ReadFile(path string) (*boulder.Plan, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a plan from YAML or JSON. name stands for the file in messages. All problems are collected in one
-// [*FileError].
+// Parse reads a plan from YAML or JSON. name stands for the file in messages. All mistakes are in one [*FileError].
 //
-// Strict: unknown and repeated keys, wrong types, ids that are taken, bad or longer than 64 bytes, dependencies that
-// are missing or circular, more than one document, anchors, aliases, tags. Lenient, because each has only one reading:
-// a single value where a list is wanted is a list of one; any scalar where a text is wanted is that text as it is
-// written (`id: 007` is "007", the gate `true` is "true"); a key without a value counts as absent. What may be left out
-// is filled in, see the package comment; the version is 1 then, the task is the goal, or else the subjects.
+// It refuses unknown and repeated keys, wrong types, ids that are taken, invalid or longer than 64 bytes, missing or
+// circular dependencies, several documents, anchors, aliases and tags. It accepts what is unambiguous: one value for a
+// list; any scalar for a text, as written (`id: 007` is "007", the gate `true` is "true"); no value for an absent key.
+// The package comment has the defaults; also, the version is 1, and the task is the goal or else the subjects.
 func Parse(name string, data []byte) (*boulder.Plan, error) {
 	plan := &boulder.Plan{}
 	file, err := yamlfile.Decode(name, data, plan)
@@ -189,7 +185,7 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 		return nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
 	}
 	fill(plan)
-	if plan.Version != boulder.PlanVersion { // then nothing else can be judged
+	if plan.Version != boulder.PlanVersion { // nothing else can be checked then
 		return nil, file.Just("version",
 			fmt.Sprintf("this plan has version %d, this manager reads version %d", plan.Version, boulder.PlanVersion),
 			"install a newer manager, or plan again with this one")

@@ -11,16 +11,15 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// ErrNoList is in the chain of the error when a task is no list that [FromList] can take.
+// ErrNoList is in the chain of the error if a task is not a list that [FromList] accepts.
 var ErrNoList = errors.New("the task is not a numbered list of 2 to 5 steps")
 
-// FromList makes a plan of the numbered list that the user wrote in a task, without a model: each step is a sub-task
-// that depends on the one before. It has a seal that lacks only the base commit, as plans of [Planner.Plan] do.
+// FromList makes a plan of the numbered list in a task, without a model: each step is a sub-task that depends on the
+// one before. As after [Planner.Plan], the seal lacks only the base commit.
 //
-// A step begins a line with its number, from 1, and a dot or a bracket; what follows up to the next number belongs to
-// it, lists and code in it included. The last step ends before the first empty line that is followed by a line without
-// indentation. The first line before the list is the goal; all of the task is part of every brief. The error wraps
-// [ErrNoList] and says what would be right.
+// A step starts a line with its number, from 1, and a dot or a bracket, and extends to the next number, with any lists
+// and code. The last step ends before the first empty line that precedes an unindented line. The first line before the
+// list is the goal; every brief has the whole task. The error wraps [ErrNoList] and says what would be right.
 func FromList(req boulder.PlanRequest, now time.Time) (*boulder.Plan, error) {
 	before, steps, err := splitList(clean(req.Task))
 	switch n := len(steps); {
@@ -50,13 +49,13 @@ const maxGoal = 200
 // listItem matches the first line of a step: its indentation, number and text.
 var listItem = text.Regexp(`^([ \t]*)(\d{1,3})[.)][ \t]+(\S.*)$`)
 
-// splitList gives the text before the list, and its steps without their numbers.
+// splitList returns the text before the list, and its steps without their numbers.
 func splitList(text string) (before string, steps []string, err error) {
 	var (
-		outer, inner int  // indentation of the newest step, and of its text
-		end          = -1 // of that step if no other one follows; -1: it is not known yet
-		fenced       bool // inside of a block of code
-		gap          bool // the line before was empty
+		outer, inner int  // indentation of the newest step and of its text
+		end          = -1 // end of that step if no other follows; -1: not known yet
+		fenced       bool // inside a block of code
+		gap          bool // the previous line was empty
 	)
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \t\r\n")

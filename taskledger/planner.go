@@ -18,25 +18,23 @@ import (
 )
 
 const (
-	maxPromptTask   = 60_000 // bounds the task in the prompt, in characters; the plan itself keeps all of it
-	shortPromptTask = 8_000  // the bound of the second try, for a model to which the first was too long
-	// maxAnswer bounds the model's answer, in tokens, its reasoning included. Structured doubles it once.
-	maxAnswer = 8_192
+	maxPromptTask   = 60_000 // length of the task in the prompt, in characters; the plan keeps all of it
+	shortPromptTask = 8_000  // the same in the second prompt, for a model to which the first was too long
+	maxAnswer       = 8_192  // tokens of an answer, reasoning included; Structured doubles it once
 )
 
-// Planner is the Task Ledger. It keeps nothing between calls and may be used from many goroutines.
+// Planner is the Task Ledger. It is stateless and safe for concurrent use.
 type Planner struct {
-	Completer providers.Completer // is asked; it retries by itself ([providers.WithRetry]), and decides which model answers
-	Model     string              // is what the seal calls the ledger model, as provider/model; it is not sent
+	Completer providers.Completer // answers; it retries ([providers.WithRetry]) and chooses the model
+	Model     string              // ledger model named in the seal, as provider/model; it is not sent
 	Logger    *slog.Logger
 }
 
-// Plan turns a request into a valid plan, by the contract of orchestrator.Planner. A simple task, or one that shall not be
-// split, is a plan of one sub-task without asking.
+// Plan turns a request into a valid plan, by the contract of orchestrator.Planner. A simple task, or one that must not
+// be split, becomes a plan of one sub-task without a model call.
 //
-// Answers that cannot be used go back to the model with what is wrong, three times. After that, and where the model
-// refuses, the plan is the whole request as one sub-task, with [boulder.OriginFallback]. The gates in the plan are the
-// model's: whether they may run is decided elsewhere.
+// Unusable answers go back to the model with what is wrong, up to three times. After that, or if the model refuses, the
+// plan is one sub-task with [boulder.OriginFallback]. Whether the model's gates may run is decided elsewhere.
 func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
@@ -77,15 +75,15 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 	return plan
 }
 
-// Replan plans again what could not be done, by the contract of orchestrator.Planner: 1–5 new sub-tasks instead of
-// req.Replaced, that depend on what is done, on what is kept, and on each other.
+// Replan replaces req.Replaced by 1–5 new sub-tasks, by the contract of orchestrator.Planner. They depend on done and
+// kept sub-tasks and on each other. Ids in use get a number ("toggle-2").
 //
-// Ids that are taken get a number ("toggle-2"). What the user wrote into a replaced sub-task stays in force: the gates
-// of a sub-task stand at the last of the new ones that replace it, or at the last of all if none does, before the
-// model's own; model, agent, priority, done_when and budget go over to each one that replaces it.
+// What the user wrote into a replaced sub-task stays in force. Its gates precede the model's in the last of the new
+// sub-tasks that replace it, or in the last of all if none does. Each one that replaces it inherits model, agent,
+// priority, done_when and budget.
 //
-// Answers that cannot be used, and plans that are equal to an earlier one, go back to the model with what is wrong,
-// three times. After that, and where the model refuses, the error wraps [boulder.ErrNoNewPlan].
+// Unusable answers, and plans equal to an earlier one, go back to the model like those of Plan; then the error wraps
+// [boulder.ErrNoNewPlan].
 func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	if len(req.Replaced) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
@@ -110,25 +108,23 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	return made, spent, nil
 }
 
-// simpleChars is the length up to which a task counts as short, in characters: about what people put into the first
-// line of a commit message. Longer ones are shown to the model, which may still find that they need no plan.
+// simpleChars bounds a short task: about the first line of a commit message. The model may find longer ones simple too.
 const simpleChars = 80
 
-// IsSimple reports whether a task is so small that planning it would cost more than it saves: at most 80 characters,
-// one sentence, no list, and no word that says that something comes after something else.
+// IsSimple reports whether planning would cost more than it saves: the task has at most 80 characters, one sentence, no
+// list, and no word that orders steps.
 func IsSimple(task string) bool {
 	task = strings.TrimSpace(task)
 	return task != "" && utf8.RuneCountInString(task) <= simpleChars && !severalSteps().MatchString(task)
 }
 
-// severalSteps matches what speaks for more than one step: another line; an end of a sentence with something behind it;
-// a semicolon; a numbered or bulleted entry; an enumeration of three and more ("a, b and c"); a word of order.
+// severalSteps matches signs of more than one step: another line; a sentence end with text after it; a semicolon; a
+// numbered or bulleted item; an enumeration of three or more ("a, b and c"); a word of order.
 var severalSteps = text.Regexp(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
 	`|,[^,]+,|,[^,]+\s(and|or)\s|\b(then|after that|afterwards|finally|step \d)\b`)
 
-// Seal gives a copy of a plan with a seal that lacks only the base commit: model is the ledger model that made it (empty if
-// none was asked), now the time. In the copy, what may be left out is filled in, so that it has the hash that [Parse] will
-// find.
+// Seal returns a copy of a plan with defaults filled in, and a seal that lacks only the base commit. Its hash is the
+// one that [Parse] will compute. model is the ledger model that made the plan, or empty.
 func Seal(plan *boulder.Plan, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
 	p := new(plan.Clone())
 	fill(p)
@@ -139,12 +135,11 @@ func Seal(plan *boulder.Plan, origin boulder.Origin, model string, now time.Time
 }
 
 const (
-	maxSubject = 80 // bounds a subject that is taken from another text, in characters
-	maxNamed   = 5  // how many sub-tasks name a task that has no text of its own
+	maxSubject = 80 // length of a subject taken from another text, in characters
+	maxNamed   = 5  // number of sub-tasks that name a task without a text
 )
 
-// fill completes a plan with what may be left out, and gives what has several forms one, so that the same plan always
-// has the same hash.
+// fill sets defaults, and gives equivalent forms one, so that the same plan always has the same hash.
 func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
@@ -179,8 +174,7 @@ func fillSubTask(s *boulder.Spec) {
 	}
 }
 
-// number gives sub-tasks without an id their number in the plan, or, where that is taken, the next free one after the
-// last.
+// number gives sub-tasks without an id their number in the plan, or if taken the next free one after the last.
 func number(specs []boulder.Spec) {
 	taken := make(map[string]bool, len(specs))
 	for _, s := range specs {

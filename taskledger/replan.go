@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// replacement turns an answer into new sub-tasks, or says in words for the model why it cannot.
+// replacement turns an answer into new sub-tasks, or explains to the model why it cannot.
 func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacement, err error) {
 	n := len(a.SubTasks)
 	if n < 1 || n > maxSplit {
@@ -22,10 +22,10 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 	fill(p)
 	r := &replanner{
 		answer: a, req: req, specs: p.SubTasks, old: dependables(req),
-		replaces: make([]*boulder.SubTask, n), own: make([][]int, n),
+		replaces: make([]*boulder.SubTask, n), newDeps: make([][]int, n),
 	}
 	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies())
-	if err := tell(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
+	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
 		return made, err
 	}
 	r.rename()
@@ -42,17 +42,17 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 	return made, nil
 }
 
-// replanner works one answer out. Sub-tasks of the answer go by their place in it until their ids are final.
+// replanner converts one answer. Sub-tasks of the answer go by their index until their ids are final.
 type replanner struct {
 	*answer
 	req      boulder.ReplanRequest
-	specs    []boulder.Spec     // DependsOn has what is old
-	replaces []*boulder.SubTask // of each spec; nil: none
-	own      [][]int            // dependencies of each spec on others of the answer
-	old      map[string]string  // ids of what a new sub-task may depend on: done or kept; to their subjects
+	specs    []boulder.Spec     // DependsOn has old sub-tasks only
+	replaces []*boulder.SubTask // by spec; nil: none
+	newDeps  [][]int            // by spec: dependencies on others of the answer
+	old      map[string]string  // subjects, by id, of the done or kept sub-tasks that new ones may depend on
 }
 
-// joined gives the new sub-tasks with what they depend on among themselves, and with what is old or without.
+// joined returns the new sub-tasks with their dependencies on each other, and on old ones if old is set.
 func (r *replanner) joined(old bool) []boulder.Spec {
 	specs := slices.Clone(r.specs)
 	for i := range specs {
@@ -60,15 +60,15 @@ func (r *replanner) joined(old bool) []boulder.Spec {
 		if s.DependsOn = slices.Clone(s.DependsOn); !old {
 			s.DependsOn = nil
 		}
-		for _, j := range r.own[i] {
+		for _, j := range r.newDeps[i] {
 			s.DependsOn = append(s.DependsOn, specs[j].ID)
 		}
 	}
 	return specs
 }
 
-// dependables are the done and kept sub-tasks that can still be waited for. What a replaced one depends on is either
-// done or kept, also where the request does not list it.
+// dependables returns the done and kept sub-tasks that can still be waited for, including unlisted dependencies of
+// replaced ones, which are done or kept too.
 func dependables(req boulder.ReplanRequest) map[string]string {
 	ids := map[string]string{}
 	for _, t := range req.Replaced {
@@ -123,9 +123,9 @@ func (r *replanner) findDependencies() (told []string) {
 	}
 	for i, s := range r.SubTasks {
 		id := r.specs[i].ID
-		for _, name := range said(s.DependsOn) {
+		for _, name := range nonEmpty(s.DependsOn) {
 			own, old := r.meant(i, name, oldIDs)
-			addTo(&r.own[i], own...)
+			addTo(&r.newDeps[i], own...)
 			replaced := r.replaces[i]
 			switch {
 			case own != nil:
@@ -144,8 +144,8 @@ func (r *replanner) findDependencies() (told []string) {
 	return told
 }
 
-// meant gives what sub-task i calls name: new sub-tasks, or an old one. An id goes before a number or a subject. Who
-// depends on something that is replaced means what takes its place.
+// meant returns what sub-task i calls name: new sub-tasks or an old one; first by id, then by number or subject. The
+// name of a replaced sub-task means those that replace it.
 func (r *replanner) meant(i int, name string, oldIDs []string) (own []int, old string) {
 	others := func(fits func(j int) bool) (all []int) {
 		for j := range r.specs {
@@ -178,8 +178,7 @@ func (r *replanner) meant(i int, name string, oldIDs []string) (own []int, old s
 
 var numbered = text.Regexp(`^(.+)-\d{1,4}$`)
 
-// rename gives new ids where the model's own are taken: with the first free number from 2 behind them, in place of one that
-// they have.
+// rename replaces ids in use: it appends the first free number from 2, in place of a number that they have.
 func (r *replanner) rename() {
 	taken := slices.Clone(r.req.Taken)
 	for _, s := range r.specs {
@@ -227,7 +226,7 @@ func (r *replanner) inherit() {
 	}
 	for i := range r.specs {
 		s := &r.specs[i]
-		// A command that may stay red by the user's word does not become one that must pass by the model's.
+		// If the user lets a command stay red, the model cannot make it one that must pass.
 		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool {
 			stays := slices.Contains(mayStayRed, gate) && !slices.Contains(mustPass, gate)
 			if stays {
@@ -239,20 +238,20 @@ func (r *replanner) inherit() {
 	}
 }
 
-// last gives the one of some new sub-tasks after which all of them are done: the last on which no other one depends. It
-// waits for those that nothing else makes it wait for, because its gates can hold only when they are done too.
+// last returns which of some new sub-tasks is done after all others of them: the last one on which no other depends. It
+// makes that one depend on those that it would not wait for, since its gates may need them.
 func (r *replanner) last(some []int) int {
 	ends := slices.DeleteFunc(slices.Clone(some), func(i int) bool {
 		return slices.ContainsFunc(some, func(j int) bool { return i != j && r.dependsOn(j, i) })
 	})
 	end := ends[len(ends)-1]
-	r.own[end] = append(r.own[end], ends[:len(ends)-1]...)
+	r.newDeps[end] = append(r.newDeps[end], ends[:len(ends)-1]...)
 	return end
 }
 
-// dependsOn reports whether i waits for j, if only by way of others. The graph has no cycle.
+// dependsOn reports whether i waits for j, directly or not. The graph has no cycle.
 func (r *replanner) dependsOn(i, j int) bool {
-	return slices.ContainsFunc(r.own[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
+	return slices.ContainsFunc(r.newDeps[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
 }
 
 func (r *replanner) repeats() bool {

@@ -11,52 +11,51 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// Action is something to do. A decision is an event ([boulder.Body]): whoever drives Compute applies it and asks again. It
-// adds what it alone knows: the tag and the prompt of a [boulder.Starting]; the prompt of a [boulder.Continuation], before
-// what that one has. For a [boulder.Parked] it first stops a turn that is at work. [Finish] is a decision as well.
+// Action is something to do. A decision is an event ([boulder.Body]), or [Finish]: the caller of Compute applies it and
+// asks again. The caller adds the tag and the prompt of a [boulder.Starting], puts a prompt before that of a
+// [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
 //
-// [Run], [Judge], [Raise], [Integrate] and [AskReplan] are work that should be under way now: start what is not. [Wake]
-// asks to be called again at a time; [Stop] ends the run.
+// [Run], [Judge], [Raise], [Integrate], [Try] and [AskReplan] are work that should be under way: start it if it is not.
+// [Wake] asks for another call at a time; [Stop] ends the run.
 type Action any
 
-// Run says that the attempt's newest turn should be running.
+// Run means that the attempt's newest turn should be running.
 type Run struct{ Open *boulder.Open }
 
-// Judge says that the attempt's newest turn should be being judged.
+// Judge means that the attempt's newest turn should be with the judge.
 type Judge struct{ Open *boulder.Open }
 
-// Raise says that a hard blocker should be being recorded, which the verdict on the attempt's newest turn calls for.
+// Raise means that the hard blocker should be recorded which the verdict on the attempt's newest turn calls for.
 type Raise struct {
 	Open    *boulder.Open
 	Blocker boulder.Blocker // without id and status
 }
 
-// AskReplan says that the Task Ledger should be being asked for the replan that was begun, or the user about the one
-// that it made.
+// AskReplan means that the Task Ledger should be replanning, or the user deciding about its proposal.
 type AskReplan struct{}
 
-// Finish says that nothing is ready or live any more.
+// Finish ends the boulder: no attempt is ready or live.
 type Finish struct {
 	Status boulder.Status
-	// Verify are completed sub-tasks whose gates ran before other work had ended: they have to run once more before.
+	// Verify are completed sub-tasks whose gates have to rerun first, because other work ended after them.
 	Verify []*boulder.SubTask
-	// Last is the sub-task that ended last, if it worked alone: nothing was changed since its gates ran.
+	// Last is the sub-task that ended last, if it worked alone: no file has changed since its gates ran.
 	Last *boulder.SubTask
 }
 
-// Stop ends the run because it must not, or cannot, go on as it is. Turns that are at work are ended; they can be taken
-// up again. Without Budget, AtLimit and SubTaskID it is a fault that does not end and meets every sub-task.
+// Stop ends the run, which must not or cannot continue as it is; turns at work end, and are resumed later. Without
+// Budget, AtLimit and SubTaskID the reason is a repeated infrastructure error that meets every sub-task.
 type Stop struct {
 	Reason    string
-	SubTaskID string // everything that is left waits for the user: the first sub-task that does
-	Budget    bool   // a budget is used up: the run's, or that of the sub-task
-	AtLimit   bool   // for more turns of a loop
+	SubTaskID string // everything left waits for the user: the first such sub-task
+	Budget    bool   // a budget is used up: of the run, or of the sub-task
+	AtLimit   bool   // a loop has had all its turns
 }
 
-// Wake asks for another Compute at this time; the earliest one is given.
+// Wake asks for another Compute at this time, the earliest of those wanted.
 type Wake struct{ At time.Time }
 
-// park lets a sub-task wait for the user, for an answer before anything else. The reason may be empty if it waits for one.
+// park makes a sub-task wait for the user, and first for any answers. reason may be empty if it awaits an answer.
 func park(o *boulder.Open, reason string) boulder.Parked {
 	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason}
 	awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt)
@@ -79,7 +78,6 @@ func park(o *boulder.Open, reason string) boulder.Parked {
 	return b
 }
 
-// retry ends an attempt, and tells the next one why.
 func retry(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder.Retry {
 	b := boulder.Retry{
 		AttemptRef: o.Attempt.AttemptRef, Reason: reason, Status: status, Next: o.Attempt.Attempt + 1, Digest: reason,
@@ -90,7 +88,7 @@ func retry(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder
 	return b
 }
 
-// uncounted is a retry that is not a try: the attempt failed at nothing.
+// uncounted returns a retry that uses up no try: the agent did not fail.
 func uncounted(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder.Retry {
 	b := retry(o, reason, status)
 	b.Uncounted, b.Digest = true, ""
@@ -118,7 +116,7 @@ func complete(o *boulder.Open) boulder.SubTaskDone {
 	}
 }
 
-// RefuseReplan gives up the replan that is being made. The sub-task that asked for it fails, unless it is completed.
+// RefuseReplan gives up the replan in progress. The sub-task that asked for it fails, unless it is completed.
 func RefuseReplan(s *boulder.State, why string) []boulder.Body {
 	r := s.Boulder.Replan
 	bodies := []boulder.Body{boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: why}}
@@ -128,7 +126,7 @@ func RefuseReplan(s *boulder.State, why string) []boulder.Body {
 	return append(bodies, fail(r.AttemptRef, r.Reason+" ("+why+")", boulder.AttemptFailed))
 }
 
-// raise makes the judge's words a hard blocker. Recorded, it parks the sub-task as one of the agent's does.
+// raise turns the verdict into a hard blocker. Once recorded, it parks the sub-task like one that the agent raised.
 func (c *computing) raise(o *boulder.Open) Raise {
 	v := o.Turn.Verdict
 	said := fmt.Sprintf("The judge said of %s in a row that only you can remove what is in the way (%s). %s",
@@ -145,7 +143,7 @@ func (c *computing) blocker(o *boulder.Open, category boulder.BlockerCategory, q
 	}}
 }
 
-// NotRaised parks a sub-task whose blocker could not be recorded: it needs the user all the same.
+// NotRaised parks a sub-task whose blocker could not be recorded: it needs the user anyway.
 func NotRaised(o *boulder.Open, b boulder.Blocker, why error) boulder.Parked {
 	return park(o, fmt.Sprintf("only you can remove what is in the way: %s (not recorded as a blocker: %v)", b.Question, why))
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// budget is what a run, and its sub-tasks, may still spend (SEMANTICS §8). It is looked at before every prompt, and
-// while turns are at work: what they were seen to use counts at once.
+// budget is what a run and its sub-tasks may still spend (SEMANTICS §8). It is checked before every prompt and while
+// turns are at work; usage seen of a running turn counts at once.
 type budget struct {
 	s        *boulder.State
 	warn     float64
 	exceeded string    // why nothing more may be spent
-	tight    string    // why no further turn may begin, with what the running ones will probably use
+	tight    string    // why no further turn may begin, given the expected usage of the running ones
 	attempts string    // why no further attempt may begin
-	timeOut  time.Time // when the time is used up; zero: it is not limited
-	timeWarn time.Time // when most of it is, if that has not been told
+	timeOut  time.Time // when the time is used up; zero: unlimited
+	timeWarn time.Time // when most of it is, if there was no warning yet
 	run      []dimension
 
-	used, reserved boulder.Usage // of the run: booked or seen, and what turns will probably use besides
+	used, reserved boulder.Usage // of the run: booked or seen, and further expected
 	worked         time.Duration
-	starts         int   // decided on in this computation
-	judges         int64 // that should be asked, by this computation
+	starts         int   // by this computation
+	judges         int64 // to be asked, by this computation
 }
 
 type dimension struct {
 	name        string
 	used, limit float64
-	reserved    float64 // what the running turns will probably use besides
+	reserved    float64 // further expected usage of the running turns
 	unit        func(float64) string
 }
 
@@ -48,11 +48,11 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 			b.reserve(o.Attempt.Running())
 		}
 	}
-	b.look()
+	b.check()
 	if limit.Time > 0 && b.exceeded == "" {
 		b.timeOut = s.Boulder.ClockAt.Add(time.Duration(limit.Time) - s.Boulder.Worked)
 		if l.Warn > 0 && !slices.Contains(s.Boulder.Warned, boulder.BudgetWarning{Dimension: "time"}.Key()) {
-			// A moment later, so that rounding does not make it wake up too early, again and again.
+			// A little later, so that rounding does not cause early wake-ups again and again.
 			most := time.Duration(l.Warn*float64(limit.Time)) + time.Millisecond
 			b.timeWarn = s.Boulder.ClockAt.Add(most - s.Boulder.Worked)
 		}
@@ -60,7 +60,7 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 	return b
 }
 
-// reserve adds what a turn will probably use besides what it was seen to: the mean of the turns that have ended.
+// reserve adds the usage expected of a turn beyond what was seen: the mean of the ended turns.
 func (b *budget) reserve(seen boulder.Usage) {
 	if n, sum := b.s.Boulder.Turns, b.s.Boulder.TurnUsage; n > 0 {
 		b.reserved = b.reserved.Add(boulder.Usage{
@@ -70,7 +70,7 @@ func (b *budget) reserve(seen boulder.Usage) {
 	}
 }
 
-func (b *budget) look() {
+func (b *budget) check() {
 	limit := *b.s.Boulder.Budget
 	b.run = dimensions(limit, b.used, b.reserved, b.worked)
 	if used := usedUp(b.run); used != "" {
@@ -94,7 +94,6 @@ func (b *budget) look() {
 	}
 }
 
-// usedUp says which limit has been reached; empty if none has.
 func usedUp(all []dimension) string {
 	if i := slices.IndexFunc(all, func(d dimension) bool { return d.used >= d.limit }); i >= 0 {
 		return fmt.Sprintf("budget of %s is used up (%s)", all[i].unit(all[i].limit), all[i].unit(all[i].used))
@@ -107,8 +106,8 @@ func unpriced(limit boulder.Budget, calls int64) string {
 	return fmt.Sprintf("budget of %s, but the cost of %s is not known", text.Money(limit.Cost), of)
 }
 
-// take reserves what the turn that an action begins will probably use, so that the next action is measured with it.
-func (b *budget) take(a Action) {
+// reserveFor reserves the expected usage of the turn that an action begins, for checking the next action.
+func (b *budget) reserveFor(a Action) {
 	if b.s.Boulder.Budget == nil {
 		return
 	}
@@ -123,10 +122,10 @@ func (b *budget) take(a Action) {
 		return
 	}
 	b.reserve(boulder.Usage{})
-	b.look()
+	b.check()
 }
 
-// dimensions are those of tokens, cost, calls and time that are limited.
+// dimensions returns the limited ones of tokens, cost, calls and time.
 func dimensions(limit boulder.Budget, used, reserved boulder.Usage, worked time.Duration) []dimension {
 	all := []dimension{
 		{"tokens", float64(used.Tokens()), float64(limit.Tokens), float64(reserved.Tokens()), count("token")},
@@ -143,7 +142,7 @@ func count(what string) func(float64) string {
 	return func(n float64) string { return text.Plural(int(n), what) }
 }
 
-// forbids says why an action's prompt must not be sent; empty if it may. What has begun, a used-up budget ends as a whole.
+// forbids says why a prompt must not be sent, or returns "". Running work ends only if the run's budget is exceeded.
 func (b *budget) forbids(a Action) string {
 	switch a.(type) {
 	case boulder.Starting:
@@ -162,7 +161,7 @@ func (b *budget) forbids(a Action) string {
 	return ""
 }
 
-// overspent says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.
+// overspent says which of a sub-task's own budgets is used up, or returns "". The open attempt may be nil.
 func overspent(t *boulder.SubTask, o *boulder.Open) string {
 	if used := usedUp(ofSubTask(t, o)); used != "" {
 		return "its " + used
@@ -184,7 +183,7 @@ func ofSubTask(t *boulder.SubTask, o *boulder.Open) []dimension {
 	return dimensions(*t.Budget, used, boulder.Usage{}, t.Worked)
 }
 
-// warning is the next soft warning that is due, of the run or of a sub-task at work; nil if none is.
+// warning returns the next warning due, of the run or of a sub-task at work, or nil.
 func (b *budget) warning() *boulder.BudgetWarning {
 	if b.warn == 0 {
 		return nil
@@ -205,5 +204,5 @@ func (b *budget) warning() *boulder.BudgetWarning {
 	return w
 }
 
-// Exceeded says why nothing more may be spent; empty while something may.
+// Exceeded says why the run may spend nothing more, or returns "".
 func Exceeded(s *boulder.State, l Limits, now time.Time) string { return newBudget(s, l, now).exceeded }

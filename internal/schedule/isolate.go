@@ -12,10 +12,10 @@ import (
 	"github.com/bouldermgr/manager/internal/dag"
 )
 
-// Try says that the gates should be being tried in a slot, which ends with [boulder.Isolated].
+// Try means that the gates should be tried in a slot, which ends with [boulder.Isolated].
 type Try struct{}
 
-// isolate is what comes before the first attempt of a boulder whose sub-tasks may work in slots.
+// isolate returns what precedes the first attempt of a boulder that may work in slots.
 func (c *computing) isolate() Action {
 	if c.s.Boulder.Isolation == boulder.IsolationAuto && !parallel(c.s, c.l) {
 		return boulder.Isolated{InPlace: true, Reason: "no two sub-tasks can be at work at once", Gates: []boulder.TreeGate{}}
@@ -23,7 +23,7 @@ func (c *computing) isolate() Action {
 	return Try{}
 }
 
-// parallel reports whether two of the sub-tasks that have to run can be at work at once.
+// parallel reports whether two unfinished sub-tasks can be at work at once.
 func parallel(s *boulder.State, l Limits) bool {
 	var open []*boulder.SubTask
 	var nodes []dag.Node
@@ -34,7 +34,7 @@ func parallel(s *boulder.State, l Limits) bool {
 			open, nodes = append(open, t), append(nodes, dag.Node{ID: t.ID, DependsOn: t.DependsOn})
 		}
 	}
-	before := make([]big.Int, len(open)) // by place: the places of all that it waits for
+	before := make([]big.Int, len(open)) // by index: the indexes of all that it waits for
 	for _, level := range dag.Levels(nodes) {
 		for _, i := range level {
 			for _, id := range open[i].DependsOn {
@@ -51,7 +51,7 @@ func parallel(s *boulder.State, l Limits) bool {
 			}
 			taken := slotsOf(nil, l, time.Time{})
 			taken.held[b.Model]++
-			if taken.full(a.Model) == "" {
+			if taken.whyFull(a.Model) == "" {
 				return true
 			}
 		}
@@ -59,14 +59,13 @@ func parallel(s *boulder.State, l Limits) bool {
 	return false
 }
 
-// Integrate says that the result for which [boulder.Line.Integrating] stands should be being put onto the tip.
+// Integrate means that the result of [boulder.Line.Integrating] should be added to the tip.
 type Integrate struct{ Open *boulder.Open }
 
-// maxConflicts is how often the session that made a result is asked to make it fit the tip; after that a fresh one is, once.
+// maxConflicts bounds the conflicts that the session of a result resolves. Then a fresh session gets one try.
 const maxConflicts = 2
 
-// integrate is what follows when the work of a sub-task is complete in its slot. One result is integrated at a time: the one
-// that was finished first, and of several the first in the plan.
+// integrate adds one complete result at a time to the tip, in the order in which they were finished, then of the plan.
 func (c *computing) integrate(o *boulder.Open) Action {
 	switch now := c.s.Boulder.Line.Integrating; {
 	case o.SubTask.Work == "":
@@ -86,7 +85,7 @@ func (c *computing) integrate(o *boulder.Open) Action {
 func (c *computing) nextToIntegrate() (first *boulder.Open) {
 	for _, o := range c.s.Live() {
 		ready := o.Attempt.Status == boulder.AttemptMonitoring && o.Turn.Verdict != nil && o.Turn.Verdict.Completed &&
-			o.Turn.Conflict == nil && o.SubTask.Work != "" && o.SubTask.Integrated == "" && !c.waits(o) && unrunnable(o) == nil
+			o.Turn.Conflict == nil && o.SubTask.Work != "" && o.SubTask.Integrated == "" && !c.awaitsUser(o) && unrunnable(o) == nil
 		if ready && (first == nil || cmp.Or(o.Turn.EndedAt.Compare(first.Turn.EndedAt), o.SubTask.Position-first.SubTask.Position) < 0) {
 			first = o
 		}
@@ -94,7 +93,7 @@ func (c *computing) nextToIntegrate() (first *boulder.Open) {
 	return first
 }
 
-// afterConflict asks the session that made a result to make it fit, then a fresh one, and then the user.
+// afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user.
 func (c *computing) afterConflict(o *boulder.Open) Action {
 	conflict := o.Turn.Conflict
 	reason := "it could not be put together with " + strings.Join(conflict.With, ", ")
@@ -120,8 +119,8 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 			reason, c.s.Boulder.ID, o.SubTask.Slot))
 }
 
-// freeSlot is the one that a sub-task had, if nobody works in it, or the first that nobody works in. One in which the
-// user is to resolve a conflict, or look after an escape, is taken.
+// freeSlot returns the sub-task's former slot if it is free, or the first free one. A slot in which the user has to
+// resolve a conflict or an escape is taken.
 func (c *computing) freeSlot(t *boulder.SubTask) int {
 	if !c.s.Boulder.Isolated() {
 		return 0

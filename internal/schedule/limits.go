@@ -12,57 +12,54 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// Limits bounds what runs at once and how often something is tried. A count is checked before what it limits; 0 means
-// none allowed. Start from [DefaultLimits].
+// Limits bounds concurrency and retries. A limit of 0 allows none. Start from [DefaultLimits].
 type Limits struct {
-	// Global is how many attempts hold a slot at once, whatever their model. Defaults to 20.
+	// Global is how many attempts of any model may hold a slot at once. Defaults to 20.
 	Global int `json:"global"`
-	// Providers is the same for all models of one provider. A provider that is not named has no limit of its own.
+	// Providers is the same per provider; one without an entry has no limit of its own.
 	Providers map[string]int `json:"providers"`
-	// Models is the same for one model; the first pattern that matches counts, for each model by itself. Defaults to
-	// the limits of seed 001: gpt-4o 3, claude sonnet 5, haiku 10, grok 10.
+	// Models is the same per model, by the first matching pattern. Defaults to the limits of seed 001: gpt-4o 3, claude
+	// sonnet 5, haiku 10, grok 10.
 	Models []ModelLimit `json:"models"`
-	// PerModel is for a model that no pattern matches. Defaults to 5.
+	// PerModel is the limit of a model that no pattern matches. Defaults to 5.
 	PerModel int `json:"per_model"`
 
-	// Attempts is the number of tries of a sub-task, the first included. Defaults to 3 (seed 002: two retries).
+	// Attempts is the number of tries of a sub-task, including the first. Defaults to 3 (seed 002: two retries).
 	Attempts int `json:"attempts"`
 	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
 	Evaluations int `json:"evaluations"`
-	// EvaluationsTotal is the number of judged turns of a sub-task and of all that replaces it, whatever the attempts and
-	// replans. A loop has its own bound. Defaults to 15: three attempts with five.
+	// EvaluationsTotal is the same for a sub-task with all that replaces it, but not in a loop. Defaults to 15 (3 × 5).
 	EvaluationsTotal int `json:"evaluations_total"`
-	// Troubles is how many infrastructure faults in a row end an attempt, and sessions a sub-task may lose. Defaults to 3.
+	// Troubles is how many infrastructure errors in a row park a sub-task, or sessions it may lose. Defaults to 3.
 	Troubles int `json:"troubles"`
-	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
+	// Backoff is the wait after the first of them; it doubles with each further one. Defaults to 500 ms.
 	Backoff time.Duration `json:"backoff"`
 
-	// Stalls is how many turns without progress, less those with, make a sub-task's plan suspect. Defaults to 2.
+	// Stalls is the number of turns without progress, less those with it, that leads to a replan. Defaults to 2.
 	Stalls int `json:"stalls"`
-	// NeedsUser is how many verdicts in a row that only the user can remove what is in the way make it a hard blocker. Defaults
-	// to 2.
+	// NeedsUser is how many verdicts in a row that need the user raise a hard blocker. Defaults to 2.
 	NeedsUser int `json:"needs_user"`
-	// Stuck is how many turns in a row of which the judge says that it is stuck end a loop. Defaults to 2.
+	// Stuck is how many verdicts of "stuck" in a row end a loop. Defaults to 2.
 	Stuck int `json:"stuck"`
-	// Replans is how often in a run what remains of a plan may be made again. 0: never. Defaults to 2.
+	// Replans is how often the rest of a plan may be replanned in a run. Defaults to 2.
 	Replans int `json:"replans"`
-	// IdleTurns is how many turns in a row without a tool call bring a nudge; one more is stuck. Defaults to 3.
+	// IdleTurns is how many turns in a row without a tool call bring a warning; one more is stuck. Defaults to 3.
 	IdleTurns int `json:"idle_turns"`
 
-	// Cooldowns is how many rate limits or overloads of a model in a row its attempts survive. Defaults to 10.
+	// Cooldowns is how many rate limits or overloads in a row of its model an attempt survives. Defaults to 10.
 	Cooldowns int `json:"cooldowns"`
-	// CoolBase is the first wait of a model whose provider names no time; it doubles up to CoolMax. Defaults to 5 s.
+	// CoolBase is the first cool-down if the provider names no time; it doubles up to CoolMax. Defaults to 5 s.
 	CoolBase time.Duration `json:"cool_base"`
 	// CoolMax bounds that doubling, not what a provider asks for. Defaults to 5 minutes.
 	CoolMax time.Duration `json:"cool_max"`
-	// ResetMax bounds what a provider asks for: after that it is asked again. Defaults to 24 hours.
+	// ResetMax bounds the wait that a provider asks for; then it is asked again. Defaults to 24 hours.
 	ResetMax time.Duration `json:"reset_max"`
 
-	// Warn is the part of a budget at which the soft warning comes. Defaults to 0.8; 0: no warning.
+	// Warn is the share of a budget at which a warning is given. Defaults to 0.8; 0: no warning.
 	Warn float64 `json:"warn" yaml:"warn,share"`
 }
 
-// ModelLimit is a limit for the models that a pattern matches: * is any characters, and case does not count.
+// ModelLimit is a limit for each model that a pattern matches: * is any characters, and case is ignored.
 type ModelLimit struct {
 	Pattern string `json:"pattern" yaml:"pattern"`
 	Limit   int    `json:"limit" yaml:"limit"`
@@ -81,7 +78,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate refuses limits with which nothing could ever run. That of a model or provider may be 0, see [Startable].
+// Validate refuses limits with which nothing could ever run. Models and providers may have 0, see [Startable].
 func (l Limits) Validate() error {
 	var errs []error
 	least := func(name string, n, least int) {

@@ -13,24 +13,24 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// loopTurn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
-// here its answer becomes an action. Nobody else prompts the session, so what it would say after a wait is known now.
+// loopTurn decides about an incomplete turn of a loop. The decision is that of package enforcer, the arbiter of all
+// sessions; this makes it an action. Nothing else prompts the session, so the decision after a wait is known now.
 func (c *computing) loopTurn(o *boulder.Open) Action {
 	track, err := trackOf(o.SubTask)
-	if err != nil { // counted from nothing, the bounds would not hold
+	if err != nil { // with a track that starts from zero the bounds would not hold
 		return fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed)
 	}
 	p := loopPolicy(c.s.Boulder.Loop)
 	p.Stuck = c.l.Stuck
 	if len(lateAnswers(o)) > 0 {
-		track = enforcer.Track{} // as if it had been parked: what the user takes up again counts from zero
+		track = enforcer.Track{} // as if parked: what the user resumes counts from zero
 	}
 	ended := o.Turn.Evidence.Ended
 	for range o.Turn.Evidence.Compactions {
 		track = enforcer.Apply(track, enforcer.Compacted{At: o.Turn.EndedAt}, p)
 	}
 	track = enforcer.Apply(track, turnEnded(o), p)
-	if ended.Error == boulder.ErrorAborted && ended.Stopped == "" && ended.Truncated == "" { // by whoever sits before OpenCode
+	if ended.Error == boulder.ErrorAborted && ended.Stopped == "" && ended.Truncated == "" { // by the user at OpenCode
 		track = enforcer.Apply(track, enforcer.Aborted{At: o.Turn.EndedAt}, p)
 	}
 	s, at := situationOf(o), c.now
@@ -58,7 +58,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		b := retry(o, d.Reason, boulder.AttemptFailed)
 		b.Track = encode(track)
 		return b
-	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only the user can close these, or lift a stop
+	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only the user can close blocked items, or lift a stop
 		return park(o, d.Reason+blockedItems(o.Turn.Evidence))
 	case len(lateAnswers(o)) > 0:
 		b := uncounted(o, "there is an answer to "+lateAnswers(o)[0].ID, boulder.AttemptCancelled)
@@ -75,8 +75,8 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	return fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed)
 }
 
-// RulesFirst reports whether no model needs to be asked about a turn that the rules alone find incomplete: in a loop, where
-// evidence shows that it gets on, or an error why not, and no verdict has said that something is in its way.
+// RulesFirst reports whether no model needs to judge a turn that the rules alone find incomplete: in a loop, if
+// evidence shows progress or an error explains its lack, and no verdict has named an obstacle.
 func RulesFirst(s *boulder.State, o *boulder.Open) bool {
 	if s.Boulder.Loop == nil {
 		return false
@@ -86,9 +86,8 @@ func RulesFirst(s *boulder.State, o *boulder.Open) bool {
 		(o.Turn.Kind == boulder.TurnBrief || o.Turn.Evidence.Ended.Error != "" || track.Progress.BeyondFiles(turnEnded(o).Reached))
 }
 
-// Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,
-// or more turns. A loop that was parked for want of turns keeps its count; anything else that the user takes up is counted
-// again.
+// Unpark continues a parked sub-task and reports true, unless it needs an answer, a larger budget or more turns. A loop
+// at its limit keeps its count; anything else that the user resumes counts from zero.
 func Unpark(s *boulder.State, t *boulder.SubTask) (boulder.Unparked, bool) {
 	unparked := boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}
 	if overspent(t, nil) != "" || len(t.AwaitedBy(t.Attempts)) > 0 {
@@ -101,14 +100,14 @@ func Unpark(s *boulder.State, t *boulder.SubTask) (boulder.Unparked, bool) {
 	if err != nil || track.Iteration >= loopPolicy(s.Boulder.Loop).MaxIterations {
 		return unparked, false
 	}
-	track.Iteration++ // the brief of the fresh session
+	track.Iteration++ // the brief of the new session
 	unparked.Track = encode(track)
 	return unparked, true
 }
 
 func loopPolicy(l *boulder.Loop) enforcer.Policy {
 	p := enforcer.LoopPolicy()
-	p.MaxIterations = l.Iterations - 1 // the brief is one, and no continuation
+	p.MaxIterations = l.Iterations - 1 // the brief is an iteration, but no continuation
 	p.MaxFailures, p.Cooldown = l.Failures, l.Cooldown
 	return p
 }
@@ -124,12 +123,12 @@ func trackOf(t *boulder.SubTask) (track enforcer.Track, err error) {
 func encode(track enforcer.Track) json.RawMessage {
 	b, err := json.Marshal(track)
 	if err != nil {
-		panic(err) // texts, numbers and times of this era always marshal
+		panic(err) // texts, numbers and present times always marshal
 	}
 	return b
 }
 
-// turnEnded is the newest turn as the arbiter sees it.
+// turnEnded returns the newest turn in the arbiter's terms.
 func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 	e := o.Turn.Evidence
 	reached := enforcer.Reached{
@@ -164,8 +163,7 @@ func situationOf(o *boulder.Open) enforcer.Situation {
 	return s
 }
 
-// stuckReason is why a session cannot get further by itself, by the judge; empty: it can. A loop has no plan that could be
-// made again.
+// stuckReason says why the judge finds the session stuck, or returns "". A wrong plan counts: a loop cannot replan.
 func stuckReason(v *boulder.Verdict) string {
 	if !v.IsStuck && !v.NeedReplan && v.BlockedBy != "wrong_plan" {
 		return ""
@@ -173,14 +171,14 @@ func stuckReason(v *boulder.Verdict) string {
 	return cmp.Or(v.StuckReason, v.ReplanReason, v.Summary, "it did not say why")
 }
 
-// doable reports whether there is anything left that an agent can do although it says of some items that it cannot.
+// doable reports whether the agent can still do something although it calls some items blocked.
 func doable(t *boulder.SubTask, e *boulder.Evidence) bool {
 	return len(e.OpenTodos()) > 0 || len(e.Red()) > 0 || t.ExpectsChanges && e.Diff.Empty() ||
 		e.Ended.Truncated != "" || e.Ended.Stopped != "" ||
 		t.DoneNeeds(boulder.DoneDiagnostics) && len(e.Diagnostics) > 0
 }
 
-// forgotten are the items that the record has open and the agent's list does not know any more.
+// forgotten returns the items that are open in the track and missing in the agent's todo list.
 func forgotten(track enforcer.Track, e *boulder.Evidence) []string {
 	return slices.DeleteFunc(slices.Clone(track.Open), func(item string) bool {
 		return slices.ContainsFunc(e.Todos, func(t boulder.Todo) bool { return t.Content == item })
@@ -197,7 +195,7 @@ func blocked(e *boulder.Evidence) []string {
 	return items
 }
 
-// blockedItems names what the user has to look after.
+// blockedItems names what the user has to deal with.
 func blockedItems(e *boulder.Evidence) string {
 	const named = 5
 	items := blocked(e)

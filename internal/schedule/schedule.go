@@ -1,5 +1,5 @@
 // Package schedule decides what a boulder does next. [Compute] is pure: the same state, limits and time give the same
-// actions, so it can be property-tested, simulated, and driven by another engine than the orchestrator's loop.
+// actions. So it can be property-tested, simulated, and driven by another engine.
 package schedule
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Compute returns what to do. A boulder that is running gets at least one action, if it is [Startable]; one that is being
-// planned only learns when the ledger's model may be asked, and any other gets none. The others are boulders that share the
-// limits and run at the same time.
+// Compute returns what to do. A running boulder that is [Startable] gets at least one action; one in planning gets only
+// cool-downs and a [Wake]; any other gets none. others are boulders that share the limits at the same time.
 func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Action {
 	running, ledger := s.Boulder.Status == boulder.Running, s.Boulder.LedgerModel
 	if !running && s.Boulder.Status != boulder.Planning {
@@ -49,21 +48,20 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 	return c.end()
 }
 
-// computing is one call of [Compute].
 type computing struct {
-	s       *boulder.State
-	l       Limits
-	now     time.Time
-	budget  *budget
-	actions []Action
-	wake    time.Time
-	held    string // why a prompt was held back for a budget
+	s          *boulder.State
+	l          Limits
+	now        time.Time
+	budget     *budget
+	actions    []Action
+	wake       time.Time
+	overBudget string // why a budget held a prompt back
 
 	begun   map[string]int // by line: turns that this call begins
-	working map[string]int // by model that cooled down: live attempts that need it, as they were gone through
+	working map[string]int // by cooled-down model: live attempts that need it, counted in order
 
-	replan   *boulder.Replanning // is being made, or begins with this call
-	skipping bool                // what is left of the plan is skipped with this call
+	replan   *boulder.Replanning // in progress, or begun by this call
+	skipping bool                // this call skips the rest of the plan
 }
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
@@ -73,23 +71,23 @@ func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
 	}
 }
 
-// wakeAt asks for a time, if it is one.
+// wakeAt requests a wake-up at t, unless an earlier one is wanted or t is zero.
 func (c *computing) wakeAt(t time.Time) {
 	if c.wake.IsZero() || !t.IsZero() && t.Before(c.wake) {
 		c.wake = t
 	}
 }
 
-// do takes an action in, if there is one, unless it needs a prompt that no budget allows.
+// do adds an action, unless it is nil or needs a prompt that no budget allows.
 //
-// All actions of one answer are decided on the same state, and are applied one after the other: none may undo what
-// another needs. A replan comes first, because the failure of another sub-task can block what it says that it replaces.
+// All actions of one answer are decided on the same state and applied in order, so none may undo what another needs. A
+// replan comes first: the failure of another sub-task can block what it replaces.
 func (c *computing) do(a Action) {
 	if why := c.budget.forbids(a); why != "" {
-		c.held = why
+		c.overBudget = why
 		return
 	}
-	c.budget.take(a)
+	c.budget.reserveFor(a)
 	switch a := a.(type) {
 	case nil:
 	case Wake:
@@ -107,8 +105,8 @@ func (c *computing) do(a Action) {
 	}
 }
 
-// queues are the attempts that may start when there is a slot, by model. What a replan replaces is held back: one that is
-// being made, one that begins with this call, or one that is wanted and can still be had.
+// queues returns the attempts that may start once there is a slot, by model. It leaves out what a replan replaces: one
+// in progress, one begun by this call, or a wanted one that is still allowed.
 func (c *computing) queues() map[string][]*boulder.Open {
 	var held []string
 	replans := c.s.Boulder.Replans
@@ -132,7 +130,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 	return queues
 }
 
-// end closes the list: a used-up budget ends the run as soon as nothing else can happen, and at once if it is exceeded.
+// end completes the list. A used-up budget ends the run once nothing else can happen; an exceeded one ends it at once.
 func (c *computing) end() []Action {
 	if warning := c.budget.warning(); warning != nil {
 		return append([]Action{*warning}, c.actions...)
@@ -142,8 +140,8 @@ func (c *computing) end() []Action {
 		return decisions(c.actions)
 	case c.budget.exceeded != "":
 		return []Action{Stop{Reason: c.budget.exceeded, Budget: true}}
-	case c.held != "" && len(c.actions) == 0 && c.wake.IsZero():
-		return []Action{Stop{Reason: c.held, Budget: true}}
+	case c.overBudget != "" && len(c.actions) == 0 && c.wake.IsZero():
+		return []Action{Stop{Reason: c.overBudget, Budget: true}}
 	}
 	c.wakeAt(c.budget.timeOut)
 	c.wakeAt(c.budget.timeWarn)
@@ -153,7 +151,7 @@ func (c *computing) end() []Action {
 	return c.actions
 }
 
-// decisions leaves the work out.
+// decisions drops actions that are work.
 func decisions(actions []Action) []Action {
 	return slices.DeleteFunc(slices.Clone(actions), func(a Action) bool {
 		_, stop := a.(Stop)
@@ -161,7 +159,7 @@ func decisions(actions []Action) []Action {
 	})
 }
 
-// advanceReplan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
+// advanceReplan continues the replan in progress, or begins one that the judge of a completed sub-task wants.
 func (c *computing) advanceReplan() {
 	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
@@ -189,17 +187,16 @@ func (c *computing) advanceReplan() {
 	}
 }
 
-// allOver is for a state in which no attempt is open.
 func (c *computing) allOver() Action {
 	for _, t := range c.s.SubTasks {
 		if !t.Parked {
 			continue
 		}
 		stop := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: overspent(t, nil) != "", AtLimit: t.AtLimit}
-		if open := t.AwaitedBy(t.Attempts); len(open) > 0 { // first: with a larger budget alone it would not go on
+		if open := t.AwaitedBy(t.Attempts); len(open) > 0 { // first: a larger budget alone would not let it continue
 			stop.Reason, stop.Budget, stop.AtLimit = "waits for "+boulder.Awaited(open), false, false
 		}
-		if c.s.Boulder.Loop == nil { // a loop has one only
+		if c.s.Boulder.Loop == nil { // a loop has only one
 			stop.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, stop.Reason)
 		}
 		return stop
@@ -208,8 +205,8 @@ func (c *computing) allOver() Action {
 	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
 }
 
-// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them; of an isolated
-// boulder, if one of these gates, or one of every combined tree, has not passed on the tip's.
+// unverified returns the completed sub-tasks whose gates have to rerun, because other work ended after them, and the
+// sub-task that ended last. In an isolated boulder they rerun if any gate has not passed on the tip's tree.
 func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
 	l, all := &s.Boulder.Line, s.Boulder.IntegrationGates
 	for _, t := range s.SubTasks {
@@ -237,7 +234,7 @@ func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTa
 	return gated, last
 }
 
-// Outcome says how a settled boulder ends.
+// Outcome returns the final status of a boulder in which all is over.
 func Outcome(s *boulder.State) boulder.Status {
 	tally := s.Boulder.Tally
 	good := tally.Completed + tally.Skipped
@@ -251,7 +248,7 @@ func Outcome(s *boulder.State) boulder.Status {
 	return boulder.Failed
 }
 
-// next says what a live attempt needs; nil: nothing before something else has happened.
+// next returns what a live attempt needs, or nil if it has to wait for something else.
 func (c *computing) next(o *boulder.Open) Action {
 	a := o.Attempt
 	judging := a.Status == boulder.AttemptMonitoring
@@ -260,7 +257,7 @@ func (c *computing) next(o *boulder.Open) Action {
 	}
 	model := c.s.ModelFor(o)
 	switch {
-	case c.waits(o):
+	case c.awaitsUser(o):
 		return park(o, "")
 	case judging && unrunnable(o) != nil:
 		return *unrunnable(o)
@@ -289,9 +286,8 @@ func (c *computing) next(o *boulder.Open) Action {
 	return Run{o}
 }
 
-// unrunnable parks a sub-task for a gate of an ended turn that is at fault itself; nil: there is none. No judge has to look
-// at that turn. No work of an agent installs a program; a script or a target may be its work, so it is told once
-// that it is missing.
+// unrunnable parks a sub-task if a gate of its ended turn cannot run; no judge needs to see that turn. An agent cannot
+// install a program. A missing script or target may be its own work, so it is told so once first.
 func unrunnable(o *boulder.Open) *boulder.Parked {
 	if o.Turn.Evidence == nil {
 		return nil
@@ -315,9 +311,9 @@ func unrunnable(o *boulder.Open) *boulder.Parked {
 	return nil
 }
 
-// waits reports whether an attempt has nothing more to do before the user has answered: its turn is over, or its prompt
-// was never sent, or its model turned it away. A turn that may still be at work is seen to its end ([boulder.Job.Awaits]).
-func (c *computing) waits(o *boulder.Open) bool {
+// awaitsUser reports whether an attempt can do nothing before the user has answered: its turn is over, its prompt was
+// never sent, or its model rejected it. A turn that may be at work first runs to its end ([boulder.Job.Awaits]).
+func (c *computing) awaitsUser(o *boulder.Open) bool {
 	a := o.Attempt
 	if len(o.SubTask.AwaitedBy(a.Attempt)) == 0 {
 		return false
@@ -325,7 +321,7 @@ func (c *computing) waits(o *boulder.Open) bool {
 	return a.Status == boulder.AttemptMonitoring || o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
 }
 
-// crowded reports whether an attempt that its model turned away has to wait: a shrunk limit lets only so many come back.
+// crowded reports whether an attempt that its model rejected has to wait because the shrunk limit is reached.
 func (c *computing) crowded(a *boulder.Attempt) bool {
 	cool, shrunk := c.s.Boulder.Cooldowns[a.Model]
 	if !shrunk {
@@ -339,14 +335,14 @@ func (c *computing) cooling(model string) bool {
 	return c.now.Before(c.s.Boulder.Cooldowns[model].Until)
 }
 
-// refused reports whether an attempt waits for a model that has cooled down too often in a row. One that is at work
-// again may still get its answer, and must not be ended under the hands of whoever runs it.
+// refused reports whether an attempt waits for a model that has cooled down too often in a row. One at work again may
+// still get an answer, and must not be ended.
 func (c *computing) refused(a *boulder.Attempt, model string) bool {
 	return c.now.Before(a.NotBefore) && c.cooling(model) && c.s.Boulder.Cooldowns[model].Hits > c.l.Cooldowns
 }
 
-// Failed says what follows when an attempt's turn ended in an error that is not fatal. One that awaits an answer needs that
-// first: another try would meet the same question. A lost session is not a try, but who loses session after session fails.
+// Failed returns what follows from a turn's error that is not fatal. An attempt that awaits an answer is parked: a
+// retry would meet the same question. Lost sessions are no tries, but their number is limited.
 func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
 	reason, lost := err.Error(), errors.Is(err, boulder.ErrSessionLost)
 	c := newComputing(s, l, now)
@@ -360,12 +356,12 @@ func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err erro
 		follows = fail(o.Attempt.AttemptRef, fmt.Sprintf("lost %d sessions: %s", n, reason), boulder.AttemptLost)
 	case lost:
 		follows = uncounted(o, reason, boulder.AttemptLost)
-	case s.Boulder.Loop != nil: // it has no tries that such faults could use up over a night
+	case s.Boulder.Loop != nil: // a loop has no tries, which faults could use up overnight
 		return c.trouble(o, err)
 	default:
 		follows = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed))
 	}
-	if follows == nil { // its turn is over: it cannot wait for the replan that is being made
+	if follows == nil { // its turn is over: it cannot wait for the replan in progress
 		follows = fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed)
 	}
 	return []boulder.Body{follows}

@@ -14,15 +14,15 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Share is what one of several boulders that share the limits holds, what it waits for, and which models turned it away.
+// Share is a boulder's part of the shared limits: what it holds, what it waits for, and which models rejected it.
 type Share struct {
 	Held    map[string]int              // by model: attempts that hold a slot
-	Waiting []Ticket                    // attempts that would start if there were a slot, the oldest of each model first
-	Cooling map[string]boulder.Cooldown // by model: cool-downs whose end has not come, also where they were lifted
+	Waiting []Ticket                    // attempts that would start with a slot, the oldest of each model first
+	Cooling map[string]boulder.Cooldown // by model: cool-downs whose end has not come, lifted ones included
 }
 
-// coolDowns are those of other boulders that are new to one, of models that it needs now: whoever is turned away speaks for
-// all, and so does the user who lifts a limit.
+// coolDowns returns the cool-downs of other boulders that this one lacks, for models that it needs now. A rejected
+// boulder speaks for all, and so does a user who lifts a limit.
 func (c *computing) coolDowns(others []Share) (cooled []Action) {
 	newest := map[string]boulder.Cooldown{}
 	for _, lifted := range []bool{false, true} {
@@ -42,8 +42,8 @@ func (c *computing) coolDowns(others []Share) (cooled []Action) {
 	return cooled
 }
 
-// Supersedes reports whether a cool-down takes the place of one that is known: the later end counts, but a limit that was
-// lifted is over until a provider has spoken again.
+// Supersedes reports whether a cool-down replaces a known one. The later end counts, except that a limit lifted by the
+// user is over until a provider rejects again.
 func Supersedes(cool, known boulder.Cooldown) bool {
 	if !cool.Lifted.IsZero() {
 		return known.Since.Before(cool.Until) && cool.Until.Before(known.Until)
@@ -51,21 +51,18 @@ func Supersedes(cool, known boulder.Cooldown) bool {
 	return cool.Until.After(known.Until) && (known.Lifted.IsZero() || !cool.Since.Before(known.Until))
 }
 
-// needs reports whether the boulder would ask a model now.
 func (c *computing) needs(model string) bool {
 	uses := func(o *boulder.Open) bool { return o.Attempt.Model == model }
 	return model == c.s.Boulder.LedgerModel || len(c.s.Queues()[model]) > 0 || slices.ContainsFunc(c.s.Live(), uses)
 }
 
-// Ticket is the place of a boulder in the line for a model: the boulder whose ticket is older goes first. Which of its own
-// attempts then starts is its own business.
+// Ticket is the place of a boulder in the queue for a model: the older ticket goes first, whichever attempt it is for.
 type Ticket struct {
 	Model string
 	Since time.Time
 }
 
-// slots counts who holds one, by model. Every live attempt holds exactly one, from the event that starts it to the one
-// that ends it, so there is nothing to give back.
+// slots counts held slots by model. A live attempt holds exactly one until the event that ends it; there is no release.
 type slots struct {
 	l       Limits
 	now     time.Time
@@ -73,7 +70,7 @@ type slots struct {
 	held    map[string]int
 }
 
-// slotsOf are those that a boulder and others hold; without a boulder, what cools down does not count.
+// slotsOf counts the slots of a boulder and others; without a boulder, cool-downs are ignored.
 func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots {
 	c := &slots{l: l, now: now, held: map[string]int{}}
 	for _, share := range others {
@@ -90,8 +87,8 @@ func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots 
 	return c
 }
 
-// full says why no attempt with the model can start, or returns "".
-func (c *slots) full(model string) string {
+// whyFull says why no attempt with the model can start, or returns "".
+func (c *slots) whyFull(model string) string {
 	name, provider, all, ofProvider := cmp.Or(model, "the default model"), providerOf(model), 0, 0
 	for m, n := range c.held {
 		if all += n; providerOf(m) == provider {
@@ -131,17 +128,17 @@ func (c *slots) yields(model string, since time.Time, others []Share) bool {
 	after.held = maps.Clone(c.held)
 	for _, share := range others {
 		for _, t := range share.Waiting {
-			if t.Since.Before(since) && after.full(t.Model) == "" {
+			if t.Since.Before(since) && after.whyFull(t.Model) == "" {
 				after.held[t.Model]++
 			}
 		}
 	}
-	return after.full(model) != ""
+	return after.whyFull(model) != ""
 }
 
-// dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
-// slot, the one whose first attempt is more urgent, or has waited longer, goes first. Boulders that share the limits have
-// their turn by the age of their tickets. It waits for a model to cool down only if a budget allows to go on then.
+// dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models: the more urgent
+// first attempt, then the one that has waited longer. Between boulders: by the age of their tickets. It waits for a
+// cool-down only if a budget allows a start then.
 func (c *computing) dispatch(others []Share) {
 	free, queues := slotsOf(c.s, c.l, c.now, others...), c.queues()
 	tickets := map[string][]time.Time{} // of the attempts that have not started
@@ -156,7 +153,7 @@ func (c *computing) dispatch(others []Share) {
 				queues[m] = queues[m][1:]
 			}
 			q, mine := queues[m], tickets[m]
-			if len(q) > 0 && free.full(m) == "" && (first == nil || before(q[0], first)) &&
+			if len(q) > 0 && free.whyFull(m) == "" && (first == nil || before(q[0], first)) &&
 				(len(mine) == 0 || !free.yields(m, mine[0], others)) {
 				first = q[0]
 			}
@@ -181,15 +178,15 @@ func (c *computing) dispatch(others []Share) {
 			continue
 		}
 		if why := c.budget.forbids(boulder.Starting{}); why != "" {
-			c.held = why
+			c.overBudget = why
 			return
 		}
 		c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
 	}
 }
 
-// claimed says why a sub-task cannot run beside those at work: one of them may write the same file. What one has written
-// belongs to what it may write. Empty: none does; of sub-tasks that do not say what they write, nobody can tell.
+// claimed says why a sub-task cannot run now: one at work may write the same file, or has written one that it may
+// write. It returns "" if there is none, or if the plan does not say what they write.
 func claimed(t *boulder.SubTask, atWork []*boulder.Open) string {
 	if len(t.Writes) == 0 {
 		return ""
@@ -206,7 +203,7 @@ func claimed(t *boulder.SubTask, atWork []*boulder.Open) string {
 	return ""
 }
 
-// ticketsOf are since when the first n attempts in line wait, the oldest first: more than there are slots say nothing.
+// ticketsOf returns since when the first n attempts of a queue wait, oldest first.
 func ticketsOf(queue []*boulder.Open, n int) []time.Time {
 	var all []time.Time
 	for _, o := range queue[:min(n, len(queue))] {
@@ -224,9 +221,9 @@ func before(a, b *boulder.Open) bool {
 	) < 0
 }
 
-// Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are
-// over or paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there are any:
-// after a pause or a crash other boulders may have them. One that halts, or does not run, waits for nothing.
+// Hold updates the slots that a boulder holds, and returns its share. It frees slots of attempts that are over or
+// paused once no work is busy with them, and takes free ones for attempts that lack one: after a pause or a crash
+// others may have theirs. A boulder that halts, or does not run, waits for nothing.
 func Hold(
 	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
 	others []Share, halting bool,
@@ -255,7 +252,7 @@ func Hold(
 		if _, has := slots[ref]; has {
 			continue
 		}
-		if slotsOf(nil, l, now, all...).full(model) == "" { // nothing cools down for what has begun
+		if slotsOf(nil, l, now, all...).whyFull(model) == "" { // what has begun ignores cool-downs
 			slots[ref] = model
 			share.Held[model]++
 		} else if !halting {
@@ -279,8 +276,8 @@ func Hold(
 	return share
 }
 
-// Startable names the sub-tasks that still have to run but never could, because the limit of their model or of its
-// provider is 0. Nothing else keeps an attempt waiting for ever, so a run that asks first cannot hang.
+// Startable names the unfinished sub-tasks that could never run, because the limit of their model or its provider is 0.
+// Nothing else keeps an attempt waiting for ever, so a run that checks this first cannot hang.
 func Startable(s *boulder.State, l Limits) error {
 	needs := map[string][]string{} // by model
 	for _, t := range s.SubTasks {
@@ -290,7 +287,7 @@ func Startable(s *boulder.State, l Limits) error {
 	}
 	var errs []error
 	for _, m := range slices.Sorted(maps.Keys(needs)) {
-		if reason := slotsOf(nil, l, time.Time{}).full(m); reason != "" {
+		if reason := slotsOf(nil, l, time.Time{}).whyFull(m); reason != "" {
 			errs = append(errs, fmt.Errorf("%s, and %d sub-tasks need one (the first is %q): "+
 				"raise that limit or give them another model", reason, len(needs[m]), needs[m][0]))
 		}
@@ -298,26 +295,25 @@ func Startable(s *boulder.State, l Limits) error {
 	return errors.Join(errs...)
 }
 
-// Wait is an attempt that waits for a slot, or for one that may write the same files, for people to see.
+// Wait is an attempt that waits for a slot, or for another that may write the same files, as shown to the user.
 type Wait struct {
 	SubTaskID string `json:"sub_task_id"`
 	Model     string `json:"model"`
 	Position  int    `json:"position"` // in the queue of its model, from 1
 	Reason    string `json:"reason"`
-	// Until is when the wait is over at the latest, if that is known: the end of a cool-down.
+	// Until is the latest end of the wait, if known: the end of a cool-down.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it. others are
-// the boulders that share the limits, by id, as far as they hold slots.
+// Waiting lists the attempts that wait for a slot. others are the boulders that hold slots of the shared limits, by id.
 func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []Wait) {
 	live, queues, own, all := s.Live(), s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
-		reason, until := own.full(m), s.Boulder.Cooldowns[m].Until
+		reason, until := own.whyFull(m), s.Boulder.Cooldowns[m].Until
 		if s.Boulder.Line.Trial {
 			reason = "the gates are tried in a slot first"
 		}
-		if reason == "" && all.full(m) != "" {
+		if reason == "" && all.whyFull(m) != "" {
 			reason = "the slots are held by " + strings.Join(slices.Sorted(maps.Keys(others)), ", ")
 		}
 		if !now.Before(until) {

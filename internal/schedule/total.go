@@ -7,13 +7,11 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// exhausted reports whether a sub-task and what it replaces have had all their judged turns.
 func (c *computing) exhausted(t *boulder.SubTask) bool {
 	return c.s.Boulder.Loop == nil && c.s.First(t).Judged >= c.l.EvaluationsTotal
 }
 
-// crowdedOut reports whether the turns of its line that are under way may be the last ones: a further one waits until they
-// are judged.
+// crowdedOut reports whether turns under way in its line may be the last: another waits until they are judged.
 func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	if c.s.Boulder.Loop != nil {
 		return false
@@ -28,8 +26,7 @@ func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	return n >= c.l.EvaluationsTotal
 }
 
-// withinTotal takes back what would lead to a further turn of a sub-task that has had all of them: it fails, whatever
-// attempts and replans are left.
+// withinTotal replaces an action that leads to a further turn by failure if the sub-task has had all its turns.
 func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
 	reason := ""
 	switch a := a.(type) {

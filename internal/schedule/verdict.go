@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, replan, or give up.
+// afterVerdict is SEMANTICS §4: complete, continue the same session, retry in a fresh one, replan, or give up.
 func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
@@ -28,10 +28,10 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case v.Completed && o.SubTask.Integrated != "":
 		return complete(o)
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0:
-		// Items that only somebody else can close are no open work, and not done either.
+		// Items that only someone else can close are neither open work nor done.
 		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
 	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
-		return c.tell(o, newAnswers(o))
+		return c.deliverAnswer(o, newAnswers(o))
 	case v.Completed && c.s.Boulder.Isolated():
 		return c.integrate(o)
 	case v.Completed:
@@ -43,7 +43,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case c.s.Boulder.Loop != nil:
 		return c.loopTurn(o)
 	case len(lateAnswers(o)) > 0:
-		return c.tell(o, lateAnswers(o))
+		return c.deliverAnswer(o, lateAnswers(o))
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.replanOrRetry(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)))
 	case o.SubTask.Stalls >= c.l.Stalls:
@@ -62,14 +62,14 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	return c.continueOrRetry(o)
 }
 
-// TurnEnded hands in what a turn left behind.
+// TurnEnded returns the event of an ended turn.
 func TurnEnded(s *boulder.State, o *boulder.Open, turn int, e boulder.Evidence, now time.Time) boulder.TurnEnded {
 	return boulder.TurnEnded{
 		AttemptRef: o.Attempt.AttemptRef, Turn: turn, Ended: e.Ended, Evidence: e, Cooldown: regrown(s, o.Attempt.Model, now),
 	}
 }
 
-// Judged hands in the verdict on an ended turn. It is an answer of the ledger's model, unless that could not be used.
+// Judged returns the event of a verdict. Unless JudgeUnavailable, it counts as an answer of the ledger's model.
 func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now time.Time) boulder.Judged {
 	v = Overrule(o.SubTask, o.Turn.Evidence, v)
 	b := boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: turn, Verdict: v, Stalls: stalls(o, v), NeedsUser: needsUser(o, v)}
@@ -79,9 +79,9 @@ func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now 
 	return b
 }
 
-// stalls is SEMANTICS §4: one more when there was no progress, when the agent repeats itself, when a stuck rule fired, or
-// when it would be told the same again; one less on progress; none after completion. A turn that was truncated, or that
-// could not be judged, says nothing about progress.
+// stalls is SEMANTICS §4: plus one without progress, if the agent repeats itself, if a stuck rule fired, or if the next
+// prompt would repeat the last; minus one on progress; 0 after completion. A truncated turn, or one that could not be
+// judged, does not count.
 func stalls(o *boulder.Open, v boulder.Verdict) int {
 	n, ended := o.SubTask.Stalls, o.Turn.Evidence.Ended
 	stuck := ended.Rule != "" && ended.Rule != boulder.RuleBudget
@@ -96,7 +96,7 @@ func stalls(o *boulder.Open, v boulder.Verdict) int {
 	return n + 1
 }
 
-// Overrule takes back what no judge may say: that a sub-task is complete while one of its gates has not run or is red.
+// Overrule corrects a verdict that calls a sub-task complete while one of its gates has not run or is red.
 func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulder.Verdict {
 	open := t.OpenGates(e.Gates, e.NoServer)
 	if !v.Completed || len(open) == 0 {
@@ -111,15 +111,14 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
-// needs is the category of what a verdict needs of the user, by its blocked_by; empty: nothing.
+// needs returns the category of what a verdict needs from the user, or "".
 func needs(v boulder.Verdict) boulder.BlockerCategory {
 	return map[string]boulder.BlockerCategory{
 		"missing_info": boulder.BlockerQuestion, "permission": boulder.BlockerPermission, "external": boulder.BlockerOther,
 	}[v.BlockedBy]
 }
 
-// needsUser is how many verdicts in a row say that only the user can remove what is in the way, this one included. That no
-// judge could be had says nothing.
+// needsUser counts verdicts in a row that only the user can remove an obstacle. JudgeUnavailable does not count.
 func needsUser(o *boulder.Open, v boulder.Verdict) int {
 	switch {
 	case v.JudgeUnavailable:
@@ -130,16 +129,15 @@ func needsUser(o *boulder.Open, v boulder.Verdict) int {
 	return o.SubTask.NeedsUser + 1
 }
 
-// lateAnswers are the hard blockers that the user settled while the turn was at work that raised them. The agent has not
-// heard of it: whatever was judged, it could not do better.
+// lateAnswers returns the hard blockers of this attempt that the user settled during the turn. The agent does not know
+// the answers, so it could not do better.
 func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.RaisedBlocker) bool {
 		return !b.Hard || b.Attempt != o.Attempt.Attempt
 	})
 }
 
-// newAnswers came while the turn was at work, not as replies, and differ from what the agent chose: its work rests on its
-// own choice.
+// newAnswers returns answers given during the turn, other than replies, that differ from the choice the work rests on.
 func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	return slices.DeleteFunc(o.SubTask.SettledSince(max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.RaisedBlocker) bool {
 		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice ||
@@ -147,31 +145,31 @@ func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	})
 }
 
-// tell lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
-// try, because a sub-task that was parked, and answered then, would not have used one up either.
-func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
+// deliverAnswer gives the agent an answer: in its session if possible, otherwise in a fresh one. Neither counts as a
+// try: if parked and answered then, the sub-task would not have used one up either.
+func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
 	why := "there is an answer to " + answers[0].ID
 	if !c.canContinue(o) {
 		return uncounted(o, why, boulder.AttemptCancelled)
 	}
 	b := proceed(o, why)
-	b.Track = encode(enforcer.Track{}) // its answers count again
+	b.Track = encode(enforcer.Track{}) // the agent's answers are counted from zero
 	return b
 }
 
-// canContinue reports whether the session can still be told something.
+// canContinue reports whether the session can take another prompt.
 func (c *computing) canContinue(o *boulder.Open) bool {
 	ended := o.Turn.Evidence.Ended
 	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
 	return whole && o.Turn.Kind != boulder.TurnStanding && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
 }
 
-// continueOrRetry asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
+// continueOrRetry asks package enforcer, the arbiter of all sessions, whether this one gets a continuation.
 func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	missing, p := shortcoming(o.Turn.Verdict), enforcer.RunPolicy()
 	p.MaxFailures, p.MaxIterations = c.l.IdleTurns+1, c.l.Evaluations-1 // the brief is no continuation
-	track, err := said(o, p)
-	if err != nil { // counted from nothing, a bound would not hold
+	track, err := answerTrack(o, p)
+	if err != nil { // with a track that starts from zero a bound would not hold
 		return c.retryOrReplan(o, fmt.Sprintf("what is stored of the session cannot be read: %v", err), boulder.AttemptFailed)
 	}
 	b := proceed(o, missing)
@@ -189,11 +187,11 @@ func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	return c.retryOrReplan(o, d.Reason, boulder.AttemptFailed)
 }
 
-// said is what the attempt's continuations got for an answer without progress, the newest turn included. Nothing else of a
-// track is kept of a run: its other bounds are counted by the attempt.
-func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
+// answerTrack returns the agent's answers to continuations that brought no progress, the newest turn included. A run
+// keeps nothing else of a track: its other bounds are counted by the attempt.
+func answerTrack(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 	var t enforcer.Track
-	if o.Turn.Kind == boulder.TurnContinuation { // else an earlier attempt's track may still be stored
+	if o.Turn.Kind == boulder.TurnContinuation { // otherwise an earlier attempt's track may be stored
 		before, err := trackOf(o.SubTask)
 		if err != nil {
 			return t, err
@@ -204,8 +202,8 @@ func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 	return enforcer.Track{Answers: t.Answers, Progress: t.Progress}, nil
 }
 
-// skip ends all that is left, dependents first, because a sub-task achieved the goal. Nothing if one of them has gates,
-// which only its own work can turn green, or is at work already, or while a replan is being made.
+// skip skips the rest of the plan, dependents first, because a sub-task achieved the goal; but not if one of them has
+// gates, which only its own work can turn green, or has started, or if there is a replan.
 func (c *computing) skip(done *boulder.Open) {
 	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replan != nil {
 		return
@@ -236,7 +234,7 @@ func (c *computing) skip(done *boulder.Open) {
 	}
 }
 
-// shortcoming says why a turn did not complete its sub-task. The summary of a judge who was overruled says that it did.
+// shortcoming says why a turn did not complete its sub-task. The summary of an overruled judge would say that it did.
 func shortcoming(v *boulder.Verdict) string {
 	if len(v.Overruled) > 0 {
 		return strings.Join(v.Overruled, "; ")
@@ -244,9 +242,8 @@ func shortcoming(v *boulder.Verdict) string {
 	return v.Summary
 }
 
-// retryOrReplan retries in a fresh session while there are tries left, then replans while that is allowed, and then
-// fails. An attempt that ends with the same changes and the same failing gates as the one before makes further tries
-// pointless.
+// retryOrReplan retries in a fresh session while tries are left, then replans while allowed, then fails. It does not
+// retry after the same changes and the same failing gates as in the attempt before.
 func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
 	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
 	if same {
@@ -256,15 +253,14 @@ func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder
 	case !same && o.SubTask.Tries+1 < c.l.attempts(o.SubTask):
 		return retry(o, reason, status)
 	case c.mayReplan():
-		return c.planAnew(o, reason)
+		return c.startReplan(o, reason)
 	}
 	return fail(o.Attempt.AttemptRef, reason, status)
 }
 
-// replanOrRetry replans even if there are tries left.
 func (c *computing) replanOrRetry(o *boulder.Open, reason string) Action {
 	if c.mayReplan() {
-		return c.planAnew(o, reason)
+		return c.startReplan(o, reason)
 	}
 	return c.retryOrReplan(o, reason, boulder.AttemptFailed)
 }
@@ -273,8 +269,8 @@ func (c *computing) mayReplan() bool {
 	return c.s.Boulder.Replans < c.l.Replans && c.s.Boulder.Loop == nil
 }
 
-// planAnew begins a replan. Only one is made at a time; whoever wants another waits for it.
-func (c *computing) planAnew(o *boulder.Open, reason string) Action {
+// startReplan begins a replan, or waits for the one in progress.
+func (c *computing) startReplan(o *boulder.Open, reason string) Action {
 	if c.replan != nil {
 		return nil
 	}
@@ -284,7 +280,7 @@ func (c *computing) planAnew(o *boulder.Open, reason string) Action {
 	}
 }
 
-// trouble is what follows from a fault of an attempt that is not the agent's: the attempt is taken up again after a while.
+// trouble returns what follows from an infrastructure error of an attempt, which is resumed after a wait.
 func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	ref := o.Attempt.AttemptRef
 	kind, until, cooled := c.wait(err, c.s.ModelFor(o), o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
@@ -294,14 +290,13 @@ func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	})
 }
 
-// ReplanTrouble is what follows from such a fault of a replan.
+// ReplanTrouble returns what follows from an infrastructure error of a replan.
 func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
 	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
 	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
-// PlanTrouble is what follows from a fault of the first plan after which it is asked for again: the ledger's model cools
-// down. Nil: nothing does, or it met its limit too often.
+// PlanTrouble returns the cool-down before the first plan is asked for again; nil for other faults, or after too many.
 func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
 	_, _, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, 0, "plan", 0)
 	if s.Boulder.Cooldowns[s.Boulder.LedgerModel].Hits >= l.Cooldowns {
@@ -310,8 +305,8 @@ func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder
 	return cooled
 }
 
-// wait says until when whoever met a fault waits. A model that answers with a rate limit or an overload cools down, for
-// everybody who uses it; that wait is its provider's wish and does not count towards giving up.
+// wait returns when to try again after a fault. A model that answers with a rate limit or an overload cools down for
+// all its users. The provider asked for that wait, so it does not count towards giving up.
 func (c *computing) wait(
 	err error, model string, troubles int, who string, n int,
 ) (kind boulder.TroubleKind, until time.Time, cooled []boulder.Body) {
@@ -328,9 +323,8 @@ func (c *computing) wait(
 	return t.Kind, c.now.Add(max(d, min(t.RetryAfter, c.l.ResetMax))), nil
 }
 
-// coolDown is the pause of a model, and with how many attempts at once it continues after that: half as many. Attempts that
-// meet the same limit at once count once: those that come while the model cools down already say nothing about whether the
-// wait was long enough.
+// coolDown returns the pause of a model, and half its limit for the time after. Hits during a cool-down come from
+// parallel attempts and count once: they do not show that the wait was too short.
 func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 	before, full := c.s.Boulder.Cooldowns[model], c.l.Model(model)
 	limit, hits := full, max(before.Hits, 1)
@@ -350,7 +344,7 @@ func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 	}}
 }
 
-// LiftLimit ends the cool-down that an attempt waits for, because the user does not want to wait. None: it waits for none.
+// LiftLimit ends the cool-down that an attempt waits for, on the user's wish. It returns nil if there is none.
 func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body {
 	model := s.ModelFor(o)
 	atWork := o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" && !now.Before(o.Attempt.NotBefore)
@@ -362,7 +356,7 @@ func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body 
 	return []boulder.Body{boulder.Cooled{Model: model, Cooldown: cool}}
 }
 
-// regrown is the cool-down of a model after an answer came: its limit grows by one. Nil: nothing changes.
+// regrown returns the cool-down of a model after an answer, with its limit grown by one, or nil if nothing changes.
 func regrown(s *boulder.State, model string, now time.Time) *boulder.Cooldown {
 	c, shrunk := s.Boulder.Cooldowns[model]
 	if !shrunk || now.Before(c.Until) {
@@ -372,7 +366,7 @@ func regrown(s *boulder.State, model string, now time.Time) *boulder.Cooldown {
 	return &c
 }
 
-// doubled is the n-th wait in a row, from 1, without jitter.
+// doubled returns the n-th wait in a row, from 1, without jitter.
 func doubled(wait, most time.Duration, n int) time.Duration {
 	for ; n > 1 && wait < most; n-- {
 		wait += min(wait, most-wait)
@@ -380,8 +374,8 @@ func doubled(wait, most time.Duration, n int) time.Duration {
 	return min(wait, most)
 }
 
-// jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one. How much follows
-// from who waits, in which boulder, and for the how-many-th time: what happened once can be replayed.
+// jitter adds up to a quarter of d, at most 10 s, so that parallel attempts do not return together. It is a hash of the
+// boulder, who waits, and the n-th wait, so that it can be replayed.
 func (c *computing) jitter(d time.Duration, who string, n int) time.Duration {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %d", c.s.Boulder.ID, who, n) // a hash takes everything

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dice is randomness for one purpose. It depends on the seed and on what it is for, never on when or how often it is
-// asked for: two runs of one world agree in it although their processes crash at different moments.
+// dice is randomness for one purpose. It depends on the seed and the purpose, not on when or how often it is used: two
+// runs of one world agree in it even if their processes crash at different moments.
 type dice struct{ *rand.Rand }
 
 func throw(seed uint64, purpose ...any) dice {
@@ -17,13 +17,13 @@ func throw(seed uint64, purpose ...any) dice {
 	return dice{rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
-// is reports true with the probability p.
+// is returns true with probability p.
 func (d dice) is(p float64) bool { return d.Float64() < p }
 
-// from gives a number of the closed range.
+// from returns a number in [low, high].
 func (d dice) from(low, high int) int { return low + d.IntN(high-low+1) }
 
-// span gives a duration of the closed range, short ones as often as ones that are ten times as long.
+// span returns a duration in [low, high], its order of magnitude about equally distributed.
 func (d dice) span(low, high time.Duration) time.Duration {
 	t := low
 	for t < high/10 && d.is(0.6) {

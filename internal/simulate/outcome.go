@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// place is where in a boulder something happens. What comes of a turn depends on it alone: not on time, nor on the
+// place is where in a boulder something happens. The outcome of a turn depends on it alone, not on time or on the
 // number of the attempt, which a lost session raises.
 type place struct {
 	subTask                string
@@ -20,23 +20,23 @@ func placeOf(t boulder.SubTask, turn boulder.Turn) place {
 	return place{t.ID, t.Tries, turn.Number, len(t.Conflicts)}
 }
 
-// fault is what comes in the way of a turn or a judgement. It happens once: the next time it is over.
+// fault hits a turn or a judgement once.
 type fault struct {
 	err   error // nil: the session is lost
-	cut   bool  // the turn is cut off with it
-	early bool  // before the session is looked for
+	cut   bool  // it also cuts off the turn
+	early bool  // it comes before the session is opened
 }
 
-// turnFaults are those that a turn meets, one after the other.
+// turnFaults returns the faults of a turn, in order.
 func (sc *scenario) turnFaults(at place) []fault {
 	d := throw(sc.seed, "faults", at)
 	var all []fault
-	if d.is(sc.trouble / 4) { // the first one: a kind world may pass over those that follow
+	if d.is(sc.trouble / 4) { // first, because a mild world may skip those that follow
 		all = append(all, fault{})
 	}
 	most := len(all) + 5
 	if sc.class.same() {
-		// Else the sub-task is parked, or not, as crashes make it forget earlier faults.
+		// Otherwise it would depend on crashes, which erase earlier faults, whether the sub-task is parked.
 		most = len(all) + sc.limits.Troubles - 1
 	}
 	for len(all) < most && d.is(sc.trouble) {
@@ -50,13 +50,12 @@ func (sc *scenario) turnFaults(at place) []fault {
 	return sc.fatal(d, all)
 }
 
-// judgeFaults are those that a judgement meets.
 func (sc *scenario) judgeFaults(at place) []fault {
 	d := throw(sc.seed, "judge faults", at)
 	var all []fault
 	most := 5
 	if sc.class == parallel {
-		most = sc.limits.Troubles - 1 // else the run ends, and cuts off the others
+		most = sc.limits.Troubles - 1 // otherwise the run ends, and cuts off the others
 	}
 	for len(all) < most && d.is(sc.trouble) {
 		all = append(all, fault{err: drawTrouble(d, "the judge met trouble")})
@@ -64,7 +63,7 @@ func (sc *scenario) judgeFaults(at place) []fault {
 	return sc.fatal(d, all)
 }
 
-// fatal adds a fault that ends the run, now and then.
+// fatal sometimes adds a fault that ends the run.
 func (sc *scenario) fatal(d dice, all []fault) []fault {
 	if sc.class != parallel && d.is(sc.trouble/8) {
 		all = append(all, fault{err: fmt.Errorf("%w: the key is wrong", boulder.ErrFatal)})
@@ -90,10 +89,10 @@ func drawTrouble(d dice, text string) error {
 	return t
 }
 
-// work is what an agent does in a turn that nothing comes in the way of.
+// work is what an agent does in an undisturbed turn.
 type work struct {
 	takes    time.Duration
-	broken   error // the runner fails with it, for good
+	broken   error // permanent error of the runner
 	evidence boulder.Evidence
 }
 
@@ -137,7 +136,7 @@ func (sc *scenario) workOf(t boulder.SubTask, at place) work {
 	return w
 }
 
-// verdict is a normalised one: a red gate and a truncated turn are never complete.
+// verdict returns a normalised verdict: a turn with a red gate or a truncated one is never complete.
 func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
 	at := placeOf(req.SubTask, req.Turn)
 	d := throw(sc.seed, "verdict", at)

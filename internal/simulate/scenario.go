@@ -1,10 +1,10 @@
 // Package simulate is a deterministic simulation of whole boulders: the real orchestrator on the real store, in a world
-// that is fully determined by a seed. Time is that of a testing/synctest bubble, so that back-offs, cool-downs and
-// hours of work cost nothing. Processes crash before and after any commit, are killed, stopped, cancelled, and steered
-// by the user; the sessions go on working meanwhile; the next process takes the boulder up, until it is over.
+// that a seed determines. It runs in a testing/synctest bubble, so hours of work take no time. Processes crash before
+// and after any commit, are killed, stopped, cancelled, and steered by the user, while sessions continue to work. The
+// next process resumes the boulder, until it is over.
 //
 // It is for tests only. docs/simulation.md says what is drawn, what is checked, and how to replay a failure. [Script]
-// is the same worlds without crashes, for tests of another engine.
+// plays the same worlds without crashes, for tests of another engine.
 package simulate
 
 import (
@@ -15,24 +15,22 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// class says what a world may hold, see docs/simulation.md.
+// class says what a world may contain, see docs/simulation.md.
 type class string
 
 const (
-	// anything: whatever can happen. How it ends may depend on when a crash came.
-	anything class = "anything"
-	// serial: one attempt at a time, one model and no questions, so that what competes for replans, or to reach the goal, does
-	// so in one order: what cools down holds up everything. It has to end as it would without crashes.
+	anything class = "anything" // all that can happen; the end may depend on when a crash came
+	// serial: one attempt at a time, one model and no questions, so that what competes for replans, or for the goal, comes
+	// in one order, and a cool-down holds up everything. It has to end as it would without crashes.
 	serial class = "serial"
-	// parallel: many attempts at once and nothing for which they compete but slots. It has to end as it would without
-	// crashes.
+	// parallel: many attempts at once, which compete only for slots. It also has to end as it would without crashes.
 	parallel class = "parallel"
 )
 
 // same reports whether a boulder of the class has to end as it would without crashes.
 func (c class) same() bool { return c != anything }
 
-// scenario is everything about a world that is drawn beforehand.
+// scenario is everything about a world that is drawn in advance.
 type scenario struct {
 	seed   uint64
 	class  class
@@ -40,17 +38,17 @@ type scenario struct {
 	limits orchestrator.Limits
 	grace  time.Duration // of a polite stop
 
-	planned  bool   // a Planner makes the plan; else the user gave it
-	approval string // what the user says to it: "" (nobody is asked), yes, edit, no, later
-	asked    bool   // the user is asked about replans
+	planned  bool   // a Planner makes the plan; otherwise the user supplies it
+	approval string // the user's answer to the plan: "" (not asked), yes, edit, no, later
+	asked    bool   // the user has to approve replans
 
 	budget  *boulder.Budget
-	trouble float64 // how likely a turn meets a fault that is not the agent's
-	brittle float64 // how likely a turn cannot be looked at in the end
-	good    float64 // how likely a turn completes its sub-task
-	crash   float64 // how likely a commit is the last one of its process
-	orders  float64 // how likely a process is steered
-	asks    float64 // how likely an agent needs the user
+	trouble float64 // probability that a turn meets an infrastructure error
+	brittle float64 // probability that the evidence of a turn cannot be collected
+	good    float64 // probability that a turn completes its sub-task
+	crash   float64 // probability that a commit is the last of its process
+	orders  float64 // probability that the user steers a process
+	asks    float64 // probability that an agent needs the user
 	calm    bool    // no process is disturbed: the run to compare with
 
 	generation int  // of OpenCode
@@ -59,7 +57,7 @@ type scenario struct {
 
 var models = []string{"", "a/one", "a/two", "b/one"}
 
-// ledger is the model of the two ledgers; sub-tasks use it too.
+// ledger is the model of both ledgers; sub-tasks use it too.
 const ledger = "b/one"
 
 func newScenario(seed uint64) scenario {
@@ -103,7 +101,7 @@ func drawLimits(d dice, c class) orchestrator.Limits {
 	}
 	l.Attempts, l.Evaluations, l.Stalls, l.IdleTurns = d.from(1, 3), d.from(1, 5), d.from(1, 3), d.from(1, 3)
 	l.Replans, l.Troubles, l.Cooldowns = d.from(0, 2), d.from(1, 3), pick(d, 0, 1, 3, 10)
-	// Waits of the scheduler end at moments of their own.
+	// Odd nanoseconds, so that the scheduler's waits end at moments of their own.
 	l.Backoff, l.CoolBase, l.CoolMax = 500*time.Millisecond+510_007, 5*time.Second+520_011, 5*time.Minute+530_017
 	switch c {
 	case serial:
@@ -123,7 +121,7 @@ func drawPlan(d dice, c class) boulder.Plan {
 		n = d.from(7, 12)
 	}
 	p := boulder.Plan{Version: 1, Task: "the task", Goal: "the goal", Constraints: []string{"never touch vendor/"}}
-	shape := pick(d, 0, 0.2, 0.5, 0.9) // how likely an edge is
+	shape := pick(d, 0, 0.2, 0.5, 0.9) // probability of an edge
 	for i := range n {
 		s := drawSpec(d, fmt.Sprintf("s%d", i+1), c)
 		for j := range i {
@@ -133,7 +131,7 @@ func drawPlan(d dice, c class) boulder.Plan {
 		}
 		p.SubTasks = append(p.SubTasks, s)
 	}
-	// What comes first in the plan need not come first in the graph.
+	// The order of the plan need not be that of the graph.
 	d.Shuffle(n, func(i, j int) { p.SubTasks[i], p.SubTasks[j] = p.SubTasks[j], p.SubTasks[i] })
 	return p
 }
@@ -178,7 +176,7 @@ func drawBudget(d dice, n int) *boulder.Budget {
 	return b
 }
 
-// Lanes that are not those of attempts.
+// Lanes of actors other than attempts: each actor wakes at nanoseconds of its own.
 const (
 	laneFate = 400_001 + 2*iota
 	lanePerson

@@ -13,12 +13,11 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Script is a world in which no process crashes: what the ports of an orchestrator answer there, and what the user
-// says. It rests on the seed only, and no two things happen at the same instant, so that two engines on which it is
-// played have the same log.
+// Script is a world in which no process crashes: what an orchestrator's ports answer, and what the user orders. It
+// depends on the seed only, and no two things happen at once, so two engines that play it write the same log.
 type Script struct {
-	Now   func() time.Time                                 // of the engine
-	Sleep func(ctx context.Context, d time.Duration) error // of the engine; it ends early with ctx, and returns its cause
+	Now   func() time.Time                                 // the engine's clock
+	Sleep func(ctx context.Context, d time.Duration) error // the engine's sleep; if ctx ends first, it returns its cause
 
 	sc    scenario
 	epoch time.Time
@@ -27,14 +26,13 @@ type Script struct {
 	met      map[string]int
 	lanes    map[string]int
 	sessions map[boulder.AttemptRef]*played
-	asked    []boulder.Blocker // that have no answer
+	asked    []boulder.Blocker // without an answer so far
 	replans  int
 }
 
-// played is a session.
 type played struct{ gone, cut bool }
 
-// NewScript draws the world of a seed. The engine's clock and its time to begin with come with it.
+// NewScript draws the world of a seed. The caller sets Now and Sleep; epoch is the start of the engine's clock.
 func NewScript(seed uint64, epoch time.Time) *Script {
 	s := &Script{
 		sc: newScenario(seed), epoch: epoch, met: map[string]int{}, lanes: map[string]int{}, sessions: map[boulder.AttemptRef]*played{},
@@ -45,10 +43,10 @@ func NewScript(seed uint64, epoch time.Time) *Script {
 	return s
 }
 
-// Limits are those of the run.
+// Limits returns the limits of the run.
 func (s *Script) Limits() orchestrator.Limits { return s.sc.limits }
 
-// Request begins the boulder.
+// Request starts the boulder.
 func (s *Script) Request() orchestrator.Request {
 	req := orchestrator.Request{
 		Task: s.sc.plan.Task, GatesApproved: true,
@@ -60,17 +58,16 @@ func (s *Script) Request() orchestrator.Request {
 	return req
 }
 
-// Said is what the user says at a time after the beginning; without an order it is time to look whether the run has
-// ended, and to resume it as [Script.Resume] says.
+// Said is an order at a time after the start. Without Order: if the run has ended, resume it with [Script.Resume].
 type Said struct {
 	After time.Duration
 	Order *boulder.Order
 }
 
-// looks is how often the user looks, once an hour. Then the boulder is cancelled.
+// looks is how often the user checks the run, once an hour, before cancelling the boulder.
 const looks = 300
 
-// User is all that the user says, in order of time.
+// User returns all orders of the user, by time.
 func (s *Script) User() (all []Said) {
 	d := throw(s.sc.seed, "user")
 	at := func(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) + lanePerson }
@@ -103,7 +100,7 @@ func (s *Script) order(d dice) boulder.Order {
 	return boulder.Order{Do: boulder.OrderNote, Text: fmt.Sprint("note ", d.IntN(100)), SubTaskID: pick(d, "", id)}
 }
 
-// Answers are orders with the answers to what was asked since.
+// Answers returns orders that answer the blockers raised since the last call.
 func (s *Script) Answers() (orders []boulder.Order) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +113,7 @@ func (s *Script) Answers() (orders []boulder.Order) {
 	return orders
 }
 
-// Resume is with what the user resumes a run that ended with an error.
+// Resume returns the request with which the user resumes a run that ended with an error.
 func (s *Script) Resume(ended error) orchestrator.Request {
 	var req orchestrator.Request
 	if used, short := errors.AsType[*orchestrator.BudgetError](ended); short && used.SubTaskID != "" {
@@ -129,8 +126,8 @@ func (s *Script) Resume(ended error) orchestrator.Request {
 
 func (s *Script) nap(ctx context.Context, lane int, d time.Duration) error {
 	const grid = time.Millisecond
-	gone := s.Now().Sub(s.epoch)
-	return s.Sleep(ctx, (gone+d).Truncate(grid)+grid+time.Duration(lane)-gone)
+	elapsed := s.Now().Sub(s.epoch)
+	return s.Sleep(ctx, (elapsed+d).Truncate(grid)+grid+time.Duration(lane)-elapsed)
 }
 
 func (s *Script) lane(ref boulder.AttemptRef, judging int) int {
@@ -139,7 +136,7 @@ func (s *Script) lane(ref boulder.AttemptRef, judging int) int {
 	return (s.lanes[ref.SubTaskID]*100+ref.Attempt%100)*2 + judging
 }
 
-// meets is the fault that comes now, if it is one that the caller meets.
+// meets returns the next fault of a place, once, if the caller accepts it.
 func (s *Script) meets(what string, at place, faults []fault, mine func(fault) bool) (f fault, met bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +212,7 @@ func (s *Script) turn(
 	return w.evidence, w.broken
 }
 
-// open finds the session of an attempt, or makes it.
+// open finds or creates the session of an attempt.
 func (s *Script) open(
 	ctx context.Context, job boulder.Job, lane int, takes time.Duration, report func(boulder.Body) error,
 ) (*played, error) {
@@ -242,8 +239,8 @@ func (s *Script) open(
 	})
 }
 
-// answers is a nap of who was asked. Who is told to stop answers at a moment of its own, too.
-func (s *Script) answers(ctx context.Context, lane int, d time.Duration) error {
+// napBeforeAnswer waits. If ctx ends first, it naps again, so that the return has a moment of its own too.
+func (s *Script) napBeforeAnswer(ctx context.Context, lane int, d time.Duration) error {
 	err := s.nap(ctx, lane, d)
 	if err != nil {
 		_ = s.nap(context.WithoutCancel(ctx), lane, time.Millisecond)
@@ -251,17 +248,17 @@ func (s *Script) answers(ctx context.Context, lane int, d time.Duration) error {
 	return err
 }
 
-func whatever(fault) bool { return true }
+func anyFault(fault) bool { return true }
 
 // Judge implements orchestrator.Judge.
 func (s *Script) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder.Verdict, u boulder.Usage, err error) {
 	at := placeOf(req.SubTask, req.Turn)
 	d := throw(s.sc.seed, "judge delays", at)
-	if err := s.answers(ctx, s.lane(req.Attempt.AttemptRef, 1), d.span(time.Second, time.Minute)); err != nil {
+	if err := s.napBeforeAnswer(ctx, s.lane(req.Attempt.AttemptRef, 1), d.span(time.Second, time.Minute)); err != nil {
 		return v, u, err
 	}
 	u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
-	if f, met := s.meets("judge", at, s.sc.judgeFaults(at), whatever); met {
+	if f, met := s.meets("judge", at, s.sc.judgeFaults(at), anyFault); met {
 		return v, u, f.err
 	}
 	v, err = s.sc.verdict(req)
@@ -272,10 +269,10 @@ func (s *Script) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder
 func (s *Script) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	d := throw(s.sc.seed, "plan")
 	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
-	if err := s.answers(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
+	if err := s.napBeforeAnswer(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
 		return nil, boulder.Usage{}, err
 	}
-	if f, met := s.meets("plan", place{}, s.sc.judgeFaults(place{}), whatever); met {
+	if f, met := s.meets("plan", place{}, s.sc.judgeFaults(place{}), anyFault); met {
 		return nil, u, f.err
 	}
 	plan := s.sc.plan.Clone()
@@ -289,10 +286,10 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 	at := place{subTask: req.Failed.ID, tries: req.Failed.Tries, turn: len(req.Earlier)}
 	d := throw(s.sc.seed, "replan", at)
 	u := boulder.Usage{Input: 700, Output: 200, Calls: 1, Cost: 0.5}
-	if err := s.answers(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
+	if err := s.napBeforeAnswer(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
-	if f, met := s.meets("replan", at, s.sc.judgeFaults(at), whatever); met {
+	if f, met := s.meets("replan", at, s.sc.judgeFaults(at), anyFault); met {
 		return boulder.Replacement{}, u, f.err
 	}
 	if d.is(0.2) {
@@ -308,7 +305,7 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 			t.DependsOn = append(t.DependsOn, r.SubTasks[i-1].ID)
 		}
 		if n := len(req.Kept); n > 0 && d.is(0.4) {
-			t.DependsOn = append(t.DependsOn, req.Kept[d.IntN(n)].ID) // which may be over by then
+			t.DependsOn = append(t.DependsOn, req.Kept[d.IntN(n)].ID) // it may be over by then
 		}
 		if d.is(0.5) {
 			r.Replaces[t.ID] = req.Replaced[d.IntN(len(req.Replaced))].ID
@@ -319,11 +316,11 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 	return r, u, nil
 }
 
-// RaiseBlocker is that of orchestrator.Config.
+// RaiseBlocker implements orchestrator.Config.RaiseBlocker.
 func (s *Script) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
 	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
 	b.ID, b.Status = fmt.Sprintf("B of %v, %d", ref, turn), boulder.BlockerPending
-	err := s.answers(ctx, s.lane(ref, 1), throw(s.sc.seed, "raised", ref, turn).span(time.Millisecond, time.Second))
+	err := s.napBeforeAnswer(ctx, s.lane(ref, 1), throw(s.sc.seed, "raised", ref, turn).span(time.Millisecond, time.Second))
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
