@@ -188,7 +188,7 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
 	s.Attempts = append(s.Attempts, a)
-	s.opened(&Open{SubTask: t, Attempt: a})
+	s.addOpen(&Open{SubTask: t, Attempt: a})
 }
 
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {

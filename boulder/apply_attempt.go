@@ -19,9 +19,9 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if !standing {
 		s.Boulder.Attempts++
 	}
-	s.closed(o)
+	s.removeOpen(o)
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
-	s.opened(o)
+	s.addOpen(o)
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt}
 	if o.Attempt.Attempt == 1 {
@@ -49,7 +49,7 @@ func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
 	o.SubTask.From, o.SubTask.Revert = cmp.Or(o.SubTask.From, b.From), nil
-	s.measured(o.SubTask, b.Baseline)
+	s.addBaselines(o.SubTask, b.Baseline)
 	return nil
 }
 
@@ -173,8 +173,8 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	return nil
 }
 
-// interrupted books the time of a running turn, and saves its usage so far: the turn's next runner counts from zero.
-func (s *State) interrupted(o *Open, at time.Time) {
+// bookRunningTurn books the time of a running turn, and saves its usage so far: the turn's next runner counts from zero.
+func (s *State) bookRunningTurn(o *Open, at time.Time) {
 	a := o.Attempt
 	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}
 	if !a.TakenAt.IsZero() {
@@ -197,7 +197,7 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 	if err := unanswered(o); err != nil {
 		return err
 	}
-	s.goesOn(o)
+	s.dropIntegrating(o)
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
@@ -212,7 +212,7 @@ func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	if !b.Uncounted {
 		o.Attempt.Troubles++
 	}
-	s.interrupted(o, e.Time)
+	s.bookRunningTurn(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
 	return nil
 }
@@ -224,10 +224,10 @@ func (t *SubTask) track(track json.RawMessage) {
 }
 
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
-	s.interrupted(o, e.Time)
-	s.goesOn(o)
+	s.bookRunningTurn(o, e.Time)
+	s.dropIntegrating(o)
 	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt, o.Attempt.UpdatedAt = status, reason, e.Time, e.Time
-	s.closed(o)
+	s.removeOpen(o)
 }
 
 func (s *State) retry(e *Event, o *Open, b Retry) error {
@@ -324,7 +324,7 @@ func (s *State) completed(t *SubTask, last *Turn) {
 	if last.Kind != TurnStanding {
 		t.Inputs = s.inputs(t)
 	}
-	s.improved(t, last.Evidence)
+	s.raiseBaseline(t, last.Evidence)
 	v := cmp.Or(last.Verdict, &Verdict{})
 	t.Remaining = v.Remaining
 	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the remaining plan is wrong
@@ -374,15 +374,15 @@ func (s *State) block(e *Event, failed *SubTask) []string {
 		how = "was " + string(failed.Status)
 	}
 	reason := fmt.Sprintf("depends on %q, which %s", failed.ID, how)
-	blocked := s.behind(failed, func(t *SubTask) bool { return t.Status == SubTaskPending })
+	blocked := s.dependentsOf(failed, func(t *SubTask) bool { return t.Status == SubTaskPending })
 	for _, t := range blocked {
 		s.setSubTask(e, t, SubTaskBlocked, reason)
 	}
 	return idsOf(blocked)
 }
 
-// behind returns the direct and indirect dependents of a sub-task, following only those that counts accepts.
-func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
+// dependentsOf returns the direct and indirect dependents of a sub-task, following only those that counts accepts.
+func (s *State) dependentsOf(t *SubTask, counts func(*SubTask) bool) []*SubTask {
 	var all []*SubTask
 	seen := map[string]bool{}
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {

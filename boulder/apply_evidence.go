@@ -22,7 +22,7 @@ func addGate(list *[]Gate, g Gate) {
 	}
 }
 
-func (s *State) measured(t *SubTask, gates []Gate) {
+func (s *State) addBaselines(t *SubTask, gates []Gate) {
 	for _, g := range gates {
 		if len(g.Failing) > 0 {
 			g.Output = "" // names are compared instead
@@ -32,7 +32,7 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 	}
 }
 
-func (s *State) improved(t *SubTask, e *Evidence) {
+func (s *State) raiseBaseline(t *SubTask, e *Evidence) {
 	s.Boulder.Baseline = slices.Clone(s.Boulder.Baseline)
 	for _, g := range e.Gates {
 		if best := GateOf(s.Boulder.Baseline, g.Command); best != nil && t.MayStayRed(g.Command) && better(g, *best) {

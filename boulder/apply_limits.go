@@ -37,7 +37,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		if a.Troubles = 0; !waits {
 			a.recovered()
 		}
-		s.interrupted(o, s.Boulder.ClockAt) // the previous process's last sign of life
+		s.bookRunningTurn(o, s.Boulder.ClockAt) // the previous process's last sign of life
 		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
 			a.TakenAt = e.Time
 		}
@@ -186,11 +186,11 @@ func (s *State) unparked(e *Event, b Unparked) error {
 	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 {
 		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)
 	}
-	s.again(e, t, b.Track)
+	s.requeue(e, t, b.Track)
 	return nil
 }
 
-func (s *State) again(e *Event, t *SubTask, track json.RawMessage) {
+func (s *State) requeue(e *Event, t *SubTask, track json.RawMessage) {
 	t.Track = track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)

@@ -11,7 +11,7 @@ func (s *State) Remainder(id string) []string {
 	if t == nil {
 		return nil
 	}
-	all := s.behind(t, func(d *SubTask) bool { return d.Status == SubTaskPending })
+	all := s.dependentsOf(t, func(d *SubTask) bool { return d.Status == SubTaskPending })
 	if t.Status != SubTaskCompleted {
 		all = append(all, t)
 	}
@@ -116,7 +116,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 				t.Replaces = c.From
 			}
 		}
-		t.Line = s.First(s.byID[s.continued(r, t)]).ID
+		t.Line = s.First(s.byID[s.predecessor(r, t)]).ID
 	}
 	s.supersede(e, r, b.Plan.Number)
 	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))
@@ -126,8 +126,8 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	return nil
 }
 
-// continued returns the sub-task whose line t continues: the one it replaces, else the failed one, else any.
-func (s *State) continued(r *Replanning, t *SubTask) string {
+// predecessor returns the sub-task whose line t continues: the one it replaces, else the failed one, else any.
+func (s *State) predecessor(r *Replanning, t *SubTask) string {
 	switch {
 	case slices.Contains(r.Replaces, t.Replaces):
 		return t.Replaces

@@ -257,7 +257,7 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 		if s.Boulder.WaitsFor == t.ID {
 			s.Boulder.Reason = fmt.Sprintf("%s is %s: sub-task %q can go on", b.BlockerID, b.Status, t.ID)
 		}
-		s.again(e, t, nil)
+		s.requeue(e, t, nil)
 	}
 	return nil
 }

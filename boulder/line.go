@@ -174,8 +174,8 @@ func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
 	return nil
 }
 
-// goesOn stops the integration of a result whose attempt continues or ends.
-func (s *State) goesOn(o *Open) {
+// dropIntegrating stops the integration of a result whose attempt continues or ends.
+func (s *State) dropIntegrating(o *Open) {
 	if i := s.Boulder.Line.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
 		s.Boulder.Line.Integrating = nil
 	}

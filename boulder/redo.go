@@ -195,9 +195,9 @@ func (s *State) Redoable(ids []string) error {
 				id, b.ForkOf.BoulderID, b.ID)
 		}
 	}
-	dependents := s.after(ids)
+	dependents := s.dependentsOfAll(ids)
 	off, _, _ := s.offLine(ids, dependents)
-	for _, t := range s.after(append(idsOf(off), ids...)) {
+	for _, t := range s.dependentsOfAll(append(idsOf(off), ids...)) {
 		why := "which builds on it"
 		if !slices.Contains(dependents, t) {
 			why = "which builds on what comes after it on the tip"
@@ -209,10 +209,10 @@ func (s *State) Redoable(ids []string) error {
 	return nil
 }
 
-// after returns all that build on the given sub-tasks, by way of completed, unfinished and parked ones.
-func (s *State) after(ids []string) (all []*SubTask) {
+// dependentsOfAll returns all that build on the given sub-tasks, by way of completed, unfinished and parked ones.
+func (s *State) dependentsOfAll(ids []string) (all []*SubTask) {
 	for _, id := range ids {
-		for _, t := range s.behind(s.byID[id], func(d *SubTask) bool {
+		for _, t := range s.dependentsOf(s.byID[id], func(d *SubTask) bool {
 			return d.Status == SubTaskCompleted || d.Unfinished() || d.Parked
 		}) {
 			if !slices.Contains(all, t) {
@@ -236,7 +236,7 @@ func (s *State) redone(e *Event, b Redone) error {
 	if s.Boulder.Status.Terminal() {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
 	}
-	dependents := s.after(b.SubTasks)
+	dependents := s.dependentsOfAll(b.SubTasks)
 	moved, tip, tree := s.offLine(b.SubTasks, dependents)
 	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
 		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
@@ -272,7 +272,7 @@ func (s *State) redone(e *Event, b Redone) error {
 			b.Moved = append(b.Moved, t.ID)
 		}
 	}
-	for _, t := range s.after(idsOf(waiting)) {
+	for _, t := range s.dependentsOfAll(idsOf(waiting)) {
 		if o := s.Open(t.ID); o != nil { // it was queued
 			s.finish(e, o, AttemptCancelled, "what it depends on is redone")
 		}

@@ -120,7 +120,7 @@ func Restore(snap Snapshot) (*State, error) {
 		case s.Open(t.ID) != nil:
 			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
 		default:
-			s.opened(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
+			s.addOpen(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
 		}
 	}
 	slices.SortStableFunc(s.live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
@@ -138,7 +138,7 @@ func (s *State) addSubTask(t *SubTask) {
 	}
 }
 
-func (s *State) opened(o *Open) {
+func (s *State) addOpen(o *Open) {
 	s.open[o.SubTask.ID] = o
 	if o.Attempt.Status != AttemptQueued {
 		s.live = append(s.live, o)
@@ -149,7 +149,7 @@ func (s *State) opened(o *Open) {
 	s.queues[o.Attempt.Model] = slices.Insert(q, i, o)
 }
 
-func (s *State) closed(o *Open) {
+func (s *State) removeOpen(o *Open) {
 	delete(s.open, o.SubTask.ID)
 	same := func(x *Open) bool { return x == o }
 	s.live = slices.DeleteFunc(s.live, same)
