@@ -14,8 +14,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
-// taken for a damaged one. fill leaves it on disk, and name gives it its name.
+// write creates a file under a temporary name, so that a full disk, a crash or a power cut leaves no partial file at
+// path. fill must leave it on disk; name gives it its name.
 func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
 	temp := tempName(path)
 	defer func() { _ = os.Remove(temp) }()
@@ -34,28 +34,28 @@ func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
+		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // despite the umask
 	}
 }
 
-// place gives a file that is complete its name, unless another process was faster.
+// place gives a complete file its name, unless another process was faster.
 func place(temp, path string) error {
 	err := os.Link(temp, path)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no links
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no hard links
 		return os.Rename(temp, path)
 	}
 	return err
 }
 
-// tempName is the name of a new hidden file in the directory of path.
+// tempName returns a new hidden name in the directory of path.
 func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
 }
 
-// SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
+// SyncDir makes a file's name durable: syncing the file keeps only its content.
 func SyncDir(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -78,7 +78,7 @@ func (db *DB) inPlace() error {
 	return err
 }
 
-// checkPlace fails if the file has lost its place. It is then copied to the old place, or beside what is there.
+// checkPlace fails if the file was moved, and then copies it to its old path, or next to a file that is there now.
 func (db *DB) checkPlace() error {
 	lost, path := db.inPlace(), db.path
 	switch {
@@ -108,5 +108,5 @@ func (db *DB) checkPlace() error {
 		ErrMoved, path))
 }
 
-// stamp makes the name of a file unique: a copy never replaces another one.
+// stamp makes file names unique, so that no copy replaces another.
 func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
