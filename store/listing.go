@@ -31,7 +31,7 @@ type Item struct {
 
 const maxListed = 1000 // characters of a request; a terminal line shows fewer
 
-func shown(b *boulder.Boulder) Item {
+func itemOf(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
@@ -52,7 +52,7 @@ func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
 					faults = append(faults, err)
 					return nil //nolint:nilerr // it is among the faults
 				}
-				e.Item = shown(&s.Boulder)
+				e.Item = itemOf(&s.Boulder)
 			}
 			e.Active = e.BoulderID == active
 			all = append(all, e.Item)

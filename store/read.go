@@ -55,11 +55,11 @@ func records(tx *bolt.Tx, id string, after uint64) iter.Seq2[[]byte, []byte] {
 func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 	for k, v := range records(tx, id, s.Boulder.Seq) {
 		var e boulder.Event
-		if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
+		if err := decode(bucketLog, keyName(k), k, v, &e); err != nil {
 			return err
 		}
 		if err := s.Replay(e); err != nil {
-			return &CorruptError{Bucket: string(bucketLog), Key: readable(k), Err: err}
+			return &CorruptError{Bucket: string(bucketLog), Key: keyName(k), Err: err}
 		}
 	}
 	var last entry
@@ -69,7 +69,7 @@ func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 	case s.Boulder.Seq == 0 && listed == nil:
 		return fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
 	case err == nil && last.Seq != s.Boulder.Seq:
-		return &CorruptError{Bucket: string(bucketLog), Key: readable(logKey(id, s.Boulder.Seq+1)), Err: errMissing}
+		return &CorruptError{Bucket: string(bucketLog), Key: keyName(logKey(id, s.Boulder.Seq+1)), Err: errMissing}
 	case s.Boulder.Seq == 0:
 		return err
 	}
@@ -98,7 +98,7 @@ func (db *DB) Events(
 		var faults []error
 		for k, v := range records(tx, boulderID, afterSeq) {
 			var e boulder.Event
-			if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
+			if err := decode(bucketLog, keyName(k), k, v, &e); err != nil {
 				faults = append(faults, err)
 			} else if events = append(events, e); len(events) == limit {
 				break

@@ -56,7 +56,7 @@ func logKey(id string, seq uint64) []byte {
 // logPrefix returns the common key prefix of a boulder's events. Ids do not contain byte 0.
 func logPrefix(id string) []byte { return append([]byte(id), 0) }
 
-func readable(key []byte) string {
+func keyName(key []byte) string {
 	if len(key) < 9 {
 		return strconv.Quote(string(key))
 	}
@@ -82,8 +82,8 @@ func (db *DB) put(b *bolt.Bucket, key []byte, v any) (size int, err error) {
 }
 
 var (
-	errMissing = errors.New("it is missing")
-	errRotten  = errors.New("its bytes are not those that were written; put a copy of the database in its place, or " +
+	errMissing  = errors.New("it is missing")
+	errChecksum = errors.New("its bytes are not those that were written; put a copy of the database in its place, or " +
 		"start the boulder again (other boulders are not affected)")
 )
 
@@ -93,7 +93,7 @@ func decode(bucket []byte, name string, key, value []byte, v any) error {
 	switch at := len(value) - sumSize; {
 	case value == nil:
 	case at < 0 || string(value[at:]) != sumOf(key, value[:at]):
-		err = errRotten
+		err = errChecksum
 	default:
 		err = json.Unmarshal(value[:at], v)
 	}

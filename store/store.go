@@ -60,7 +60,7 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 	if id == "" || strings.Contains(id, "\x00") || len(events) == 0 {
 		return errors.New("the boulder has no id, or there is nothing to commit")
 	}
-	item := shown(&s.Boulder)
+	item := itemOf(&s.Boulder)
 	// Redact before cutting: half a secret would not be recognized.
 	item.Task = text.Cut(string(db.file.Clean([]byte(s.Boulder.Task))), maxListed)
 	return db.file.Update(ctx, func(tx *bolt.Tx) (err error) {
@@ -87,7 +87,7 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 			}
 		}
 		e.Item = item
-		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, leastSnapshot) {
+		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, minSnapshot) {
 			e.Behind = 0 // the next load starts here
 			if e.Snapshot, err = db.put(tx.Bucket(bucketSnapshots), []byte(id), s.Snapshot()); err != nil {
 				return err
@@ -99,8 +99,8 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 }
 
 const (
-	fillAppend    = 0.95     // of a log page after a split: keys only grow, and bbolt would leave it half empty
-	leastSnapshot = 64 << 10 // bytes of log before the first snapshot; applying these is quick
+	fillAppend  = 0.95     // of a log page after a split: keys only grow, and bbolt would leave it half empty
+	minSnapshot = 64 << 10 // bytes of log before the first snapshot; applying these is quick
 )
 
 // entryOf returns a boulder's list entry; Seq is 0 if there is none. An unreadable entry is rebuilt from the log, and
