@@ -44,29 +44,29 @@ func Check(nodes []Node) []Fault {
 			}
 		}
 	}
-	graph, back := edges(nodes)
-	looked := make([]bool, len(nodes))
+	graph, dependents := edges(nodes)
+	settled := make([]bool, len(nodes))
 	for _, level := range Levels(nodes) {
 		for _, i := range level {
-			looked[i] = true // nodes with a level are in no cycle
+			settled[i] = true // nodes with a level are in no cycle
 		}
 	}
 	for i, n := range nodes {
-		if looked[i] {
+		if settled[i] {
 			continue
 		}
-		came := walk(graph, i)
-		last, cyclic := came[i]
+		cameFrom := walk(graph, i)
+		last, cyclic := cameFrom[i]
 		if !cyclic {
 			continue
 		}
-		for j := range walk(back, i) {
-			if _, there := came[j]; there {
-				looked[j] = true
+		for j := range walk(dependents, i) {
+			if _, seen := cameFrom[j]; seen {
+				settled[j] = true
 			}
 		}
 		path := []string{n.ID}
-		for ; last != i; last = came[last] {
+		for ; last != i; last = cameFrom[last] {
 			path = append(path, nodes[last].ID)
 		}
 		path = append(path, n.ID)
@@ -78,14 +78,14 @@ func Check(nodes []Node) []Fault {
 
 // walk searches breadth-first from start, and maps each node it reaches to its predecessor.
 func walk(graph [][]int, start int) map[int]int {
-	came := map[int]int{}
+	cameFrom := map[int]int{}
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range graph[queue[0]] {
-			if _, there := came[w]; !there {
-				came[w] = queue[0]
+			if _, seen := cameFrom[w]; !seen {
+				cameFrom[w] = queue[0]
 				queue = append(queue, w)
 			}
 		}
 	}
-	return came
+	return cameFrom
 }

@@ -20,26 +20,26 @@ func index(nodes []Node) map[string]int {
 	return places
 }
 
-// edges returns, for each node, the nodes that it depends on and, as back, those that depend on it. Unknown ids and
+// edges returns, for each node, the nodes that it depends on, and those that depend on it. Unknown ids and
 // self-references are left out.
-func edges(nodes []Node) (graph, back [][]int) {
+func edges(nodes []Node) (graph, dependents [][]int) {
 	places := index(nodes)
-	graph, back = make([][]int, len(nodes)), make([][]int, len(nodes))
+	graph, dependents = make([][]int, len(nodes)), make([][]int, len(nodes))
 	for i, n := range nodes {
 		for _, id := range n.DependsOn {
 			if j, known := places[id]; known && j != i {
-				graph[i], back[j] = append(graph[i], j), append(back[j], i)
+				graph[i], dependents[j] = append(graph[i], j), append(dependents[j], i)
 			}
 		}
 	}
-	return graph, back
+	return graph, dependents
 }
 
 // Levels groups the indexes of nodes by dependency depth: level 0 depends on nothing, level n on at least one node of
 // level n-1 and on none of later levels. Within a level, nodes keep their order. Nodes in a cycle, or depending on one,
 // are left out; unknown ids do not count.
 func Levels(nodes []Node) [][]int {
-	graph, back := edges(nodes)
+	graph, dependents := edges(nodes)
 	waits := make([]int, len(nodes)) // number of unmet edges
 	var levels [][]int
 	var level []int
@@ -52,7 +52,7 @@ func Levels(nodes []Node) [][]int {
 		levels = append(levels, level)
 		var next []int
 		for _, i := range level {
-			for _, j := range back[i] {
+			for _, j := range dependents[i] {
 				if waits[j]--; waits[j] == 0 {
 					next = append(next, j)
 				}
