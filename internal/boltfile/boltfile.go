@@ -53,9 +53,9 @@ type DB struct {
 	path string
 	opts Options
 
-	mu    sync.Mutex
-	ended error // why nothing can be written any more
-	gone  error // why nothing can be read either: closed, or bbolt panicked and may hold its locks forever
+	mu       sync.Mutex
+	writeErr error // why nothing can be written any more
+	readErr  error // why nothing can be read either: closed, or bbolt panicked and may hold its locks forever
 }
 
 // Open opens a file, and creates it if needed; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
@@ -100,13 +100,13 @@ func prepare(path string, tree Tree, opts Options) error {
 	case opts.ReadOnly:
 		return nil
 	case info.Size() > 0:
-		return heal(path, tree, opts)
+		return repair(path, tree, opts)
 	default:
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
-	return write(path, place, fillWith(opts, func(tx *bolt.Tx) error {
+	return write(path, publish, fillWith(opts, func(tx *bolt.Tx) error {
 		for _, name := range append([]string{bucketMeta}, tree.Buckets...) {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
@@ -162,8 +162,8 @@ func abandon(f *os.File) error {
 // started shares the open file for a moment, and would keep the lock that long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	before := db.gone
-	db.gone = bolterrors.ErrDatabaseNotOpen
+	before := db.readErr
+	db.readErr = bolterrors.ErrDatabaseNotOpen
 	db.mu.Unlock()
 	switch {
 	case errors.Is(before, bolterrors.ErrDatabaseNotOpen):
@@ -245,29 +245,29 @@ func (db *DB) Clean(text []byte) []byte {
 
 // View runs fn on a snapshot. Keys and values are memory of the file: fn must decode or copy what it keeps.
 func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, false); err != nil {
+	if err := db.checkUsable(ctx, false); err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer db.caught(&err)
+	defer db.recoverPanic(&err)
 	return db.bolt.View(fn)
 }
 
 // Update runs fn in a transaction, and returns when it is on disk. An error leaves the disk as it was. Cancelling ctx
 // stops only an update that has not begun.
 func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, true); err != nil {
+	if err := db.checkUsable(ctx, true); err != nil {
 		return err
 	}
-	if err := db.checkPlace(); err != nil {
+	if err := db.rescueIfMoved(); err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer db.caught(&err)
+	defer db.recoverPanic(&err)
 	written := false
 	err = db.bolt.Update(func(tx *bolt.Tx) error {
 		if err := db.checkSize(tx); err != nil {
-			return db.end(err)
+			return db.failWrites(err)
 		}
 		err := fn(tx)
 		written = err == nil
@@ -285,40 +285,40 @@ func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 	if ok && path.Op == "write" || errors.Is(err, bolterrors.ErrDatabaseReadOnly) {
 		return err
 	}
-	return db.end(fmt.Errorf("%w: %w", errUnsure, err))
+	return db.failWrites(fmt.Errorf("%w: %w", errUnsure, err))
 }
 
-// caught, when deferred, turns a panic into an error: bbolt panics over a damaged page, or one missing from a truncated
-// file. The handle is unusable afterwards.
-func (db *DB) caught(err *error) {
+// recoverPanic, when deferred, turns a panic into an error: bbolt panics over a damaged page, or one missing from a
+// truncated file. The handle is unusable afterwards.
+func (db *DB) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
 		*err = damaged(fmt.Errorf("%v", p))
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		db.gone = cmp.Or(db.gone, *err)
+		db.readErr = cmp.Or(db.readErr, *err)
 	}
 }
 
-// end makes err the result of all later writes, unless there is one already.
-func (db *DB) end(err error) error {
+// failWrites makes err the result of all later writes, unless there is one already.
+func (db *DB) failWrites(err error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.ended = cmp.Or(db.ended, err)
+	db.writeErr = cmp.Or(db.writeErr, err)
 	return err
 }
 
-// refusal returns why the file cannot be read, or written, any more; nil if it can.
-func (db *DB) refusal(ctx context.Context, writes bool) error {
+// checkUsable returns why the file cannot be read, or written, any more; nil if it can.
+func (db *DB) checkUsable(ctx context.Context, writes bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case db.gone != nil:
-		return db.gone
+	case db.readErr != nil:
+		return db.readErr
 	case writes:
-		return db.ended
+		return db.writeErr
 	}
 	return nil
 }
@@ -326,8 +326,8 @@ func (db *DB) refusal(ctx context.Context, writes bool) error {
 // Close waits for transactions and closes the file. It may be called again. A file that was moved is written back.
 func (db *DB) Close() error {
 	var moved error
-	if !db.opts.ReadOnly && db.refusal(context.Background(), true) == nil {
-		if err := db.checkPlace(); errors.Is(err, ErrMoved) { // otherwise all commits are on disk
+	if !db.opts.ReadOnly && db.checkUsable(context.Background(), true) == nil {
+		if err := db.rescueIfMoved(); errors.Is(err, ErrMoved) { // otherwise all commits are on disk
 			moved = err
 		}
 	}

@@ -221,9 +221,9 @@ func trees(data []byte) (all []*pages) {
 	return all
 }
 
-// heal checks a file before it is opened for writing. If a page is damaged, all readable records go into a new file
+// repair checks a file before it is opened for writing. If a page is damaged, all readable records go into a new file
 // that replaces it, and the damaged file is kept next to it.
-func heal(path string, tree Tree, opts Options) (err error) {
+func repair(path string, tree Tree, opts Options) (err error) {
 	look := opts
 	look.ReadOnly = true
 	db, err := openBolt(path, look) // to hold its lock
@@ -241,7 +241,7 @@ func heal(path string, tree Tree, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, syscall.Munmap(data)) }()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a read error of the disk is a memory fault here
-	defer db.caught(&err)
+	defer db.recoverPanic(&err)
 	found := trees(data)
 	if len(found) == 0 || uint64(len(data)) < found[0].High*uint64(found[0].PageSize) {
 		return nil // truncated or not ours: refused when opened
@@ -264,7 +264,7 @@ func heal(path string, tree Tree, opts Options) (err error) {
 	case best == found[0]:
 		return nil
 	}
-	kept := path + ".damaged-" + stamp()
+	kept := path + ".damaged-" + timestamp()
 	replace := func(temp, path string) error {
 		if err := os.WriteFile(kept, data, 0o600); err != nil {
 			return err

@@ -38,8 +38,8 @@ func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
 	}
 }
 
-// place gives a complete file its name, unless another process was faster.
-func place(temp, path string) error {
+// publish gives a complete file its name, unless another process was faster.
+func publish(temp, path string) error {
 	err := os.Link(temp, path)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -78,12 +78,12 @@ func (db *DB) inPlace() error {
 	return err
 }
 
-// checkPlace fails if the file was moved, and then copies it to its old path, or next to a file that is there now.
-func (db *DB) checkPlace() error {
+// rescueIfMoved fails if the file was moved, and then copies it to its old path, or next to a file that is there now.
+func (db *DB) rescueIfMoved() error {
 	lost, path := db.inPlace(), db.path
 	switch {
 	case errors.Is(lost, errReplaced):
-		path += ".rescued-" + stamp()
+		path += ".rescued-" + timestamp()
 	case !errors.Is(lost, fs.ErrNotExist):
 		return Explain(lost)
 	}
@@ -91,7 +91,7 @@ func (db *DB) checkPlace() error {
 		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
 	}
 	err := db.View(context.Background(), func(tx *bolt.Tx) error {
-		return write(path, place, func(temp string) error {
+		return write(path, publish, func(temp string) error {
 			f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return err
@@ -101,12 +101,12 @@ func (db *DB) checkPlace() error {
 		})
 	})
 	if err != nil {
-		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
+		return db.failWrites(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
 	}
 	db.opts.Logger.Warn("database written back", "path", path)
-	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
+	return db.failWrites(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
 		ErrMoved, path))
 }
 
-// stamp makes file names unique, so that no copy replaces another.
-func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
+// timestamp makes file names unique, so that no copy replaces another.
+func timestamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
