@@ -37,7 +37,7 @@ func Ask[T any](
 			return answer, spent, nil
 		}
 		log.InfoContext(ctx, "the ledger's model gave no usable answer", "schema", question.SchemaName, "error", err)
-		if kind(err) != providers.KindContextLength {
+		if kindOf(err) != providers.KindContextLength {
 			break
 		}
 	}
@@ -109,7 +109,7 @@ func Outage(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	switch kind(err) {
+	switch kindOf(err) {
 	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
 		return nil
 	case providers.KindQuota:
@@ -130,8 +130,8 @@ func Outage(ctx context.Context, err error) error {
 	return trouble
 }
 
-// kind returns the provider's error kind. Errors that break the Completer contract count as network errors.
-func kind(err error) providers.Kind {
+// kindOf returns the provider's error kind. Errors that break the Completer contract count as network errors.
+func kindOf(err error) providers.Kind {
 	if err == nil {
 		return ""
 	}
