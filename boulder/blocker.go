@@ -26,7 +26,7 @@ const (
 	BlockerEscape BlockerCategory = "escape" // an agent edited the project instead of its slot
 )
 
-// BlockerCategories lists the categories for agents, in the order in which agents are told them.
+// BlockerCategories lists the categories for agents, in the order in which agents see them.
 func BlockerCategories() []BlockerCategory {
 	return []BlockerCategory{
 		BlockerPermission, BlockerArchitecture, BlockerSecurity, BlockerDestructive, BlockerQuestion, BlockerOther,

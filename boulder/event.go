@@ -35,8 +35,7 @@ type Planned struct {
 	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 }
 
-// Decomposed adopts a plan and creates its sub-tasks. Its revision is the [Planned] one, or the next if the user
-// edited.
+// Decomposed adopts a plan, creates its sub-tasks and starts the run. Its revision is [Planned], or the next if edited.
 type Decomposed struct {
 	Revision int         `json:"revision"`
 	Origin   Origin      `json:"origin"`
@@ -102,7 +101,7 @@ type SubTaskStart struct {
 	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil if not measured now
 }
 
-// TurnSent says that a prompt is about to be sent with this message id.
+// TurnSent says that a prompt is about to be sent with this message id. Committed before it is sent.
 type TurnSent struct {
 	AttemptRef
 	Turn      int      `json:"turn"`
@@ -113,7 +112,7 @@ type TurnSent struct {
 	Server    string   `json:"server,omitempty"` // see [Attempt.Server]
 }
 
-// Nudged says that a prompt is about to be sent into a running turn that seems to be stuck.
+// Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. Committed before that.
 type Nudged struct {
 	AttemptRef
 	Turn      int    `json:"turn"`
@@ -326,7 +325,7 @@ type Reopened struct {
 	Reason    string `json:"reason"`
 }
 
-// Archived hides a finished boulder from lists, or shows it again.
+// Archived hides a boulder from lists, or shows it again. It comes after the end, like [SessionLeft] and [Landed].
 type Archived struct {
 	Archived bool `json:"archived"`
 }

@@ -46,8 +46,8 @@ type Redoing struct {
 	Why   string   // why changes are kept instead of reverted; else empty
 }
 
-// Redone begins a new generation of completed sub-tasks. Dependents wait for their results. A finished boulder is
-// paused.
+// Redone begins a new generation of completed sub-tasks, as the user ordered. Dependents wait to see whether the
+// results change. A finished boulder is paused.
 type Redone struct {
 	SubTasks     []string            `json:"sub_tasks"`
 	Reasons      map[string][]Reason `json:"reasons,omitempty"` // by sub-task
@@ -89,7 +89,7 @@ type Span struct {
 	To   string `json:"to"`
 }
 
-// SpecOf returns a hash of all that a plan asks of a sub-task, or "" if it is not in the plan.
+// SpecOf hashes a sub-task's spec with the plan's constraints, criteria and model; empty if it is not in the plan.
 func SpecOf(p *Plan, id string) string {
 	s := p.spec(id)
 	if s == nil {
@@ -209,7 +209,7 @@ func (s *State) Redoable(ids []string) error {
 	return nil
 }
 
-// dependentsOfAll returns all that build on the given sub-tasks, by way of completed, unfinished and parked ones.
+// dependentsOfAll returns all that build on the given sub-tasks, following completed, unfinished and parked ones.
 func (s *State) dependentsOfAll(ids []string) (all []*SubTask) {
 	for _, id := range ids {
 		for _, t := range s.dependentsOf(s.byID[id], func(d *SubTask) bool {
@@ -325,7 +325,7 @@ func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, ti
 	if tip = s.Boulder.Line.Base; tip == "" {
 		return nil, "", ""
 	}
-	for _, t := range s.done { // in line order
+	for _, t := range s.done { // in the order of the line
 		switch {
 		case t.Integrated == "":
 		case len(off) > 0 || slices.Contains(ids, t.ID) || slices.Contains(dependents, t):

@@ -9,13 +9,11 @@ import (
 type SubTaskStatus string
 
 const (
-	// SubTaskPending: waits for dependencies or a slot. Entered by [Decomposed], [Replanned] and [Redone], or from
-	// blocked.
+	// SubTaskPending: waits for dependencies or a slot. Entered by [Decomposed], [Replanned], [Redone], or from blocked.
 	SubTaskPending SubTaskStatus = "pending"
 	// SubTaskInProgress: an attempt holds a slot, or the next one is queued. Entered by [Starting].
 	SubTaskInProgress SubTaskStatus = "in_progress"
-	// SubTaskCompleted: judged complete. Entered by [SubTaskDone]; in a fork by [Decomposed]. Terminal, except for
-	// [Redone].
+	// SubTaskCompleted: judged complete. Entered by [SubTaskDone]; in a fork by [Decomposed]. Terminal but for [Redone].
 	SubTaskCompleted SubTaskStatus = "completed"
 	// SubTaskBlocked: a dependency failed, or it is parked; see Reason. Entered by a dependency's [SubTaskDone], or
 	// [Parked]. Left by [Unparked], the last awaited [BlockerSettled], or when the obstacle is [Reopened] or skipped.
@@ -79,7 +77,7 @@ type SubTask struct {
 	Line     string `json:"line,omitempty"`     // first sub-task of its chain of replans, see [State.First]; empty: itself
 
 	Attempts  int      `json:"attempts"`             // number of the newest attempt; 0 before the first
-	Judged    int      `json:"judged,omitempty"`     // judged turns of its line; only the first one has it
+	Judged    int      `json:"judged,omitempty"`     // judged turns of its line; counted in the line's first sub-task
 	Tries     int      `json:"tries"`                // attempts that count against the limit
 	Lost      int      `json:"lost,omitempty"`       // attempts whose session was lost; not tries
 	Stalls    int      `json:"stalls,omitempty"`     // turns without progress minus turns with it, at least 0
@@ -88,8 +86,7 @@ type SubTask struct {
 	// Before is how the last attempt ended without having failed (say, to wait for an answer), for the next brief.
 	Before     string      `json:"before,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	// Snapshot is the workspace before the first attempt. A retry finds earlier work, so its changes are measured from
-	// here.
+	// Snapshot is the workspace before the first attempt. Retries find earlier work: changes are measured from here.
 	Snapshot string `json:"snapshot,omitempty"`
 	Baseline []Gate `json:"baseline,omitempty"` // best runs of NoWorse and Lint before the first attempt
 	// GateRuns are the newest runs of its gates, after its newest turn or later on the final files; those missing did

@@ -66,14 +66,12 @@ type Job struct {
 	Files     []File // that the prompt refers to; write them before sending it
 	// Resume is the prompt to send if a crash interrupted the turn and its session is idle; empty for a new turn.
 	Resume string
-	// Recovered: the attempt ran before, in another process or before a fault. Its session and prompt may exist
-	// unrecorded.
+	// Recovered: the attempt ran before, in another process or before a fault. Session and prompt may exist unrecorded.
 	Recovered bool
 	Line      Line   // of an isolated boulder; the turn runs in [SubTask.Slot]
 	Diverted  bool   // of the boulder
 	Checks    Checks // of the boulder
-	// Alone reports whether all changes since SubTask.Snapshot are this sub-task's. Called after the turn, in any
-	// goroutine.
+	// Alone reports whether all changes since SubTask.Snapshot are its own. Called after the turn, in any goroutine.
 	Alone    func() bool   `json:"-"`
 	PerTurn  bool          // the wall clock bounds each turn, not the attempt (loops)
 	TimeLeft time.Duration // of the sub-task's budget; zero: unbounded
