@@ -173,7 +173,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	return nil
 }
 
-// bookRunningTurn books the time of a running turn, and saves its usage so far: the turn's next runner counts from zero.
+// bookRunningTurn books a running turn's time, and keeps its usage so far: a runner that resumes it counts from zero.
 func (s *State) bookRunningTurn(o *Open, at time.Time) {
 	a := o.Attempt
 	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}

@@ -148,7 +148,7 @@ const (
 	UsageAttempt = "attempt"
 )
 
-// Usage is the cost of model calls. Counts are tokens; Input includes cache reads, Output includes reasoning.
+// Usage is what model calls used, in tokens. Input includes cache reads, Output includes reasoning.
 type Usage struct {
 	Input      int64   `json:"input"`
 	CacheRead  int64   `json:"cache_read,omitempty"`
@@ -199,13 +199,13 @@ type Replanning struct {
 // Cooldown is the state of a model that returned a rate-limit or overload error.
 type Cooldown struct {
 	Until time.Time `json:"until"`                     // no prompt before this time
-	Since time.Time `json:"since,omitzero" log:"only"` // when the provider answered, or the user lifted it
-	// Lifted is the original end of a cool-down that the user lifted; Until is then the time of that. Zero: not lifted.
+	Since time.Time `json:"since,omitzero" log:"only"` // when the provider refused, or the user lifted it
+	// Lifted is the original end of a cool-down that the user lifted at Until. Zero: not lifted.
 	Lifted time.Time `json:"lifted,omitzero"`
 	// Limit is how many attempts may hold a slot. It grows by one with every successful turn, up to Full.
 	Limit  int    `json:"limit"`
 	Full   int    `json:"full"`                      // the configured limit
-	Hits   int    `json:"hits,omitempty" log:"only"` // consecutive refusals, without a successful turn between them
+	Hits   int    `json:"hits,omitempty" log:"only"` // refusals since the last answer
 	Reason string `json:"reason"`
 }
 

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Check returns all inconsistencies. It reads the whole state: for tests, restores and `manager doctor`, not every
-// step.
+// Check returns all inconsistencies. It reads the whole state: for tests, restores and `manager doctor`, not each step.
 func (s *State) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

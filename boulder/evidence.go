@@ -32,7 +32,7 @@ type Evidence struct {
 	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project
 }
 
-// Ended says how a turn ended. No field means success.
+// Ended says how a turn ended. None of its fields means success.
 type Ended struct {
 	// Finish is OpenCode's reason: stop, tool-calls, length (truncated), unknown; empty without an answer.
 	Finish string `json:"finish,omitempty"`

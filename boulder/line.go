@@ -12,7 +12,7 @@ type Isolation string
 const (
 	IsolationOff    Isolation = "off"    // in place, in the project; the default
 	IsolationAlways Isolation = "always" // each in a slot; results are integrated one at a time
-	IsolationAuto   Isolation = "auto"   // in slots if two can run at once and gates pass there as in the project
+	IsolationAuto   Isolation = "auto"   // in slots if two can run at once and gates do as well there
 )
 
 // Words returns all values.
@@ -73,7 +73,7 @@ type Isolated struct {
 // ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the line's.
 func ReservedID(id string) bool { return id == "base" || id == "tip" }
 
-// Integrating says that a result is about to be put onto the tip; others wait until [Integrated] or [Conflict].
+// Integrating is committed before a result is put onto the tip. Others wait until [Integrated] or [Conflict].
 type Integrating struct {
 	AttemptRef
 	Tip    string    `json:"tip"`    // commit

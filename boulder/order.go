@@ -37,7 +37,7 @@ const (
 type Order struct {
 	Do        OrderKind `json:"do"`
 	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; optional for a note
-	Text      string    `json:"text,omitempty"`        // of note and redo; the answer of settle, empty: none
+	Text      string    `json:"text,omitempty"`        // of note; of redo, for each; of settle the answer, if any
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
 	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission is granted
@@ -139,7 +139,7 @@ func (t *Tally) add(status SubTaskStatus, n int) {
 // Fork names the boulder that this one was forked from.
 type Fork struct {
 	BoulderID string `json:"boulder_id"`
-	SubTaskID string `json:"sub_task_id"` // the first one to be done again
+	SubTaskID string `json:"sub_task_id"` // redone from this one on
 }
 
 // Inherited is what a sub-task of a fork takes over from the original, which completed it.

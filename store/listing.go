@@ -38,8 +38,7 @@ func itemOf(b *boulder.Boulder) Item {
 	}
 }
 
-// Listing returns all boulders, newest first. Unreadable ones are left out and named in a joined error, as
-// [CorruptError].
+// Listing returns all boulders, newest first, without the unreadable ones: a joined error names each as [CorruptError].
 func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
 	err = db.view(ctx, "list boulders", func(tx *bolt.Tx) error {
 		active := string(tx.Bucket(bucketMeta).Get(keyActive))

@@ -16,8 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// The database: buckets (name/) and keys. A value is JSON, then a line with the checksum of key and JSON: CRC-32C, 8
-// hex digits.
+// The database: buckets (name/) and keys. A value is JSON, then a line with the CRC-32C of key and JSON, 8 hex digits.
 //
 //	meta/
 //	    schema                      version of this tree, decimal

@@ -22,9 +22,8 @@ type Fault struct {
 	Path []string // of a [Cycle]: begins and ends with the node's id; each id depends on the next
 }
 
-// Check returns all mistakes in node order, cycles last. Of cycles that share nodes it reports one: a shortest one
-// through the first of their nodes, since mending it may break the others. A [Duplicate] takes no part in cycles: its
-// id is ambiguous.
+// Check returns all mistakes in node order, cycles last. Of cycles that share nodes it reports one, a shortest one
+// through their first node: mending it may break the others. A [Duplicate] is in no cycle, as its id is ambiguous.
 func Check(nodes []Node) []Fault {
 	var faults []Fault
 	places := index(nodes)

@@ -20,8 +20,7 @@ func index(nodes []Node) map[string]int {
 	return places
 }
 
-// edges returns, for each node, the nodes that it depends on, and those that depend on it. Unknown ids and
-// self-references are left out.
+// edges returns each node's dependencies and dependents, without unknown ids and self-references.
 func edges(nodes []Node) (graph, dependents [][]int) {
 	places := index(nodes)
 	graph, dependents = make([][]int, len(nodes)), make([][]int, len(nodes))
