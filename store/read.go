@@ -86,7 +86,7 @@ func (db *DB) Get(ctx context.Context, boulderID string) (snap boulder.Snapshot,
 	return snap, err
 }
 
-// Events returns at most limit events (0: all) after number afterSeq, in order. Errors are those of [DB.Get].
+// Events returns at most limit events (0: all) that follow number afterSeq, in order. Errors are those of [DB.Get].
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (events []boulder.Event, err error) {
