@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// eventTypes says of every type of event all that is said of it: the value of its JSON field "type", whether it belongs
-// to the documented stream of `--json` (the others are the manager's own book-keeping, which `manager logs` shows), and
-// what it does to a state. A handler checks before it changes anything.
+// eventTypes registers every event type: the value of its JSON field "type", whether it belongs to the documented
+// stream of `--json` (`manager logs` shows the others), and its handler. A handler checks before it changes anything.
 var eventTypes = []eventType{
 	event("created", false, (*State).created),
 	event("planned", false, (*State).planned),
@@ -67,7 +66,7 @@ func event[B Body](name string, public bool, apply func(*State, *Event, B) error
 	return eventType{name, public, reflect.TypeFor[B](), func(s *State, e *Event) error { return apply(s, e, e.Body.(B)) }}
 }
 
-// ofAttempt is an event of an open attempt in one of the allowed states; none given: in any.
+// ofAttempt registers an event of an open attempt in one of the allowed states, or in any state if none are given.
 func ofAttempt[B interface{ Ref() AttemptRef }](
 	name string, public bool, apply func(*State, *Event, *Open, B) error, allowed ...AttemptStatus,
 ) eventType {
@@ -83,10 +82,10 @@ func ofAttempt[B interface{ Ref() AttemptRef }](
 	})
 }
 
-// Ref is of what is about one attempt.
+// Ref returns the attempt that an event is about.
 func (r AttemptRef) Ref() AttemptRef { return r }
 
-// AttemptOf is the attempt that an event is about; zero: about none.
+// AttemptOf returns the attempt that an event is about, or zero if it is about none.
 func AttemptOf(b Body) AttemptRef {
 	if of, ok := b.(interface{ Ref() AttemptRef }); ok {
 		return of.Ref()
@@ -94,11 +93,8 @@ func AttemptOf(b Body) AttemptRef {
 	return AttemptRef{}
 }
 
-// Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
-// refused with an error that wraps [ErrRefused], and the state is as it was.
-//
-// Apply also draws the consequences that nobody has to decide: dependents of a completed sub-task are queued, those of
-// a failed one are blocked.
+// Apply changes the state by one event and returns the event as logged, with its number. A refused event is an error
+// that wraps [ErrRefused], and changes nothing. Dependents are queued or blocked as a consequence.
 func (s *State) Apply(e Event) (Event, error) {
 	if err := s.apply(&e); err != nil {
 		return Event{}, fmt.Errorf("%s: %w: %w", TypeOf(e.Body), ErrRefused, err)
@@ -107,7 +103,7 @@ func (s *State) Apply(e Event) (Event, error) {
 	return e, nil
 }
 
-// Replay applies an event that was logged. It has to be the next one.
+// Replay applies a logged event, which must be the next one.
 func (s *State) Replay(e Event) error {
 	if e.Seq != s.Boulder.Seq+1 {
 		return fmt.Errorf("event %d comes where %d is next", e.Seq, s.Boulder.Seq+1)
@@ -129,18 +125,18 @@ func (s *State) apply(e *Event) error {
 	switch r := s.Boulder.Replan; {
 	case !ok:
 		return fmt.Errorf("%T is no event", e.Body)
-	case created: // it brings the id
+	case created: // the event brings the id
 	case s.Boulder.ID == "":
 		return errors.New("there is no boulder yet")
 	case e.BoulderID != s.Boulder.ID:
 		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
 	case s.Boulder.Status.Terminal() && !afterEnd:
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
-	case r != nil && slices.Contains(r.Replaces, moved): // it stays as it is until the new plan is there or is refused
+	case r != nil && slices.Contains(r.Replaces, moved): // unchanged until the new plan is adopted or refused
 		return fmt.Errorf("a replan that replaces %q is being made", moved)
 	}
 	e.Seq = s.Boulder.Seq + 1
-	worked := s.Boulder.WorkedBy(e.Time) // in the status that the event finds
+	worked := s.Boulder.WorkedBy(e.Time) // in the status before the event
 	switch b := e.Body.(type) {
 	case TakenUp:
 		worked = s.Boulder.Worked
@@ -155,7 +151,7 @@ func (s *State) apply(e *Event) error {
 	return nil
 }
 
-// transitions of a boulder that [StatusChanged] may make. [Planned], [Decomposed] and [TaskComplete] make the others.
+// transitions that [StatusChanged] may make. [Planned], [Decomposed], [TaskComplete] and [Redone] make the others.
 var transitions = map[Status][]Status{
 	Planning:         {Paused, Failed, Cancelled},
 	AwaitingApproval: {Paused, Cancelled},
@@ -165,7 +161,7 @@ var transitions = map[Status][]Status{
 }
 
 func (s *State) statusChanged(_ *Event, b StatusChanged) error {
-	fits := true // the rest of the state; a paused boulder, for one, goes back to where it was
+	fits := true // whether the rest of the state fits; a paused boulder, for example, returns to where it was
 	switch b.Status {
 	case Planning:
 		fits = s.Revision == nil
@@ -184,7 +180,6 @@ func (s *State) statusChanged(_ *Event, b StatusChanged) error {
 	return nil
 }
 
-// enqueue makes the next attempt of a sub-task and puts it in line.
 func (s *State) enqueue(e *Event, t *SubTask) {
 	t.Attempts++
 	t.UpdatedAt = e.Time
@@ -193,7 +188,7 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
 	s.Attempts = append(s.Attempts, a)
-	s.opened(&Open{SubTask: t, Attempt: a})
+	s.addOpen(&Open{SubTask: t, Attempt: a})
 }
 
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
@@ -203,13 +198,13 @@ func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason st
 	s.Boulder.Tally.add(t.Status, -1)
 	s.Boulder.Tally.add(status, 1)
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
-	t.Parked, t.AtLimit, t.Program = false, false, "" // a parked one is told so after this
+	t.Parked, t.AtLimit, t.Program = false, false, "" // parked sets these afterwards
 	if status.Terminal() {
 		t.Standing = ""
 	}
 }
 
-// at finds the open attempt that an event speaks of, and refuses one that is over or in another state.
+// at returns the open attempt that ref names, and refuses one that is over or in another state.
 func (s *State) at(ref AttemptRef, allowed ...AttemptStatus) (*Open, error) {
 	o := s.Open(ref.SubTaskID)
 	switch {
@@ -224,7 +219,6 @@ func (s *State) at(ref AttemptRef, allowed ...AttemptStatus) (*Open, error) {
 	return o, nil
 }
 
-// known finds a sub-task that an event speaks of.
 func (s *State) known(id string) (*SubTask, error) {
 	if t := s.byID[id]; t != nil {
 		return t, nil
@@ -232,7 +226,6 @@ func (s *State) known(id string) (*SubTask, error) {
 	return nil, fmt.Errorf("there is no sub-task %q", id)
 }
 
-// unfinished is known for a sub-task that is not over.
 func (s *State) unfinished(id string) (*SubTask, error) {
 	t, err := s.known(id)
 	if err == nil && t.Status.Terminal() {

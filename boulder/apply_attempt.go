@@ -19,9 +19,9 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if !standing {
 		s.Boulder.Attempts++
 	}
-	s.closed(o)
+	s.removeOpen(o)
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
-	s.opened(o)
+	s.addOpen(o)
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt}
 	if o.Attempt.Attempt == 1 {
@@ -35,7 +35,7 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	}
 	if s.Boulder.Isolated() {
 		o.SubTask.Slot = b.Slot
-		return nil // what others do is not seen in its slot
+		return nil // changes by others do not appear in its slot
 	}
 	if begun := filter(s.SubTasks, func(t *SubTask) bool { return t.Status == SubTaskInProgress }); len(begun) > 1 {
 		for _, t := range begun {
@@ -49,7 +49,7 @@ func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
 	o.SubTask.From, o.SubTask.Revert = cmp.Or(o.SubTask.From, b.From), nil
-	s.measured(o.SubTask, b.Baseline)
+	s.addBaselines(o.SubTask, b.Baseline)
 	return nil
 }
 
@@ -70,11 +70,11 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 		return err
 	}
 	o.Attempt.Server = b.Server
-	if b.Resume { // what it tells does not count as heard: with and without a crash the turn comes to the same
+	if b.Resume { // ToldUpTo stays as it is: a crash must not change the outcome
 		o.Turn.ResumeID = b.MessageID
 	} else {
 		o.Turn.MessageID, o.Turn.SentAt, o.Turn.ToldUpTo = b.MessageID, e.Time, b.ToldUpTo
-		if o.Attempt.Troubles == 0 { // a wait before a continuation is over
+		if o.Attempt.Troubles == 0 { // the wait before a continuation is over
 			o.Attempt.Reason, o.Attempt.NotBefore = "", time.Time{}
 		}
 	}
@@ -89,7 +89,7 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	if err != nil {
 		return err
 	}
-	if o.Attempt.TakenAt.IsZero() && o.Turn.MessageID != "" { // taken up again without a prompt
+	if o.Attempt.TakenAt.IsZero() && o.Turn.MessageID != "" { // resumed without a prompt
 		o.Attempt.TakenAt = e.Time
 	}
 	o.Attempt.Seen = b.Usage
@@ -99,8 +99,7 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	return nil
 }
 
-// maxFiles bounds [SubTask.Files].
-const maxFiles = 500
+const maxFiles = 500 // bounds [SubTask.Files]
 
 func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	if o.Turn.Number != b.Turn {
@@ -137,7 +136,7 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	}
 	l, tree := &s.Boulder.Line, b.Tree
 	if b.Final && b.NoWorse == "" {
-		tree = l.Tree // of the tip; none in place
+		tree = l.Tree // of the tip; empty in place
 	}
 	if tree != "" && b.Passed && !l.Passed(b.Command, tree) {
 		l.Green = append(l.Green, TreeGate{Command: b.Command, Tree: tree, Passed: true})
@@ -150,8 +149,7 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	return nil
 }
 
-// maxNewFacts bounds [Boulder.NewFacts]; the oldest go first.
-const maxNewFacts = 30
+const maxNewFacts = 30 // bounds [Boulder.NewFacts]; the oldest are dropped
 
 func (s *State) judged(e *Event, o *Open, b Judged) error {
 	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
@@ -175,9 +173,8 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	return nil
 }
 
-// interrupted books the time for which a turn was at work, and carries what it was seen to use over to when it is taken up
-// again: whoever runs it counts again.
-func (s *State) interrupted(o *Open, at time.Time) {
+// bookRunningTurn books a running turn's time, and keeps its usage so far: a runner that resumes it counts from zero.
+func (s *State) bookRunningTurn(o *Open, at time.Time) {
 	a := o.Attempt
 	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}
 	if !a.TakenAt.IsZero() {
@@ -191,7 +188,6 @@ func (s *State) worked(o *Open, d time.Duration) {
 	o.SubTask.Worked += d
 }
 
-// recovered ends a row of faults.
 func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
 
 func (s *State) continuation(e *Event, o *Open, b Continuation) error {
@@ -201,7 +197,7 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 	if err := unanswered(o); err != nil {
 		return err
 	}
-	s.goesOn(o)
+	s.dropIntegrating(o)
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
@@ -216,7 +212,7 @@ func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	if !b.Uncounted {
 		o.Attempt.Troubles++
 	}
-	s.interrupted(o, e.Time)
+	s.bookRunningTurn(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
 	return nil
 }
@@ -227,19 +223,18 @@ func (t *SubTask) track(track json.RawMessage) {
 	}
 }
 
-// finish takes an open attempt off the books.
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
-	s.interrupted(o, e.Time)
-	s.goesOn(o)
+	s.bookRunningTurn(o, e.Time)
+	s.dropIntegrating(o)
 	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt, o.Attempt.UpdatedAt = status, reason, e.Time, e.Time
-	s.closed(o)
+	s.removeOpen(o)
 }
 
 func (s *State) retry(e *Event, o *Open, b Retry) error {
 	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
 		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
 	}
-	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // the user may want it all the same
+	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // a cancelled attempt needs no answer
 		return err
 	}
 	s.finish(e, o, b.Status, b.Reason)
@@ -252,7 +247,7 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 	}
 	if b.Digest != "" {
 		if b.Uncounted {
-			o.SubTask.Before = b.Digest // it had not heard an answer
+			o.SubTask.Before = b.Digest // the attempt did not fail
 		} else {
 			o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
 		}
@@ -262,7 +257,6 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 	return nil
 }
 
-// subTaskDone lets go on, or blocks, what depends on the sub-task.
 func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	dropped := b.Status == SubTaskSkipped || b.Status == SubTaskCancelled
 	check := s.endable
@@ -298,7 +292,7 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	return nil
 }
 
-// endable says why an attempt does not end its sub-task so; nil: it may.
+// endable returns why an attempt may not end its sub-task this way, or nil.
 func (s *State) endable(b SubTaskDone) error {
 	o, err := s.at(b.AttemptRef)
 	if err != nil {
@@ -325,23 +319,22 @@ func (s *State) endable(b SubTaskDone) error {
 	return unanswered(o)
 }
 
-// completed is what the last turn of a sub-task leaves.
 func (s *State) completed(t *SubTask, last *Turn) {
 	t.Stalls = 0
 	if last.Kind != TurnStanding {
 		t.Inputs = s.inputs(t)
 	}
-	s.improved(t, last.Evidence)
+	s.raiseBaseline(t, last.Evidence)
 	v := cmp.Or(last.Verdict, &Verdict{})
 	t.Remaining = v.Remaining
-	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the rest of the plan is wrong
+	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the remaining plan is wrong
 		wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
 		s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)
 	}
 }
 
-// release queues the dependents that waited for this sub-task only, and returns those whose results stand. It also takes back
-// what the end of the sub-task did to those that depend on it, near or far, where nothing else is in their way.
+// release queues the dependents that waited only for this sub-task, and returns those whose results stand. It also
+// unblocks direct and indirect dependents that nothing else blocks.
 func (s *State) release(e *Event, t *SubTask) (kept []string) {
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
 		for _, id := range todo[0].Blocks {
@@ -364,7 +357,7 @@ func (s *State) release(e *Event, t *SubTask) (kept []string) {
 	return kept
 }
 
-// hopeless is what keeps a sub-task from ever running, as things are; nil: nothing does.
+// hopeless returns a dependency because of which a sub-task can currently never run, or nil.
 func (s *State) hopeless(t *SubTask) *SubTask {
 	for _, id := range t.DependsOn {
 		if d := s.byID[id]; d != nil && d.hopeless() {
@@ -374,22 +367,22 @@ func (s *State) hopeless(t *SubTask) *SubTask {
 	return nil
 }
 
-// block marks everything that depends on a failed sub-task, near or far, and returns the ids in plan order.
+// block blocks all pending direct and indirect dependents of a failed sub-task, and returns their ids in plan order.
 func (s *State) block(e *Event, failed *SubTask) []string {
 	how := "failed"
 	if failed.Status != SubTaskFailed {
 		how = "was " + string(failed.Status)
 	}
 	reason := fmt.Sprintf("depends on %q, which %s", failed.ID, how)
-	blocked := s.behind(failed, func(t *SubTask) bool { return t.Status == SubTaskPending })
+	blocked := s.dependentsOf(failed, func(t *SubTask) bool { return t.Status == SubTaskPending })
 	for _, t := range blocked {
 		s.setSubTask(e, t, SubTaskBlocked, reason)
 	}
 	return idsOf(blocked)
 }
 
-// behind are the sub-tasks that depend on one, near or far, by way of those that may count only.
-func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
+// dependentsOf returns the direct and indirect dependents of a sub-task, following only those that counts accepts.
+func (s *State) dependentsOf(t *SubTask, counts func(*SubTask) bool) []*SubTask {
 	var all []*SubTask
 	seen := map[string]bool{}
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
@@ -403,7 +396,7 @@ func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
 	return all
 }
 
-// idsOf are the ids in plan order.
+// idsOf returns the ids in plan order.
 func idsOf(subTasks []*SubTask) (ids []string) {
 	for _, t := range slices.SortedFunc(slices.Values(subTasks), func(a, b *SubTask) int { return a.Position - b.Position }) {
 		ids = append(ids, t.ID)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// giveBaseline tells a sub-task how its commands of no_worse went at best in this run: what others broke is no excuse.
+// giveBaseline copies the best known runs of no_worse commands: failures that others introduced do not lower the bar.
 func (s *State) giveBaseline(t *SubTask) {
 	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
 		if g := GateOf(s.Boulder.Baseline, command); g != nil {
@@ -16,26 +16,23 @@ func (s *State) giveBaseline(t *SubTask) {
 	}
 }
 
-// addGate adds the run of a command of which a list has none yet.
 func addGate(list *[]Gate, g Gate) {
 	if GateOf(*list, g.Command) == nil {
 		*list = append(slices.Clip(*list), g)
 	}
 }
 
-// measured takes in how commands of no_worse went that were not known yet.
-func (s *State) measured(t *SubTask, gates []Gate) {
+func (s *State) addBaselines(t *SubTask, gates []Gate) {
 	for _, g := range gates {
 		if len(g.Failing) > 0 {
-			g.Output = "" // the names are compared
+			g.Output = "" // names are compared instead
 		}
 		addGate(&t.Baseline, g)
 		addGate(&s.Boulder.Baseline, g)
 	}
 }
 
-// improved raises the bar to what a completed sub-task reached.
-func (s *State) improved(t *SubTask, e *Evidence) {
+func (s *State) raiseBaseline(t *SubTask, e *Evidence) {
 	s.Boulder.Baseline = slices.Clone(s.Boulder.Baseline)
 	for _, g := range e.Gates {
 		if best := GateOf(s.Boulder.Baseline, g.Command); best != nil && t.MayStayRed(g.Command) && better(g, *best) {
@@ -45,7 +42,7 @@ func (s *State) improved(t *SubTask, e *Evidence) {
 	}
 }
 
-// better reports whether fewer tests fail now, and none that did not before.
+// better reports whether fewer tests fail than before, and no new ones.
 func better(now, before Gate) bool {
 	if now.Green() || before.Green() {
 		return now.Green() && !before.Green()
@@ -53,7 +50,7 @@ func better(now, before Gate) bool {
 	return len(now.Failing) > 0 && len(now.Failing) < len(before.Failing) && len(without(now.Failing, before.Failing)) == 0
 }
 
-// GateOf is the run of a command, or nil.
+// GateOf returns the run of a command, or nil.
 func GateOf(gates []Gate, command string) *Gate {
 	if i := slices.IndexFunc(gates, func(g Gate) bool { return g.Command == command }); i >= 0 {
 		return &gates[i]
@@ -61,10 +58,10 @@ func GateOf(gates []Gate, command string) *Gate {
 	return nil
 }
 
-// WasAsked reports whether the attempt's last continuation said this.
+// WasAsked reports whether prompt equals the attempt's last continuation prompt.
 func (a *Attempt) WasAsked(prompt string) bool { return prompt != "" && hashOf(prompt) == a.Asked }
 
-// resultOf names the diff and the failing gates of a turn; empty if no gate failed, or if the diff is not known.
+// resultOf returns a hash of a turn's diff and failing gates; empty if no gate failed or the diff is unknown.
 func resultOf(e *Evidence) string {
 	red := e.Red()
 	if len(red) == 0 || e.Diff.Unavailable != "" {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// takenUp forgets the faults of the process before, whose cause was seen to, and the waits of a clock that was set back.
+// takenUp resets the previous process's faults, which the user has seen to, and waits prolonged by a clock set back.
 func (s *State) takenUp(e *Event, b TakenUp) error {
 	if b.Iterations != 0 {
 		if s.Boulder.Loop == nil || b.Iterations < 1 {
@@ -30,14 +30,14 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	}
 	for _, o := range s.Live() {
 		a := o.Attempt
-		// Neither a model that cools down nor the pause of a loop before a prompt is a fault of the process before.
+		// Neither a model's cool-down nor a loop's pause before a prompt is a fault of the previous process.
 		cools := a.Status != AttemptMonitoring && e.Time.Before(s.Boulder.Cooldowns[a.Model].Until)
 		pauses := s.Boulder.Loop != nil && a.Status == AttemptExecuting && o.Turn.MessageID == "" && a.Troubles == 0 && !behind
 		waits := e.Time.Before(a.NotBefore) && (cools || pauses)
 		if a.Troubles = 0; !waits {
 			a.recovered()
 		}
-		s.interrupted(o, s.Boulder.ClockAt) // the last sign of life of the process before
+		s.bookRunningTurn(o, s.Boulder.ClockAt) // the previous process's last sign of life
 		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
 			a.TakenAt = e.Time
 		}
@@ -49,8 +49,8 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	return nil
 }
 
-// clockMoved keeps a jump of the clock out of the working times. What waits for a time waits no longer than it was to; time
-// that passed while the machine slept is time for a provider.
+// clockMoved keeps a clock jump out of working times. Deadlines follow a clock that was set back, so that no wait gets
+// longer. Time that the machine slept counts as waiting for a provider.
 func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 	for _, o := range s.Live() {
 		if !o.Attempt.TakenAt.IsZero() {
@@ -68,7 +68,6 @@ func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 	return nil
 }
 
-// setBack moves a time with a clock that was set back.
 func setBack(t time.Time, by time.Duration) time.Time {
 	if t.IsZero() || by >= 0 {
 		return t
@@ -97,7 +96,7 @@ func (s *State) cooled(_ *Event, b Cooled) error {
 	return nil
 }
 
-// lift lets continue now what waits for a model until its end.
+// lift ends waits for a model that last no longer than its cool-down, which ends at end.
 func (s *State) lift(model string, end, now time.Time) {
 	for _, o := range s.Live() {
 		if a := o.Attempt; s.ModelFor(o) == model && a.Reason != "" && now.Before(a.NotBefore) && !end.Before(a.NotBefore) {
@@ -116,8 +115,8 @@ func (s *State) setCooldown(model string, c Cooldown) {
 	s.Boulder.Cooldowns[model] = c
 }
 
-// regrown takes in what became of a model's cool-down; nil: nothing. One whose limit has grown back is over, unless other
-// boulders may hold that it is not.
+// regrown stores a model's new cool-down; nil: unchanged. Once the limit has grown back it is removed, but a lifted one
+// not before its original end: other boulders may still consider it active.
 func (s *State) regrown(e *Event, model string, c *Cooldown) {
 	switch {
 	case c == nil:
@@ -151,7 +150,7 @@ func (s *State) budgetSet(_ *Event, b BudgetSet) error {
 	return nil
 }
 
-// Key names a warning in [Boulder.Warned].
+// Key returns the warning's entry in [Boulder.Warned].
 func (b BudgetWarning) Key() string { return b.SubTaskID + "/" + b.Dimension }
 
 func (s *State) budgetWarning(_ *Event, b BudgetWarning) error {
@@ -187,12 +186,11 @@ func (s *State) unparked(e *Event, b Unparked) error {
 	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 {
 		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)
 	}
-	s.again(e, t, b.Track)
+	s.requeue(e, t, b.Track)
 	return nil
 }
 
-// again queues a parked sub-task.
-func (s *State) again(e *Event, t *SubTask, track json.RawMessage) {
+func (s *State) requeue(e *Event, t *SubTask, track json.RawMessage) {
 	t.Track = track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)

@@ -46,8 +46,7 @@ func (s *State) archived(e *Event, b Archived) error {
 	return nil
 }
 
-// reopened is the user's exception from the rule that an end is final: only within a boulder that is not over, and only
-// where nothing has been built on the end.
+// reopened reverts an end for the user, but not in a boulder that is over, nor where something builds on that end.
 func (s *State) reopened(e *Event, b Reopened) error {
 	t, err := s.known(b.SubTaskID)
 	switch {
@@ -65,14 +64,14 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	s.First(t).Judged = 0
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
-	if s.ready(t) { // else it was cancelled before its turn came
+	if s.ready(t) { // otherwise it was cancelled before its turn came
 		s.begin(e, t)
 	}
 	s.release(e, t)
 	return nil
 }
 
-// undoable refuses to take an end back while a replan is made: what that lets go on may depend on what is being replaced.
+// undoable refuses to revert an end during a replan: what that releases may depend on what is being replaced.
 func (s *State) undoable(t *SubTask) error {
 	if t.hopeless() && s.Boulder.Replan != nil {
 		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)
@@ -80,7 +79,7 @@ func (s *State) undoable(t *SubTask) error {
 	return nil
 }
 
-// hopeless reports whether what depends on the sub-task can never run, as things are.
+// hopeless reports whether dependents of the sub-task can currently never run.
 func (t *SubTask) hopeless() bool {
 	switch t.Status {
 	case SubTaskFailed, SubTaskCancelled, SubTaskSuperseded:
@@ -91,11 +90,11 @@ func (t *SubTask) hopeless() bool {
 	return false
 }
 
-// satisfies reports whether a dependency with this status is no reason to wait.
+// satisfies reports whether a dependency with this status lets its dependents run.
 func (s SubTaskStatus) satisfies() bool { return s == SubTaskCompleted || s == SubTaskSkipped }
 
-// droppable says why a sub-task cannot be skipped or cancelled; nil: it can, because the goal that is achieved makes it
-// needless, or the user. Only the user ends what has begun, or what something that can still run depends on.
+// droppable returns why a sub-task cannot be skipped or cancelled, or nil. The scheduler may only skip a pending
+// sub-task that nothing unfinished depends on, because the goal is achieved without it. The user may also end others.
 func (s *State) droppable(b SubTaskDone) error {
 	t, err := s.known(b.SubTaskID)
 	switch {

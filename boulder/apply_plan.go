@@ -59,13 +59,12 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 		return err
 	}
 	s.adopt(b.Plan)
-	s.Boulder.Model = cmp.Or(b.Model, s.Boulder.Model) // also for what a replan adds
+	s.Boulder.Model = cmp.Or(b.Model, s.Boulder.Model) // also for sub-tasks that a replan adds
 	s.Boulder.Status, s.Boulder.Reason = Running, ""
 	s.add(e, subTasks)
 	return nil
 }
 
-// inherit completes the sub-tasks of a fork that the original completed.
 func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 	if !slices.Equal(b.Inherited, slices.Sorted(maps.Keys(b.Results))) {
 		return fmt.Errorf("the sub-tasks %v are inherited, with %d results", b.Inherited, len(b.Results))
@@ -91,7 +90,7 @@ func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 	return nil
 }
 
-// add makes new sub-tasks, which [State.newSubTasks] has checked, part of the graph and queues those that are ready.
+// add puts sub-tasks that [State.newSubTasks] has checked into the graph, and queues the ready ones.
 func (s *State) add(e *Event, subTasks []*SubTask) {
 	for _, t := range subTasks {
 		s.addSubTask(t)
@@ -110,7 +109,7 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 	s.Boulder.Tally = tallyOf(s.SubTasks)
 }
 
-// newSubTasks makes the records of new sub-tasks, behind those that there are; it changes nothing. approved: a gate may run.
+// newSubTasks builds records to append to the state, and leaves it unchanged. approved reports whether a gate may run.
 func (s *State) newSubTasks(
 	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model string,
 ) ([]*SubTask, error) {
@@ -129,7 +128,7 @@ func (s *State) newSubTasks(
 	return all, s.checkDependencies(all)
 }
 
-// specify has a sub-task be as a plan describes it, with the gates of the configuration besides those that may run.
+// specify sets a sub-task's fields from its plan. Gates are the approved ones and those of the configuration.
 func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(gate string) bool, model string) error {
 	if err := spec.Budget.Validate(); err != nil {
 		return fmt.Errorf("sub-task %q: %w", spec.ID, err)
@@ -156,7 +155,7 @@ func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(g
 	return s.setDone(t, &rev.Plan)
 }
 
-// checkDependencies refuses dependencies with which something could never run.
+// checkDependencies refuses dependencies with which a sub-task could never run.
 func (s *State) checkDependencies(all []*SubTask) error {
 	nodes := make([]dag.Node, len(all))
 	for i, t := range all {

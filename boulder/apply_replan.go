@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// Remainder are the ids of what a replan for the given sub-task replaces, in plan order: itself unless it is completed, and
-// everything unfinished that depends on it, near or far.
+// Remainder returns, in plan order, what a replan replaces: pending dependents, and the sub-task unless completed.
 func (s *State) Remainder(id string) []string {
 	t := s.byID[id]
 	if t == nil {
 		return nil
 	}
-	all := s.behind(t, func(d *SubTask) bool { return d.Status == SubTaskPending })
+	all := s.dependentsOf(t, func(d *SubTask) bool { return d.Status == SubTaskPending })
 	if t.Status != SubTaskCompleted {
 		all = append(all, t)
 	}
@@ -21,7 +20,7 @@ func (s *State) Remainder(id string) []string {
 
 func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	switch {
-	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may want one
+	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may ask for one
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
@@ -73,7 +72,6 @@ func (s *State) replanProposed(_ *Event, b ReplanProposed) error {
 	return nil
 }
 
-// replanning finds the replan that an event speaks of.
 func (s *State) replanning(ref AttemptRef) (*Replanning, error) {
 	r := s.Boulder.Replan
 	if r == nil || r.AttemptRef != ref {
@@ -100,7 +98,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	case len(b.SubTasks) == 0:
 		return fmt.Errorf("the new plan has no sub-tasks")
 	}
-	var before []string // gates that the user approved for what is replaced
+	var before []string // gates that the user approved for the replaced sub-tasks
 	for _, id := range r.Replaces {
 		before = slices.Concat(before, s.byID[id].Gates, s.byID[id].NoWorse)
 	}
@@ -118,7 +116,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 				t.Replaces = c.From
 			}
 		}
-		t.Line = s.First(s.byID[s.continued(r, t)]).ID
+		t.Line = s.First(s.byID[s.predecessor(r, t)]).ID
 	}
 	s.supersede(e, r, b.Plan.Number)
 	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))
@@ -128,9 +126,8 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	return nil
 }
 
-// continued is the sub-task whose line one of a replan goes on: the one that it replaces, else the one that could not
-// be done.
-func (s *State) continued(r *Replanning, t *SubTask) string {
+// predecessor returns the sub-task whose line t continues: the one it replaces, else the failed one, else any.
+func (s *State) predecessor(r *Replanning, t *SubTask) string {
 	switch {
 	case slices.Contains(r.Replaces, t.Replaces):
 		return t.Replaces
@@ -160,7 +157,7 @@ func (s *State) supersede(e *Event, r *Replanning, revision int) {
 	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(specs))
 }
 
-// Spec is the sub-task as a plan describes it, with the gates that the configuration added.
+// Spec returns the sub-task as a plan describes it, with the configuration's gates included.
 func (t *SubTask) Spec() Spec {
 	return Spec{
 		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Description,

@@ -1,11 +1,10 @@
 // Package boulder is the domain: one request and all durable state needed to finish it.
 //
-// A [State] is the whole of one boulder in memory. [State.Apply] is the only way to change it; it takes one [Event],
-// has no clock, no I/O and no goroutines, and gives the same state for the same events on every machine. So the log of
-// events is all that a store has to keep; a [Snapshot] saves applying the whole of it. [State.Check] says whether the
-// records agree with each other.
+// A [State] is one boulder in memory. [State.Apply], which takes one [Event], is the only way to change it. Apply has
+// no clock, no I/O and no goroutines: the same events give the same state on every machine. A store therefore needs
+// only the event log; a [Snapshot] saves applying all of it. [State.Check] verifies that the records are consistent.
 //
-// The package imports nothing but the standard library and internal/dag, so that every other package can speak its words.
+// The package imports only the standard library and internal/dag, so that every other package can import it.
 package boulder
 
 import "time"
@@ -16,123 +15,123 @@ import "time"
 type Status string
 
 const (
-	// Planning: the Task Ledger is being asked. Entered by [Created]. A crash leaves the request; a resume plans again.
+	// Planning: the Task Ledger makes the plan. Entered by [Created]. A crash keeps the request; a resume plans again.
 	Planning Status = "planning"
-	// AwaitingApproval: the plan is not approved yet. Entered by [Planned]. A crash leaves the plan; a resume asks again.
+	// AwaitingApproval: the plan is not approved. Entered by [Planned]. A crash keeps the plan; a resume asks again.
 	AwaitingApproval Status = "awaiting_approval"
 	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
-	// live attempts, which a resume picks up where they were.
+	// live attempts, which a resume continues.
 	Running Status = "running"
-	// Paused: nothing is dispatched until the user resumes; Reason says why. Entered by [StatusChanged]: the user paused, an
-	// interrupt, a fault that ends the run but not the work (a wrong key). Turns at work may end meanwhile.
+	// Paused: nothing is dispatched until the user resumes; Reason says why. Entered by [StatusChanged]: the user, an
+	// interrupt, or a fault that ends the run but not the work (a wrong key). Turns in progress may still end.
 	Paused Status = "paused"
-	// Synthesizing: no sub-task is ready or live; the answer is built, from stored records. Entered by [StatusChanged].
+	// Synthesizing: no sub-task is ready or live; the answer is built from stored records. Entered by [StatusChanged].
 	Synthesizing Status = "synthesizing"
 	// Completed: every sub-task is completed or skipped. Terminal, as are the others below.
 	Completed Status = "completed"
-	Partial   Status = "partial"   // some sub-tasks completed, others failed or are blocked by one that did; or a loop failed
+	Partial   Status = "partial"   // some sub-tasks completed, others failed or are blocked by a failure; or a loop failed
 	Failed    Status = "failed"    // no sub-task completed
 	Cancelled Status = "cancelled" // by the user
 )
 
-// Terminal reports whether the status never changes again.
+// Terminal reports whether the boulder is over. Only [Redone] can change such a status.
 func (s Status) Terminal() bool {
 	return s == Completed || s == Partial || s == Failed || s == Cancelled
 }
 
-// Boulder is the head record: what was asked, where, and how far it has come. The parts are records of their own.
+// Boulder is the head record: what was asked, where, and how far it has come.
 type Boulder struct {
 	ID       string `json:"id"`
 	Task     string `json:"task"`           // the request, verbatim
 	Goal     string `json:"goal,omitempty"` // one line, from the Task Ledger
 	Status   Status `json:"status"`
-	Reason   string `json:"reason,omitempty"`    // why it is in this status, for people
-	WaitsFor string `json:"waits_for,omitempty"` // the parked sub-task for which it is paused
+	Reason   string `json:"reason,omitempty"`    // why it has this status, for the user
+	WaitsFor string `json:"waits_for,omitempty"` // the parked sub-task that it is paused for
 
-	Project  string `json:"project"`  // absolute path of the directory the sub-tasks work on
+	Project  string `json:"project"`  // absolute path of the directory that the sub-tasks work on
 	Revision int    `json:"revision"` // current plan revision, from 1; 0 while planning
 
 	Settings
-	Line     Line   `json:"line,omitzero"`      // of an isolated boulder
-	Baseline []Gate `json:"baseline,omitempty"` // the best runs of commands of no_worse, from before the first sub-task that has them
-	// Worked is the wall clock of the run so far, nanoseconds: while it was running, and a process was at it.
+	Line     Line   `json:"line,omitzero"`      // of an isolated boulder; else zero
+	Baseline []Gate `json:"baseline,omitempty"` // best runs of no_worse commands, see [SubTask.Baseline]
+	// Worked is the wall-clock time in nanoseconds during which a process ran the boulder, pauses excluded.
 	Worked   time.Duration `json:"worked,omitempty"`
-	ClockAt  time.Time     `json:"clock_at,omitzero"`  // when Worked was last added to
-	Attempts int           `json:"attempts,omitempty"` // that were started
+	ClockAt  time.Time     `json:"clock_at,omitzero"`  // when Worked was last updated
+	Attempts int           `json:"attempts,omitempty"` // started so far
 
-	// Turns and TurnUsage count the ended turns of agents and what they used: what a turn is expected to use.
+	// Turns and TurnUsage sum the agents' ended turns; their quotient is the expected usage of a turn.
 	Turns     int64 `json:"turns,omitempty"`
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
-	Replans   int                 `json:"replans,omitempty"`   // begun
-	Wanted    []Replanning        `json:"wanted,omitempty"`    // replans that judges of completed sub-tasks asked for
-	Replan    *Replanning         `json:"replan,omitempty"`    // the one that is being made
-	Tried     []string            `json:"tried,omitempty"`     // [SpecsHash] of every part of a plan that was replaced
+	Replans   int                 `json:"replans,omitempty"`   // started so far
+	Wanted    []Replanning        `json:"wanted,omitempty"`    // replans that verdicts on completed sub-tasks asked for
+	Replan    *Replanning         `json:"replan,omitempty"`    // the replan in progress
+	Tried     []string            `json:"tried,omitempty"`     // [SpecsHash] of each replaced part and of its replacement
 	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
-	NewFacts  []string            `json:"new_facts,omitempty"` // that judges noted, oldest first; at most 30
-	Warned    []string            `json:"warned,omitempty"`    // budgets whose soft warning was given
+	NewFacts  []string            `json:"new_facts,omitempty"` // noted by judges, oldest first; at most 30
+	Warned    []string            `json:"warned,omitempty"`    // keys of the [BudgetWarning] events
 
-	Left       []LeftSession `json:"left,omitempty"`  // sessions that may be at work although their attempts have ended
-	Notes      []Note        `json:"notes,omitempty"` // of the user, oldest first; at most 30
-	Tally      Tally         `json:"tally"`           // of the sub-tasks
+	Left       []LeftSession `json:"left,omitempty"`  // sessions that may still be running although their attempts ended
+	Notes      []Note        `json:"notes,omitempty"` // from the user, oldest first; at most 30
+	Tally      Tally         `json:"tally"`
 	ForkOf     *Fork         `json:"fork_of,omitempty"`
-	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was put out of sight of `manager list`
+	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 
-	Usage     Usage     `json:"usage"` // of everything: attempts and ledger calls
+	Usage     Usage     `json:"usage"` // attempts and ledger calls together
 	Summary   string    `json:"summary,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	Seq       uint64    `json:"seq"` // number of the last event
+	Seq       uint64    `json:"seq"` // of the last event
 }
 
-// Settings are what a boulder was asked to be done with. They are stored, so that a resume keeps to them.
+// Settings are the options that a boulder was created with. They are stored, so that a resume keeps them.
 type Settings struct {
-	Base        string   `json:"base,omitempty"`        // commit of the project when the plan was made; empty outside git
+	Base        string   `json:"base,omitempty"`        // commit of the project at planning time; empty outside git
 	PlanFile    string   `json:"plan_file,omitempty"`   // absolute path of the plan file that was run
-	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
+	Constraints []string `json:"constraints,omitempty"` // from the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
-	AskPlan    bool      `json:"ask_plan,omitempty"`    // the user is to be asked before the plan is adopted; a fork's was
-	AskReplans bool      `json:"ask_replans,omitempty"` // the same for a replan
-	Isolation  Isolation `json:"isolation,omitempty"`   // as it was asked for; [Boulder.Isolated] says what came of it
-	CleanBase  bool      `json:"clean_base,omitempty"`  // slots begin at HEAD, without what is not committed
-	Diverted   bool      `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
-	Gates      []string  `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
-	NoWorse    []string  `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
-	// IntegrationGates are those of every combined tree, besides the gates of the sub-tasks that it has the results of.
+	AskPlan    bool      `json:"ask_plan,omitempty"`    // ask the user before the plan is adopted; not for a fork's plan
+	AskReplans bool      `json:"ask_replans,omitempty"` // ask the user before a replan is adopted
+	Isolation  Isolation `json:"isolation,omitempty"`   // as requested; see [Boulder.Isolated] for the outcome
+	CleanBase  bool      `json:"clean_base,omitempty"`  // slots begin at HEAD, without uncommitted changes
+	Diverted   bool      `json:"diverted,omitempty"`    // record blockers and continue; the user's switch overrides it
+	Gates      []string  `json:"gates,omitempty"`       // from the configuration, for every sub-task
+	NoWorse    []string  `json:"no_worse,omitempty"`    // likewise; these may stay as red as they were
+	// IntegrationGates run on every combined tree, as do the gates of the sub-tasks whose results are in it.
 	IntegrationGates []string `json:"integration_gates,omitempty"`
 	Scope            Scope    `json:"scope,omitempty"`
-	// Generated are commands by the name or the path of a file, which may have * and ?. Run in its directory, one makes the file
-	// again where results conflict in such files alone. Empty: none does.
+	// Generated maps a file's name or path, with * and ? as wildcards, to a command that regenerates the file when run
+	// in its directory. It is used where results conflict only in such files.
 	Generated map[string]string `json:"generated,omitempty"`
 
-	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
-	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
+	// DoneWhen are the criteria ([DoneWords]) of sub-tasks for which neither they nor their plan name any. Empty: the
+	// judge decides alone. Checks are the commands behind them; without Checks.Tests, [DoneTests] is refused.
 	DoneWhen []string `json:"done_when,omitempty"`
 	Checks   Checks   `json:"checks,omitzero"`
-	Loop     *Loop    `json:"loop,omitempty"` // nil: it is no loop
+	Loop     *Loop    `json:"loop,omitempty"` // nil: not a loop
 
-	Engine      string  `json:"engine,omitempty"`       // what else runs it, whose log this is a copy of; empty: a manager on this machine
-	Agent       string  `json:"agent,omitempty"`        // default agent of the sub-tasks; empty: OpenCode's
-	Model       string  `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
-	LedgerModel string  `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
+	Engine      string  `json:"engine,omitempty"`       // external engine whose log this copies; empty: this manager
+	Agent       string  `json:"agent,omitempty"`        // default for sub-tasks; empty: OpenCode's default
+	Model       string  `json:"model,omitempty"`        // default for sub-tasks, provider/model
+	LedgerModel string  `json:"ledger_model,omitempty"` // of both ledgers, provider/model
 	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it
 }
 
-// LeftSession is a session that has to be stopped before anything else is run, see [SessionLeft].
+// LeftSession is a session that must be stopped before anything else runs, see [SessionLeft].
 type LeftSession struct {
 	AttemptRef
 	SessionID string `json:"session_id"`
 	Server    string `json:"server,omitempty"` // see [Attempt.Server]
 }
 
-// Asks reports whether a plan or a replan waits for the user's yes.
+// Asks reports whether a plan or a replan waits for the user's approval.
 func (b *Boulder) Asks() bool {
 	plan := b.Revision > 0 && b.Tally.Planned == 0 && (b.Status == AwaitingApproval || b.Status == Paused)
 	return plan || b.Replan != nil && b.Replan.Proposed != nil
 }
 
-// WorkedBy is the wall clock of the run until now: [Boulder.Worked], and what has passed since if it is at work.
+// WorkedBy returns [Boulder.Worked] including the time since ClockAt if the boulder is at work.
 func (b *Boulder) WorkedBy(now time.Time) time.Duration {
 	switch b.Status {
 	case Planning, Running, Synthesizing:
@@ -149,7 +148,7 @@ const (
 	UsageAttempt = "attempt"
 )
 
-// Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output reasoning.
+// Usage is what model calls used, in tokens. Input includes cache reads, Output includes reasoning.
 type Usage struct {
 	Input      int64   `json:"input"`
 	CacheRead  int64   `json:"cache_read,omitempty"`
@@ -158,7 +157,7 @@ type Usage struct {
 	Reasoning  int64   `json:"reasoning,omitempty"`
 	Calls      int64   `json:"calls"`              // model calls (ledgers) and steps (agents)
 	Cost       float64 `json:"cost"`               // US dollars
-	Unpriced   int64   `json:"unpriced,omitempty"` // calls of unknown price: they are not in Cost, so that no sum is a guess
+	Unpriced   int64   `json:"unpriced,omitempty"` // calls of unknown price, not in Cost: sums contain no guess
 }
 
 // Add returns the sum of both.
@@ -170,7 +169,7 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Sub returns what u has more than v, nothing of it below zero.
+// Sub returns u minus v, each field at least zero.
 func (u Usage) Sub(v Usage) Usage {
 	return Usage{
 		Input: max(0, u.Input-v.Input), CacheRead: max(0, u.CacheRead-v.CacheRead), CacheWrite: max(0, u.CacheWrite-v.CacheWrite),
@@ -179,34 +178,34 @@ func (u Usage) Sub(v Usage) Usage {
 	}
 }
 
-// Tokens is all input and output together.
+// Tokens returns input and output together.
 func (u Usage) Tokens() int64 { return u.Input + u.Output }
 
-// Replanning is a replan that was counted and is being made. A crash leaves it: a resume asks again, without counting.
+// Replanning is a counted replan in progress. A crash keeps it: a resume asks again, without counting.
 type Replanning struct {
-	// AttemptRef is whose failure asks for it; that attempt stays open until the new plan is there. Without an attempt
-	// (0) the sub-task was completed, and what was found makes the rest of the plan wrong.
+	// AttemptRef is the attempt whose failure asks for it; the attempt stays open until the new plan is adopted.
+	// Attempt 0: the sub-task was completed, but its result invalidates the remaining plan.
 	AttemptRef
 	Reason string `json:"reason"`
-	// Replaces are the ids of the sub-tasks that the new ones stand in for, in plan order.
+	// Replaces are the ids of the sub-tasks to be replaced, in plan order.
 	Replaces  []string  `json:"replaces"`
-	Troubles  int       `json:"troubles,omitempty"`  // faults in a row while asking
-	Fault     string    `json:"fault,omitempty"`     // the newest of them
-	NotBefore time.Time `json:"not_before,omitzero"` // the end of the back-off after it
+	Troubles  int       `json:"troubles,omitempty"`  // consecutive faults while asking the Task Ledger
+	Fault     string    `json:"fault,omitempty"`     // the last one
+	NotBefore time.Time `json:"not_before,omitzero"` // end of the back-off after it
 
-	Proposed *Replacement `json:"proposed,omitempty"` // what the user is asked about
+	Proposed *Replacement `json:"proposed,omitempty"` // awaits the user's approval
 }
 
-// Cooldown is the state of a model that answered with a rate limit or an overload.
+// Cooldown is the state of a model that returned a rate-limit or overload error.
 type Cooldown struct {
-	Until time.Time `json:"until"`                     // no prompt before
-	Since time.Time `json:"since,omitzero" log:"only"` // the provider said so, or the user lifted it
-	// Lifted was the end before the user lifted it, which is Until then. Zero: it was not.
+	Until time.Time `json:"until"`                     // no prompt before this time
+	Since time.Time `json:"since,omitzero" log:"only"` // when the provider refused, or the user lifted it
+	// Lifted is the original end of a cool-down that the user lifted at Until. Zero: not lifted.
 	Lifted time.Time `json:"lifted,omitzero"`
-	// Limit is how many attempts may hold a slot; it grows by one with every turn that ends well, until it is Full again.
+	// Limit is how many attempts may hold a slot. It grows by one with every successful turn, up to Full.
 	Limit  int    `json:"limit"`
 	Full   int    `json:"full"`                      // the configured limit
-	Hits   int    `json:"hits,omitempty" log:"only"` // in a row, without an answer between them
+	Hits   int    `json:"hits,omitempty" log:"only"` // refusals since the last answer
 	Reason string `json:"reason"`
 }
 

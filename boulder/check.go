@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Check reports every way in which the records contradict each other. It reads the whole state: for tests, for a
-// restored boulder and for `manager doctor`, not for every step.
+// Check returns all inconsistencies. It reads the whole state: for tests, restores and `manager doctor`, not each step.
 func (s *State) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -49,7 +48,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	}
 }
 
-// checkReplans: what is replaced stands still, only the attempt that asked for the replan holds a slot.
+// checkReplans: of what a replan replaces, only the attempt that asked for it may hold a slot.
 func (s *State) checkReplans(bad func(string, ...any)) {
 	for _, w := range s.Boulder.Wanted {
 		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {
@@ -99,10 +98,9 @@ func checkOpen(o *Open, bad func(string, ...any)) {
 	}
 }
 
-// checkGraph compares the edges of both directions.
 func (s *State) checkGraph(bad func(string, ...any)) {
 	type edge struct{ from, to string }
-	edges := map[edge]int{} // 1 by the one end, 2 by the other
+	edges := map[edge]int{} // bit 0: seen in Blocks, bit 1: in DependsOn
 	for _, t := range s.SubTasks {
 		for _, id := range t.Blocks {
 			edges[edge{t.ID, id}] |= 1
@@ -143,7 +141,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	}
 }
 
-// checkBlockers: until the user has answered what an attempt left open, the sub-task is parked, or over.
+// checkBlockers: until the user answers an ended attempt's hard blockers, the sub-task is parked or over.
 func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
 	o := s.Open(t.ID)
 	known := map[string]bool{}

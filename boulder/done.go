@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Criteria that `done_when` can name. Gates always count.
+// Criteria for `done_when`. Gates always count.
 const (
 	DoneJudge = "judge" // the Progress Ledger agrees (the default)
 	DoneTodos = "todos" // the agent's todo list has no open item
-	// DoneDiagnostics: the language server finds no error in the files that were changed. Where none runs, the commands of
-	// [Checks].Lint stand in for it.
+	// DoneDiagnostics: the language server reports no error in changed files. If none runs, [Checks].Lint decides.
 	DoneDiagnostics = "diagnostics"
 	// DoneTests: the commands of [Checks].Tests pass, or are no worse than before the sub-task began.
 	DoneTests = "tests"
-	// DonePromise: the agent's own text has [Promise], or [Diversion.Marker] where that counts, since the attempt began.
+	// DonePromise: since the attempt began, the agent wrote [Promise], or [Diversion.Marker] where that counts.
 	DonePromise = "promise"
 )
 
@@ -26,17 +25,17 @@ const Promise = "<promise>DONE</promise>"
 // DoneMarker is the default of [Diversion.Marker] (seed 003, FR-015).
 const DoneMarker = "BLOCKER_DIVERTER_DONE!"
 
-// DoneWords are the criteria that there are, in the order in which people are told about them.
+// DoneWords lists all criteria in the order in which users see them.
 func DoneWords() []string {
 	return []string{DoneTodos, DoneDiagnostics, DoneTests, DonePromise, DoneJudge}
 }
 
-// IsDoneWord reports whether `done_when` can name it.
+// IsDoneWord reports whether `done_when` may contain word.
 func IsDoneWord(word string) bool { return slices.Contains(DoneWords(), word) }
 
-// DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
-// Diagnostics that are on by default are what the commands of [SubTask.NoWorse] find: what a language server found before
-// the work nobody measured, so its errors are for the judge.
+// DoneNeeds reports whether a completion criterion counts for this sub-task. Without `done_when` only the judge does.
+// Default diagnostics rely on lint commands in [SubTask.NoWorse]: the language server's earlier errors were not
+// measured, so its errors are left to the judge.
 func (t *SubTask) DoneNeeds(criterion string) bool {
 	if len(t.DoneWhen) == 0 || t.DoneDefault && criterion == DoneDiagnostics {
 		return criterion == DoneJudge
@@ -44,7 +43,7 @@ func (t *SubTask) DoneNeeds(criterion string) bool {
 	return slices.Contains(t.DoneWhen, criterion)
 }
 
-// DoneNamed is DoneWhen as a plan may name it; nil: it is the default.
+// DoneNamed returns DoneWhen if the plan or the run named it, else nil.
 func (t *SubTask) DoneNamed() []string {
 	if t.DoneDefault {
 		return nil
@@ -52,18 +51,18 @@ func (t *SubTask) DoneNamed() []string {
 	return t.DoneWhen
 }
 
-// Checks are the commands behind words of `done_when`, stored with the boulder: a resume and a fork check the same.
+// Checks are the commands behind words of `done_when`. They are stored, so that a resume and a fork check the same.
 type Checks struct {
-	// Tests are gates of every sub-task that is done when tests pass. They may stay as red as they were.
+	// Tests are gates of every sub-task that needs [DoneTests]. They may stay as red as they were.
 	Tests []string `json:"tests,omitempty"`
-	// Lint are the same for diagnostics, after turns in which no language server ran.
+	// Lint are the same for [DoneDiagnostics], after turns in which no language server ran.
 	Lint []string `json:"lint,omitempty"`
-	// Default: the criteria of the run were not named. A command that was red before the work, and named no test or did not come
-	// to its own end, then decides nothing while it is red. One that was stopped for its time is not run again after a turn.
+	// Default: the run named no criteria. Then a red command decides nothing if, before the work, it was red and named
+	// no failing test or did not finish. One that was stopped for its time is not run again after a turn.
 	Default bool `json:"default,omitempty"`
 }
 
-// setDone gives a new sub-task its criteria, its own before those of its plan and of the run, and the commands behind them.
+// setDone sets a new sub-task's criteria (its own, else its plan's, else the run's) and the commands behind them.
 func (s *State) setDone(t *SubTask, p *Plan) error {
 	t.DoneDefault = s.Boulder.Checks.Default && len(t.DoneWhen)+len(p.DoneWhen) == 0
 	for _, words := range [][]string{p.DoneWhen, s.Boulder.DoneWhen} {
@@ -92,7 +91,6 @@ func (s *State) setDone(t *SubTask, p *Plan) error {
 	return nil
 }
 
-// addTo adds what a list does not have yet.
 func addTo(list *[]string, more ...string) {
 	for _, m := range more {
 		if !slices.Contains(*list, m) {
@@ -101,7 +99,6 @@ func addTo(list *[]string, more ...string) {
 	}
 }
 
-// without leaves out what another list has.
 func without[T comparable](list, other []T) []T {
 	return filter(list, func(x T) bool { return !slices.Contains(other, x) })
 }
@@ -111,17 +108,17 @@ func (t *SubTask) MayStayRed(command string) bool {
 	return !slices.Contains(t.Gates, command) && (slices.Contains(t.NoWorse, command) || slices.Contains(t.Lint, command))
 }
 
-// Loop bounds a boulder that is one session, kept going until its criteria hold (`manager loop`).
+// Loop bounds a boulder of one sub-task that continues until its criteria hold (`manager loop`).
 type Loop struct {
-	// Iterations is how many prompts the sub-task gets, the brief included, over all its sessions; at least 1.
+	// Iterations limits the prompts, the briefs included, over all sessions; at least 1.
 	Iterations int `json:"iterations"`
-	// Failures is how many continuations in a row may bring no progress: with that many it ends. 0: the first one does.
+	// Failures is how many consecutive continuations without progress end the loop. 0: the first one does.
 	Failures int `json:"failures"`
-	// Cooldown is the wait after a continuation that brought no progress, nanoseconds. It doubles with each further one.
+	// Cooldown is the wait after a continuation without progress, in nanoseconds. It doubles with each further one.
 	Cooldown time.Duration `json:"cooldown" yaml:"cooldown,off"`
 }
 
-// Validate refuses bounds that are below zero. Nil is valid.
+// Validate refuses bounds that are too low. Nil is valid.
 func (l *Loop) Validate() error {
 	if l == nil || l.Iterations >= 1 && l.Failures >= 0 && l.Cooldown >= 0 {
 		return nil

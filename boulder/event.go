@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// Event is one thing that happened to a boulder. Events change a [State] ([State.Apply]), are stored in order, and are
-// what `--json` prints ([Event.Shown]). In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of
-// its body.
+// Event is one change of a boulder: it changes a [State] ([State.Apply]), is logged in order, and is printed by
+// `--json` ([Event.Shown]). In JSON it is one flat object: type, time, boulder_id, seq, and the fields of its body.
 type Event struct {
 	Time      time.Time
 	BoulderID string
-	Seq       uint64 // place in the boulder's log, from 1; given by Apply
+	Seq       uint64 // place in the boulder's log, from 1; set by Apply
 	Body      Body
 }
 
-// Body is what is particular to one type of event: one of the structs of this package that [TypeOf] knows.
+// Body is the type-specific part of an event: a struct of this package that [TypeOf] knows.
 type Body any
 
-// Created begins a boulder. The whole head record comes with it.
+// Created begins a boulder with its head record.
 type Created struct {
 	Boulder Boulder         `json:"boulder"`
-	Limits  json.RawMessage `json:"limits,omitempty" log:"only"` // of the process that runs it: what its decisions rest on
+	Limits  json.RawMessage `json:"limits,omitempty" log:"only"` // of its process: the basis of its decisions
 }
 
 // Planned stores a plan that is not approved yet.
@@ -36,8 +35,7 @@ type Planned struct {
 	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 }
 
-// Decomposed adopts a plan revision, creates its sub-tasks and sets the boulder running. The revision is the one that
-// was [Planned], or the next one if the user changed it before agreeing.
+// Decomposed adopts a plan, creates its sub-tasks and starts the run. Its revision is [Planned], or the next if edited.
 type Decomposed struct {
 	Revision int         `json:"revision"`
 	Origin   Origin      `json:"origin"`
@@ -45,16 +43,15 @@ type Decomposed struct {
 	Goal     string      `json:"goal,omitempty"`
 	SubTasks []PlannedIn `json:"sub_tasks"`
 
-	Plan PlanRevision `json:"plan,omitzero" log:"only"`
-	// GatesApproved: the user (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
-	GatesApproved bool     `json:"gates_approved"`
-	Model         string   `json:"model,omitempty"`     // of sub-tasks for which neither they nor the plan name one
-	Inherited     []string `json:"inherited,omitempty"` // sub-tasks of a fork that the original completed, and all before them
+	Plan          PlanRevision `json:"plan,omitzero" log:"only"`
+	GatesApproved bool         `json:"gates_approved"`      // by the user (plan file, prompt) or the configuration
+	Model         string       `json:"model,omitempty"`     // of sub-tasks if neither they nor the plan name one
+	Inherited     []string     `json:"inherited,omitempty"` // completed in the original of a fork, with all dependencies
 
-	Results map[string]Inherited `json:"results,omitempty" log:"only"` // what they came to
+	Results map[string]Inherited `json:"results,omitempty" log:"only"` // of the inherited sub-tasks
 }
 
-// PlannedIn is a sub-task as the event log shows it.
+// PlannedIn is a sub-task as planning events show it.
 type PlannedIn struct {
 	ID        string   `json:"id"`
 	Subject   string   `json:"subject"`
@@ -62,38 +59,38 @@ type PlannedIn struct {
 	Model     string   `json:"model,omitempty"`
 }
 
-// StatusChanged moves the boulder itself.
+// StatusChanged moves the boulder to another status.
 type StatusChanged struct {
 	Status    Status `json:"status"`
 	Reason    string `json:"reason,omitempty"`
-	SubTaskID string `json:"sub_task_id,omitempty"` // the parked sub-task for which it is paused, if it is for one
-	Decided   bool   `json:"decided,omitempty"`     // it is paused because the scheduler ended the run
+	SubTaskID string `json:"sub_task_id,omitempty"` // the parked sub-task that it is paused for, if any
+	Decided   bool   `json:"decided,omitempty"`     // paused because the scheduler ended the run
 }
 
-// TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
+// TakenUp says that a process continues a boulder that another one left. The time between them does not count.
 type TakenUp struct {
-	LedgerModel string `json:"ledger_model,omitempty"` // of the process that goes on; empty: the same
+	LedgerModel string `json:"ledger_model,omitempty"` // from now on; empty: unchanged
 	Diverted    bool   `json:"diverted,omitempty"`     // from now on
-	Iterations  int    `json:"iterations,omitempty"`   // the bound of a loop from now on; 0: it stays as it is
+	Iterations  int    `json:"iterations,omitempty"`   // bound of a loop from now on; 0: unchanged
 
 	Limits json.RawMessage `json:"limits,omitempty" log:"only"` // as in [Created]
 }
 
-// ClockMoved says that the wall clock and the time of the process disagree: the machine slept, or its clock was set.
+// ClockMoved says that wall clock and monotonic clock disagree: the machine slept, or its clock was set.
 type ClockMoved struct {
-	By time.Duration `json:"by"` // nanoseconds; below zero: it was set back
+	By time.Duration `json:"by"` // nanoseconds; negative: set back
 }
 
-// Starting gives a queued attempt its slot. It is committed before the session is created.
+// Starting gives a queued attempt its slot. Committed before the session is created.
 type Starting struct {
 	AttemptRef
 	Tag    string `json:"tag"`
 	Slot   int    `json:"slot,omitempty"`              // see [SubTask.Slot]
 	Prompt string `json:"prompt,omitempty" log:"only"` // the brief
-	Shared bool   `json:"shared,omitempty" log:"only"` // other boulders have run in the same process: they hold slots, too
+	Shared bool   `json:"shared,omitempty" log:"only"` // other boulders run in the same process and hold slots too
 }
 
-// SubTaskStart says that the attempt's session exists. It is committed before the first prompt is sent.
+// SubTaskStart says that the attempt's session exists. Committed before the first prompt is sent.
 type SubTaskStart struct {
 	AttemptRef
 	Description string `json:"description"` // the sub-task's subject
@@ -101,21 +98,21 @@ type SubTaskStart struct {
 	SessionID   string `json:"session_id"`
 	Snapshot    string `json:"snapshot,omitempty" log:"only"`
 	From        string `json:"from,omitempty" log:"only"`     // see [SubTask.From]
-	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil where it was not measured now
+	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil if not measured now
 }
 
-// TurnSent says that a prompt is about to be sent with this message id. It is committed before it is sent.
+// TurnSent says that a prompt is about to be sent with this message id. Committed before it is sent.
 type TurnSent struct {
 	AttemptRef
 	Turn      int      `json:"turn"`
 	Kind      TurnKind `json:"kind"`
 	MessageID string   `json:"message_id"`
 	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
-	ToldUpTo  uint64   `json:"heard,omitempty"`  // that of the job's turn
+	ToldUpTo  uint64   `json:"heard,omitempty"`  // see [Turn.ToldUpTo]
 	Server    string   `json:"server,omitempty"` // see [Attempt.Server]
 }
 
-// Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. It is committed before.
+// Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. Committed before that.
 type Nudged struct {
 	AttemptRef
 	Turn      int    `json:"turn"`
@@ -124,42 +121,41 @@ type Nudged struct {
 	Prompt    string `json:"prompt"`
 }
 
-// SubTaskProgress is a sign of life: a tool call, an edit, a change of the todo list, a wait, a call of the model.
+// SubTaskProgress is a sign of life: a tool call, an edit, a change of the todo list, a wait, a model call.
 type SubTaskProgress struct {
 	AttemptRef
-	Activity   string      `json:"activity"` // one line for people: "edit src/app.js"; empty: only Usage is new
+	Activity   string      `json:"activity"` // one line for the user: "edit src/app.js"; empty: only Usage is new
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	TodosDone  int         `json:"todos_done,omitempty"`
 	TodosTotal int         `json:"todos_total,omitempty"`
 	Usage      Usage       `json:"usage"`            // of this turn so far
-	Notice     bool        `json:"notice,omitempty"` // worth showing beside the steps: a wait for a provider, a refused permission
+	Notice     bool        `json:"notice,omitempty"` // worth showing: a wait for a provider, a refused permission
 }
 
-// TurnEnded hands in what a turn left behind. It is committed before anything follows from the verdict.
+// TurnEnded records the result of a turn. Committed before it is judged.
 type TurnEnded struct {
 	AttemptRef
-	Turn     int      `json:"turn"`
-	Ended    Ended    `json:"ended"`
-	Evidence Evidence `json:"evidence,omitzero" log:"only"`
-	// Cooldown is what became of that of the attempt's model, because it answered; nil: nothing.
-	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"`
+	Turn     int       `json:"turn"`
+	Ended    Ended     `json:"ended"`
+	Evidence Evidence  `json:"evidence,omitzero" log:"only"`
+	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"` // of the attempt's model after it answered; nil: unchanged
 }
 
-// GateRun tells how a gate of the ended turn went; or, at the end of a run, one of a completed sub-task.
+// GateRun records a gate of the ended turn or, at the end of a run, of a completed sub-task.
 type GateRun struct {
 	AttemptRef
 	Command  string `json:"command"`
-	Passed   bool   `json:"passed"` // or no worse than before, where that is enough
+	Passed   bool   `json:"passed"` // or no worse than before, where that suffices
 	ExitCode int    `json:"exit_code"`
 	NoWorse  string `json:"no_worse,omitempty"` // why a red gate counts as passed
-	Output   string `json:"output,omitempty"`   // the tail, of a gate that did not pass
+	Output   string `json:"output,omitempty"`   // the tail, if the gate failed
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Millis   int64  `json:"duration_ms"`
-	Tree     string `json:"tree,omitempty"`  // on which it ran to integrate the result of the attempt
-	Final    bool   `json:"final,omitempty"` // it ran once more on the files that all sub-tasks left behind
+	Tree     string `json:"tree,omitempty"`  // set if it ran to integrate the attempt's result
+	Final    bool   `json:"final,omitempty"` // it ran again on the final files of all sub-tasks
 }
 
-// NewGateRun is the event of a run of a gate of t.
+// NewGateRun returns the event for a run of a gate of t.
 func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
 	run := GateRun{
 		AttemptRef: AttemptRef{SubTaskID: t.ID, Attempt: attempt}, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode,
@@ -171,7 +167,7 @@ func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
 	return run
 }
 
-// Gate is the run that the event tells of.
+// Gate returns the recorded run.
 func (b GateRun) Gate() Gate {
 	return Gate{
 		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
@@ -179,58 +175,58 @@ func (b GateRun) Gate() Gate {
 	}
 }
 
-// Judged hands in the verdict on an ended turn.
+// Judged records the verdict on an ended turn.
 type Judged struct {
 	AttemptRef
 	Turn    int     `json:"turn"`
 	Verdict Verdict `json:"verdict"`
 
-	Stalls    int       `json:"stalls,omitempty" log:"only"`     // becomes that of the sub-task
-	NeedsUser int       `json:"needs_user,omitempty" log:"only"` // the same
-	Cooldown  *Cooldown `json:"cooldown,omitempty" log:"only"`   // as in [TurnEnded], of the ledger's model
+	Stalls    int       `json:"stalls,omitempty" log:"only"`     // the sub-task's new count
+	NeedsUser int       `json:"needs_user,omitempty" log:"only"` // likewise
+	Cooldown  *Cooldown `json:"cooldown,omitempty" log:"only"`   // of the ledger's model; nil: unchanged
 }
 
-// Continuation tells the same session to go on.
+// Continuation prompts the same session to continue.
 type Continuation struct {
 	AttemptRef
 	Reason    string   `json:"reason"`
 	Remaining []string `json:"remaining"`
-	Turn      int      `json:"turn"` // the one that this begins
+	Turn      int      `json:"turn"` // number of the new turn
 	Prompt    string   `json:"prompt,omitempty" log:"only"`
 
-	Track     json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it stays as it is
-	NotBefore time.Time       `json:"not_before,omitzero"`        // the end of a wait before the prompt, if there is one
+	Track     json.RawMessage `json:"track,omitempty" log:"only"` // the sub-task's new Track; empty: unchanged
+	NotBefore time.Time       `json:"not_before,omitzero"`        // end of a wait before the prompt, if any
 }
 
-// Retry ends an attempt without success and queues the next one in a fresh session.
+// Retry ends an attempt without success and queues the next one, in a fresh session.
 type Retry struct {
 	AttemptRef               // the attempt that ended
 	Reason     string        `json:"reason"`
 	Status     AttemptStatus `json:"status"`                         // what the ended attempt becomes
-	Uncounted  bool          `json:"uncounted"`                      // the ended attempt is not a try (lost)
+	Uncounted  bool          `json:"uncounted"`                      // the ended attempt does not count as a try
 	Next       int           `json:"next"`                           // number of the queued attempt
-	ByPerson   bool          `json:"by_person,omitempty" log:"only"` // the user wants another attempt
+	ByPerson   bool          `json:"by_person,omitempty" log:"only"` // the user ordered it
 	Digest     string        `json:"digest,omitempty" log:"only"`    // of the failure, for the next brief
 
 	Track json.RawMessage `json:"track,omitempty" log:"only"` // as in [Continuation]
 }
 
-// Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
+// Trouble is a fault that is not the agent's: the attempt keeps its state and resumes at NotBefore.
 type Trouble struct {
 	AttemptRef
 	Kind      TroubleKind `json:"kind,omitempty"`
 	Reason    string      `json:"reason"`
 	NotBefore time.Time   `json:"not_before"`
-	Uncounted bool        `json:"uncounted,omitempty"` // a wait that a provider asked for: it does not count towards giving up
+	Uncounted bool        `json:"uncounted,omitempty"` // a wait that a provider asked for; no step towards giving up
 }
 
-// Cooled makes a model wait: no prompt goes to it before Until, and fewer attempts at once use it until answers come again.
+// Cooled makes a model wait: no prompt before Until, and fewer attempts at once until answers come again.
 type Cooled struct {
 	Model string `json:"model"`
 	Cooldown
 }
 
-// ReplanStarted counts a replan and says for whose failure. It is committed before the Task Ledger is asked.
+// ReplanStarted counts a replan and names the failure behind it. Committed before the Task Ledger is asked.
 type ReplanStarted struct {
 	AttemptRef          // as in [Replanning]
 	Number     int      `json:"number"` // from 1, within the run
@@ -238,38 +234,36 @@ type ReplanStarted struct {
 	Replaces   []string `json:"replaces"`
 }
 
-// ReplanTrouble is a fault while the Task Ledger was asked for a replan: it is asked again at NotBefore.
+// ReplanTrouble is a fault while asking the Task Ledger for a replan, which is repeated at NotBefore.
 type ReplanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
 	Uncounted bool      `json:"uncounted,omitempty"` // as in [Trouble]
 }
 
-// ReplanProposed stores a replan that the user is asked about. It waits for [OrderApprove] or [OrderDecline], or for
-// who is asked at a terminal.
+// ReplanProposed stores a replan that awaits the user: [OrderApprove], [OrderDecline] or an answer at the terminal.
 type ReplanProposed struct {
 	AttemptRef
 	Replacement
 }
 
-// Replanned adopts a new plan revision for what could not be done: the sub-tasks of Removed and those that Changed
-// names are superseded, new ones take their place. Everything else stays as it is.
+// Replanned adopts a plan revision for what failed: new sub-tasks supersede those in Removed and Changed, others stay.
 type Replanned struct {
-	AttemptRef             // whose failure asked for it; this ends it
+	AttemptRef             // the failed attempt, which ends
 	Number     int         `json:"number"`
 	Reason     string      `json:"reason"`
 	Revision   int         `json:"revision"`
 	Added      []PlannedIn `json:"added"`
 	Changed    []Change    `json:"changed"`
-	Removed    []string    `json:"removed"` // ids of sub-tasks that nothing took the place of
+	Removed    []string    `json:"removed"` // ids of sub-tasks without a successor
 
 	Plan     PlanRevision `json:"plan,omitzero" log:"only"`
 	SubTasks []Spec       `json:"sub_tasks,omitempty" log:"only"` // the new ones
 
-	GatesApproved bool `json:"gates_approved"` // their gates may run
+	GatesApproved bool `json:"gates_approved"` // the new gates may run
 }
 
-// Change is a sub-task that a replan put in the place of another.
+// Change is a sub-task that replaces another in a replan.
 type Change struct {
 	From string    `json:"from"` // id of the superseded one
 	To   PlannedIn `json:"to"`
@@ -281,13 +275,13 @@ type ReplanRefused struct {
 	Reason string `json:"reason"`
 }
 
-// BudgetSet changes the budget of the run, or of a sub-task.
+// BudgetSet changes the budget of the run or of a sub-task.
 type BudgetSet struct {
 	SubTaskID string `json:"sub_task_id,omitempty"` // empty: of the run
 	Budget    Budget `json:"budget"`
 }
 
-// BudgetWarning says that most of a budget is used up. It is given once for each.
+// BudgetWarning says that a budget is mostly used. Given once for each budget and dimension.
 type BudgetWarning struct {
 	SubTaskID string  `json:"sub_task_id,omitempty"` // empty: of the run
 	Dimension string  `json:"dimension"`             // tokens | cost | time | attempts | calls
@@ -295,18 +289,17 @@ type BudgetWarning struct {
 	Limit     float64 `json:"limit"`
 }
 
-// Parked ends an attempt, as cancelled and not a try, because the sub-task needs the user. What depends on it waits.
+// Parked ends an attempt as cancelled and uncounted, because the sub-task needs the user. Its dependents wait.
 type Parked struct {
 	AttemptRef
 	Reason  string   `json:"reason"`
 	Digest  string   `json:"digest,omitempty" log:"only"` // for the next brief
-	Awaits  []string `json:"awaits,omitempty"`            // blockers without whose answers it cannot continue
-	AtLimit bool     `json:"at_limit,omitempty"`          // a loop has had all its turns; it goes on when it gets more
-	Program string   `json:"program,omitempty"`           // what a gate needs and is not found; it goes on when that is there
+	Awaits  []string `json:"awaits,omitempty"`            // blockers that it cannot continue without
+	AtLimit bool     `json:"at_limit,omitempty"`          // a loop used all its turns; it continues when given more
+	Program string   `json:"program,omitempty"`           // missing program of a gate; it continues once installed
 }
 
-// SessionLeft says that an order ended an attempt whose agent may be at work until it is Stopped. It may come after the
-// end of the boulder.
+// SessionLeft: an order ended an attempt whose session may run until Stopped. It may follow the boulder's end.
 type SessionLeft struct {
 	LeftSession
 	Stopped bool `json:"stopped,omitempty"`
@@ -317,47 +310,47 @@ type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
 
-	Track json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it starts from zero
+	Track json.RawMessage `json:"track,omitempty" log:"only"` // the sub-task's new Track; empty: reset
 }
 
-// Noted is a note of the user.
+// Noted is a note from the user.
 type Noted struct {
 	SubTaskID string `json:"sub_task_id,omitempty"` // empty: for all
 	Text      string `json:"text"`
 }
 
-// Reopened takes the end of a sub-task back, or its wait for the user: retried by the user, with all its tries.
+// Reopened reverts the end of a sub-task, or its wait for the user. It has all its tries again.
 type Reopened struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
 }
 
-// Archived puts a boulder that is over out of sight, or back. Like [SessionLeft] and [Landed] it comes after the end.
+// Archived hides a boulder from lists, or shows it again. It comes after the end, like [SessionLeft] and [Landed].
 type Archived struct {
 	Archived bool `json:"archived"`
 }
 
-// UsageReport adds what a ledger call or a finished turn cost.
+// UsageReport adds the cost of a ledger call or a finished turn.
 type UsageReport struct {
 	SubTaskID string `json:"sub_task_id,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
-	Source    string `json:"source"` // plan | judge | attempt
+	Source    string `json:"source"` // plan | replan | judge | attempt
 	Model     string `json:"model,omitempty"`
 	Usage     Usage  `json:"usage"`
 }
 
-// SubTaskDone ends a sub-task, one way or the other.
+// SubTaskDone ends a sub-task, successfully or not.
 type SubTaskDone struct {
 	AttemptRef
 	Completed bool          `json:"completed"`
 	Summary   string        `json:"summary"`
 	Status    SubTaskStatus `json:"status"`
 
-	AttemptStatus AttemptStatus `json:"attempt_status"` // what the attempt becomes
+	AttemptStatus AttemptStatus `json:"attempt_status"` // final status of the attempt
 	Output        string        `json:"output,omitempty" log:"only"`
 	ByPerson      bool          `json:"by_person,omitempty"` // the user skipped or cancelled it
-	Blocked       []string      `json:"blocked,omitempty"`   // sub-tasks that can no longer run because of it; filled in by Apply
-	Kept          []string      `json:"kept,omitempty"`      // dependents whose results stand ([Redone]); filled in by Apply
+	Blocked       []string      `json:"blocked,omitempty"`   // dependents that can no longer run; set by Apply
+	Kept          []string      `json:"kept,omitempty"`      // dependents whose results stand ([Redone]); set by Apply
 }
 
 // TaskComplete ends the boulder.
@@ -376,16 +369,16 @@ var typesByName, typesByBody = func() (map[string]eventType, map[reflect.Type]ev
 	return names, bodies
 }()
 
-// TypeOf is the value of the JSON field "type" of an event with this body; empty for what is no body.
+// TypeOf returns the JSON field "type" of an event with this body, or "" if b is not a body.
 func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
 
-// IsEventType reports whether there are events with this value of the JSON field "type".
+// IsEventType reports whether events with this JSON field "type" exist.
 func IsEventType(name string) bool { return typesByName[name].body != nil }
 
-// PublicTypes are the bodies of the events of the documented stream of `--json`, by what their "type" is there.
+// PublicTypes returns the bodies of the events in the documented stream of `--json`, by "type".
 func PublicTypes() iter.Seq2[string, reflect.Type] {
 	return func(yield func(string, reflect.Type) bool) {
 		for _, t := range eventTypes {
@@ -403,7 +396,7 @@ type envelope struct {
 	Seq       uint64    `json:"seq"`
 }
 
-// Shown is the event as `--json` prints it: without plans, prompts, evidence and outputs, the fields with the tag log:"only".
+// Shown returns the event as `--json` prints it: without fields tagged log:"only" (plans, prompts, evidence, outputs).
 func (e Event) Shown() Event {
 	body := reflect.New(reflect.TypeOf(e.Body)).Elem()
 	body.Set(reflect.ValueOf(e.Body))
@@ -416,11 +409,11 @@ func (e Event) Shown() Event {
 	return e
 }
 
-// MarshalJSON writes the flat object with everything that the event carries, as the log has it.
+// MarshalJSON writes the flat object with all fields, as in the log.
 func (e Event) MarshalJSON() ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // whoever encodes the event decides
+	enc.SetEscapeHTML(false) // the caller's encoder decides
 	if err := enc.Encode(envelope{TypeOf(e.Body), e.Time, e.BoulderID, e.Seq}); err != nil {
 		return nil, err
 	}

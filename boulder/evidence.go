@@ -6,60 +6,59 @@ import (
 	"time"
 )
 
-// Evidence is what the manager itself observed of one turn. Texts are cut, visibly, to the sizes given here.
+// Evidence is what the manager itself observed of one turn. Texts are cut, visibly, to the given sizes.
 type Evidence struct {
 	Ended        Ended      `json:"ended"`
 	FinalMessage string     `json:"final_message"`        // the agent's own last text, at most 8,000 characters
-	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // the last 30 of this turn, oldest first
-	ToolCount    int        `json:"tool_count"`           // all of this turn
+	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // the turn's last 30, oldest first
+	ToolCount    int        `json:"tool_count"`           // all of the turn
 	Diff         Diff       `json:"diff"`
-	Outside      []string   `json:"outside,omitempty"` // files of Diff, its own, that are none of [SubTask.Writes]
-	// Escaped are files of the project that a turn in a slot edited; Strayed are some that changed during the turn, perhaps by
-	// a command of it, and that the sub-task also claims.
+	Outside      []string   `json:"outside,omitempty"` // own files of Diff that are not in [SubTask.Writes]
+	// Escaped are project files that a turn in a slot edited. Strayed changed meanwhile, perhaps by one of its commands,
+	// and belong to what the sub-task changed or may write.
 	Escaped []string `json:"escaped,omitempty"`
 	Strayed []string `json:"strayed,omitempty"`
 	Todos   []Todo   `json:"todos,omitempty"`
-	// Diagnostics are the language server's errors in the files that the session changed, after its last edit; at most 50.
+	// Diagnostics are the language server's errors in files that the session changed, after its last edit; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
-	// NoServer: no language server ran, so that nothing is known of errors. Gates has [SubTask.Lint] then.
+	// NoServer: no language server ran, so errors are unknown. Gates then includes [SubTask.Lint].
 	NoServer    bool          `json:"no_server,omitempty"`
 	Promised    bool          `json:"promised,omitempty"`    // see [DonePromise]
-	Compactions int           `json:"compactions,omitempty"` // of the session in this turn
+	Compactions int           `json:"compactions,omitempty"` // in this turn
 	Gates       []Gate        `json:"gates,omitempty"`
-	Replied     []string      `json:"replied,omitempty"`    // blockers of the attempt that are [Blocker.Replied], by id
-	Usage       Usage         `json:"usage"`                // of this turn
-	Duration    time.Duration `json:"duration,omitempty"`   // of this turn at work, nanoseconds; gates not included
+	Replied     []string      `json:"replied,omitempty"`    // ids of the attempt's blockers that are [Blocker.Replied]
+	Usage       Usage         `json:"usage"`                // of the turn
+	Duration    time.Duration `json:"duration,omitempty"`   // working time of the turn, nanoseconds; without gates
 	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project
 }
 
-// Ended says how a turn ended. No field of it means success.
+// Ended says how a turn ended. None of its fields means success.
 type Ended struct {
-	// Finish is OpenCode's reason: stop, tool-calls, length (truncated), unknown; empty if there was no answer.
+	// Finish is OpenCode's reason: stop, tool-calls, length (truncated), unknown; empty without an answer.
 	Finish string `json:"finish,omitempty"`
-	// Error is the name of what ended the turn early (APIError, MessageAbortedError, ContextOverflowError …).
+	// Error names what ended the turn early (APIError, MessageAbortedError, ContextOverflowError …).
 	Error   string `json:"error,omitempty"`
 	Message string `json:"message,omitempty"` // of the error, redacted
 	Stopped string `json:"stopped,omitempty"` // why the manager itself ended the turn (wall clock, silence)
-	Rule    Rule   `json:"rule,omitempty"`    // for which it did
-	// Truncated is why the turn's end is none although it looks like one: it was cut at the output limit, or there is next to
-	// no output. Such a turn never completes a sub-task.
+	Rule    Rule   `json:"rule,omitempty"`    // the rule by which it did
+	// Truncated says why an apparent end is none (output limit, almost no output). It never completes a sub-task.
 	Truncated string `json:"truncated,omitempty"`
 }
 
-// Errors of [Ended] that something particular follows from.
+// Errors of [Ended] that are handled specially.
 const (
 	ErrorAborted  = "MessageAbortedError"  // by the user, or by a server that was stopped
-	ErrorOverflow = "ContextOverflowError" // the conversation does not fit the model any more
+	ErrorOverflow = "ContextOverflowError" // the conversation no longer fits the model's context
 )
 
-// Rule names what ended a turn, or an attempt, without asking a model (SEMANTICS §5 and §8).
+// Rule names what ended a turn or an attempt without a model call (SEMANTICS §5 and §8).
 type Rule string
 
 const (
-	RuleRepeat     Rule = "repeat"     // the same call with the same output, again and again
-	RuleErrors     Rule = "errors"     // the same call failed in the same way, again and again
-	RuleAlternate  Rule = "alternate"  // two calls in turns: A B A B A B
-	RuleIdle       Rule = "idle"       // messages without a tool call while work is left
+	RuleRepeat     Rule = "repeat"     // the same call with the same output, repeatedly
+	RuleErrors     Rule = "errors"     // the same call with the same failure, repeatedly
+	RuleAlternate  Rule = "alternate"  // two alternating calls: A B A B A B
+	RuleIdle       Rule = "idle"       // messages without tool calls while work is left
 	RuleSilence    Rule = "silence"    // no event
 	RuleWallClock  Rule = "wall_clock" // the attempt took too long
 	RuleCompaction Rule = "compaction" // compacted twice without a new successful tool call
@@ -90,15 +89,14 @@ type Diff struct {
 	Unavailable string       `json:"unavailable,omitempty"`
 	Files       []FileChange `json:"files,omitempty"`
 	Patch       string       `json:"patch,omitempty"`  // unified, cut to 12,000 characters
-	Hash        string       `json:"hash,omitempty"`   // of the changes that are not another sub-task's, before any cut
-	Tree        string       `json:"tree,omitempty"`   // of the project's content as the gates of the turn found it
-	Commit      string       `json:"commit,omitempty"` // of Tree, in a slot
-	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not its own may be all the same.
+	Hash        string       `json:"hash,omitempty"`   // of the changes not owned by other sub-tasks, before any cut
+	Tree        string       `json:"tree,omitempty"`   // of the project as the turn's gates found it
+	Commit      string       `json:"commit,omitempty"` // commit of Tree in a slot
+	// Commands: shell commands ran alongside other sub-tasks, so that changes not marked Own may be the session's.
 	Commands bool `json:"commands,omitempty"`
 }
 
-// FileChange is one changed file. Own is false when another sub-task ran at the same time and this session was not seen
-// to touch the file.
+// FileChange is one changed file. Own is false if others ran meanwhile and this session was not seen to touch it.
 type FileChange struct {
 	Path    string `json:"path"`
 	Added   int    `json:"added"`   // lines; -1 for a binary file
@@ -106,13 +104,13 @@ type FileChange struct {
 	Own     bool   `json:"own"`
 }
 
-// Empty reports whether a diff was taken and shows no change that could be this sub-task's.
+// Empty reports whether the diff is known and shows no change that could be this sub-task's.
 func (d Diff) Empty() bool {
 	return d.Unavailable == "" && (!d.Commands || len(d.Files) == 0) &&
 		!slices.ContainsFunc(d.Files, func(f FileChange) bool { return f.Own })
 }
 
-// Split sorts the changes: the session's own, those that no sub-task claims (a shell command's), and other sub-tasks'.
+// Split sorts the changes: the session's own, those that no sub-task claims (by a shell command), and those of others.
 func (d Diff) Split(claimed map[string]bool) (own, unclaimed, others []FileChange) {
 	for _, f := range d.Files {
 		switch {
@@ -127,7 +125,7 @@ func (d Diff) Split(claimed map[string]bool) (own, unclaimed, others []FileChang
 	return own, unclaimed, others
 }
 
-// Claimed are the files that sub-tasks call their own.
+// Claimed returns the files that the sub-tasks changed.
 func Claimed(subTasks []*SubTask) map[string]bool {
 	files := map[string]bool{}
 	for _, t := range subTasks {
@@ -144,7 +142,7 @@ type Todo struct {
 	Status  string `json:"status"` // pending | in_progress | completed | cancelled | blocked
 }
 
-// Open reports whether the item is still work to do. Blocked items are not: nothing the agent does can close them.
+// Open reports whether the item is left to do. Blocked items are not: the agent cannot close them.
 func (t Todo) Open() bool { return t.Status == "pending" || t.Status == "in_progress" }
 
 // Gate is one run of a command that must exit 0.
@@ -154,10 +152,10 @@ type Gate struct {
 	Output   string        `json:"output"`    // tail of stdout and stderr together, 2,000 characters
 	Duration time.Duration `json:"duration"`  // nanoseconds
 	TimedOut bool          `json:"timed_out,omitempty"`
-	NotFound string        `json:"not_found,omitempty"` // the program that is missing; with NotIn, the script or target
-	NotIn    string        `json:"not_in,omitempty"`    // the file that does not have it
+	NotFound string        `json:"not_found,omitempty"` // the missing program; with NotIn, the missing script or target
+	NotIn    string        `json:"not_in,omitempty"`    // the file that lacks it
 	Failing  []string      `json:"failing,omitempty"`   // tests that the output names as failed, sorted; at most 200
-	NoWorse  string        `json:"no_worse,omitempty"`  // why a red gate of [SubTask.NoWorse] does not count: it was red before
+	NoWorse  string        `json:"no_worse,omitempty"`  // why a red gate of [SubTask.NoWorse] passes
 }
 
 // Green reports whether the command passed.
@@ -174,7 +172,7 @@ func (g Gate) End() string {
 	return fmt.Sprintf("exit code %d", g.ExitCode)
 }
 
-// Holds reports whether the gate lets the sub-task pass: it is green, or no worse than before where that is enough.
+// Holds reports whether the gate lets the sub-task pass: green, or no worse than before where that suffices.
 func (g Gate) Holds() bool { return g.Green() || g.NoWorse != "" }
 
 // Red returns the gates that do not hold.
@@ -184,13 +182,12 @@ func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return !keep(x) })
 }
 
-// OpenGate is a gate that forbids completion: Run does not hold, or is nil: the gate did not run.
+// OpenGate is a gate that forbids completion: its run does not hold, or Run is nil because it did not run.
 type OpenGate struct {
 	Command string
 	Run     *Gate
 }
 
-// String says what is wrong.
 func (g OpenGate) String() string {
 	switch {
 	case g.Run == nil:
@@ -201,7 +198,7 @@ func (g OpenGate) String() string {
 	return fmt.Sprintf("the gate `%s` is red (exit code %d)", g.Command, g.Run.ExitCode)
 }
 
-// OpenGates returns what forbids that the sub-task is completed with these runs of its gates, whatever a judge says.
+// OpenGates returns the gates that forbid completion given these runs, whatever a judge says.
 func (t *SubTask) OpenGates(runs []Gate, noServer bool) []OpenGate {
 	var open []OpenGate
 	for i, g := range runs {
@@ -221,7 +218,7 @@ func (t *SubTask) OpenGates(runs []Gate, noServer bool) []OpenGate {
 	return open
 }
 
-// AllGates are the commands that have to hold: its gates, and those that stood in for a language server.
+// AllGates returns the commands that must hold: the gates, and commands that ran in place of a language server.
 func (t *SubTask) AllGates() []string {
 	all := slices.Concat(t.Gates, t.NoWorse)
 	for _, g := range t.GateRuns {
@@ -230,7 +227,7 @@ func (t *SubTask) AllGates() []string {
 	return all
 }
 
-// GateOrigin returns the replaced sub-task from which a gate of t was taken over; empty: it is its own, or everybody's.
+// GateOrigin returns the id of the superseded sub-task that a gate of t comes from, or "" if it is t's own or global.
 func (b *Boulder) GateOrigin(t *SubTask, all []*SubTask, gate string) string {
 	if slices.Contains(b.Gates, gate) || slices.Contains(b.NoWorse, gate) || slices.Contains(b.Checks.Tests, gate) {
 		return ""
@@ -244,13 +241,13 @@ func (b *Boulder) GateOrigin(t *SubTask, all []*SubTask, gate string) string {
 	return ""
 }
 
-// Unverified is what OpenGates says of the newest runs.
+// Unverified returns OpenGates for the newest runs.
 func (t *SubTask) Unverified() []OpenGate { return t.OpenGates(t.GateRuns, false) }
 
-// OpenTodos returns the items that are still work to do.
+// OpenTodos returns the items left to do.
 func (e *Evidence) OpenTodos() []Todo { return filter(e.Todos, Todo.Open) }
 
-// Errors are the diagnostics that are no warnings, each with its place.
+// Errors returns the diagnostics that are not warnings, with their places.
 func (e *Evidence) Errors() (all []string) {
 	for _, d := range e.Diagnostics {
 		if d.Severity != "warning" {
@@ -260,12 +257,12 @@ func (e *Evidence) Errors() (all []string) {
 	return all
 }
 
-// Verdict is the Progress Ledger's judgement of one turn, after normalisation.
+// Verdict is the Progress Ledger's verdict on one turn, after normalization.
 type Verdict struct {
 	Completed  bool        `json:"completed"`
 	Summary    string      `json:"summary"`
 	Criteria   []Criterion `json:"criteria,omitempty"`
-	OutputData string      `json:"output_data,omitempty"` // handed on to dependents
+	OutputData string      `json:"output_data,omitempty"` // passed on to dependents
 	Remaining  []string    `json:"remaining,omitempty"`
 
 	ContinuationPrompt string `json:"continuation_prompt,omitempty"`
@@ -280,10 +277,8 @@ type Verdict struct {
 	GoalAchieved bool     `json:"goal_achieved,omitempty"`
 	NewFacts     []string `json:"new_facts,omitempty"`
 
-	// Overruled says what forced Completed to false although the model said true ("gate `go test` is red").
-	Overruled []string `json:"overruled,omitempty"`
-	// JudgeUnavailable: no usable answer came from the model; the gates alone decided.
-	JudgeUnavailable bool `json:"judge_unavailable,omitempty"`
+	Overruled        []string `json:"overruled,omitempty"`         // why Completed is false although the model said true
+	JudgeUnavailable bool     `json:"judge_unavailable,omitempty"` // no usable answer came; the gates alone decided
 }
 
 // Criterion is one success criterion with the judge's finding.

@@ -10,23 +10,23 @@ import (
 type Isolation string
 
 const (
-	IsolationOff    Isolation = "off"    // in place: in the project. So too if it is empty
+	IsolationOff    Isolation = "off"    // in place, in the project; the default
 	IsolationAlways Isolation = "always" // each in a slot; results are integrated one at a time
-	IsolationAuto   Isolation = "auto"   // in slots where two can be at work at once and gates do as well there as in the project
+	IsolationAuto   Isolation = "auto"   // in slots if two can run at once and gates do as well there
 )
 
-// Words are those that there are.
+// Words returns all values.
 func (Isolation) Words() []string {
 	return []string{string(IsolationAuto), string(IsolationAlways), string(IsolationOff)}
 }
 
-// Line is what the results of an isolated boulder become: commits on top of each other, each of whose trees passed its gates.
-// refs/manager/<boulder>/tip is at Tip, or at Before if a crash came between the event and the ref.
+// Line is the chain of commits with the results of an isolated boulder; each tree passed its gates.
+// refs/manager/<boulder>/tip is Tip, or Before after a crash between the event and the update of the ref.
 type Line struct {
-	Base        string       `json:"base"` // commit at which slots begin: the project's files as they were when the run began
+	Base        string       `json:"base"` // commit at which slots begin: the project's files when the run began
 	Tip         string       `json:"tip"`
-	Trial       bool         `json:"trial,omitempty"`    // gates are to be tried at Base first: no attempt starts before [Isolated]
-	InPlace     string       `json:"in_place,omitempty"` // why the sub-tasks work in place although slots were asked for
+	Trial       bool         `json:"trial,omitempty"`    // gates are tried at Base first; no attempt before [Isolated]
+	InPlace     string       `json:"in_place,omitempty"` // why the sub-tasks do not work in slots as requested
 	Before      string       `json:"before,omitempty"`
 	Tree        string       `json:"tree,omitempty"` // of Tip; empty: that of Base
 	Green       []TreeGate   `json:"green,omitempty"`
@@ -35,12 +35,12 @@ type Line struct {
 	LandedAt    time.Time    `json:"landed_at,omitzero"`
 }
 
-// TreeGate is a command, and a tree on which it was run.
+// TreeGate is a run of a command on a tree.
 type TreeGate struct {
 	Command string `json:"command"`
 	Tree    string `json:"tree"`
 	Passed  bool   `json:"passed"`
-	Reused  bool   `json:"reused,omitempty"` // it had passed on this very tree before, and was not run again
+	Reused  bool   `json:"reused,omitempty"` // not run again: it had passed on this tree
 }
 
 // Passed reports whether a command is known to pass on a tree.
@@ -48,8 +48,7 @@ func (l *Line) Passed(command, tree string) bool {
 	return slices.ContainsFunc(l.Green, func(g TreeGate) bool { return g.Command == command && g.Tree == tree })
 }
 
-// Green reports whether all gates are known to pass on the tip: those of completed sub-tasks, and those of the boulder. They
-// are not where it was cancelled after the last of them ran, and where one is red in the end.
+// Green reports whether all gates of completed sub-tasks and of the boulder are known to pass on the tip.
 func (s *Snapshot) Green() bool {
 	commands := slices.Clone(s.Boulder.IntegrationGates)
 	for _, t := range s.SubTasks {
@@ -61,31 +60,28 @@ func (s *Snapshot) Green() bool {
 	return !slices.ContainsFunc(commands, func(command string) bool { return !l.Passed(command, l.Tree) })
 }
 
-// Isolated reports whether its sub-tasks work in slots.
+// Isolated reports whether the sub-tasks work in slots.
 func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
 
-// Isolated says where the sub-tasks work, when the gates were tried in a slot. It is committed before the first attempt
-// starts.
+// Isolated says where sub-tasks work, after a trial of the gates in a slot. Committed before the first attempt starts.
 type Isolated struct {
-	InPlace bool       `json:"in_place"` // slots and refs of the trial are gone
-	Reason  string     `json:"reason"`   // in one line
-	Gates   []TreeGate `json:"gates"`    // that ran in a slot, at the base
+	InPlace bool       `json:"in_place"` // the trial's slots and refs are gone
+	Reason  string     `json:"reason"`   // one line
+	Gates   []TreeGate `json:"gates"`    // runs in a slot at the base
 }
 
-// ReservedID reports whether no sub-task of an isolated boulder can have an id: its ref would be one of the line's.
+// ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the line's.
 func ReservedID(id string) bool { return id == "base" || id == "tip" }
 
-// Integrating says that a result is about to be put onto the tip. It is committed before that begins; nothing else is
-// integrated until [Integrated] or [Conflict].
+// Integrating is committed before a result is put onto the tip. Others wait until [Integrated] or [Conflict].
 type Integrating struct {
 	AttemptRef
 	Tip    string    `json:"tip"`    // commit
 	Result string    `json:"result"` // commit
-	At     time.Time `json:"at"`     // of the commit that it becomes, so that a crash leads to the same one
+	At     time.Time `json:"at"`     // of the resulting commit, to get the same one after a crash
 }
 
-// Integrated says that the tip has a result, whose gates are green on the combined tree. It is committed before the ref
-// moves.
+// Integrated says that the tip has a result with green gates on the combined tree. Committed before the ref moves.
 type Integrated struct {
 	AttemptRef
 	Tree   string     `json:"tree"`
@@ -93,26 +89,25 @@ type Integrated struct {
 	Gates  []TreeGate `json:"gates"`
 }
 
-// Conflict says that a result cannot be put onto the tip: files conflict, or gates are red on the combined tree. From now on
-// the sub-task works on top of Tip.
+// Conflict says that a result cannot be put onto the tip. From now on the sub-task works on top of Tip.
 type Conflict struct {
 	AttemptRef
 	Files []string `json:"files"`         // with conflict markers; empty: gates are red
-	With  []string `json:"with"`          // sub-tasks whose results it conflicts with
+	With  []string `json:"with"`          // sub-tasks with conflicting results
 	Red   []Gate   `json:"red,omitempty"` // on the combined tree
 	Tip   string   `json:"tip"`           // commit
 	Tree  string   `json:"tree,omitempty" log:"only"`
 }
 
-// How the results of an isolated boulder left it.
+// Values of [Landed].How.
 const (
 	LandedFiles   = "files"
 	LandedBranch  = "branch"
-	LandedPR      = "pr" // a branch that was pushed
+	LandedPR      = "pr" // a pushed branch
 	LandedDropped = "dropped"
 )
 
-// SetUpError is an [ErrSlots] for a command that sets slots up and fails.
+// SetUpError is an [ErrSlots]: a command that sets slots up failed.
 type SetUpError struct{ Gate Gate }
 
 func (e *SetUpError) Error() string {
@@ -121,16 +116,16 @@ func (e *SetUpError) Error() string {
 
 func (e *SetUpError) Unwrap() error { return ErrSlots }
 
-// Landed says what became of the results. It comes after the end of the boulder, once.
+// Landed says what became of the results, once, after the end of the boulder.
 type Landed struct {
 	How    string `json:"how"`              // files | branch | pr | dropped
-	Branch string `json:"branch,omitempty"` // that was made
-	PR     string `json:"pr,omitempty"`     // address of the pull request, if one was made
-	Commit string `json:"commit"`           // the tip, or what a branch has of it on top of the commit that the user had
+	Branch string `json:"branch,omitempty"` // the new branch, if any
+	PR     string `json:"pr,omitempty"`     // URL of the pull request, if any
+	Commit string `json:"commit"`           // the tip, or the branch's commit with it on top of the user's commit
 	Tree   string `json:"tree"`             // of Commit; its gates were green
 }
 
-// Integration is a result to put onto the tip.
+// Integration is the job of putting a result onto the tip.
 type Integration struct {
 	BoulderID string
 	Line      Line
@@ -179,8 +174,8 @@ func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
 	return nil
 }
 
-// goesOn takes a result back that is being integrated: its attempt goes on, or is over.
-func (s *State) goesOn(o *Open) {
+// dropIntegrating stops the integration of a result whose attempt continues or ends.
+func (s *State) dropIntegrating(o *Open) {
 	if i := s.Boulder.Line.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
 		s.Boulder.Line.Integrating = nil
 	}
@@ -215,7 +210,7 @@ func (s *State) conflict(e *Event, o *Open, b Conflict) error {
 	return nil
 }
 
-// Unlanded reports whether an isolated boulder is over and has results that are not landed or dropped.
+// Unlanded reports whether an isolated boulder is over with results neither landed nor dropped.
 func (b *Boulder) Unlanded() bool {
 	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
 }

@@ -8,54 +8,51 @@ import (
 	"unicode/utf8"
 )
 
-// OrderKind is what the user can tell a boulder to do.
+// OrderKind is what the user can order.
 type OrderKind string
 
 const (
-	OrderPause  OrderKind = "pause"  // start nothing new; with Now, stop what is at work
-	OrderResume OrderKind = "resume" // take a pause back
-	OrderCancel OrderKind = "cancel" // end the sub-task, or without one the boulder, for good
-	OrderRetry  OrderKind = "retry"  // give a sub-task a fresh session, with all its tries
-	OrderSkip   OrderKind = "skip"   // go on as if the sub-task were done
+	OrderPause  OrderKind = "pause"  // start nothing new; with Now, stop running turns
+	OrderResume OrderKind = "resume" // end a pause
+	OrderCancel OrderKind = "cancel" // end the sub-task, or the boulder without one, for good
+	OrderRetry  OrderKind = "retry"  // give a sub-task a fresh session with all its tries
+	OrderSkip   OrderKind = "skip"   // continue as if the sub-task were done
 	OrderNote   OrderKind = "note"   // tell the agents and the judge something
 
-	OrderApprove OrderKind = "approve" // agree to the plan or the replan that waits for it, and to its gates
-	OrderDecline OrderKind = "decline" // refuse the replan that waits; a plan is refused with a cancel
+	OrderApprove OrderKind = "approve" // agree to the waiting plan or replan, and its gates
+	OrderDecline OrderKind = "decline" // refuse the waiting replan; a plan is refused by a cancel
 
-	OrderSettle OrderKind = "settle" // answer a blocker of a sub-task, or say that there will be no answer
+	OrderSettle OrderKind = "settle" // answer a blocker of a sub-task, or continue without an answer
 
-	OrderArchive   OrderKind = "archive"   // put what is over out of sight
-	OrderUnarchive OrderKind = "unarchive" // bring it back
+	OrderArchive   OrderKind = "archive"   // hide a finished boulder from lists
+	OrderUnarchive OrderKind = "unarchive" // show it again
 
-	OrderLanded OrderKind = "landed" // note what became of the results of an isolated boulder
+	OrderLanded OrderKind = "landed" // record what became of an isolated boulder's results
 
 	OrderRedo OrderKind = "redo" // do completed sub-tasks again
-	OrderKeep OrderKind = "keep" // take the result of a sub-task as up to date
+	OrderKeep OrderKind = "keep" // accept a sub-task's result as up to date
 )
 
-// Order is the user's word, from this terminal or another one. What it does is written into the boulder's log by whoever
-// holds the database; it is done when it is on disk.
+// Order is an order of the user, from any terminal. It is done when the database's holder has its effect on disk.
 type Order struct {
 	Do        OrderKind `json:"do"`
-	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; a note may have one
-	Text      string    `json:"text,omitempty"`        // of a note; of a redo one for each; of a settle the answer, none: go on without
+	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; optional for a note
+	Text      string    `json:"text,omitempty"`        // of note; of redo, for each; of settle the answer, if any
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
-	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission that was asked for is given
+	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission is granted
 	Landed    *Landed   `json:"landed,omitempty"`      // of landed
 	Redone    *Redone   `json:"redone,omitempty"`      // of redo
 	Kept      *Kept     `json:"kept,omitempty"`        // of keep
-	Hash      string    `json:"hash,omitempty"`        // of approve and decline: what the user was shown: [Snapshot.Asked]
-	Plan      *Plan     `json:"plan,omitempty"`        // of an approve: the user's own, instead of the one that was shown
+	Hash      string    `json:"hash,omitempty"`        // of approve and decline: [Snapshot.Asked] as shown
+	Plan      *Plan     `json:"plan,omitempty"`        // of approve: the user's edited plan
 }
 
-// maxNote is the longest note, in characters: the user's aside. A longer text belongs into a file that it names.
-const maxNote = 4_000
+const maxNote = 4_000 // characters; a longer text belongs in a file that the note names
 
-// maxNotes is how many notes a boulder keeps at hand, the newest; all of them stay in its log.
-const maxNotes = 30
+const maxNotes = 30 // newest notes in the state; the log keeps all
 
-// Validate refuses an order that means nothing.
+// Validate refuses an incomplete or contradictory order.
 func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
 	takesText := o.Do == OrderNote || is(OrderSettle, OrderRedo) && o.Text != ""
@@ -88,7 +85,7 @@ func (o Order) Validate() error {
 	return nil
 }
 
-// Note is what the user told the agents and the judge. It counts from the next prompt and the next judgement on.
+// Note is what the user told agents and judge. It counts from the next prompt and the next judgement.
 type Note struct {
 	Seq       uint64    `json:"seq"` // of the event
 	SubTaskID string    `json:"sub_task_id,omitempty"`
@@ -96,7 +93,7 @@ type Note struct {
 	At        time.Time `json:"at"`
 }
 
-// NotesFor are the notes that concern a sub-task and were made after the event with the number afterSeq, oldest first.
+// NotesFor returns the notes for a sub-task that came after event afterSeq, oldest first.
 func (b *Boulder) NotesFor(subTaskID string, afterSeq uint64) []string {
 	var texts []string
 	for _, n := range b.Notes {
@@ -107,7 +104,7 @@ func (b *Boulder) NotesFor(subTaskID string, afterSeq uint64) []string {
 	return texts
 }
 
-// Tally counts the sub-tasks of a boulder by status, so that a list needs no other record. Superseded ones do not count.
+// Tally counts sub-tasks by status, so that a list needs no other record. Superseded ones do not count.
 type Tally struct {
 	Planned    int `json:"planned"`
 	InProgress int `json:"in_progress,omitempty"`
@@ -139,17 +136,16 @@ func (t *Tally) add(status SubTaskStatus, n int) {
 	}
 }
 
-// Fork says of which boulder another one is a copy that goes another way.
+// Fork names the boulder that this one was forked from.
 type Fork struct {
 	BoulderID string `json:"boulder_id"`
-	SubTaskID string `json:"sub_task_id"` // from which on it is done again
+	SubTaskID string `json:"sub_task_id"` // redone from this one on
 }
 
-// Inherited is what a sub-task of a fork takes over from the original, in which it was completed.
+// Inherited is what a sub-task of a fork takes over from the original, which completed it.
 type Inherited struct {
-	Summary string   `json:"summary"`
-	Output  string   `json:"output,omitempty"`
-	Files   []string `json:"files,omitempty"`
-	// Baseline is that of the sub-task: by it its gates of no_worse are judged again.
-	Baseline []Gate `json:"baseline,omitempty"`
+	Summary  string   `json:"summary"`
+	Output   string   `json:"output,omitempty"`
+	Files    []string `json:"files,omitempty"`
+	Baseline []Gate   `json:"baseline,omitempty"` // [SubTask.Baseline], for the no_worse gates
 }

@@ -12,40 +12,39 @@ import (
 	"time"
 )
 
-// PlanVersion is the version of the plan document that this code reads and writes.
+// PlanVersion is the supported version of the plan document.
 const PlanVersion = 1
 
-// Plan is what the plan file holds, as people and models write it. Package taskledger reads, validates and writes it.
+// Plan is the content of a plan file. Package taskledger reads, validates and writes it.
 type Plan struct {
 	Version     int       `json:"version"`
 	Task        string    `json:"task"`                  // the request, verbatim
 	Goal        string    `json:"goal,omitempty"`        // one line
 	Constraints []string  `json:"constraints,omitempty"` // verbatim into every brief
 	Facts       Facts     `json:"facts,omitzero"`
-	Model       string    `json:"model,omitempty"`                                // default model of the sub-tasks
+	Model       string    `json:"model,omitempty"`                                // default for sub-tasks
 	DoneWhen    []string  `json:"done_when,omitempty" yaml:"done_when,criterion"` // of sub-tasks that name none
 	Isolation   Isolation `json:"isolation,omitempty"`
-	// IntegrationGates are commands that must exit 0 on every combined tree of an isolated run.
-	IntegrationGates []string `json:"integration_gates,omitempty"`
-	Scope            Scope    `json:"scope,omitempty"`
-	// Generated are commands that make files again that conflict, by the name of the file; see [Boulder.Generated].
-	Generated map[string]string `json:"generated,omitempty"`
-	SubTasks  []Spec            `json:"sub_tasks"`
-	Seal      *Seal             `json:"seal,omitempty"` // absent in a plan written by hand
+	// IntegrationGates must exit 0 on every combined tree of an isolated run.
+	IntegrationGates []string          `json:"integration_gates,omitempty"`
+	Scope            Scope             `json:"scope,omitempty"`
+	Generated        map[string]string `json:"generated,omitempty"` // see [Settings.Generated]
+	SubTasks         []Spec            `json:"sub_tasks"`
+	Seal             *Seal             `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
-// Scope says what follows when a sub-task changes files outside of its [Spec.Writes].
+// Scope says what follows if a sub-task changes files outside its [Spec.Writes].
 type Scope string
 
 const (
-	ScopeWarn Scope = "warn" // the judge and the user are told. So too if it is empty
-	ScopeVeto Scope = "veto" // and the turn does not complete the sub-task
+	ScopeWarn Scope = "warn" // the judge and the user are told; the default
+	ScopeVeto Scope = "veto" // likewise, and the turn does not complete the sub-task
 )
 
-// Words are those that there are.
+// Words returns all values.
 func (Scope) Words() []string { return []string{string(ScopeWarn), string(ScopeVeto)} }
 
-// Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
+// Facts are what the Task Ledger knew, wanted to know and guessed when planning.
 type Facts struct {
 	Given   []string `json:"given,omitempty"`
 	ToFind  []string `json:"to_find,omitempty"`
@@ -62,30 +61,30 @@ type Spec struct {
 	DependsOn       []string `json:"depends_on,omitempty"`
 	Priority        Priority `json:"priority,omitempty"`
 	Gates           []string `json:"gates,omitempty"` // shell commands that must exit 0
-	// NoWorse are gates that may stay as red as they were before the sub-task began: no test may fail that passed then.
+	// NoWorse are gates that may stay as red as before the sub-task: tests that passed then must pass.
 	NoWorse        []string `json:"no_worse,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	Agent          string   `json:"agent,omitempty"`
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
-	Writes         []string `json:"writes,omitempty"`  // patterns of files; two that may write the same one never run side by side
+	Writes         []string `json:"writes,omitempty"`  // file patterns; sub-tasks with overlapping ones never run at once
 	DoneWhen       []string `json:"done_when,omitempty" yaml:"done_when,criterion"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
 
-// Budget bounds a sub-task or a whole run. Zero: no bound; for the attempts of a sub-task, the run's default.
+// Budget bounds a sub-task or a run. Zero: no bound, or for a sub-task's Attempts the run's default.
 type Budget struct {
-	Attempts int      `json:"attempts,omitempty" yaml:"attempts,count"` // of a sub-task: tries, the first included; of a run: all attempts
-	Time     Duration `json:"time,omitempty"`                           // of a sub-task: its turns together; of a run: wall clock, pauses excluded
-	Tokens   int64    `json:"tokens,omitempty" yaml:"tokens,count"`     // input and output, of agents and ledgers
+	Attempts int      `json:"attempts,omitempty" yaml:"attempts,count"` // all of a run; of a sub-task its tries
+	Time     Duration `json:"time,omitempty"`                           // turn time; of a run: wall clock, no pauses
+	Tokens   int64    `json:"tokens,omitempty" yaml:"tokens,count"`     // input and output, agents and ledgers
 	Cost     float64  `json:"cost,omitempty" yaml:"cost,dollars"`       // US dollars
-	Calls    int64    `json:"calls,omitempty" yaml:"calls,count"`       // model calls: steps of agents, and ledger calls
-	// Unpriced are calls of unknown cost that the user accepted: those before the budget was set again ([BudgetSet]).
+	Calls    int64    `json:"calls,omitempty" yaml:"calls,count"`       // steps of agents, and ledger calls
+	// Unpriced are the calls of unknown cost before the budget was last set ([BudgetSet]): the user accepted them.
 	Unpriced int64 `json:"unpriced,omitempty" yaml:"-"`
 }
 
-// Validate refuses a bound that is below zero or no number: a record with one could not be read back. Nil is valid.
+// Validate refuses negative and non-finite bounds, which could not be read back. Nil is valid.
 func (b *Budget) Validate() error {
 	if b == nil || b.Cost >= 0 && b.Cost <= math.MaxFloat64 && // not NaN either
 		b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 {
@@ -95,7 +94,7 @@ func (b *Budget) Validate() error {
 		b.Attempts, time.Duration(b.Time), b.Tokens, b.Cost, b.Calls)
 }
 
-// Duration is a time.Duration that is written as text ("30m") in JSON and YAML.
+// Duration is a time.Duration that JSON and YAML write as text ("30m").
 type Duration time.Duration
 
 // MarshalText writes the duration as time.Duration prints it.
@@ -114,28 +113,28 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Origin says how a plan came about.
+// Origin says how a plan was made.
 type Origin string
 
 const (
 	OriginModel    Origin = "model"    // the Task Ledger's model wrote it
 	OriginDirect   Origin = "direct"   // too small to split: one sub-task, no planning call
 	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
-	OriginHand     Origin = "hand"     // the user wrote it; it came without a seal
+	OriginHand     Origin = "hand"     // written by the user, without a seal
 	OriginList     Origin = "list"     // the user's own numbered list
-	OriginReplan   Origin = "replan"   // what remained of an earlier revision was planned again
+	OriginReplan   Origin = "replan"   // a replan of a part of an earlier revision
 )
 
-// Seal ties a plan to what it was made for.
+// Seal ties a plan to the circumstances in which it was made.
 type Seal struct {
 	Base      string    `json:"base,omitempty"` // commit the plan was made on; empty outside git
-	Hash      string    `json:"hash"`           // [Plan.Hash] when it was sealed
+	Hash      string    `json:"hash"`           // [Plan.Hash] at that time
 	Origin    Origin    `json:"origin"`
 	Model     string    `json:"model,omitempty"` // the ledger model that planned
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Hash is the SHA-256, in hex, of the plan's content: everything but the seal, with comments and layout left out.
+// Hash returns the SHA-256, in hex, of the plan's content, without seal, comments and layout.
 func (p Plan) Hash() string {
 	p.Seal = nil
 	b, err := json.Marshal(p)
@@ -146,8 +145,7 @@ func (p Plan) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SpecsHash names sub-tasks by what they ask for: subjects, descriptions and criteria, in order, without ids and without
-// regard to case and white space. Two parts of a plan with the same hash are the same plan, whatever their gates.
+// SpecsHash hashes subjects, descriptions and criteria in order; ids, gates, case and white space do not matter.
 func SpecsHash(specs []Spec) string {
 	h := sha256.New()
 	for _, s := range specs {
@@ -185,7 +183,7 @@ func (p Plan) Clone() Plan {
 // Edited reports whether a sealed plan's content differs from what was sealed.
 func (p Plan) Edited() bool { return p.Seal != nil && p.Seal.Hash != p.Hash() }
 
-// Origin says how the plan came about; a plan without a seal was written by hand.
+// Origin returns how the plan was made. A plan without a seal was written by hand.
 func (p Plan) Origin() Origin {
 	if p.Seal == nil {
 		return OriginHand
@@ -193,7 +191,7 @@ func (p Plan) Origin() Origin {
 	return p.Seal.Origin
 }
 
-// PlanRevision is a plan as it was adopted, kept for good.
+// PlanRevision is an adopted plan, kept permanently.
 type PlanRevision struct {
 	Number    int       `json:"number"` // from 1
 	Plan      Plan      `json:"plan"`
@@ -212,10 +210,10 @@ const (
 	Low    Priority = "low"
 )
 
-// Words are those that there are.
+// Words returns all values.
 func (Priority) Words() []string { return []string{string(High), string(Medium), string(Low)} }
 
-// Rank orders priorities, the most urgent first: 0, 1, 2. Empty counts as medium.
+// Rank returns 0 (most urgent) to 2. Empty counts as medium.
 func (p Priority) Rank() int {
 	switch p {
 	case High:

@@ -12,70 +12,70 @@ type Reason string
 
 const (
 	ReasonAsked  Reason = "asked"        // the user asked for it
-	ReasonEdited Reason = "edited"       // its text, gates or constraints in the plan file are others now
-	ReasonModel  Reason = "model"        // its model or agent in the plan file is another one now
-	ReasonInput  Reason = "input"        // what it was made from came out differently since, or a question was answered otherwise
-	ReasonBase   Reason = "base moved"   // commits since changed files that it changed
-	ReasonGate   Reason = "gate red now" // one of its gates is red on the files as they are
+	ReasonEdited Reason = "edited"       // its text, gates or constraints in the plan file changed
+	ReasonModel  Reason = "model"        // its model or agent in the plan file changed
+	ReasonInput  Reason = "input"        // results that it builds on changed, or an answer differs from its choice
+	ReasonBase   Reason = "base moved"   // later commits changed files that it changed
+	ReasonGate   Reason = "gate red now" // one of its gates is red on the present files
 )
 
-// Files says what becomes of what a sub-task changed when it is done again.
+// Files says what happens to a sub-task's changes when it is done again.
 type Files string
 
 const (
-	FilesKeep   Files = "keep"   // its changes stay, and the next session finds them
-	FilesRevert Files = "revert" // it begins without them
+	FilesKeep   Files = "keep"   // they stay, and the next session finds them
+	FilesRevert Files = "revert" // they are reverted first
 )
 
-// Standing is that of the result of a sub-task which was completed before something that it depends on was redone.
+// Standing is the state of the result of a completed sub-task while its dependencies are redone.
 type Standing string
 
 const (
-	// StandingPerhaps: it waits for what it depends on. If that comes out the same its result stands, else it is done again.
+	// StandingPerhaps: the result stands if its dependencies' results stay the same; otherwise the sub-task is redone.
 	StandingPerhaps Standing = "perhaps"
-	// StandingKept: its result stands. In an isolated boulder it is put onto the new line without an agent.
+	// StandingKept: the result stands. In an isolated boulder it is put onto the new line without an agent.
 	StandingKept Standing = "kept"
 )
 
-// Redoing is a redo before it is ordered.
+// Redoing is a redo that is not ordered yet.
 type Redoing struct {
 	Order Order
-	After *State   // as it will be
-	Moved []string // as in [Redone]
-	Paths []string // of the project's own files, that will be as they were before
-	Why   string   // why changes stay that could have been taken back; empty: they do not, or were not to be
+	After *State   // the resulting state
+	Moved []string // see [Redone]
+	Paths []string // project files that would be reverted
+	Why   string   // why changes are kept instead of reverted; else empty
 }
 
-// Redone begins a new generation of completed sub-tasks, because the user wants that. What depends on them waits to see
-// whether they come out the same. A boulder that is over is paused by it, until it is resumed.
+// Redone begins a new generation of completed sub-tasks, as the user ordered. Dependents wait to see whether the
+// results change. A finished boulder is paused.
 type Redone struct {
 	SubTasks     []string            `json:"sub_tasks"`
 	Reasons      map[string][]Reason `json:"reasons,omitempty"` // by sub-task
 	Files        Files               `json:"files"`
-	NoDependents bool                `json:"no_dependents,omitempty"` // what depends on them stands, whatever they come to
+	NoDependents bool                `json:"no_dependents,omitempty"` // dependents' results stand in any case
 
-	Perhaps []string `json:"perhaps,omitempty"` // dependents, in plan order; filled in by Apply, as is the rest
-	Moved   []string `json:"moved,omitempty"`   // of an isolated boulder: others whose results are put onto the new line
-	Tip     string   `json:"tip,omitempty"`     // of an isolated boulder: where that begins
+	Perhaps []string `json:"perhaps,omitempty"` // dependents, in plan order; set by Apply, as Moved and Tip are
+	Moved   []string `json:"moved,omitempty"`   // others whose results are put onto the new line (isolated boulders)
+	Tip     string   `json:"tip,omitempty"`     // where the new line begins (isolated boulders)
 
-	Plan *PlanRevision `json:"plan,omitempty" log:"only"` // that is in force from now on; nil: the one that was
-	// Patches are what the sub-tasks, and their dependents, changed before, for the next brief.
+	Plan *PlanRevision `json:"plan,omitempty" log:"only"` // the new plan; nil: unchanged
+	// Patches are the earlier changes of the sub-tasks and their dependents, for the next brief.
 	Patches map[string]string `json:"patches,omitempty" log:"only"`
 }
 
-// Kept says that the user takes the result of a sub-task as up to date.
+// Kept says that the user accepts a sub-task's result as up to date.
 type Kept struct {
 	SubTaskID string `json:"sub_task_id"`
 	Fresh
 }
 
-// Fresh is what the user saw when they took a result as up to date.
+// Fresh is what the user compared a result with when accepting it.
 type Fresh struct {
-	Spec string `json:"spec,omitempty"` // [SpecOf] in the plan file
+	Spec string `json:"spec,omitempty"` // [SpecOf] by the plan file
 	Head string `json:"head,omitempty"` // commit of the project
 }
 
-// Earlier is what a sub-task came to in the generation before.
+// Earlier is the outcome of a sub-task's previous generation.
 type Earlier struct {
 	Summary string   `json:"summary,omitempty"`
 	Patch   string   `json:"patch,omitempty"`
@@ -83,13 +83,13 @@ type Earlier struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Span is a change of the project's files, from one snapshot to another.
+// Span is a change of the project's files between two snapshots.
 type Span struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// SpecOf names all that a plan asks of a sub-task, with its constraints and default model; empty: it is not in the plan.
+// SpecOf hashes a sub-task's spec with the plan's constraints, criteria and model; empty if it is not in the plan.
 func SpecOf(p *Plan, id string) string {
 	s := p.spec(id)
 	if s == nil {
@@ -116,7 +116,7 @@ func textOf(p *Plan, s Spec) string {
 
 func modelOf(p *Plan, s Spec) string { return hashOf(s.Model + "\x00" + p.Model + "\x00" + s.Agent) }
 
-// Edited says in what a sub-task differs between two plans. One that is not in both does not.
+// Edited returns the differences of a sub-task between two plans, none if a plan lacks it.
 func Edited(was, now *Plan, id string) (reasons []Reason) {
 	before, after := was.spec(id), now.spec(id)
 	if before == nil || after == nil {
@@ -131,14 +131,14 @@ func Edited(was, now *Plan, id string) (reasons []Reason) {
 	return reasons
 }
 
-// StaleInput reports whether a completed sub-task was made from something else than what is there now.
+// StaleInput reports whether inputs of a completed sub-task changed: dependencies' results or the user's answers.
 func (s *State) StaleInput(t *SubTask) bool {
 	return s.inputs(t) != t.Inputs || slices.ContainsFunc(t.SettledSince(t.EndSeq), func(b RaisedBlocker) bool {
 		return b.Status == BlockerAnswered && b.Answer != "" && b.Answer != b.Choice
 	})
 }
 
-// inputs names what a sub-task is made from: what those it depends on came to.
+// inputs returns a hash of the results that a sub-task builds on.
 func (s *State) inputs(t *SubTask) string {
 	var all []string
 	for _, id := range t.DependsOn {
@@ -148,7 +148,7 @@ func (s *State) inputs(t *SubTask) string {
 	return hashOf(strings.Join(all, "\x00"))
 }
 
-// changed notes what a turn of a sub-task has changed. Nothing, with what it did before still there, is the same as before.
+// changed records the changes of a turn. No further change on top of kept earlier ones counts as the same change.
 func (t *SubTask) changed(seq uint64, d Diff) {
 	switch {
 	case d.Unavailable != "":
@@ -158,10 +158,10 @@ func (t *SubTask) changed(seq uint64, d Diff) {
 	}
 }
 
-// Closed reports whether a boulder is over for good: what runs it elsewhere begins it no more.
+// Closed reports whether a boulder is over for good, because its external engine does not restart it.
 func (b *Boulder) Closed() bool { return b.Engine != "" && b.Status.Terminal() }
 
-// Redoable says why sub-tasks cannot be redone as things are; nil: they can.
+// Redoable returns why sub-tasks cannot be redone now, or nil.
 func (s *State) Redoable(ids []string) error {
 	b := &s.Boulder
 	switch {
@@ -195,9 +195,9 @@ func (s *State) Redoable(ids []string) error {
 				id, b.ForkOf.BoulderID, b.ID)
 		}
 	}
-	dependents := s.after(ids)
+	dependents := s.dependentsOfAll(ids)
 	off, _, _ := s.offLine(ids, dependents)
-	for _, t := range s.after(append(idsOf(off), ids...)) {
+	for _, t := range s.dependentsOfAll(append(idsOf(off), ids...)) {
 		why := "which builds on it"
 		if !slices.Contains(dependents, t) {
 			why = "which builds on what comes after it on the tip"
@@ -209,10 +209,10 @@ func (s *State) Redoable(ids []string) error {
 	return nil
 }
 
-// after are the sub-tasks that build on some, near or far, by way of those that have not ended otherwise.
-func (s *State) after(ids []string) (all []*SubTask) {
+// dependentsOfAll returns all that build on the given sub-tasks, following completed, unfinished and parked ones.
+func (s *State) dependentsOfAll(ids []string) (all []*SubTask) {
 	for _, id := range ids {
-		for _, t := range s.behind(s.byID[id], func(d *SubTask) bool {
+		for _, t := range s.dependentsOf(s.byID[id], func(d *SubTask) bool {
 			return d.Status == SubTaskCompleted || d.Unfinished() || d.Parked
 		}) {
 			if !slices.Contains(all, t) {
@@ -236,7 +236,7 @@ func (s *State) redone(e *Event, b Redone) error {
 	if s.Boulder.Status.Terminal() {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
 	}
-	dependents := s.after(b.SubTasks)
+	dependents := s.dependentsOfAll(b.SubTasks)
 	moved, tip, tree := s.offLine(b.SubTasks, dependents)
 	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
 		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
@@ -272,11 +272,11 @@ func (s *State) redone(e *Event, b Redone) error {
 			b.Moved = append(b.Moved, t.ID)
 		}
 	}
-	for _, t := range s.after(idsOf(waiting)) {
-		if o := s.Open(t.ID); o != nil { // it was in line
+	for _, t := range s.dependentsOfAll(idsOf(waiting)) {
+		if o := s.Open(t.ID); o != nil { // it was queued
 			s.finish(e, o, AttemptCancelled, "what it depends on is redone")
 		}
-		if t.Standing == StandingKept && !b.NoDependents && slices.Contains(dependents, t) { // since an earlier one
+		if t.Standing == StandingKept && !b.NoDependents && slices.Contains(dependents, t) { // by an earlier redo
 			t.Standing = StandingPerhaps
 		}
 	}
@@ -290,7 +290,7 @@ func (s *State) redone(e *Event, b Redone) error {
 	return nil
 }
 
-// respecify adopts a plan in which redone sub-tasks are described again. What depends on what stays.
+// respecify adopts a plan with new specs of redone sub-tasks. Their dependencies must not change.
 func (s *State) respecify(b Redone) error {
 	if b.Plan == nil {
 		return nil
@@ -320,8 +320,7 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// offLine are the sub-tasks whose results leave the line of an isolated boulder where that is cut before the first of
-// some and of their dependents, with the commit and tree that the line then ends with.
+// offLine returns what leaves the line when it is cut before the first of ids and dependents, and its new tip and tree.
 func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
 	if tip = s.Boulder.Line.Base; tip == "" {
 		return nil, "", ""
@@ -338,7 +337,7 @@ func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, ti
 	return off, tip, tree
 }
 
-// nextGeneration begins another generation of a sub-task. Its attempts, and what they cost, stay.
+// nextGeneration resets a sub-task for another generation. Its attempts and their usage stay.
 func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Generation++
 	t.Standing, t.Revert, t.Earlier.Files = "", nil, files
@@ -348,7 +347,7 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 			t.Revert = &Span{From: t.Snapshot, To: t.Tree}
 		}
 	} else {
-		t.ExpectsChanges = false // what it did is there already
+		t.ExpectsChanges = false // its changes are there already
 	}
 	t.Tries, t.Lost, t.Stalls, t.NeedsUser, t.LastResult, t.EndSeq, t.Track, t.Fresh = 0, 0, 0, 0, "", 0, nil, nil
 	t.Summary, t.Output, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", nil, nil, "", "", nil
@@ -356,7 +355,7 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.From, t.Work = "", ""
 }
 
-// begin is for a pending sub-task that nothing is in the way of any more: it is queued, unless its result stands.
+// begin queues a pending sub-task that nothing blocks any more, or completes it if its result stands.
 func (s *State) begin(e *Event, t *SubTask) {
 	onLine, files, reason := s.Boulder.Isolated() && t.Work != "", FilesKeep, Reason("")
 	switch {
@@ -382,10 +381,10 @@ func (s *State) begin(e *Event, t *SubTask) {
 	s.enqueue(e, t)
 }
 
-// standing is the turn of an attempt that only puts a result onto the line again that stands.
+// standing sets up an attempt that only puts a standing result onto the line again.
 func (o *Open) standing(e *Event) {
 	t := o.SubTask
-	t.Standing, t.Tries = "", 0 // it may have to be made to fit
+	t.Standing, t.Tries = "", 0 // it may conflict, and then needs tries
 	o.Attempt.Status = AttemptMonitoring
 	o.Turn.Kind, o.Turn.EndedAt = TurnStanding, e.Time
 	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}

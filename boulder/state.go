@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// ErrRefused is returned for an event that does not fit: a late or duplicate result, an unknown id, a wrong transition.
+// ErrRefused is returned for an invalid event: a late or duplicate result, an unknown id, a wrong transition.
 var ErrRefused = errors.New("event refused")
 
-// State is one boulder in memory: its records, and what every step looks up in them. It is owned by one goroutine.
+// State is one boulder in memory: its records and indexes of them. It is owned by one goroutine.
 type State struct {
 	Boulder  Boulder
 	Revision *PlanRevision // the current one; nil while planning
 	SubTasks []*SubTask    // in plan order
-	Attempts []*Attempt    // all, in the order they were queued
+	Attempts []*Attempt    // all, in queueing order
 
 	byID   map[string]*SubTask
-	open   map[string]*Open   // the attempt of each sub-task that is not over
+	open   map[string]*Open   // each sub-task's open attempt
 	live   []*Open            // those that hold a slot, in the order they got it
-	queues map[string][]*Open // the others, by model: by priority, then first in, first out
-	done   []*SubTask         // completed, in the order they did
+	queues map[string][]*Open // the others by model, ordered by priority, then FIFO
+	done   []*SubTask         // completed, in that order
 
-	events []Event // that were applied since TakeEvents
+	events []Event // applied since TakeEvents
 }
 
 // Open is an attempt that is not over, with its newest turn (nil until it starts).
@@ -34,16 +34,16 @@ type Open struct {
 	Turn    *Turn
 }
 
-// Snapshot is a state as it is stored and read. Records are shared with the state: it is encoded before the state goes on.
+// Snapshot is a state as stored and read. It shares its records with the state: encode it before the next Apply.
 type Snapshot struct {
 	Boulder  Boulder       `json:"boulder"`
 	Revision *PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
 	SubTasks []*SubTask    `json:"sub_tasks"`          // in plan order
-	Attempts []*Attempt    `json:"attempts"`           // in the order they were queued
-	Turns    []*Turn       `json:"turns"`              // the newest of each attempt that is not over
+	Attempts []*Attempt    `json:"attempts"`           // in queueing order
+	Turns    []*Turn       `json:"turns"`              // the newest of each open attempt
 }
 
-// Snapshot is the state now.
+// Snapshot returns the current state.
 func (s *State) Snapshot() Snapshot {
 	snap := Snapshot{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Attempts: s.Attempts}
 	for _, o := range s.live {
@@ -52,8 +52,7 @@ func (s *State) Snapshot() Snapshot {
 	return snap
 }
 
-// Asked names what waits for the user's yes, by its hash: the plan that is not approved yet, or the replan that is proposed.
-// Empty: nothing does.
+// Asked returns the hash of the plan or replan that awaits the user's approval, or "" if there is none.
 func (s *Snapshot) Asked() string {
 	switch {
 	case !s.Boulder.Asks():
@@ -64,20 +63,19 @@ func (s *Snapshot) Asked() string {
 	return s.Revision.Hash
 }
 
-// TakeEvents returns what was applied since the last call, as it is to be logged, and forgets it.
+// TakeEvents returns and forgets the events applied since the last call, as they are to be logged.
 func (s *State) TakeEvents() []Event {
 	events := s.events
 	s.events = nil
 	return events
 }
 
-// NewState is the state before the first event, [Created].
+// NewState returns the state before [Created].
 func NewState() *State {
 	return &State{byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string][]*Open{}}
 }
 
-// Turns are those of a sub-task, or with "" of all, by a log from its beginning on, with their prompts, evidence and
-// verdicts. Where an event is missing they end.
+// Turns returns the turns of a sub-task ("": of all) from a log that starts at event 1, up to a missing event.
 func Turns(events []Event, subTaskID string) (turns []Turn) {
 	s := NewState()
 	var begun []*Turn
@@ -98,7 +96,7 @@ func Turns(events []Event, subTaskID string) (turns []Turn) {
 	return turns
 }
 
-// Restore builds the state from a snapshot, whose records become its own. The error names the record that does not fit.
+// Restore builds the state from a snapshot and takes over its records. Errors name the inconsistent record.
 func Restore(snap Snapshot) (*State, error) {
 	s := NewState()
 	s.Boulder, s.Revision, s.Attempts = snap.Boulder, snap.Revision, snap.Attempts
@@ -122,7 +120,7 @@ func Restore(snap Snapshot) (*State, error) {
 		case s.Open(t.ID) != nil:
 			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
 		default:
-			s.opened(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
+			s.addOpen(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
 		}
 	}
 	slices.SortStableFunc(s.live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
@@ -140,8 +138,7 @@ func (s *State) addSubTask(t *SubTask) {
 	}
 }
 
-// opened puts an attempt into its queue, or among those that hold a slot.
-func (s *State) opened(o *Open) {
+func (s *State) addOpen(o *Open) {
 	s.open[o.SubTask.ID] = o
 	if o.Attempt.Status != AttemptQueued {
 		s.live = append(s.live, o)
@@ -152,15 +149,14 @@ func (s *State) opened(o *Open) {
 	s.queues[o.Attempt.Model] = slices.Insert(q, i, o)
 }
 
-// closed takes an attempt out of where opened has put it.
-func (s *State) closed(o *Open) {
+func (s *State) removeOpen(o *Open) {
 	delete(s.open, o.SubTask.ID)
 	same := func(x *Open) bool { return x == o }
 	s.live = slices.DeleteFunc(s.live, same)
 	s.queues[o.Attempt.Model] = slices.DeleteFunc(s.queues[o.Attempt.Model], same)
 }
 
-// ready reports whether nothing that the sub-task depends on is a reason to wait.
+// ready reports whether all dependencies are satisfied.
 func (s *State) ready(t *SubTask) bool {
 	return !slices.ContainsFunc(t.DependsOn, func(id string) bool {
 		d := s.byID[id]
@@ -168,13 +164,13 @@ func (s *State) ready(t *SubTask) bool {
 	})
 }
 
-// SubTask returns the record, or nil.
+// SubTask returns the sub-task, or nil.
 func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
 
-// First returns the first sub-task of the line of t, which may be t itself: the one that counts the judged turns.
+// First returns the first sub-task in the line of t, perhaps t itself: it counts the line's judged turns.
 func (s *State) First(t *SubTask) *SubTask { return cmp.Or(s.byID[t.Line], t) }
 
-// Open returns the sub-task's attempt that is not over, or nil.
+// Open returns the sub-task's open attempt, or nil.
 func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
 
 // ModelFor returns the model that an attempt needs now: the ledger's while its turn is being judged.
@@ -188,61 +184,59 @@ func (s *State) ModelFor(o *Open) string {
 // Live returns the attempts that hold a slot, in the order they got it.
 func (s *State) Live() []*Open { return slices.Clone(s.live) }
 
-// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out. A queue may be empty.
-// None of it may be kept or changed.
+// Queues returns the queued attempts by model: by priority, then FIFO; possibly none. Not to be kept or changed.
 func (s *State) Queues() map[string][]*Open { return s.queues }
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
 
-// AllOver reports whether no attempt is queued or live: nothing more can happen by itself.
+// AllOver reports whether no attempt is queued or live, so that nothing more happens by itself.
 func (s *State) AllOver() bool { return len(s.open) == 0 }
 
 var (
-	// ErrNotFound is what a store returns for a boulder that it does not have.
+	// ErrNotFound is returned by a store for an unknown boulder.
 	ErrNotFound = errors.New("no such boulder")
-	// ErrFinished is returned for what cannot be done with a boulder that is over.
+	// ErrFinished is returned for operations that a finished boulder does not allow.
 	ErrFinished = errors.New("nothing to resume")
-	// ErrRunning is returned for a boulder that is to be run while the same process runs it.
+	// ErrRunning is returned on an attempt to run a boulder twice in one process.
 	ErrRunning = errors.New("it is being run already")
-	// ErrTrouble marks an infrastructure error (server gone, connection refused, 5xx, rate limit): tried again, and no attempt.
+	// ErrTrouble marks an infrastructure error (server gone, connection refused, 5xx, rate limit). Retried; not a try.
 	ErrTrouble = errors.New("infrastructure trouble")
-	// ErrSessionLost marks a session that the runner does not know any more.
+	// ErrSessionLost marks a session that the runner no longer knows.
 	ErrSessionLost = errors.New("session lost")
-	// ErrFatal marks a fault that ends the run at once, because every further try would end the same way (wrong key,
-	// unknown model). The boulder stays resumable.
+	// ErrFatal marks a fault that would recur (wrong key, unknown model): the run ends, the boulder stays resumable.
 	ErrFatal = errors.New("cannot go on")
-	// ErrNoCredit is an ErrFatal for an account that has no credit left: only the user can help, by topping it up.
+	// ErrNoCredit is an ErrFatal for an account without credit, which the user must top up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrSlots is an ErrFatal for slots that lack something that the user has to configure.
 	ErrSlots = fmt.Errorf("%w", ErrFatal)
-	// ErrNoNewPlan is what a planner returns that was asked for another plan and has none.
+	// ErrNoNewPlan is returned by a planner that was asked for another plan and has none.
 	ErrNoNewPlan = errors.New("the Task Ledger has no other plan")
 )
 
-// TroubleKind says what sort of fault [ErrTrouble] was.
+// TroubleKind is the kind of an [ErrTrouble].
 type TroubleKind string
 
 const (
-	TroubleServer     TroubleKind = "server"     // the OpenCode server, or the way to it
-	TroubleNetwork    TroubleKind = "network"    // the way to a model, or a 5xx of it
-	TroubleRateLimit  TroubleKind = "rate_limit" // too many requests: the model has to cool down
-	TroubleOverloaded TroubleKind = "overloaded" // no capacity: the model has to cool down
-	TroublePaused     TroubleKind = "paused"     // no fault: the user stopped it for now
-	TroubleJudge      TroubleKind = "judge"      // the judge answered, but not in a usable way
+	TroubleServer     TroubleKind = "server"     // the OpenCode server or the connection to it
+	TroubleNetwork    TroubleKind = "network"    // the connection to a model, or its 5xx
+	TroubleRateLimit  TroubleKind = "rate_limit" // too many requests; the model cools down
+	TroubleOverloaded TroubleKind = "overloaded" // no capacity; the model cools down
+	TroublePaused     TroubleKind = "paused"     // not a fault: stopped by the user for now
+	TroubleJudge      TroubleKind = "judge"      // the judge's answer was unusable
 )
 
-// TroubleError is an [ErrTrouble] that says more. A plain ErrTrouble counts as [TroubleServer].
+// TroubleError is an [ErrTrouble] with details. A plain ErrTrouble counts as [TroubleServer].
 type TroubleError struct {
 	Kind TroubleKind
-	// Model that has to cool down, provider/model; empty: the attempt's own, or for a judgement the ledger's.
+	// Model cools down, provider/model; empty: the attempt's own, or the ledger's for a judgement.
 	Model string
-	// RetryAfter is how long the other side asked to wait, counted from when the error was made. Zero: it did not say.
+	// RetryAfter is the requested wait, counted from the creation of the error. Zero: none was requested.
 	RetryAfter time.Duration
 	Err        error
 }
 
 func (e *TroubleError) Error() string { return e.Err.Error() }
 
-// Unwrap makes it an ErrTrouble, besides what it wraps.
+// Unwrap returns ErrTrouble and the cause.
 func (e *TroubleError) Unwrap() []error { return []error{ErrTrouble, e.Err} }

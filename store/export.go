@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	exportVersion = 2 // the version of [Export] that this code writes and reads
-	// maxExport is the longest export that is read, in bytes. A run of 1,000 sub-tasks with ten turns each takes a fifth.
+	exportVersion = 2 // of [Export], read and written
+	// maxExport is the size limit for reading, in bytes. 1,000 sub-tasks with ten turns each take a fifth of it.
 	maxExport = 256 << 20
 )
 
-// Export is a whole boulder as one document: its log, without transcripts and the files of briefs, which it refers to.
+// Export is a boulder as one document: its log, without the transcripts and brief files that the log refers to.
 type Export struct {
 	Version int             `json:"manager_export"`
 	Events  []boulder.Event `json:"events"` // by number, from 1
 }
 
-// NewExport makes the document of a whole log.
+// NewExport returns the document for a whole log.
 func NewExport(events []boulder.Event) Export { return Export{exportVersion, events} }
 
-// State is what the events lead to. An error says why the export cannot be imported: the log does not begin with the
-// beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
-// wraps [ErrBadExport].
+// State returns the state that the events lead to. The error wraps [ErrBadExport]: the log is incomplete, an event does
+// not fit, the records are inconsistent, or an id is not safe as a file name.
 func (x *Export) State() (*boulder.State, error) {
 	s := boulder.NewState()
 	for i, e := range x.Events {
@@ -58,7 +57,7 @@ func checkID(what, id string) error {
 	return nil
 }
 
-// Write writes the document, indented, with a line break at its end.
+// Write writes the document, indented, with a final newline.
 func (x *Export) Write(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -66,7 +65,7 @@ func (x *Export) Write(w io.Writer) error {
 	return enc.Encode(x)
 }
 
-// ReadExport reads what [Export.Write] wrote, and refuses what it does not know. [Export.State] checks what the records say.
+// ReadExport reads what [Export.Write] wrote, and refuses unknown fields. [Export.State] checks the records.
 func ReadExport(r io.Reader) (Export, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxExport+1))
 	if err != nil {
@@ -75,7 +74,7 @@ func ReadExport(r io.Reader) (Export, error) {
 	if len(data) > maxExport {
 		return Export{}, badExport("it has more than %d MiB", maxExport>>20)
 	}
-	// The version first: a later one may have fields that would be called faults.
+	// Check the version first: the fields of a later one would be reported as mistakes.
 	var version struct {
 		Version *int `json:"manager_export"`
 	}
@@ -90,14 +89,14 @@ func ReadExport(r io.Reader) (Export, error) {
 	}
 	var x Export
 	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields() // what is not understood would be lost
+	dec.DisallowUnknownFields() // unknown data would be lost
 	if err := dec.Decode(&x); err != nil {
 		return Export{}, badExport("%w", err)
 	}
 	return x, nil
 }
 
-// ErrBadExport is returned for an export that cannot be imported. Nothing was stored then.
+// ErrBadExport is returned for an export that cannot be imported. Nothing is stored then.
 var ErrBadExport = errors.New("the export cannot be imported")
 
 func badExport(format string, args ...any) error {
@@ -107,8 +106,8 @@ func badExport(format string, args ...any) error {
 // ErrExists is returned by [DB.Import] for a boulder whose id is taken.
 var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
 
-// Import stores the whole log of a boulder, as [DB.Commit] does; it does not become the active one. s is what the events of
-// the export lead to, see [Export.State]. The error wraps [ErrExists] if there is such a boulder.
+// Import stores the whole log of a boulder like [DB.Commit], without making it the active one. s is the state that the
+// events lead to ([Export.State]). The error wraps [ErrExists] if the boulder exists.
 func (db *DB) Import(ctx context.Context, s *boulder.State, events []boulder.Event) error {
 	err := db.commit(ctx, s, events, true)
 	if errors.Is(err, ErrConflict) {
@@ -120,13 +119,12 @@ func (db *DB) Import(ctx context.Context, s *boulder.State, events []boulder.Eve
 	return nil
 }
 
-// Adopt makes the boulder of an export one of the project that it is imported into, and returns its state and the project
-// it comes from. One that is not over becomes paused; its attempts that are at work end as lost, since nothing follows their
-// sessions from here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what
-// waits for an answer: the blockers stayed where they came up, with their ids, so that it is asked again.
+// Adopt moves the boulder of an export into a project, and returns its state and its original project. An unfinished
+// boulder is paused. Its live attempts end as lost and uncounted, since their sessions are out of reach: a resume
+// starts fresh ones. Unanswered blockers stayed in the original project, so they are asked again.
 //
-// project is an absolute directory, now the time of the events that say so. The export is unchanged after an error, which
-// wraps [ErrBadExport].
+// project is an absolute directory; now is the time of the added events. Errors wrap [ErrBadExport] and leave x
+// unchanged.
 func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from string, err error) {
 	if s, err = x.State(); err != nil {
 		return nil, "", err
@@ -141,7 +139,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 				_, err = s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: body})
 			}
 		}
-		apply(boulder.TakenUp{}) // the time since it was left is not work
+		apply(boulder.TakenUp{}) // the time since the export does not count
 		for _, body := range leftBehind(s) {
 			apply(body)
 		}
@@ -158,8 +156,8 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 
 const askedElsewhere = "imported: its questions to the user stayed where they were, and are asked again"
 
-// leftBehind ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a
-// replan stays: its turn is over. Parked sub-tasks go on that wait for an answer that cannot be given here.
+// leftBehind ends the live attempts and books the usage of their turns, except for an attempt that asked for a replan:
+// its turn is over. It also reopens parked sub-tasks that wait for an answer.
 func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 	for _, o := range s.Live() {
 		ref := o.Attempt.AttemptRef
@@ -175,7 +173,7 @@ func leftBehind(s *boulder.State) (bodies []boulder.Body) {
 			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,
 			Reason: "imported: its session stayed where it was",
 		}
-		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // only the user sends that on without the answer
+		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // without the answer, only the user may continue it
 			retry.Status, retry.Reason = boulder.AttemptCancelled, askedElsewhere
 		}
 		bodies = append(bodies, retry)

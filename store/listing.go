@@ -14,34 +14,31 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Item is one boulder as a list shows it, kept ready so that its log need not be read for that.
+// Item is one boulder in a list. It is stored, so that a list need not read the log.
 type Item struct {
 	BoulderID  string         `json:"boulder_id"`
-	Task       string         `json:"task"` // the request; its first 1,000 characters
+	Task       string         `json:"task"` // the request, cut to 1,000 characters
 	Status     boulder.Status `json:"status"`
 	Reason     string         `json:"reason,omitempty"`
-	Active     bool           `json:"active"` // begun or taken up last
+	Active     bool           `json:"active"` // created or resumed last
 	Tally      boulder.Tally  `json:"tally"`
 	Usage      boulder.Usage  `json:"usage"`
 	CreatedAt  time.Time      `json:"created_at"`
 	UpdatedAt  time.Time      `json:"updated_at"`
 	ArchivedAt time.Time      `json:"archived_at,omitzero"`
-	Asks       bool           `json:"asks,omitempty"` // a plan or a replan waits for the user's yes
+	Asks       bool           `json:"asks,omitempty"` // a plan or a replan awaits approval
 }
 
-// maxListed is how many characters of a request a list keeps. One line of a terminal shows fewer.
-const maxListed = 1000
+const maxListed = 1000 // characters of a request; a terminal line shows fewer
 
-// shown is what a list shows of a boulder, apart from whether it is the active one.
-func shown(b *boulder.Boulder) Item {
+func itemOf(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
 	}
 }
 
-// Listing returns all boulders as a list shows them, the newest first. With a joined error that names the ones that cannot
-// be read as [CorruptError], the others are returned all the same.
+// Listing returns all boulders, newest first, without the unreadable ones: a joined error names each as [CorruptError].
 func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
 	err = db.view(ctx, "list boulders", func(tx *bolt.Tx) error {
 		active := string(tx.Bucket(bucketMeta).Get(keyActive))
@@ -49,12 +46,12 @@ func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
 		err := tx.Bucket(bucketList).ForEach(func(k, v []byte) error {
 			var e entry
 			if err := decode(bucketList, string(k), k, v, &e); err != nil {
-				s, loadErr := load(tx, string(k)) // the log says the same
+				s, loadErr := load(tx, string(k)) // the log holds the same
 				if loadErr != nil {
 					faults = append(faults, err)
 					return nil //nolint:nilerr // it is among the faults
 				}
-				e.Item = shown(&s.Boulder)
+				e.Item = itemOf(&s.Boulder)
 			}
 			e.Active = e.BoulderID == active
 			all = append(all, e.Item)

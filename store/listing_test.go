@@ -15,7 +15,7 @@ func TestLongTasksAreCutInLists(t *testing.T) {
 		"": "", "short": "short", strings.Repeat("ü", 1000): strings.Repeat("ü", 1000),
 		strings.Repeat("ü", 1001): strings.Repeat("ü", 999) + "…",
 	} {
-		if got := shown(&boulder.Boulder{Task: task}).Task; got != want {
+		if got := itemOf(&boulder.Boulder{Task: task}).Task; got != want {
 			t.Errorf("%d bytes are listed as %.20q… with %d", len(task), got, len(got))
 		}
 	}

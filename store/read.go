@@ -12,9 +12,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Load returns the state of a boulder: its snapshot, with the events behind it applied. Errors wrap
-// [boulder.ErrNotFound], or name what cannot be read as a [CorruptError]; nothing is returned then, as a run must not go on
-// without it.
+// Load returns the state of a boulder: its snapshot plus later events. Errors wrap [boulder.ErrNotFound] or are a
+// [CorruptError]; they come without a state, because a run must not continue from a partial one.
 func (db *DB) Load(ctx context.Context, boulderID string) (s *boulder.State, err error) {
 	err = db.view(ctx, "load", func(tx *bolt.Tx) (err error) {
 		s, err = load(tx, boulderID)
@@ -26,7 +25,7 @@ func (db *DB) Load(ctx context.Context, boulderID string) (s *boulder.State, err
 	return s, nil
 }
 
-// load returns with an error the state as far as it can be read.
+// load returns, together with an error, the state as far as it is readable.
 func load(tx *bolt.Tx, id string) (*boulder.State, error) {
 	var snap boulder.Snapshot
 	text := tx.Bucket(bucketSnapshots).Get([]byte(id))
@@ -35,11 +34,11 @@ func load(tx *bolt.Tx, id string) (*boulder.State, error) {
 			return s, replay(tx, id, s)
 		}
 	}
-	s := boulder.NewState() // without a snapshot, or with one that is damaged, there is still the log
+	s := boulder.NewState() // without an intact snapshot, replay the whole log
 	return s, replay(tx, id, s)
 }
 
-// records are the keys and values of the log of a boulder, after a number.
+// records yields the keys and values of a boulder's log after event number after.
 func records(tx *bolt.Tx, id string, after uint64) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		prefix, before := logPrefix(id), logKey(id, after)
@@ -52,15 +51,15 @@ func records(tx *bolt.Tx, id string, after uint64) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// replay applies the events of the log that follow a state, and checks that none is missing.
+// replay applies the logged events after s, and checks that none is missing.
 func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 	for k, v := range records(tx, id, s.Boulder.Seq) {
 		var e boulder.Event
-		if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
+		if err := decode(bucketLog, keyName(k), k, v, &e); err != nil {
 			return err
 		}
 		if err := s.Replay(e); err != nil {
-			return &CorruptError{Bucket: string(bucketLog), Key: readable(k), Err: err}
+			return &CorruptError{Bucket: string(bucketLog), Key: keyName(k), Err: err}
 		}
 	}
 	var last entry
@@ -70,14 +69,14 @@ func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 	case s.Boulder.Seq == 0 && listed == nil:
 		return fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
 	case err == nil && last.Seq != s.Boulder.Seq:
-		return &CorruptError{Bucket: string(bucketLog), Key: readable(logKey(id, s.Boulder.Seq+1)), Err: errMissing}
+		return &CorruptError{Bucket: string(bucketLog), Key: keyName(logKey(id, s.Boulder.Seq+1)), Err: errMissing}
 	case s.Boulder.Seq == 0:
 		return err
 	}
 	return nil
 }
 
-// Get is [DB.Load] for views: with a [CorruptError], what can be read is returned all the same.
+// Get is [DB.Load] for views: it returns the readable part together with a [CorruptError].
 func (db *DB) Get(ctx context.Context, boulderID string) (snap boulder.Snapshot, err error) {
 	err = db.view(ctx, "get", func(tx *bolt.Tx) error {
 		s, err := load(tx, boulderID)
@@ -87,7 +86,7 @@ func (db *DB) Get(ctx context.Context, boulderID string) (snap boulder.Snapshot,
 	return snap, err
 }
 
-// Events returns those of a boulder after number afterSeq, in order, at most limit; 0 is all. Errors are those of [DB.Get].
+// Events returns at most limit events (0: all) that follow number afterSeq, in order. Errors are those of [DB.Get].
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (events []boulder.Event, err error) {
@@ -99,7 +98,7 @@ func (db *DB) Events(
 		var faults []error
 		for k, v := range records(tx, boulderID, afterSeq) {
 			var e boulder.Event
-			if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
+			if err := decode(bucketLog, keyName(k), k, v, &e); err != nil {
 				faults = append(faults, err)
 			} else if events = append(events, e); len(events) == limit {
 				break

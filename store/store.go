@@ -1,8 +1,7 @@
-// Package store keeps boulders in one bbolt file, each as a log of its events: a commit is one transaction that adds to
-// the log and is on disk when it returns, and every read is one consistent snapshot.
+// Package store keeps each boulder as a log of events in one bbolt file. A commit is one transaction that appends to
+// the log and is durable when it returns; a read is one consistent snapshot. The bucket tree is drawn in schema.go.
 //
-// The bucket tree is drawn in schema.go. Only one process can hold the file for writing; package control lets
-// others look at it meanwhile.
+// Only one process can hold the file for writing; package internal/control lets others read meanwhile.
 package store
 
 import (
@@ -28,9 +27,8 @@ var tree = boltfile.Tree{
 	Version: schemaVersion, Buckets: []string{string(bucketList), string(bucketLog), string(bucketSnapshots)},
 }
 
-// Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask. Errors wrap
-// [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says; with ReadOnly, a file that is not there, or
-// has nothing in it yet, is [fs.ErrNotExist].
+// Open opens the database, and creates it if needed, private to its owner. Errors wrap [ErrHeld], [ErrUnusable], a
+// [VersionError] or the operating system's error. With ReadOnly, a missing or empty file is [fs.ErrNotExist].
 func Open(path string, opts Options) (*DB, error) {
 	file, err := boltfile.Open(path, tree, opts)
 	if err != nil {
@@ -39,7 +37,7 @@ func Open(path string, opts Options) (*DB, error) {
 	return &DB{file}, nil
 }
 
-// Close is that of [boltfile.DB].
+// Close closes the database, see [boltfile.DB.Close].
 func (db *DB) Close() error {
 	if err := db.file.Close(); err != nil {
 		return fmt.Errorf("close store %s: %w", db.file.Path(), err)
@@ -47,9 +45,9 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// Commit adds events to the log of a boulder, all of them or none, and returns when they are on disk. s is the state that
-// they lead to; it is read until Commit returns. After an error the disk is as it was. Cancelling ctx stops a commit that
-// has not begun, and no other. Events that do not follow the stored ones are [ErrConflict].
+// Commit atomically appends events to a boulder's log, and returns when they are on disk; an error leaves the disk as
+// it was. s is the resulting state, read until Commit returns. Cancelling ctx stops only a commit that has not begun.
+// Events that do not follow the stored ones are [ErrConflict].
 func (db *DB) Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error {
 	if err := db.commit(ctx, s, events, false); err != nil {
 		return fmt.Errorf("commit boulder %q: %w", s.Boulder.ID, err)
@@ -57,14 +55,13 @@ func (db *DB) Commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 	return nil
 }
 
-// commit does it. Of an import, nothing becomes the active boulder.
 func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Event, imported bool) error {
 	id := s.Boulder.ID
 	if id == "" || strings.Contains(id, "\x00") || len(events) == 0 {
 		return errors.New("the boulder has no id, or there is nothing to commit")
 	}
-	item := shown(&s.Boulder)
-	// Secrets are taken out before the request is cut: of a half of one nobody knows what it is.
+	item := itemOf(&s.Boulder)
+	// Redact before cutting: half a secret would not be recognized.
 	item.Task = text.Cut(string(db.file.Clean([]byte(s.Boulder.Task))), maxListed)
 	return db.file.Update(ctx, func(tx *bolt.Tx) (err error) {
 		e := entryOf(tx, id)
@@ -90,8 +87,8 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 			}
 		}
 		e.Item = item
-		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, leastSnapshot) {
-			e.Behind = 0 // the next one who opens the boulder begins here
+		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, minSnapshot) {
+			e.Behind = 0 // the next load starts here
 			if e.Snapshot, err = db.put(tx.Bucket(bucketSnapshots), []byte(id), s.Snapshot()); err != nil {
 				return err
 			}
@@ -102,14 +99,12 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 }
 
 const (
-	// fillAppend is how full pages of the log are left when they split: keys only ever grow, and bbolt leaves half empty.
-	fillAppend = 0.95
-	// leastSnapshot is how long a log is, in bytes, before there is a snapshot: applying as much is quick.
-	leastSnapshot = 64 << 10
+	fillAppend  = 0.95     // of a log page after a split: keys only grow, and bbolt would leave it half empty
+	minSnapshot = 64 << 10 // bytes of log before the first snapshot; applying these is quick
 )
 
-// entryOf is the entry of a boulder in the list; Seq is 0 if there is none yet. Where it cannot be read, the log says what
-// is needed of it, and the next commit writes it again.
+// entryOf returns a boulder's list entry; Seq is 0 if there is none. An unreadable entry is rebuilt from the log, and
+// rewritten by the next commit.
 func entryOf(tx *bolt.Tx, id string) (e entry) {
 	if decode(bucketList, id, []byte(id), tx.Bucket(bucketList).Get([]byte(id)), &e) != nil {
 		s, _ := load(tx, id)

@@ -73,7 +73,7 @@ func checkTruth(t testing.TB, db *DB) {
 				t.Errorf("boulder %s: by its log (-) and with its snapshot (+):\n%s", id, diff)
 			}
 			e := entryOf(tx, id)
-			if diff := cmp.Diff(shown(&whole.Boulder), e.Item); diff != "" && e.BoulderID != "" {
+			if diff := cmp.Diff(itemOf(&whole.Boulder), e.Item); diff != "" && e.BoulderID != "" {
 				t.Errorf("boulder %s: by its log (-) and in the list (+):\n%s", id, diff)
 			}
 			return nil

@@ -1,6 +1,6 @@
-// Package boltfile opens the bbolt files of manager, all in the same way: they are regular files, for their owner only,
-// that are complete and on disk before they have their name; what another version, another program or a damaged disk
-// wrote is refused or named; a panic of bbolt over a damaged page is an error, and no end of the process.
+// Package boltfile opens all bbolt files of manager in the same way. They are regular files, private to their owner,
+// and complete and on disk before they get their name. Files of other versions or programs are refused, damage is
+// refused or named, and a panic of bbolt over a damaged page becomes an error.
 package boltfile
 
 import (
@@ -22,7 +22,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Tree is what a database of ours is: the version of its tree, and its top buckets besides meta, which holds the version.
+// Tree describes a database: its schema version, and its top-level buckets besides meta, which holds the version.
 type Tree struct {
 	Version int
 	Buckets []string
@@ -31,12 +31,12 @@ type Tree struct {
 // Options of [Open]. The zero value is ready to use.
 type Options struct {
 	// Timeout is how long to wait while another process holds the file, in steps of 50 ms. Defaults to not waiting.
-	// A command that is about to write should wait a second: one that only looks holds the file for some milliseconds.
+	// Writers should wait a second: a reader holds the file for some milliseconds.
 	Timeout time.Duration
-	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
+	// ReadOnly opens an existing file for reading. Several processes may do so at once while none writes.
 	ReadOnly bool
-	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
-	// type. It is given texts as well. Keys of records are ids and not given to it. Defaults to storing records as they are.
+	// Redact removes secrets from a JSON record before it is stored; its result must decode as the same type. It also gets
+	// plain texts, but no keys, which are ids. Defaults to storing records unchanged.
 	Redact func(record []byte) []byte
 	Logger *slog.Logger // defaults to none
 }
@@ -49,19 +49,19 @@ const (
 // DB is an open file. Its methods may be called from any goroutine.
 type DB struct {
 	bolt *bolt.DB
-	file *os.File // that bbolt has open
+	file *os.File // opened by bbolt
 	path string
 	opts Options
 
-	mu    sync.Mutex
-	ended error // why nothing can be written any more
-	gone  error // why nothing can be read either: it is closed, or bbolt panicked, and may hold its own locks for ever
+	mu       sync.Mutex
+	writeErr error // why nothing can be written any more
+	readErr  error // why nothing can be read either: closed, or bbolt panicked and may hold its locks forever
 }
 
-// Open opens a file, and makes it if it is not there; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
-// [VersionError], or what the operating system says; [fs.ErrNotExist] also for a file to read with nothing in it yet.
+// Open opens a file, and creates it if needed; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
+// [VersionError] or the operating system's error. With ReadOnly, a missing or empty file is [fs.ErrNotExist].
 func Open(path string, tree Tree, opts Options) (*DB, error) {
-	path, err := filepath.Abs(path) // the working directory may change, and the file's place is looked at later
+	path, err := filepath.Abs(path) // inPlace needs it after a change of the working directory
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func Open(path string, tree Tree, opts Options) (*DB, error) {
 	}
 }
 
-// prepare looks at the file before bbolt does. One that is to be written is made, or put right.
+// prepare checks a file before bbolt opens it. For writing, it also creates or repairs it.
 func prepare(path string, tree Tree, opts Options) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -93,20 +93,20 @@ func prepare(path string, tree Tree, opts Options) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		// A symbolic link would let the files of a project choose where its state is written.
+		// A link would let untrusted project files choose where state is written.
 		return fmt.Errorf("%w: it is not a regular file", ErrUnusable)
-	case info.Size() == 0 && opts.ReadOnly: // bbolt would try to write the first pages
+	case info.Size() == 0 && opts.ReadOnly: // bbolt would try to write its first pages
 		return fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
 	case opts.ReadOnly:
 		return nil
 	case info.Size() > 0:
-		return heal(path, tree, opts)
+		return repair(path, tree, opts)
 	default:
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
-	return write(path, place, fillWith(opts, func(tx *bolt.Tx) error {
+	return write(path, publish, fillWith(opts, func(tx *bolt.Tx) error {
 		for _, name := range append([]string{bucketMeta}, tree.Buckets...) {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
@@ -116,23 +116,23 @@ func prepare(path string, tree Tree, opts Options) error {
 	}))
 }
 
-// openBolt opens the file with bbolt and gives its errors our names.
+// openBolt opens the file with bbolt and translates its errors.
 func openBolt(path string, opts Options) (db *DB, err error) {
 	db = &DB{path: path, opts: opts}
-	// bbolt checks the two meta pages only. Torn pages behind them make it panic, and pages that a cut file does not
-	// have any more are a memory fault; both are properties of the file and no reason to end the process.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // on from here, as it was at the end
+	// bbolt checks only the two meta pages. It panics over torn pages behind them, and faults on pages missing from a
+	// truncated file. Neither is a reason to end the process.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // set until return
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.Join(fmt.Errorf("%w: %v", ErrUnusable, p), abandon(db.file))
 		}
 	}()
 	db.bolt, err = bolt.Open(path, 0o600, &bolt.Options{
-		Timeout:  max(opts.Timeout, 1), // 0 would wait for ever
+		Timeout:  max(opts.Timeout, 1), // 0 would wait forever
 		ReadOnly: opts.ReadOnly,
-		// The array is 5 % faster while the list is short, and slow when months of use have fragmented it; the map is
-		// not (bbolt's own advice). The list is stored (no NoFreelistSync): to find it, bbolt would read all pages in a
-		// goroutine of its own, where a damaged one ends the process.
+		// The array is 5 % faster for a short list, but slow once months of use have fragmented it; the map is not (bbolt's
+		// own advice). The list is stored (no NoFreelistSync): otherwise bbolt would read all pages in its own goroutine,
+		// where a damaged page ends the process.
 		FreelistType: bolt.FreelistMapType,
 		NoStatistics: true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
@@ -153,22 +153,22 @@ func openBolt(path string, opts Options) (db *DB, err error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 }
 
-// abandon gives up a file that bbolt panicked over. Closing it is not enough: the mapping that is left keeps the lock.
+// abandon gives up a file after a panic of bbolt. It unlocks, because bbolt's remaining mapping would keep the lock.
 func abandon(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// release closes the file when its transactions have ended. Of a reader, bbolt does not unlock it: a process that is being
-// started shares the open file for a moment, and would keep the lock as long.
+// release closes the file after its transactions. bbolt does not unlock a file opened for reading: a process being
+// started shares the open file for a moment, and would keep the lock that long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	before := db.gone
-	db.gone = bolterrors.ErrDatabaseNotOpen
+	before := db.readErr
+	db.readErr = bolterrors.ErrDatabaseNotOpen
 	db.mu.Unlock()
 	switch {
 	case errors.Is(before, bolterrors.ErrDatabaseNotOpen):
 		return nil
-	case before != nil: // bbolt's Close might wait for ever, so its mapping of the file is left
+	case before != nil: // bbolt's Close might block forever, so its mapping stays
 		return abandon(db.file)
 	case !db.opts.ReadOnly:
 		return db.bolt.Close()
@@ -180,7 +180,7 @@ func (db *DB) release() error {
 	return errors.Join(db.bolt.Close(), syscall.Flock(same, syscall.LOCK_UN), syscall.Close(same))
 }
 
-// check refuses a file that was replaced meanwhile, was cut, or is not of this schema.
+// check refuses a file that was replaced meanwhile or truncated, or has another schema.
 func (db *DB) check(tree Tree) error {
 	if err := db.inPlace(); err != nil {
 		return errReplaced
@@ -200,7 +200,7 @@ func (db *DB) check(tree Tree) error {
 	return err
 }
 
-// checkSize fails if the file was cut: bbolt maps it into memory, and reading behind its end would be a fault.
+// checkSize refuses a truncated file: bbolt maps it into memory, and reading behind its end would fault.
 func (db *DB) checkSize(tx *bolt.Tx) error {
 	info, err := db.file.Stat()
 	if err == nil && info.Size() < tx.Size() {
@@ -232,10 +232,10 @@ func (t Tree) check(tx *bolt.Tx) error {
 	return nil
 }
 
-// Path of the file, absolute.
+// Path returns the absolute path of the file.
 func (db *DB) Path() string { return db.path }
 
-// Clean takes secrets out of JSON, or of a text.
+// Clean removes secrets from JSON or a text.
 func (db *DB) Clean(text []byte) []byte {
 	if db.opts.Redact == nil || text == nil {
 		return text
@@ -243,31 +243,31 @@ func (db *DB) Clean(text []byte) []byte {
 	return db.opts.Redact(text)
 }
 
-// View runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
+// View runs fn on a snapshot. Keys and values are memory of the file: fn must decode or copy what it keeps.
 func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, false); err != nil {
+	if err := db.checkUsable(ctx, false); err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer db.caught(&err)
+	defer db.recoverPanic(&err)
 	return db.bolt.View(fn)
 }
 
-// Update runs fn in a transaction of its own, and returns when it is on disk. After an error the disk is as it was.
-// Cancelling ctx stops one that has not begun, and no other.
+// Update runs fn in a transaction, and returns when it is on disk. An error leaves the disk as it was. Cancelling ctx
+// stops only an update that has not begun.
 func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, true); err != nil {
+	if err := db.checkUsable(ctx, true); err != nil {
 		return err
 	}
-	if err := db.checkPlace(); err != nil {
+	if err := db.rescueIfMoved(); err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer db.caught(&err)
+	defer db.recoverPanic(&err)
 	written := false
 	err = db.bolt.Update(func(tx *bolt.Tx) error {
 		if err := db.checkSize(tx); err != nil {
-			return db.end(err)
+			return db.failWrites(err)
 		}
 		err := fn(tx)
 		written = err == nil
@@ -276,58 +276,58 @@ func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 	if err == nil || !written {
 		return err
 	}
-	// Where a page could not be written, as on a full disk, nothing refers to what was, and the next commit may go through:
-	// bbolt writes with pwrite and maps the file for reading only, so that a full disk is an error of a call and no memory
-	// fault. Anything else, above all a failed fdatasync, leaves open what is on disk: the kernel forgets pages that it
-	// could not write, and the next fdatasync would report success without them. Nothing more is written by this handle.
+	// After a failed page write, as on a full disk, nothing refers to the new pages, and the next commit may succeed.
+	// (bbolt writes with pwrite and maps the file for reading only, so a full disk is no memory fault.) After any other
+	// error, above all a failed fdatasync, the disk's content is unknown: the kernel drops pages that it could not write,
+	// and the next fdatasync would succeed without them. So this handle writes nothing more.
 	err = Explain(err)
 	path, ok := errors.AsType[*fs.PathError](err)
 	if ok && path.Op == "write" || errors.Is(err, bolterrors.ErrDatabaseReadOnly) {
 		return err
 	}
-	return db.end(fmt.Errorf("%w: %w", errUnsure, err))
+	return db.failWrites(fmt.Errorf("%w: %w", errUnsure, err))
 }
 
-// caught, deferred, makes an error of a panic over a damaged page, which bbolt has no other way to report, or over one that
-// is not there because the file was cut. The handle is of no more use then.
-func (db *DB) caught(err *error) {
+// recoverPanic, when deferred, turns a panic into an error: bbolt panics over a damaged page, or one missing from a
+// truncated file. The handle is unusable afterwards.
+func (db *DB) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
 		*err = damaged(fmt.Errorf("%v", p))
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		db.gone = cmp.Or(db.gone, *err)
+		db.readErr = cmp.Or(db.readErr, *err)
 	}
 }
 
-// end makes err the answer to every later write. The first one stays.
-func (db *DB) end(err error) error {
+// failWrites makes err the result of all later writes, unless there is one already.
+func (db *DB) failWrites(err error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.ended = cmp.Or(db.ended, err)
+	db.writeErr = cmp.Or(db.writeErr, err)
 	return err
 }
 
-// refusal is why nothing can be written any more, or be read; nil while it can.
-func (db *DB) refusal(ctx context.Context, writes bool) error {
+// checkUsable returns why the file cannot be read, or written, any more; nil if it can.
+func (db *DB) checkUsable(ctx context.Context, writes bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case db.gone != nil:
-		return db.gone
+	case db.readErr != nil:
+		return db.readErr
 	case writes:
-		return db.ended
+		return db.writeErr
 	}
 	return nil
 }
 
-// Close waits for transactions and gives the file up. It may be called again. A file that lost its place is written back.
+// Close waits for transactions and closes the file. It may be called again. A file that was moved is written back.
 func (db *DB) Close() error {
 	var moved error
-	if !db.opts.ReadOnly && db.refusal(context.Background(), true) == nil {
-		if err := db.checkPlace(); errors.Is(err, ErrMoved) { // in every other case, what is committed is on disk
+	if !db.opts.ReadOnly && db.checkUsable(context.Background(), true) == nil {
+		if err := db.rescueIfMoved(); errors.Is(err, ErrMoved) { // otherwise all commits are on disk
 			moved = err
 		}
 	}

@@ -10,26 +10,25 @@ import (
 var (
 	// ErrHeld is returned by [Open] while another process, or another handle of this one, holds the file.
 	ErrHeld = errors.New("the state is held by another process")
-	// ErrUnusable is returned by [Open] for a file that is damaged or not manager's. Nothing was written to it.
+	// ErrUnusable is returned by [Open] for a file that is damaged or not manager's. It was not changed.
 	ErrUnusable = errors.New("the file is damaged or not a database of manager; nothing was changed: " +
 		"move it away to start afresh, or put a copy in its place")
-	// ErrFull is returned when there is no room. The disk is as it was: what was committed before is all there, and the same
-	// handle can commit again once there is room.
+	// ErrFull is returned if there is no space. All earlier commits are intact, and the handle can commit once there is.
 	ErrFull = errors.New("the disk is full, or a quota is used up (nothing that was stored before is lost): " +
 		"free some space, then go on")
-	// ErrMoved is returned by [DB.Update] when the file is not at its place any more: it was deleted, moved or replaced while
-	// it was open, by `git clean -fdx` for one. Nothing is written then, as nobody would find it. What was stored until then
-	// is written back beside or at that place, as far as the disk allows; the error says where it is.
+	// ErrMoved is returned by [DB.Update] if the open file was deleted, moved or replaced, as by `git clean -fdx`. The
+	// update is discarded. Earlier commits are written back to the old path or next to it, if possible; the error says
+	// where.
 	ErrMoved = errors.New("the database was deleted, moved or replaced while it was in use")
 )
 
 var errUnsure = errors.New("the disk failed while a commit was made, and it is not known whether it holds it; " +
 	"nothing more is written until the database is opened again")
 
-// VersionError is returned by [Open] for a database of another schema version. Nothing was written to it.
+// VersionError is returned by [Open] for a database of another schema version. It was not changed.
 type VersionError struct {
-	Found int // schema version of the file
-	Known int // schema version that this code reads
+	Found int // of the file
+	Known int // the supported one
 }
 
 func (e *VersionError) Error() string {
@@ -41,10 +40,10 @@ func (e *VersionError) Error() string {
 		"finish its work with that one, then move the file away; nothing was changed", e.Found, e.Known)
 }
 
-// CorruptError names a record that is stored but cannot be read.
+// CorruptError names a stored record that cannot be read.
 type CorruptError struct {
 	Bucket string // path of the bucket, as drawn in the schema: log
-	Key    string // for people: 01k7x/17
+	Key    string // for the user: 01k7x/17
 	Err    error
 }
 
@@ -54,7 +53,7 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Explain adds to an error of the operating system what it means here and what to do about it.
+// Explain adds to an operating system error what it means here and what to do.
 func Explain(err error) error {
 	switch {
 	case err == nil:

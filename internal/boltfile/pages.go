@@ -15,20 +15,19 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// bbolt trusts every page behind its two meta pages. A bit that has rotted in a page header can make the next commit copy
-// 5 GB of nothing into the file, and one in the list of free pages makes it write over another record. So all pages are
-// checked before a file is opened for writing, which reads the file once. bbolt's own Tx.Check cannot do it: it follows
-// such a header into memory that is not there, in a goroutine of its own, and ends the process.
+// bbolt trusts all pages behind its two meta pages. A flipped bit in a page header can make the next commit append 5 GB
+// of garbage; one in the freelist can make it overwrite another record. So all pages are checked before a file is
+// opened for writing, which reads the file once. bbolt's Tx.Check cannot do that: it follows a bad header into unmapped
+// memory, in its own goroutine, which ends the process.
 
-// What bbolt writes, in the byte order of the machine.
+// bbolt's format, in the machine's byte order.
 type (
 	header struct {
 		ID           uint64
 		Flags, Count uint16
-		More         uint32 // pages that it goes on in
+		More         uint32 // overflow pages
 	}
-	// meta heads a tree. There are two in a file: of the newest commit, and of the one before.
-	meta struct {
+	meta struct { // heads a tree; a file has two, of the last two commits
 		Magic, Version, PageSize, Flags              uint32
 		Root, Sequence, Freelist, High, TxID, Digest uint64
 	}
@@ -46,7 +45,6 @@ const (
 	headerSize, elementSize, bucketSize, metaSize = 16, 16, 16, 64
 )
 
-// decode reads what stands at the beginning of data, which has to be long enough.
 func decode[T any](data []byte) (v T) {
 	if _, err := binary.Decode(data, binary.NativeEndian, &v); err != nil {
 		panic(err)
@@ -56,28 +54,27 @@ func decode[T any](data []byte) (v T) {
 
 type pages struct {
 	meta
-	data   []byte          // the file up to its end
-	used   map[uint64]bool // pages that were seen
-	faults []error
-	// Of the bucket that is being read: its last key, and the one of the branch that it has to reach.
-	last, least []byte
+	data        []byte          // the file
+	used        map[uint64]bool // pages seen so far
+	faults      []error
+	last, least []byte // of the current bucket: the last key, and the branch key to reach
 }
 
 func (t *pages) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Errorf(format, args...))
 }
 
-// walk collects what cannot be read of the tree. What can be read is put into a bucket, unless that is nil.
+// walk collects the faults of the tree, and copies what is readable to a bucket, unless that is nil.
 func (t *pages) walk(into *bolt.Bucket) {
 	t.used, t.faults = map[uint64]bool{}, nil
 	t.page(into, t.Root)
 	t.free()
-	if lost := int(t.High) - 2 - len(t.used); lost > 0 { // a reference was damaged and leads to another page
+	if lost := int(t.High) - 2 - len(t.used); lost > 0 { // a damaged reference leads to another page
 		t.fault("%d pages are neither in use nor free", lost)
 	}
 }
 
-// take marks a page as used and gives the file from there on; nil if there is no such page, or it is used already.
+// take marks a page as used and returns the file from there on, or nil if the page does not exist or is used already.
 func (t *pages) take(id uint64) []byte {
 	if id < 2 || id >= t.High || t.used[id] {
 		t.fault("page %d is in two places, or not one of %d", id, t.High)
@@ -87,7 +84,7 @@ func (t *pages) take(id uint64) []byte {
 	return t.data[id*uint64(t.PageSize):]
 }
 
-// page reads a page and what is below it. Where its header is damaged, what is in it may still be sound.
+// page reads a page and its children. If its header is damaged, its content may still be sound.
 func (t *pages) page(into *bolt.Bucket, id uint64) {
 	data := t.take(id)
 	if data == nil {
@@ -98,12 +95,12 @@ func (t *pages) page(into *bolt.Bucket, id uint64) {
 	if h.ID != id || h.Flags != leafPage && h.Flags != branchPage || uint64(h.More) != more {
 		t.fault("page %d says that it is page %d of kind %#x with %d more, and needs %d", id, h.ID, h.Flags, h.More, more)
 	}
-	for i := range min(more, uint64(h.More)) { // either of the two may be what is damaged
+	for i := range min(more, uint64(h.More)) { // either of the two may be damaged
 		t.take(id + 1 + i)
 	}
 }
 
-// elements reads those of a page, or of a small bucket within one, with what is below them, as far as they are sound.
+// elements reads the sound elements of a page, or of an inline bucket, and their children.
 func (t *pages) elements(into *bolt.Bucket, data []byte) (end uint64) {
 	h := decode[header](data)
 	end = headerSize
@@ -179,7 +176,7 @@ func (t *pages) bucket(into *bolt.Bucket, name, value []byte) (err error) {
 	return nil
 }
 
-// free reads the list of free pages, which names none that is in use.
+// free reads the freelist, which must not contain used pages.
 func (t *pages) free() {
 	data := t.take(t.Freelist)
 	if data == nil {
@@ -207,7 +204,7 @@ func (t *pages) free() {
 	}
 }
 
-// trees reads both heads, that of the newest commit first; those that are damaged are left out.
+// trees returns the trees of the undamaged meta pages, the newest commit first.
 func trees(data []byte) (all []*pages) {
 	for _, at := range []int{0, os.Getpagesize()} {
 		if at+headerSize+metaSize > len(data) {
@@ -224,12 +221,12 @@ func trees(data []byte) (all []*pages) {
 	return all
 }
 
-// heal looks at a file that is about to be written. Where a page is damaged, everything that can be read goes into a new
-// file that takes its place, and the damaged one is kept beside it.
-func heal(path string, tree Tree, opts Options) (err error) {
+// repair checks a file before it is opened for writing. If a page is damaged, all readable records go into a new file
+// that replaces it, and the damaged file is kept next to it.
+func repair(path string, tree Tree, opts Options) (err error) {
 	look := opts
 	look.ReadOnly = true
-	db, err := openBolt(path, look) // for its lock
+	db, err := openBolt(path, look) // to hold its lock
 	if err != nil {
 		return err
 	}
@@ -243,11 +240,11 @@ func heal(path string, tree Tree, opts Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, syscall.Munmap(data)) }()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a disk that cannot read is a fault of memory here
-	defer db.caught(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a read error of the disk is a memory fault here
+	defer db.recoverPanic(&err)
 	found := trees(data)
 	if len(found) == 0 || uint64(len(data)) < found[0].High*uint64(found[0].PageSize) {
-		return nil // it was cut, or is none of ours: it is refused when it is opened
+		return nil // truncated or not ours: refused when opened
 	}
 	if len(found) == 1 {
 		opts.Logger.Warn("a head of the database was damaged: if it was that of the newest commit, this one is missing",
@@ -267,7 +264,7 @@ func heal(path string, tree Tree, opts Options) (err error) {
 	case best == found[0]:
 		return nil
 	}
-	kept := path + ".damaged-" + stamp()
+	kept := path + ".damaged-" + timestamp()
 	replace := func(temp, path string) error {
 		if err := os.WriteFile(kept, data, 0o600); err != nil {
 			return err

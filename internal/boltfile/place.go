@@ -14,8 +14,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
-// taken for a damaged one. fill leaves it on disk, and name gives it its name.
+// write creates a file under a temporary name, so that a full disk, a crash or a power cut leaves no partial file at
+// path. fill must leave it on disk; name gives it its name.
 func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
 	temp := tempName(path)
 	defer func() { _ = os.Remove(temp) }()
@@ -34,28 +34,28 @@ func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
+		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // despite the umask
 	}
 }
 
-// place gives a file that is complete its name, unless another process was faster.
-func place(temp, path string) error {
+// publish gives a complete file its name, unless another process was faster.
+func publish(temp, path string) error {
 	err := os.Link(temp, path)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no links
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no hard links
 		return os.Rename(temp, path)
 	}
 	return err
 }
 
-// tempName is the name of a new hidden file in the directory of path.
+// tempName returns a new hidden name in the directory of path.
 func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
 }
 
-// SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
+// SyncDir makes a file's name durable: syncing the file keeps only its content.
 func SyncDir(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -78,12 +78,12 @@ func (db *DB) inPlace() error {
 	return err
 }
 
-// checkPlace fails if the file has lost its place. It is then copied to the old place, or beside what is there.
-func (db *DB) checkPlace() error {
+// rescueIfMoved fails if the file was moved, and then copies it to its old path, or next to a file that is there now.
+func (db *DB) rescueIfMoved() error {
 	lost, path := db.inPlace(), db.path
 	switch {
 	case errors.Is(lost, errReplaced):
-		path += ".rescued-" + stamp()
+		path += ".rescued-" + timestamp()
 	case !errors.Is(lost, fs.ErrNotExist):
 		return Explain(lost)
 	}
@@ -91,7 +91,7 @@ func (db *DB) checkPlace() error {
 		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
 	}
 	err := db.View(context.Background(), func(tx *bolt.Tx) error {
-		return write(path, place, func(temp string) error {
+		return write(path, publish, func(temp string) error {
 			f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return err
@@ -101,12 +101,12 @@ func (db *DB) checkPlace() error {
 		})
 	})
 	if err != nil {
-		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
+		return db.failWrites(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
 	}
 	db.opts.Logger.Warn("database written back", "path", path)
-	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
+	return db.failWrites(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
 		ErrMoved, path))
 }
 
-// stamp makes the name of a file unique: a copy never replaces another one.
-func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
+// timestamp makes file names unique, so that no copy replaces another.
+func timestamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }

@@ -2,36 +2,28 @@ package dag
 
 import "slices"
 
-// Kind says what is wrong with a graph.
+// Kind is the kind of a [Fault].
 type Kind int
 
 const (
-	// Duplicate: the node's id is that of an earlier node.
-	Duplicate Kind = iota + 1
-	// Unknown: the node depends on an id that no node has.
-	Unknown
-	// Self: the node depends on itself.
-	Self
-	// Repeated: the node names a dependency that it has named before.
-	Repeated
-	// Cycle: the node depends on itself by way of others.
-	Cycle
+	Duplicate Kind = iota + 1 // an earlier node has the same id
+	Unknown                   // it depends on an id that no node has
+	Self                      // it depends on itself
+	Repeated                  // it names a dependency twice
+	Cycle                     // it depends on itself through others
 )
 
-// Fault is one thing that is wrong.
+// Fault is one mistake in a graph.
 type Fault struct {
 	Kind Kind
-	Node int // place of the node in what was given
-	// Edge is the place in the node's DependsOn: of the id that is wrong, or of the first step of the cycle. It is -1 for
-	// a [Duplicate].
+	Node int // index in the checked nodes
+	// Edge is the index in DependsOn of the wrong id, or of the first step of the cycle; -1 for a [Duplicate].
 	Edge int
-	// Path is set for a [Cycle]: it begins and ends with the node's id, and each id depends on the next one.
-	Path []string
+	Path []string // of a [Cycle]: begins and ends with the node's id; each id depends on the next
 }
 
-// Check gives everything that is wrong, in the order of the nodes, cycles last. Of nodes that hang together in several
-// cycles it gives one cycle, a shortest one through the first of them: the others may be gone with it. Nodes that
-// repeat an earlier id are not looked at otherwise for cycles, because nobody can say who is meant.
+// Check returns all mistakes in node order, cycles last. Of cycles that share nodes it reports one, a shortest one
+// through their first node: mending it may break the others. A [Duplicate] is in no cycle, as its id is ambiguous.
 func Check(nodes []Node) []Fault {
 	var faults []Fault
 	places := index(nodes)
@@ -51,29 +43,29 @@ func Check(nodes []Node) []Fault {
 			}
 		}
 	}
-	graph, back := edges(nodes)
-	looked := make([]bool, len(nodes))
+	graph, dependents := edges(nodes)
+	settled := make([]bool, len(nodes))
 	for _, level := range Levels(nodes) {
 		for _, i := range level {
-			looked[i] = true // it has a level, so it is in no cycle
+			settled[i] = true // nodes with a level are in no cycle
 		}
 	}
 	for i, n := range nodes {
-		if looked[i] {
+		if settled[i] {
 			continue
 		}
-		came := walk(graph, i)
-		last, cyclic := came[i]
+		cameFrom := walk(graph, i)
+		last, cyclic := cameFrom[i]
 		if !cyclic {
 			continue
 		}
-		for j := range walk(back, i) {
-			if _, there := came[j]; there {
-				looked[j] = true
+		for j := range walk(dependents, i) {
+			if _, seen := cameFrom[j]; seen {
+				settled[j] = true
 			}
 		}
 		path := []string{n.ID}
-		for ; last != i; last = came[last] {
+		for ; last != i; last = cameFrom[last] {
 			path = append(path, nodes[last].ID)
 		}
 		path = append(path, n.ID)
@@ -83,16 +75,16 @@ func Check(nodes []Node) []Fault {
 	return faults
 }
 
-// walk goes from a node wherever edges lead, nearest first, and says of each node that it came to from which one.
+// walk searches breadth-first from start, and maps each node it reaches to its predecessor.
 func walk(graph [][]int, start int) map[int]int {
-	came := map[int]int{}
+	cameFrom := map[int]int{}
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range graph[queue[0]] {
-			if _, there := came[w]; !there {
-				came[w] = queue[0]
+			if _, seen := cameFrom[w]; !seen {
+				cameFrom[w] = queue[0]
 				queue = append(queue, w)
 			}
 		}
 	}
-	return came
+	return cameFrom
 }

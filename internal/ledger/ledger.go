@@ -1,5 +1,5 @@
-// Package ledger holds what the two ledgers share: how they ask their model, what that cost, and what it means, for turns of
-// agents too, when a provider failed.
+// Package ledger holds what both ledgers share: asking their model, its cost, and what a provider's failure means, also
+// for turns of agents.
 package ledger
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// ErrNoAnswer is returned by [Ask] when the model was asked, and gave nothing of use.
+// ErrNoAnswer is returned by [Ask] if the model gave no usable answer.
 var ErrNoAnswer = errors.New("the model gave no usable answer")
 
-// Ask puts a prompt to the model of a ledger; one that is too long for it, in its shorter form, which comes next. check says
-// to the model what is wrong with an answer. It blocks until the model has answered, minutes perhaps. The usage is valid
-// with an error too, which is that of [Outage], or wraps [ErrNoAnswer].
+// Ask puts a prompt to a ledger's model; if it is too long for the model, then the next, shorter one. check tells the
+// model what is wrong with an answer. Ask blocks until the model answered, perhaps for minutes. spent is valid with an
+// error too. Errors are those of [Outage], or wrap [ErrNoAnswer].
 func Ask[T any](
 	ctx context.Context, c providers.Completer, log *slog.Logger, question providers.Request, check func(*T) error, prompts ...string,
 ) (answer T, spent boulder.Usage, err error) {
@@ -37,16 +37,16 @@ func Ask[T any](
 			return answer, spent, nil
 		}
 		log.InfoContext(ctx, "the ledger's model gave no usable answer", "schema", question.SchemaName, "error", err)
-		if kind(err) != providers.KindContextLength {
+		if kindOf(err) != providers.KindContextLength {
 			break
 		}
 	}
 	return answer, spent, cmp.Or(Outage(ctx, err), fmt.Errorf("%w: %w", ErrNoAnswer, err))
 }
 
-// Schema is the JSON Schema of the fields of T, which is a struct of strings, booleans, lists and such structs, in the form
-// that all vendors' strict modes accept: everything required, nothing else allowed, no bounds. Models write properties in
-// this order. only gives the values that a string may have, by its path (criteria.id); without names fields to leave out.
+// Schema returns the JSON Schema of T, a struct of strings, booleans, slices and such structs, in the form that all
+// vendors' strict modes accept: all fields required, no others allowed, no bounds. Models write properties in this
+// order. only lists the allowed values of a string by path (criteria.id); without lists fields to omit.
 func Schema[T any](only map[string][]string, without ...string) json.RawMessage {
 	var of func(t reflect.Type, path string) string
 	of = func(t reflect.Type, path string) string {
@@ -78,7 +78,7 @@ func Schema[T any](only map[string][]string, without ...string) json.RawMessage 
 	return json.RawMessage(of(reflect.TypeFor[T](), ""))
 }
 
-// Headed is a paragraph of a prompt; nothing, if it has nothing to say.
+// Headed returns a section of a prompt, or "" if the body is empty.
 func Headed(heading, body string) string {
 	if body = strings.TrimSpace(strings.ToValidUTF8(body, "\uFFFD")); body == "" {
 		return ""
@@ -86,7 +86,7 @@ func Headed(heading, body string) string {
 	return fmt.Sprintf("## %s\n\n%s\n\n", heading, body)
 }
 
-// Bullets is a list in a prompt.
+// Bullets formats a list for a prompt.
 func Bullets(items []string) string {
 	var b strings.Builder
 	for _, item := range items {
@@ -95,22 +95,21 @@ func Bullets(items []string) string {
 	return b.String()
 }
 
-// Marked puts data that agents and commands produced between marks that contain a digest of it, so that no text can hold
-// its own closing mark.
+// Marked encloses untrusted data in marks that contain its digest, so that no text can contain its own closing mark.
 func Marked(name, data string) string {
 	data = strings.ToValidUTF8(data, "\uFFFD")
 	mark := fmt.Sprintf("%s %.8x", name, sha256.Sum256([]byte(data)))
 	return fmt.Sprintf("<<<%s\n%s\n%s>>>\n\n", mark, data, mark)
 }
 
-// Outage is the error if nobody could be asked, and nil if there was an answer, but none of use. It is the cause of
-// ctx's end, or wraps [boulder.ErrFatal] where every further call would end the same way, or is a
-// [*boulder.TroubleError] that says when to ask again.
+// Outage returns an error if the model could not be asked, and nil if it answered, though unusably. The error is the
+// cause of ctx's end, or wraps [boulder.ErrFatal] if further calls would fail too, or is a [*boulder.TroubleError] with
+// the time to ask again.
 func Outage(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	switch kind(err) {
+	switch kindOf(err) {
 	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
 		return nil
 	case providers.KindQuota:
@@ -131,8 +130,8 @@ func Outage(ctx context.Context, err error) error {
 	return trouble
 }
 
-// kind is that of the provider's error. A Completer that breaks its contract by another error counts as the network.
-func kind(err error) providers.Kind {
+// kindOf returns the provider's error kind. Errors that break the Completer contract count as network errors.
+func kindOf(err error) providers.Kind {
 	if err == nil {
 		return ""
 	}

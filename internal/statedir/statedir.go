@@ -1,10 +1,9 @@
-// Package statedir writes files below a project's directory, mostly in its .manager, for their owner only whatever the
-// umask, and nowhere else; and with [Replace] those that the user names, whose links are theirs.
+// Package statedir writes files below a project's directory, mostly in .manager, private to their owner whatever the
+// umask. [Replace] writes files that the user names, and trusts their links.
 //
-// What lies in a project may come from anybody: a repository can bring a .manager along, and an agent that works in
-// the project can put symbolic links there while a run goes on. So no path is followed by name: each directory down
-// to the one that is written to is opened in the one above it and must be a directory, and everything below that is
-// reached through an [os.Root], which does not leave it by links, "..", or absolute names.
+// Project content is untrusted: a repository may contain a .manager, and an agent may create symbolic links at any
+// time. So no path is followed by name. Each directory is opened within its parent and must be a directory, and files
+// are reached through an [os.Root], which cannot be left by links, "..", or absolute names.
 package statedir
 
 import (
@@ -23,8 +22,8 @@ const (
 	fileMode = 0o600
 )
 
-// Open opens the directory that is reached from base, which must exist and is trusted, by way of names; what is not
-// there is made. A name that is there and is no directory, or is a symbolic link, is an error. The caller closes it.
+// Open opens the directory at names below base, and creates missing ones. base must exist and is trusted. A name that
+// is a symbolic link or not a directory is an error. The caller closes the root.
 func Open(base string, names ...string) (*os.Root, error) {
 	root, err := os.OpenRoot(base)
 	if err != nil {
@@ -41,7 +40,7 @@ func Open(base string, names ...string) (*os.Root, error) {
 	return root, nil
 }
 
-// enter opens a directory in another one, and makes it if it is not there, with a mode that no umask has a say in.
+// enter opens a directory in another one, and creates it if needed, with dirMode whatever the umask.
 func enter(in *os.Root, name string) (*os.Root, error) {
 	err := in.Mkdir(name, dirMode)
 	if err == nil {
@@ -61,7 +60,7 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A link that was put there since is followed by OpenRoot; what was opened must be what was looked at.
+	// OpenRoot follows a link created since: check that it opened the same directory.
 	opened, err := root.Stat(".")
 	if err == nil && !os.SameFile(info, opened) {
 		err = errors.New("it was replaced while it was being opened")
@@ -72,15 +71,14 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 	return root, nil
 }
 
-// Owned reports whether a file is the user's own.
+// Owned reports whether the current user owns a file.
 func Owned(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// Write replaces the file that is reached from base by a path with slashes, as a whole or not at all, also in a crash;
-// it is on disk when Write returns. The directories on the way are opened as [Open] does it. A link with the file's
-// name is replaced, and not followed.
+// Write atomically replaces the file at a slash-separated path below base, and returns when it is on disk. Directories
+// on the way are opened as by [Open]. A link with the file's name is replaced, not followed.
 func Write(base, path string, data []byte) error {
 	names := strings.Split(path, "/")
 	below, name := names[:len(names)-1], names[len(names)-1]
@@ -95,7 +93,7 @@ func Write(base, path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(f.Chmod(fileMode), err, f.Sync(), f.Close()) // a umask may have taken the owner's rights
+	err = errors.Join(f.Chmod(fileMode), err, f.Sync(), f.Close()) // despite the umask
 	if err == nil {
 		err = root.Rename(temp, name)
 	}
@@ -103,18 +101,18 @@ func Write(base, path string, data []byte) error {
 		_ = root.Remove(temp)
 		return err
 	}
-	dir, err := root.Open(".") // a rename survives a power failure only if its directory is synced
+	dir, err := root.Open(".") // a rename is durable only after syncing its directory
 	if err != nil {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// ErrIrregular refuses a path at which there is something else than a file, such as a pipe.
+// ErrIrregular refuses a path of something other than a file, such as a pipe.
 var ErrIrregular = errors.New("not a regular file: name another one")
 
-// Replaceable gives the file that a path of the user's stands for, which need not exist, and the mode that it shall have: an
-// old one keeps its own. The error says why there can be none.
+// Replaceable resolves a path of the user to the file to write, which need not exist, and its mode: that of the
+// existing file, else ifNew. The error says why the path cannot be written.
 func Replaceable(path string, ifNew fs.FileMode) (target string, mode fs.FileMode, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -138,7 +136,7 @@ func Replaceable(path string, ifNew fs.FileMode) (target string, mode fs.FileMod
 	return path, ifNew, nil
 }
 
-// Replace writes the file of [Replaceable] as [Write] does. A symbolic link stays, and what it points to is replaced.
+// Replace writes the file of [Replaceable] like [Write]. A symbolic link stays, and its target is replaced.
 func Replace(path string, data []byte, ifNew fs.FileMode) error {
 	target, mode, err := Replaceable(path, ifNew)
 	if err == nil {
