@@ -29,8 +29,8 @@ func (Asks) Words() []string { return []string{string(AsksReject), string(AsksAl
 const (
 	refusal = "The user is away and cannot give this permission. Go on without it: find another way, or leave this part out" +
 		" and say so in your final message."
-	// ownAnswer is for a question: a rejection would end the turn (seen).
-	ownAnswer = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
+	// questionReply is for a question: a rejection would end the turn (seen).
+	questionReply = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
 	// raisedTimeout bounds the reading of what was recorded while an agent waits, lastTimeout that when none does: another
@@ -42,7 +42,7 @@ const (
 func (t *turn) policy(a opencode.Request) boulder.Ruling {
 	switch {
 	case a.Permission == "":
-		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: ownAnswer}
+		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: questionReply}
 	case t.cfg.Asks == AsksAllow, session.IsDoomLoop(a):
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}
 	}
@@ -57,12 +57,12 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	}
 	now := t.cfg.Now()
 	t.seen.LastEvent, t.seen.Looked = now, false
-	if since := t.seen.waits; !since.IsZero() { // to wait for the user is no work, and no silence
+	if since := t.seen.waitingSince; !since.IsZero() { // to wait for the user is no work, and no silence
 		t.seen.Began = t.seen.Began.Add(max(0, now.Sub(since)))
 	}
-	t.seen.waits = time.Time{}
+	t.seen.waitingSince = time.Time{}
 	if t.asks.Waits() {
-		t.seen.waits = now
+		t.seen.waitingSince = now
 	}
 	return again, fault(err)
 }
@@ -175,12 +175,12 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 // reportRaised reports what was recorded for the attempt. What cannot be read is read again by [turn.conclude]. bury also
 // marks what no session waits for any longer, such as asks of an aborted turn or a dead server; only after all that is
 // pending was looked at.
-func (t *turn) reportRaised(ctx context.Context, bury bool) error {
+func (t *turn) reportRaised(ctx context.Context, markObsolete bool) error {
 	if t.cfg.Diverter == nil {
 		return nil
 	}
 	limit := raisedTimeout
-	if bury {
+	if markObsolete {
 		limit = lastTimeout
 	}
 	reading, cancel := context.WithTimeout(ctx, limit)
@@ -189,9 +189,9 @@ func (t *turn) reportRaised(ctx context.Context, bury bool) error {
 	if err != nil {
 		t.cfg.Logger.Warn("blockers could not be read", "error", err)
 	}
-	t.seen.unread, t.seen.replied = err, nil
+	t.seen.raisedErr, t.seen.replied = err, nil
 	for _, b := range all {
-		if bury && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
+		if markObsolete && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
 			t.asks.Gone(ctx, b.ID)
 		}
 		if b.Replied() && b.SessionID == t.job.Attempt.SessionID {
@@ -218,8 +218,8 @@ func (t *turn) conclude(ctx context.Context) error {
 	if err := t.reportRaised(ctx, true); err != nil {
 		return err
 	}
-	if t.seen.unread != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
-		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.unread)
+	if t.seen.raisedErr != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
+		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.raisedErr)
 	}
 	return nil
 }

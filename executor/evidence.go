@@ -86,7 +86,7 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 		if err != nil {
 			return nil, fault(err)
 		}
-		m = handOver(t.Executor, m)
+		m = redacted(t.Executor, m)
 		for _, l := range linesOf(m) {
 			if err := transcript.Encode(l); err != nil {
 				return nil, fmt.Errorf("%w: message %s cannot be written: %w", boulder.ErrTrouble, m.Info.ID, err)
@@ -157,7 +157,7 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 		if err != nil {
 			return fault(err)
 		}
-		e.Todos = session.Todos(handOver(t.Executor, list))
+		e.Todos = session.Todos(redacted(t.Executor, list))
 	}
 	// An earlier attempt may have left something behind.
 	if t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) && (r.tools || t.job.Attempt.Attempt > 1) {

@@ -193,15 +193,15 @@ func (e *Executor) Run(
 	t := e.newTurn(job, report)
 	defer func() { t.done() }()
 	evidence, err := t.run(ctx)
-	evidence = handOver(e, evidence)
+	evidence = redacted(e, evidence)
 	switch {
 	case err == nil:
 		return evidence, nil
 	case ctx.Err() != nil:
-		t.leave(ctx, true)
+		t.abandon(ctx, true)
 		return evidence, context.Cause(ctx)
 	}
-	t.leave(ctx, false)
+	t.abandon(ctx, false)
 	return evidence, &cleanedError{err, e.cfg.Redact.Text(err.Error())}
 }
 
@@ -285,7 +285,7 @@ func (t *turn) enterSlot(ctx context.Context) (err error) {
 }
 
 // leave is for a turn that did not come to its end: whoever takes it up reads everything again. It is best effort.
-func (t *turn) leave(ctx context.Context, cancelled bool) {
+func (t *turn) abandon(ctx context.Context, cancelled bool) {
 	ctx = context.WithoutCancel(ctx)
 	defer func() {
 		if t.place.slot != nil { // the next attempt may work in another one
@@ -319,12 +319,12 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 
 // handOver is a value without secrets: a message as soon as it is read, since a secret that is cut in two is not recognised
 // any more; and whatever leaves the executor.
-func handOver[T any](e *Executor, v T) T {
+func redacted[T any](e *Executor, v T) T {
 	return secret.Each(v, e.cfg.Redact)
 }
 
 func (e *Executor) reporting(report func(boulder.Body) error) func(boulder.Body) error {
-	return func(b boulder.Body) error { return report(handOver(e, b)) }
+	return func(b boulder.Body) error { return report(redacted(e, b)) }
 }
 
 type cleanedError struct {

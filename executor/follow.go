@@ -18,34 +18,34 @@ import (
 type observation struct {
 	enforcer.Seen // as far as asSeen does not fill it in
 
-	ended     time.Time
-	touched   map[string]bool // files, relative to the project
-	usage     boulder.Usage
-	counted   map[string]bool // answers in it, by id
-	activity  string          // the newest that was reported
-	failed    *opencode.TurnError
-	cutOff    bool                // from outside, and so was its resume prompt
-	stopped   string              // why the manager ended the turn
-	rule      boulder.Rule        // for which it did
-	looks     int                 // how often a prompt without a turn was sent again
-	nudged    bool                // in this run
-	nudgeLost bool                // the turn ended while a nudge was on its way, which may begin another
-	recheck   time.Time           // when to read the state again; zero: events tell
-	wait      time.Duration       // before that
-	end       bool                // an event told of the turn's end
-	idle      bool                // the session was found idle in the middle of its turn
-	waits     time.Time           // the newest look that found that the user may answer; zero: they may not
-	offered   map[string][]string // the tools that the agents of a directory were offered
-	unread    error               // why what was recorded could not be read the last time
-	replied   []string            // blockers that are [boulder.Blocker.Replied], as read the last time
+	ended        time.Time
+	touched      map[string]bool // files, relative to the project
+	usage        boulder.Usage
+	counted      map[string]bool // answers in it, by id
+	activity     string          // the newest that was reported
+	failed       *opencode.TurnError
+	cutOff       bool                // from outside, and so was its resume prompt
+	stopped      string              // why the manager ended the turn
+	rule         boulder.Rule        // for which it did
+	looks        int                 // how often a prompt without a turn was sent again
+	nudged       bool                // in this run
+	nudgeLost    bool                // the turn ended while a nudge was on its way, which may begin another
+	recheck      time.Time           // when to read the state again; zero: events tell
+	recheckDelay time.Duration       // before that
+	endSeen      bool                // an event told of the turn's end
+	idleSeen     bool                // the session was found idle in the middle of its turn
+	waitingSince time.Time           // the newest look that found that the user may answer; zero: they may not
+	offered      map[string][]string // the tools that the agents of a directory were offered
+	raisedErr    error               // why what was recorded could not be read the last time
+	replied      []string            // blockers that are [boulder.Blocker.Replied], as read the last time
 }
 
 // doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
 // before its statuses say so (1.18.33, SessionStatus.set): who asks in between waits for an event that was there already,
 // until it counts as silence.
-func (t *turn) doubt() {
-	t.seen.wait = max(time.Second, 2*t.seen.wait)
-	t.seen.recheck = t.cfg.Now().Add(t.seen.wait)
+func (t *turn) recheckSoon() {
+	t.seen.recheckDelay = max(time.Second, 2*t.seen.recheckDelay)
+	t.seen.recheck = t.cfg.Now().Add(t.seen.recheckDelay)
 }
 
 // maxLooks bounds how often a prompt that began no turn is sent again.
@@ -101,7 +101,7 @@ func (t *turn) follow(ctx context.Context) error {
 // aborted gives its last idle event late: one that is run again right after it would be taken for ended by that (seen). And
 // a nudge that comes when the turn has ended begins another.
 func (t *turn) sawEnd() bool {
-	t.seen.end, t.seen.recheck = true, t.cfg.Now()
+	t.seen.endSeen, t.seen.recheck = true, t.cfg.Now()
 	return !t.job.Recovered && !t.seen.nudged
 }
 
@@ -113,18 +113,18 @@ func (t *turn) over(p session.Position) (ended bool, err error) {
 	t.seen.recheck = time.Time{}
 	switch {
 	case p.Busy:
-		t.seen.idle, t.seen.end = false, false
-		t.doubt()
+		t.seen.idleSeen, t.seen.endSeen = false, false
+		t.recheckSoon()
 	case p.Unanswered && t.seen.nudged && !t.seen.nudgeLost:
 		t.seen.nudgeLost, t.seen.Busy, t.seen.Prompted = true, false, t.cfg.Now()
-	case p.Answered, t.seen.end:
+	case p.Answered, t.seen.endSeen:
 		return true, nil
 	case !t.seen.Busy:
-	case t.seen.idle:
+	case t.seen.idleSeen:
 		return false, fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
 	default:
-		t.seen.idle = true
-		t.doubt()
+		t.seen.idleSeen = true
+		t.recheckSoon()
 	}
 	return false, nil
 }
@@ -171,7 +171,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if err := t.blockerPart(ctx, p.Part); err != nil {
 			return false, err
 		}
-		p.Part.Tool = handOver(t.Executor, p.Part.Tool)
+		p.Part.Tool = redacted(t.Executor, p.Part.Tool)
 		e.Payload = p
 	}
 	told := t.tree.Take(e, t.cfg.Now())
@@ -207,7 +207,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return false, t.used("the model answered")
 		}
 	case opencode.PartUpdated:
-		return false, t.tell(e.SessionID, told)
+		return false, t.reportToolCall(e.SessionID, told)
 	case opencode.TodosUpdated:
 		if !own {
 			break

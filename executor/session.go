@@ -117,7 +117,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	switch {
 	case p.Busy:
 		t.seen.Busy = true
-		t.doubt()
+		t.recheckSoon()
 		return false, nil
 	case p.Answered && !cutOff && turnFault(p.Failed, t.job.Attempt.Model) == nil:
 		return true, nil
@@ -167,7 +167,7 @@ func (t *turn) position(ctx context.Context) (session.Position, error) {
 	if err != nil {
 		return session.Position{}, fault(err)
 	}
-	r.Messages = handOver(t.Executor, r.Messages)
+	r.Messages = redacted(t.Executor, r.Messages)
 	t.tree.Load(r, t.lastMessageID())
 	for _, s := range r.Sessions {
 		t.sub.Follow(s.ID)
