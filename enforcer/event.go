@@ -87,13 +87,13 @@ func Apply(t Track, event Event, p Policy) Track {
 	t.Status = cmp.Or(t.Status, Watching)
 	switch e := event.(type) {
 	case Activity:
-		t.alive(e.At)
+		t.sawActivity(e.At)
 	case Listed:
-		t.alive(e.At)
+		t.sawActivity(e.At)
 		t.Open = OpenItems(t, e.Todos)
 	case Prompted:
-		t.alive(e.At)
-		t.begin(e.At)
+		t.sawActivity(e.At)
+		t.restart(e.At)
 		switch {
 		case e.Stop:
 			t.stop("the user wrote that it is to stop")
@@ -103,19 +103,19 @@ func Apply(t Track, event Event, p Policy) Track {
 		// What was there before is seen at the end of the turn that begins, and is no progress of a continuation.
 		t.Progress = Progress{}
 	case Aborted:
-		t.alive(e.At)
+		t.sawActivity(e.At)
 		t.Pending, t.AbortedAt = "", later(t.AbortedAt, e.At)
 		if t.Status != Stopped {
 			t.stop("the user aborted the turn")
 		}
 	case StopAsked:
-		t.alive(e.At)
+		t.sawActivity(e.At)
 		t.StopRequested = true
 		t.stop("the user stopped it")
 	case Started:
 		t.StopRequested, t.CountdownAt = false, time.Time{}
 		t.Status, t.Reason = Watching, ""
-		t.begin(e.At)
+		t.restart(e.At)
 	case TurnEnded:
 		t.turnEnded(e, p)
 	case Verified:
@@ -123,7 +123,7 @@ func Apply(t Track, event Event, p Policy) Track {
 			t.progressed()
 		}
 	case Compacted:
-		t.alive(e.At)
+		t.sawActivity(e.At)
 		t.Compactions++
 		t.Compacted = true
 	case Decided:
@@ -148,7 +148,7 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 	if e.Message != "" && e.Message == t.Turn {
 		return
 	}
-	t.alive(e.At)
+	t.sawActivity(e.At)
 	continued := t.Pending != ""
 	t.Turn, t.Pending = e.Message, ""
 	if t.Status == Complete {
@@ -159,7 +159,7 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 	t.Acted, t.Claimed = r.Tools, marked || Claims(r.Answer)
 	t.Promised = t.Promised || marked || r.Promised
 	if r.Answer != "" || r.Tools { // of a turn without a word its error tells more
-		name := nameOf(Normalize(r.Answer))
+		name := shortHash(Normalize(r.Answer))
 		switch {
 		case r.Tools:
 			t.Same = 0
@@ -180,7 +180,7 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		t.failed(e.At)
 	}
 	if continued && strings.TrimSpace(r.Answer) != "" && p.SameWindow > 0 {
-		t.Answers = append(slices.Clip(t.Answers), Answer{nameOf(essence(r.Answer)), e.At}) // a copy
+		t.Answers = append(slices.Clip(t.Answers), Answer{shortHash(canonicalText(r.Answer)), e.At}) // a copy
 		t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
 		t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
 	}
@@ -211,11 +211,11 @@ func (t *Track) decided(e Decided, p Policy) {
 	}
 }
 
-func (t *Track) alive(at time.Time) {
+func (t *Track) sawActivity(at time.Time) {
 	t.LastActivity, t.CountdownAt, t.Began = later(t.LastActivity, at), time.Time{}, cmp.Or(t.Began, at)
 }
 
-func (t *Track) begin(at time.Time) {
+func (t *Track) restart(at time.Time) {
 	t.Began, t.Pending = at, ""
 	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same, t.Stuck = 0, 0, 0, 0, 0, 0
 	t.Promised, t.Claimed, t.Compacted, t.Answer = false, false, false, ""

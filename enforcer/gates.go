@@ -98,7 +98,7 @@ var gates = []struct {
 		case v.Claimed: // words trigger; evidence decides
 			return nil
 		}
-		idle := v.rests(v.Idle)
+		idle := v.quietPeriod(v.Idle)
 		return v.until(v.LastActivity.Add(idle), "not idle for %s yet", round(idle))
 	}},
 	// For an agent that answers quickly, and always the same: told once more, it would say it once more.
@@ -112,7 +112,7 @@ var gates = []struct {
 		if v.Cooldown <= 0 || v.LastEnforcement.IsZero() || reached(n, v.MaxFailures) {
 			return nil // at the bound of failures there is no continuation to cool down for
 		}
-		pause := v.rests(max(v.Cooldown, min(v.Cooldown<<min(n, 16), time.Hour)))
+		pause := v.quietPeriod(max(v.Cooldown, min(v.Cooldown<<min(n, 16), time.Hour)))
 		return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
 			text.Plural(n, "continuation"))
 	}},
@@ -131,8 +131,8 @@ var gates = []struct {
 	{GateCountdown, countdown},
 }
 
-// rests is how long nothing is sent. What ended with an error is given the time that it takes to mend.
-func (v view) rests(usual time.Duration) time.Duration {
+// quietPeriod is how long nothing is sent. What ended with an error is given the time that it takes to mend.
+func (v view) quietPeriod(usual time.Duration) time.Duration {
 	if v.Broken != "" {
 		return usual
 	}

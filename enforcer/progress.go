@@ -34,14 +34,14 @@ func (p *Progress) add(r Reached) bool {
 	grown := false
 	for _, todo := range r.Todos {
 		if todo.Status == "completed" {
-			grown = once(&p.Items, folded(todo.Content), maxItems) || grown
+			grown = addNew(&p.Items, folded(todo.Content), maxItems) || grown
 		}
 	}
 	if r.Diff != "" {
-		grown = once(&p.Diffs, r.Diff, maxDiffs) || grown
+		grown = addNew(&p.Diffs, r.Diff, maxDiffs) || grown
 	}
 	for _, command := range r.Gates {
-		grown = once(&p.Gates, command, maxItems) || grown
+		grown = addNew(&p.Gates, command, maxItems) || grown
 	}
 	return grown
 }
@@ -53,9 +53,9 @@ func (p Progress) BeyondFiles(r Reached) bool {
 	return p.add(r)
 }
 
-// once adds what is not there yet, to a copy: other tracks share the list.
-func once(list *[]string, what string, most int) bool {
-	name := nameOf(what)
+// addNew adds what is not there yet, to a copy: other tracks share the list.
+func addNew(list *[]string, what string, most int) bool {
+	name := shortHash(what)
 	if slices.Contains(*list, name) {
 		return false
 	}
@@ -63,8 +63,8 @@ func once(list *[]string, what string, most int) bool {
 	return true
 }
 
-// nameOf is short: it tells apart what one session did.
-func nameOf(text string) string {
+// shortHash is short: it tells apart what one session did.
+func shortHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }

@@ -128,7 +128,7 @@ func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
 		}
 	}
 	kind := Send
-	if v.forgets() {
+	if v.needsFreshSession() {
 		kind = Fresh
 	}
 	return Decision{Kind: kind, Gate: GateOpen, Reason: v.cause()}
@@ -169,7 +169,9 @@ func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset)
 
 func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
 
-func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions) }
+func (v view) needsFreshSession() bool {
+	return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions)
+}
 
 // cause is why the session has to go on, for people.
 func (v view) cause() string {
@@ -181,7 +183,7 @@ func (v view) cause() string {
 		missing = text.Plural(n, "thing") + " left to do, such as: " + v.Unmet[0]
 	}
 	switch {
-	case v.forgets():
+	case v.needsFreshSession():
 		return "the session forgets what it does; " + missing
 	case v.Claimed:
 		return "it says that it is done, but there is " + missing

@@ -72,7 +72,7 @@ func (w *Window) Call(c Call) {
 		return
 	}
 	w.known[c.ID] = true
-	r := record{mark: fingerprintOf(c), polling: waits(c.Input, w.rules.Polling)}
+	r := record{mark: fingerprintOf(c), polling: isPolling(c.Input, w.rules.Polling)}
 	isNew := !slices.ContainsFunc(w.calls, func(old record) bool { return old.mark == r.mark })
 	w.calls = append(w.calls, r)
 	if over := len(w.calls) - w.rules.Window; over > 0 {
@@ -183,7 +183,7 @@ func commandOf(input json.RawMessage) string {
 	return args.Command
 }
 
-func waits(input json.RawMessage, patterns []*regexp.Regexp) bool {
+func isPolling(input json.RawMessage, patterns []*regexp.Regexp) bool {
 	command := commandOf(input)
 	return command != "" && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(command) })
 }

@@ -19,7 +19,7 @@ func Claims(text string) bool {
 	}
 	for _, s := range sentences(words) {
 		for _, at := range doneWords().FindAllStringIndex(s, -1) {
-			if !notYet().MatchString(s[max(0, at[0]-reach):at[0]]) {
+			if !notYet().MatchString(s[max(0, at[0]-negationReach):at[0]]) {
 				return true
 			}
 		}
@@ -27,9 +27,9 @@ func Claims(text string) bool {
 	return false
 }
 
-// reach is how far before a completion word what negates it is looked for, in bytes. More than three words seldom take;
+// negationReach is how far before a completion word what negates it is looked for, in bytes. More than three words seldom take;
 // with all of a text for each of its words a text of nothing but such words would take minutes.
-const reach = 120
+const negationReach = 120
 
 var (
 	doneWords = text.Regexp(`(?i)\b(?:done|finished|completed?|all set|good to go|wrapped up|` +
@@ -47,14 +47,14 @@ var (
 
 // Promised reports whether a text of the assistant gives the promise, [boulder.Promise]. It does not count in code, in a
 // quotation, or in a sentence that only speaks about it.
-func Promised(text string) bool { return gives(text, promise()) }
+func Promised(text string) bool { return states(text, promise()) }
 
 // Marked reports whether a text of the assistant has the marker, under the rules of [Promised]. No text has an empty one.
 func Marked(text, marker string) bool {
-	return marker != "" && gives(text, regexp.MustCompile(regexp.QuoteMeta(marker)))
+	return marker != "" && states(text, regexp.MustCompile(regexp.QuoteMeta(marker)))
 }
 
-func gives(text string, word *regexp.Regexp) bool {
+func states(text string, word *regexp.Regexp) bool {
 	const given = "\x00" // a word may end like a sentence, or hold words that would speak about it
 	text = prose(word.ReplaceAllString(strings.ReplaceAll(text, given, " "), given))
 	return slices.ContainsFunc(sentences(text), func(s string) bool {
@@ -68,9 +68,9 @@ var (
 		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
 )
 
-// essence is what a text says, without what differs from one time to the next although it says the same: case and white
+// canonicalText is what a text says, without what differs from one time to the next although it says the same: case and white
 // space, times, ids and all other numbers.
-func essence(text string) string {
+func canonicalText(text string) string {
 	text = ids().ReplaceAllStringFunc(Normalize(text), func(word string) string {
 		if strings.ContainsAny(word, "0123456789") {
 			return "<id>"
