@@ -76,7 +76,7 @@ func (g git) line(ctx context.Context, args ...string) (string, error) {
 }
 
 // answer is line of a command whose "no", see [exitFatal], is an answer: that is no error.
-func (g git) answer(ctx context.Context, args ...string) (string, error) {
+func (g git) query(ctx context.Context, args ...string) (string, error) {
 	out, err := g.line(ctx, args...)
 	if exitCode(err) == 1 {
 		err = nil
@@ -86,7 +86,7 @@ func (g git) answer(ctx context.Context, args ...string) (string, error) {
 
 // resolve is the object that a name stands for; empty: it stands for none.
 func (g git) resolve(ctx context.Context, name string) (id string, err error) {
-	return g.answer(ctx, "rev-parse", "--verify", "--quiet", name)
+	return g.query(ctx, "rev-parse", "--verify", "--quiet", name)
 }
 
 // refs are those that a pattern of git for-each-ref fits, and where they are.

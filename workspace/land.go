@@ -56,16 +56,16 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	}
 	defer root.Close()
 	var changes []Change
-	var taken []string
+	var ignored []string
 	for pair := range slices.Chunk(records(out), 2) {
 		status, name := pair[0], pair[1]
 		changes = append(changes, Change{Path: name, Deleted: status == "D"})
 		if _, err := root.Lstat(name); status == "A" && err == nil { // git ignores it, so it is not in the snapshot
-			taken = append(taken, name)
+			ignored = append(ignored, name)
 		}
 	}
-	if len(taken) > 0 {
-		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(taken, ", "))
+	if len(ignored) > 0 {
+		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(ignored, ", "))
 	}
 	if dry || len(changes) == 0 {
 		return changes, nil
@@ -78,7 +78,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	if err := s.stage(ctx, m.tree, staged, changes); err != nil {
 		return nil, err
 	}
-	if again, err := w.Snapshot(ctx); err != nil || again != now {
+	if current, err := w.Snapshot(ctx); err != nil || current != now {
 		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
 	}
 	return changes, s.place(root, staged, changes)
@@ -242,8 +242,8 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	}
 	slots := filepath.Dir(s.dirOf(boulderID))
 	state := filepath.Dir(slots)
-	killed, _ := fs.Glob(os.DirFS(state), "land-*") // what LandFiles staged; the pattern is a good one
-	for _, name := range killed {
+	leftovers, _ := fs.Glob(os.DirFS(state), "land-*") // what LandFiles staged; the pattern is a good one
+	for _, name := range leftovers {
 		_ = os.RemoveAll(filepath.Join(state, name))
 	}
 	if err := os.RemoveAll(s.dirOf(boulderID)); err != nil {

@@ -96,11 +96,11 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 	for _, pattern := range patterns {
 		args = append(args, "--exclude="+pattern)
 	}
-	fit, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
-	if err != nil || fit == "" {
+	matching, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
+	if err != nil || matching == "" {
 		return err
 	}
-	ignored, err := p.top().feed(ctx, fit, "check-ignore", "-z", "--stdin")
+	ignored, err := p.top().feed(ctx, matching, "check-ignore", "-z", "--stdin")
 	if err != nil && exitCode(err) != 1 {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *Slot) Missing(ctx context.Context) (missing []string, err error) {
 	out, err := s.slots.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
 		"--", ".", ":(exclude)"+stateDir)
 	for _, name := range records(out) {
-		if _, none := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(none, fs.ErrNotExist) {
+		if _, lookErr := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(lookErr, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}
 	}

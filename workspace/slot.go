@@ -111,9 +111,9 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since || m.Attempt < newest
 	if refill {
 		if m.Owner != "" {
-			was := *x
-			was.claim.SubTaskID, was.claim.Attempt, was.claim.From = m.Owner, m.Attempt, m.From
-			if _, _, err := was.Capture(ctx, ""); err != nil {
+			previous := *x
+			previous.claim.SubTaskID, previous.claim.Attempt, previous.claim.From = m.Owner, m.Attempt, m.From
+			if _, _, err := previous.Capture(ctx, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -153,11 +153,11 @@ func markerOf(boulderID string, slot int) string {
 // discard moves what is half made out of the way before it is removed: a child of a manager that was killed may still write
 // into it.
 func discard(parent *os.Root, name string) error {
-	gone := ".gone-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if err := parent.Rename(name, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	trash := ".gone-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := parent.Rename(name, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = parent.RemoveAll(gone) // what is left goes with the boulder's slots
+	_ = parent.RemoveAll(trash) // what is left goes with the boulder's slots
 	return nil
 }
 
@@ -294,7 +294,7 @@ func (s *Slot) clone(ctx context.Context, base string) error {
 // configure gives a slot the settings of the project by which commits and files come out the same there, and remotes to read
 // from that nothing can be pushed to.
 func (s *Slot) configure(ctx context.Context, g git) error {
-	out, err := s.slots.project.git.answer(ctx, "config", "--local", "-z", "--get-regexp",
+	out, err := s.slots.project.git.query(ctx, "config", "--local", "-z", "--get-regexp",
 		`^(user|filter|merge)\.|^core\.(autocrlf|eol|excludesfile|attributesfile)$|^remote\..*\.(url|fetch)$`)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 		{"it is a partial clone", `^(extensions\.partialclone|remote\..*\.promisor)$`},
 		{"it is a sparse checkout", `^core\.sparsecheckout$`},
 	} {
-		out, err := w.git.answer(ctx, "config", "--get-regexp", has.pattern)
+		out, err := w.git.query(ctx, "config", "--get-regexp", has.pattern)
 		switch {
 		case err != nil:
 			return "", err
@@ -108,7 +108,7 @@ func (w *Workspace) commit(ctx context.Context, tree, parent, message string, at
 	for _, who := range []struct{ key, is, otherwise string }{
 		{"user.name", "NAME", "manager"}, {"user.email", "EMAIL", "manager@localhost"},
 	} {
-		configured, err := g.answer(ctx, "config", who.key)
+		configured, err := g.query(ctx, "config", who.key)
 		if err != nil {
 			return "", err
 		}
@@ -158,7 +158,7 @@ type merged struct {
 }
 
 func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err error) {
-	out, err := s.project.git.answer(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+	out, err := s.project.git.query(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
 	if err != nil {
 		return m, err
 	}
@@ -225,7 +225,7 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 	for _, path := range paths {
 		args = append(args, ":(literal)"+s.project.prefix+path)
 	}
-	out, err := s.project.top().answer(ctx, args...)
+	out, err := s.project.top().query(ctx, args...)
 	var marked []string
 	for _, path := range records(out) {
 		marked = append(marked, strings.TrimPrefix(path, tree+":"+s.project.prefix))
