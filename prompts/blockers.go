@@ -51,7 +51,7 @@ func triage(d boulder.Diversion) string {
 const triageHeading = "## When you need the user"
 
 // before is what a session did that ended because it needed an answer.
-func before(t *boulder.SubTask) string {
+func interrupted(t *boulder.SubTask) string {
 	if t.Before == "" {
 		return ""
 	}
@@ -89,8 +89,8 @@ func (p *prompt) news(n News) {
 }
 
 const (
-	maxAnswers     = 12_000 // characters of all answers in one prompt
-	leastOfAnswers = 200    // of one of them
+	maxAnswers = 12_000 // characters of all answers in one prompt
+	minAnswer  = 200    // of one of them
 )
 
 // answers adds what people answered since the last prompt. Short answers are given whole; long ones share the room. If there
@@ -100,7 +100,7 @@ func (p *prompt) answers(answers []string) {
 		return
 	}
 	p.add("The person whose job this is answered what you asked; it takes precedence over the brief:")
-	if n := len(answers) - maxAnswers/leastOfAnswers; n > 0 {
+	if n := len(answers) - maxAnswers/minAnswer; n > 0 {
 		p.add(fmt.Sprintf("[cut: the first %d of %d answers]", n, len(answers)))
 		answers = answers[n:]
 	}

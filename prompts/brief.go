@@ -85,10 +85,10 @@ func Build(in Input) boulder.Brief {
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
 		failures(in), file(t.ID, "failures.md"), maxFailures)
-	earlier := data("## This was done before, and is to be done again", redone(t), file(t.ID, "earlier.md"), maxFailures)
+	earlier := data("## This was done before, and is to be done again", earlierResult(t), file(t.ID, "earlier.md"), maxFailures)
 	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
 		file(t.ID, "new-facts.md"), maxFacts)
-	over := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
+	finishedOthers := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
 	facts := data("## Facts from the planning", facts(in.Plan.Facts), file("", "facts.md"), maxFacts)
 
 	sections := []*section{
@@ -100,13 +100,13 @@ func Build(in Input) boulder.Brief {
 		{heading: "## It has to be put together with other work", text: in.Conflict.text()},
 		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
-		{heading: "## An earlier session began this", text: before(t)},
-		earlier, failures, learned, over, facts,
+		{heading: "## An earlier session began this", text: interrupted(t)},
+		earlier, failures, learned, finishedOthers, facts,
 		{heading: "## When you are done", text: closing(t)},
 	}
 	// Those that can be cut get the least they need, and what is left goes to the most urgent ones: without what it builds
 	// on an attempt cannot succeed; without the list of what else was done it usually can.
-	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, over}
+	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, finishedOthers}
 	least := make([]int, len(urgency))
 	for i, s := range urgency {
 		least[i] = s.render(0)

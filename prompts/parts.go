@@ -89,7 +89,7 @@ func failures(in Input) string {
 }
 
 // redone tells what the sub-task came to in the generation before, and why that does not do any more.
-func redone(t *boulder.SubTask) string {
+func earlierResult(t *boulder.SubTask) string {
 	e := t.Earlier
 	if e == nil {
 		return ""
