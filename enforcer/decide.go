@@ -62,9 +62,9 @@ type Decision struct {
 	Rule    boulder.Rule // of Nudge and Stop
 	Reason  string       // for users; of Decide empty for Wait
 	Session string       // of Nudge: the one to tell
-	At      time.Time
-	Gate    Gate   // of Continue: the one that decided
-	Toast   *Toast // of Continue: what to show the user; nil: nothing
+	At      time.Time    // when to ask again after Wait or Countdown; zero, of Continue only: when something happens
+	Gate    Gate         // of Continue: the one that decided
+	Toast   *Toast       // of Continue: what to show the user; nil: nothing
 }
 
 // Decide applies the rules, the hardest first.

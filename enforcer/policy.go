@@ -78,8 +78,8 @@ func RunPolicy() Policy {
 
 // Rules are the numbers by which a running turn is judged. Start from [DefaultRules]; docs/rules.md lists all.
 //
-// A zero duration switches its rule off. A rule fires when its count reaches the number: 0 allows none, negative is
-// off.
+// A zero duration switches its rule off. A rule fires when its count reaches the number: 0 and 1 allow none, negative
+// is off.
 type Rules struct {
 	// How long an accepted prompt may show no sign of a turn. The first prompt in a directory takes 3 s (measured). A
 	// prompt that arrives just as the turn before fails is swallowed (observed).

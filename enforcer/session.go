@@ -88,7 +88,7 @@ type Situation struct {
 	Unmet       []string // missing criteria and open items ([OpenItems]), one line each, without blocked ones
 	Checked     bool     // the costly criteria (tests, the judge) were checked since the newest turn, or there are none
 	Blocked     int      // items that the agent cannot close
-	Broken      string   // the error that ended the newest turn; empty: none. It makes work incomplete even without a todo list
+	Broken      string   // error that ended the newest turn; empty: none. Incomplete even without a todo list
 	Hopeless    bool     // no continuation heals it (an unknown model, a wrong key, no credit)
 	Overflow    bool     // the conversation no longer fits the model
 	StuckReason string   // of Reached.Stuck, of the newest turn
