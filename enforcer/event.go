@@ -78,7 +78,7 @@ type Reached struct {
 	Tools    bool           // the turn or a child called a tool
 	Answer   string         // the assistant's own last text
 	Stuck    bool           // the judge says that the agent cannot get further by itself
-	Stalled  bool           // the judge saw no progress: then changed files alone are none
+	Stalled  bool           // the judge saw no progress: changed files alone do not count then
 	Promised bool           // the assistant's text in the turn gives the promise, see [Promised]
 }
 

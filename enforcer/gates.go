@@ -163,8 +163,8 @@ func letGoIf(shut bool, format string, args ...any) *Decision {
 	return &Decision{Kind: LetGo, Reason: reason, Toast: &Toast{Error, "manager lets go", sentence(reason)}}
 }
 
-// work is open while something is under way: what the session did shows when that is over, and later gates say what it
-// is. The costly criteria are left to a later gate too.
+// work stays open while anything is under way, because results show only afterwards; later gates name what it is. It
+// also stays open until the costly criteria were checked, which a later gate asks for.
 func work(v view) *Decision {
 	switch {
 	case v.incomplete(), v.Busy, v.Compacting, v.Pending != "", len(v.Background) > 0, len(v.Asks) > 0:
@@ -201,7 +201,7 @@ func failures(v view) *Decision {
 	return letGoIf(true, "%s in a row brought no progress%s", text.Plural(n, "continuation"), why)
 }
 
-// staleCountdown is how late the end of a countdown may be noticed: during a laptop's sleep the user could not say no.
+// staleCountdown is how late the end of a countdown may be noticed: if the laptop slept, the user could not say no.
 const staleCountdown = time.Minute
 
 func countdown(v view) *Decision {

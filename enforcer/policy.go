@@ -10,8 +10,7 @@ import (
 
 // Policy has the numbers of the gates (seeds 000, 004; SEMANTICS §5, §6). See [WatchPolicy], [LoopPolicy], [RunPolicy].
 //
-// A zero duration switches its gate off. A gate shuts when its count reaches the number: 0 allows none, negative is
-// off.
+// A zero duration is off. A gate shuts when its count reaches the number: 0 allows none, a negative number is off.
 type Policy struct {
 	Idle         time.Duration `yaml:"idle,off"`          // before a session is continued, unless it claims to be done
 	AbortWindow  time.Duration `yaml:"abort_window,off"`  // after an abort that was not the manager's
@@ -24,7 +23,7 @@ type Policy struct {
 	Countdown     time.Duration `yaml:"countdown,off"`   // of the toast before a continuation; a sign of life ends it
 	MaxIterations int           `yaml:"iterations"`      // continuations after a prompt of the user
 	Compactions   int           `yaml:"compactions,off"` // without progress, after which a fresh session is better
-	Admission     time.Duration // without a sign of a turn, until a continuation is looked for
+	Admission     time.Duration // how long a continuation may show no sign of a turn
 	Stuck         int           // turns in a row that the judge calls stuck
 	// How many continuations within SameWindow may get the same answer, apart from ids, times and numbers; at most 50.
 	// Progress restarts the count (seed 003, FR-018).
@@ -78,8 +77,7 @@ func RunPolicy() Policy {
 
 // Rules are the numbers by which a running turn is judged. Start from [DefaultRules]; docs/rules.md lists all.
 //
-// A zero duration switches its rule off. A rule fires when its count reaches the number: 0 and 1 allow none, negative
-// is off.
+// A zero duration is off. A rule fires when its count reaches the number: 0 and 1 allow none, a negative number is off.
 type Rules struct {
 	// How long an accepted prompt may show no sign of a turn. The first prompt in a directory takes 3 s (measured). A
 	// prompt that arrives just as the turn before fails is swallowed (observed).

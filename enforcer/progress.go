@@ -95,7 +95,7 @@ type fingerprint [sha256.Size]byte
 
 // fingerprintOf maps calls with the same input and result to the same value, ignoring what varies by itself.
 func fingerprintOf(c Call) fingerprint {
-	// What varies by itself is at the ends of an output. The middle is compared as it is.
+	// Text that varies by itself is at the ends of an output. The middle is compared as it is.
 	const end = 64 << 10
 	first, middle, last := c.Output, "", ""
 	if len(first) > 2*end {
@@ -122,7 +122,7 @@ func canonical(tool string, input json.RawMessage) []byte {
 	return out
 }
 
-// noise is what varies from run to run, and its replacement. In this order: escapes can be in anything, dates hold
+// noise is what varies from run to run, and its replacement. Order matters: escapes can be anywhere, dates contain
 // times.
 var noise = []struct {
 	pattern func() *regexp.Regexp

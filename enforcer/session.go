@@ -35,8 +35,8 @@ type Standing struct {
 	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided
 }
 
-// Track is what the arbiter remembers of a session. The zero value is an unknown session. Only [Apply] changes it.
-// Store it after every change, so that counts survive a restart.
+// Track is what the arbiter remembers of a session. The zero value is a session not seen before. Only [Apply] changes
+// it. Store it after every change, so that counts survive a restart.
 type Track struct {
 	Standing
 
@@ -76,7 +76,7 @@ type Answer struct {
 	At   time.Time `json:"at"`
 }
 
-// Situation is what holds of a session that may have to continue. The caller gathers it.
+// Situation is the current state of a session that may have to be continued. The caller gathers it.
 type Situation struct {
 	NotOwned    string   // why the session is neither part of this work nor watched; empty: it is
 	Agent       string   // of the newest turn

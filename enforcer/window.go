@@ -37,7 +37,7 @@ type Window struct {
 
 	known  map[string]bool // ids of calls and messages: each is reported many times
 	calls  []record        // the newest, oldest first
-	edited int             // index in calls of the newest new edit; older calls do not count
+	edited int             // index in calls of the newest edit that is no repeat; older calls do not count
 
 	idle        int  // messages in a row without a tool call
 	compactions int  // without a new successful call between them

@@ -10,7 +10,7 @@ import (
 )
 
 // Claims reports whether a text says that the work is done: it has a completion word that is not negated, and no work
-// word (seed 000), outside of code and quotations. English only. A claim only makes the evidence be checked sooner.
+// word (seed 000), outside of code and quotations. English only. A claim only brings the check of the evidence forward.
 func Claims(text string) bool {
 	words := prose(text)
 	if workWords().MatchString(words) {
@@ -26,8 +26,8 @@ func Claims(text string) bool {
 	return false
 }
 
-// negationReach is how far before a completion word its negation may be, in bytes: the usual length of three words and
-// more. Unbounded, a text of nothing but completion words would take minutes.
+// negationReach is how far before a completion word to look for its negation, in bytes: three words seldom take more.
+// Unbounded, a text of only completion words would take minutes.
 const negationReach = 120
 
 var (

@@ -33,8 +33,8 @@ const (
 	questionReply = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
-	raisedTimeout = 2 * time.Second  // of reading blockers while an agent waits: another process may hold the database
-	lastTimeout   = 10 * time.Second // of the same when no agent waits
+	raisedTimeout = 2 * time.Second  // to read blockers while an agent waits; another process may hold the database
+	lastTimeout   = 10 * time.Second // to read them when no agent waits
 )
 
 func (t *turn) policy(a opencode.Request) boulder.Ruling {
@@ -207,7 +207,7 @@ func (t *turn) reportRaised(ctx context.Context, markObsolete bool) error {
 }
 
 // conclude reports all recorded blockers before the turn's end is reported, so that no blocked work continues. If they
-// cannot be read, the error makes the turn's end be taken up again.
+// cannot be read, the error wraps [boulder.ErrTrouble], and the end of the turn is repeated.
 func (t *turn) conclude(ctx context.Context) error {
 	t.asks.End(ctx)
 	if err := t.reportRaised(ctx, true); err != nil {

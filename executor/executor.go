@@ -58,7 +58,7 @@ type Slot interface {
 	Dir() string   // where the agent and the gates work
 	From() string  // commit that the work is based on
 	Env() []string // for commands, in addition to the usual environment
-	// Lay writes the files of a tree into the slot, but paths as they are in From, which must have them.
+	// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 	Lay(ctx context.Context, tree string, paths []string) error
 	// Shared stores the slot's files as a tree in the project, and returns it.
 	Shared(ctx context.Context) (tree string, err error)
@@ -80,8 +80,8 @@ type Config struct {
 	Env          []string         // of gates; defaults to os.Environ()
 	Asks         Asks             // policy for permissions; defaults to [AsksReject]
 	Diverter     session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
-	// Price prices a call of a model (provider/model) that OpenCode cannot. Nil: unknown. It may be called
-	// concurrently.
+	// Price returns what a call of a model (provider/model) cost, if OpenCode has no price for it. It may be called
+	// concurrently. Nil: no prices are known.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
 	// Attach connects to a server that an earlier run used. Defaults to [opencode.Attach] without a password.
 	Attach func(ctx context.Context, address string) (*opencode.Client, error)
@@ -313,7 +313,8 @@ func (t *turn) abandon(ctx context.Context, cancelled bool) {
 	}
 }
 
-// redacted removes secrets. Apply it to messages before they are cut, since it misses cut ones, and to all that leaves.
+// redacted removes secrets from v. Apply it to messages before they are cut, since half a secret is missed, and to
+// output.
 func redacted[T any](e *Executor, v T) T {
 	return secret.Each(v, e.cfg.Redact)
 }

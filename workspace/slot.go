@@ -225,7 +225,7 @@ func (s *Slot) share(ctx context.Context, tree, message, ref string) (commit str
 	return commit, err
 }
 
-// Lay writes the files of a tree into the slot, but paths as they are in From, which must have them.
+// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 func (s *Slot) Lay(ctx context.Context, tree string, paths []string) error {
 	if _, err := s.top().output(ctx, "read-tree", "--reset", "-u", tree); err != nil {
 		return err
