@@ -11,26 +11,26 @@ import (
 
 // Seen is what is known of a turn that has not ended.
 type Seen struct {
-	Began        time.Time // the first prompt was accepted, or the turn was taken up again
-	Prompted     time.Time // the newest prompt was accepted; zero: no other than the first
-	LastEvent    time.Time // of the session or a child of it
+	Began        time.Time // the first prompt was accepted, or the turn was resumed
+	Prompted     time.Time // the newest prompt was accepted; zero: there was only the first
+	LastEvent    time.Time // of the session or one of its children
 	Busy         bool      // the session was seen at work since Began
 	ToolsRunning int
 	OfflineSince time.Time       // zero: connected
-	Looked       bool            // its state was read since LastEvent, and did not say why it is silent
+	Looked       bool            // its state was read since LastEvent, and did not explain the silence
 	Worked       time.Duration   // by the attempt's earlier turns
-	TimeLeft     time.Duration   // of the budget for this turn; zero: there is no such budget
-	Retry        *Retry          // of a provider that OpenCode waits for, in any session of the tree; nil: none
+	TimeLeft     time.Duration   // what the budget leaves for this turn; zero: there is no such budget
+	Retry        *Retry          // in any session of the tree; nil: none
 	Findings     []Decision      // of all windows
-	Nudged       []boulder.Nudge // in this turn: it is done once for each rule
+	Nudged       []boulder.Nudge // in this turn: each rule nudges once
 }
 
-// Retry is OpenCode's waiting for a provider that refused or could not be reached.
+// Retry says that OpenCode waits for a provider that refused or could not be reached.
 type Retry struct {
 	Attempt int // from 1
 	Next    time.Time
 	Message string
-	Model   string // that it waits for, as far as it is known
+	Model   string // empty: unknown
 }
 
 // Kind is what to do about a session.
@@ -39,19 +39,19 @@ type Kind string
 // What to do about a running turn ([Decide]).
 const (
 	Wait  Kind = "wait"  // until Decision.At, unless something happens before
-	Look  Kind = "look"  // read the session's state: what was seen may not be all
-	Nudge Kind = "nudge" // tell the agent what was seen, in the running turn
-	Stop  Kind = "stop"  // end the turn; what it did is judged all the same
+	Look  Kind = "look"  // read the session's state: events may have been missed
+	Nudge Kind = "nudge" // tell the agent in the running turn what was seen
+	Stop  Kind = "stop"  // end the turn; its work is judged all the same
 	Yield Kind = "yield" // end the turn and give its slot back: the provider needs time
-	Lose  Kind = "lose"  // the server cannot be reached: that is nobody's fault
+	Lose  Kind = "lose"  // the server cannot be reached: not the agent's failure
 )
 
 // What to do about a session whose turn has ended ([Continue]), besides Wait and Look.
 const (
-	Check     Kind = "check"     // look at the costly criteria now, and ask again with Situation.Checked
+	Check     Kind = "check"     // check the costly criteria, and ask again with Situation.Checked
 	Countdown Kind = "countdown" // show Decision.Toast, and ask again at Decision.At
 	Send      Kind = "send"      // send one continuation
-	Fresh     Kind = "fresh"     // go on in a fresh session: this one forgets what it does
+	Fresh     Kind = "fresh"     // continue in a fresh session: this one forgets what it does
 	Finish    Kind = "finish"    // everything holds
 	LetGo     Kind = "let_go"    // leave it to the user
 )
@@ -60,17 +60,16 @@ const (
 type Decision struct {
 	Kind    Kind
 	Rule    boulder.Rule // of Nudge and Stop
-	Reason  string       // for people; of Decide empty for Wait
-	Session string       // of Nudge: whom to tell
-	// At is when to ask again: of Wait, and of Countdown. Zero, which only Continue says: not before something happens.
-	At    time.Time
-	Gate  Gate   // of Continue: the one that decided
-	Toast *Toast // of Continue: what to show people; nil: nothing
+	Reason  string       // for users; of Decide empty for Wait
+	Session string       // of Nudge: the one to tell
+	At      time.Time    // when to ask again after Wait or Countdown; zero, of Continue only: when something happens
+	Gate    Gate         // of Continue: the one that decided
+	Toast   *Toast       // of Continue: what to show the user; nil: nothing
 }
 
 // Decide applies the rules, the hardest first.
 func Decide(s Seen, r Rules, now time.Time) Decision {
-	next := now.Add(time.Hour) // with every limit switched off there is no harm in asking again
+	next := now.Add(time.Hour) // with every limit off, asking again does no harm
 	for _, l := range limits(s, r, now) {
 		if !now.Before(l.due) {
 			return l.decision
@@ -87,7 +86,7 @@ type limit struct {
 	decision Decision
 }
 
-// limits are the rules that apply, the hardest first.
+// limits returns the rules that apply, the hardest first.
 func limits(s Seen, r Rules, now time.Time) (all []limit) {
 	add := func(due time.Time, kind Kind, rule boulder.Rule, format string, args ...any) {
 		all = append(all, limit{due, Decision{Kind: kind, Rule: rule, Reason: fmt.Sprintf(format, args...)}})
@@ -142,7 +141,7 @@ func limits(s Seen, r Rules, now time.Time) (all []limit) {
 	return all
 }
 
-// round leaves out what nobody wants to read.
+// round drops digits that do not matter to a reader.
 func round(d time.Duration) time.Duration {
 	if d >= time.Second {
 		return d.Round(time.Second)

@@ -1,11 +1,9 @@
-// Package enforcer is the arbiter of a session: given what a session has been seen to do, it says what to do about it,
-// and why. It is pure: no clock, no I/O. There is no second place that decides about a session.
+// Package enforcer is the arbiter of sessions: from what a session was seen to do, it decides what to do about it, and
+// says why. It is pure: no clock, no I/O. Nothing else decides about a session.
 //
-// Of a running turn, [Decide] says whether to wait, to look closer, to nudge the agent, or to stop it. What a session
-// does is kept in a [Window], one for each session of the tree, sub-agents included; what is known of the turn as a
-// whole goes into [Seen].
+// During a turn, [Decide] says whether to wait, look closer, nudge the agent or stop it. A [Window] for each session of
+// the tree, sub-agents included, holds what that session did; [Seen] holds what is known of the whole turn.
 //
-// Between two turns, [Continue] says whether the session is told to go on. What happened is taken in by [Apply], event
-// by event, and remembered in a [Track], which is stored; what holds now goes into a [Situation]. docs/sessions.md has
-// a picture of the gates.
+// Between turns, [Continue] says whether to continue the session. [Apply] folds events into a [Track], which is stored;
+// a [Situation] holds what is true now. docs/sessions.md lists the gates.
 package enforcer

@@ -12,33 +12,33 @@ import (
 // Gate names what decided about a session between two turns.
 type Gate string
 
-// The gates, in the order in which [Continue] asks them (SEMANTICS §6).
+// The gates, in the order in which [Continue] asks them (SEMANTICS §6), with what opens them.
 const (
-	GateOwned      Gate = "owned"      // a session that this work owns, or that the user asked to have watched
-	GateAgent      Gate = "agent"      // its agent is not one to leave alone
+	GateOwned      Gate = "owned"      // part of this work, or watched at the user's request
+	GateAgent      Gate = "agent"      // not an agent to leave alone
 	GateStopped    Gate = "stopped"    // not stopped by the user
 	GateLetGo      Gate = "let_go"     // not left to the user before
 	GateAbort      Gate = "abort"      // no abort within 3 s
-	GateUndo       Gate = "undo"       // the user has not undone a turn: a prompt would delete what redo brings back
-	GateWork       Gate = "work"       // there is something left that the agent can do
-	GateBackground Gate = "background" // no child at work, no result of one undelivered, in the whole tree
-	GateAsks       Gate = "asks"       // no question and no permission waits
+	GateUndo       Gate = "undo"       // no turn was undone: a prompt would delete what a redo brings back
+	GateWork       Gate = "work"       // something is left that the agent can do
+	GateBackground Gate = "background" // no child at work and no result of one undelivered, in the whole tree
+	GateAsks       Gate = "asks"       // no question or permission is pending
 	GateCompaction Gate = "compaction" // no compaction is under way
-	GateInFlight   Gate = "in_flight"  // no other continuation is on its way
-	GateBroken     Gate = "broken"     // the turn did not end for a reason that nothing sent will heal
-	GateStuck      Gate = "stuck"      // the judge does not say again and again that it cannot get further
-	GateIdle       Gate = "idle"       // idle long enough, or it says that it is done
+	GateInFlight   Gate = "in_flight"  // no other continuation is under way
+	GateBroken     Gate = "broken"     // the turn did not end for a reason that no prompt heals
+	GateStuck      Gate = "stuck"      // the judge does not keep saying that the agent is stuck
+	GateIdle       Gate = "idle"       // idle long enough, or the agent claims to be done
 	GateAnswers    Gate = "answers"    // not the same answer, without progress, 5 times within 2 minutes
-	GateCooldown   Gate = "cooldown"   // 30 s × 2^failures after the continuation before
+	GateCooldown   Gate = "cooldown"   // 30 s × 2^failures after the last continuation
 	GateFailures   Gate = "failures"   // fewer than 5 without progress
 	GateIterations Gate = "iterations" // fewer than 100
 	GateBudget     Gate = "budget"     // some is left
-	GateCheck      Gate = "check"      // the costly criteria were looked at
+	GateCheck      Gate = "check"      // the costly criteria were checked
 	GateCountdown  Gate = "countdown"  // the toast was shown for 2 s
 	GateOpen       Gate = "open"       // no gate is shut
 )
 
-// gates: each looks at one thing, and says what to do if it is shut; nil: it is open.
+// gates check one thing each. ask returns what to do if the gate is shut; nil: it is open.
 var gates = []struct {
 	name Gate
 	ask  func(view) *Decision
@@ -98,10 +98,10 @@ var gates = []struct {
 		case v.Claimed: // words trigger; evidence decides
 			return nil
 		}
-		idle := v.rests(v.Idle)
+		idle := v.quietPeriod(v.Idle)
 		return v.until(v.LastActivity.Add(idle), "not idle for %s yet", round(idle))
 	}},
-	// For an agent that answers quickly, and always the same: told once more, it would say it once more.
+	// The agent answers quickly and always the same: another prompt would get the same answer.
 	{GateAnswers, func(v view) *Decision {
 		n := v.sameAnswers()
 		return letGoIf(v.SameWindow > 0 && reached(n, v.SameAnswers), "continuations got the same answer %s within %s",
@@ -110,9 +110,9 @@ var gates = []struct {
 	{GateCooldown, func(v view) *Decision {
 		n := v.failures()
 		if v.Cooldown <= 0 || v.LastEnforcement.IsZero() || reached(n, v.MaxFailures) {
-			return nil // at the bound of failures there is no continuation to cool down for
+			return nil // GateFailures decides then
 		}
-		pause := v.rests(max(v.Cooldown, min(v.Cooldown<<min(n, 16), time.Hour)))
+		pause := v.quietPeriod(max(v.Cooldown, min(v.Cooldown<<min(n, 16), time.Hour)))
 		return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
 			text.Plural(n, "continuation"))
 	}},
@@ -131,15 +131,14 @@ var gates = []struct {
 	{GateCountdown, countdown},
 }
 
-// rests is how long nothing is sent. What ended with an error is given the time that it takes to mend.
-func (v view) rests(usual time.Duration) time.Duration {
+// quietPeriod is how long to send nothing. After an error it is the usual time, in which the cause may pass.
+func (v view) quietPeriod(usual time.Duration) time.Duration {
 	if v.Broken != "" {
 		return usual
 	}
 	return v.recheck(usual)
 }
 
-// waitIf waits until something happens.
 func waitIf(shut bool, format string, args ...any) *Decision {
 	if !shut {
 		return nil
@@ -147,7 +146,7 @@ func waitIf(shut bool, format string, args ...any) *Decision {
 	return &Decision{Kind: Wait, Reason: fmt.Sprintf(format, args...)}
 }
 
-// until waits for a time, if that is to come.
+// until waits for due, unless that has passed.
 func (v view) until(due time.Time, format string, args ...any) *Decision {
 	if !v.now.Before(due) {
 		return nil
@@ -164,8 +163,8 @@ func letGoIf(shut bool, format string, args ...any) *Decision {
 	return &Decision{Kind: LetGo, Reason: reason, Toast: &Toast{Error, "manager lets go", sentence(reason)}}
 }
 
-// work leaves it to the gates below to say what is under way: what a session has done is seen when that is over. What
-// costs something to find out is looked at last, too.
+// work stays open while anything is under way, because results show only afterwards; later gates name what it is. It
+// also stays open until the costly criteria were checked, which a later gate asks for.
 func work(v view) *Decision {
 	switch {
 	case v.incomplete(), v.Busy, v.Compacting, v.Pending != "", len(v.Background) > 0, len(v.Asks) > 0:
@@ -202,8 +201,7 @@ func failures(v view) *Decision {
 	return letGoIf(true, "%s in a row brought no progress%s", text.Plural(n, "continuation"), why)
 }
 
-// staleCountdown is how late a countdown may be noticed to be over. A laptop that slept meanwhile has shown no toast to
-// anybody who could have said no.
+// staleCountdown is how late the end of a countdown may be noticed: if the laptop slept, the user could not say no.
 const staleCountdown = time.Minute
 
 func countdown(v view) *Decision {
@@ -220,5 +218,4 @@ func countdown(v view) *Decision {
 	return &Decision{Kind: Countdown, At: v.now.Add(v.Countdown), Reason: v.cause(), Toast: toast}
 }
 
-// sentence makes a reason stand alone.
 func sentence(reason string) string { return strings.ToUpper(reason[:1]) + reason[1:] + "." }

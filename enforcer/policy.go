@@ -8,41 +8,38 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Policy are the numbers of the gates. Start from [WatchPolicy], [LoopPolicy] or [RunPolicy]; they are those of seeds 000
-// and 004, and SEMANTICS §5 and §6.
+// Policy has the numbers of the gates (seeds 000, 004; SEMANTICS §5, §6). See [WatchPolicy], [LoopPolicy], [RunPolicy].
 //
-// A zero duration switches its gate off. A count is how many are too many: a gate shuts when count >= its number, so 0
-// allows none; a negative number switches the gate off.
+// A zero duration is off. A gate shuts when its count reaches the number: 0 allows none, a negative number is off.
 type Policy struct {
-	Idle         time.Duration `yaml:"idle,off"`          // before a session is told to go on, unless it claims to be done
-	AbortWindow  time.Duration `yaml:"abort_window,off"`  // after an abort that was not the manager's own
-	Cooldown     time.Duration `yaml:"cooldown,off"`      // after a continuation, doubled with each failure, up to an hour
+	Idle         time.Duration `yaml:"idle,off"`          // before a session is continued, unless it claims to be done
+	AbortWindow  time.Duration `yaml:"abort_window,off"`  // after an abort that was not the manager's
+	Cooldown     time.Duration `yaml:"cooldown,off"`      // after a continuation, doubled by each failure, at most 1 h
 	MaxFailures  int           `yaml:"failures,off"`      // in a row, or equal answers without a tool call
-	FailureReset time.Duration `yaml:"failure_reset,off"` // after which they are forgotten; off: never
-	// How often they are forgotten while there is no progress; without a bound a dead session would be prompted for ever.
-	// With 1 an outage of half an hour is survived, and the pointless prompts are at most 10.
+	FailureReset time.Duration `yaml:"failure_reset,off"` // after which failures are forgotten; off: never
+	// How often failures are forgotten without progress. Unbounded, a dead session would be prompted for ever; 1
+	// survives an outage of half an hour, with at most 10 useless prompts.
 	Resets        int           `yaml:"resets,off"`
-	Countdown     time.Duration `yaml:"countdown,off"`   // of the toast before each continuation; any sign of life ends it
-	MaxIterations int           `yaml:"iterations"`      // continuations that the user's prompt may bring
-	Compactions   int           `yaml:"compactions,off"` // without progress, which make a fresh session better
-	Admission     time.Duration // how long a continuation may show no sign of a turn before it is looked for
-	Stuck         int           // turns in a row of which the judge says that it is stuck
-	// How many continuations within SameWindow may get the same answer, but for ids, times and numbers; at most 50. After
-	// progress they count again (seed 003, FR-018).
+	Countdown     time.Duration `yaml:"countdown,off"`   // of the toast before a continuation; a sign of life ends it
+	MaxIterations int           `yaml:"iterations"`      // continuations after a prompt of the user
+	Compactions   int           `yaml:"compactions,off"` // without progress, after which a fresh session is better
+	Admission     time.Duration // how long a continuation may show no sign of a turn
+	Stuck         int           // turns in a row that the judge calls stuck
+	// How many continuations within SameWindow may get the same answer, apart from ids, times and numbers; at most 50.
+	// Progress restarts the count (seed 003, FR-018).
 	SameAnswers int           `yaml:"same_answers,off"`
 	SameWindow  time.Duration `yaml:"same_window,off"`
-	// Marker is a word of the agent's that counts as the promise and as a claim to be done, [boulder.Diversion]; empty: it is
-	// not asked for one. Who is asked for it is asked again after a [Policy.recheck].
+	// Marker is the agent's word that counts as the promise and as a claim to be done ([boulder.Diversion]); empty:
+	// none is asked for. An agent that does not give it is asked again after [Policy.recheck].
 	Marker string
-	// SkipAgents are the agents whose sessions are left alone: those that plan with the user, whose question at the end of a
-	// turn is for the user, and those that OpenCode itself puts to work (seed 004).
+	// SkipAgents are the agents whose sessions are left alone: those that plan with the user and end turns with a
+	// question, and OpenCode's internal ones (seed 004).
 	SkipAgents []string `yaml:"skip_agents"`
-	Continuous bool     // goes on improving when everything holds, until a bound is reached
+	Continuous bool     // keeps improving when everything holds, until a bound is reached
 }
 
-// recheck is how long an agent rests that ended its turn without the marker, instead of Idle and of the cool-down,
-// which would grow beyond SameWindow before the same answer came SameAnswers times. Half of the window is for the turns
-// themselves.
+// recheck is how long an agent rests that ended its turn without the marker. It replaces Idle and the cool-down, which
+// would outgrow SameWindow before the same answer came SameAnswers times. Half of the window is for the turns.
 func (p Policy) recheck(otherwise time.Duration) time.Duration {
 	if p.Marker == "" || p.SameAnswers < 1 || p.SameWindow <= 0 {
 		return otherwise
@@ -50,7 +47,7 @@ func (p Policy) recheck(otherwise time.Duration) time.Duration {
 	return min(otherwise, p.SameWindow/time.Duration(2*p.SameAnswers))
 }
 
-// WatchPolicy is for sessions of people.
+// WatchPolicy is for interactive sessions.
 func WatchPolicy() Policy {
 	return Policy{
 		Idle: 30 * time.Second, AbortWindow: 3 * time.Second, Cooldown: 30 * time.Second,
@@ -60,8 +57,7 @@ func WatchPolicy() Policy {
 	}
 }
 
-// LoopPolicy is for the one session of `manager loop`: nobody types into it, so there is nothing to wait for but the
-// back-off, and it has to end.
+// LoopPolicy is for the session of `manager loop`. No user types into it: it waits only for the back-off, and must end.
 func LoopPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, Cooldown: 30 * time.Second, MaxFailures: 5,
@@ -69,9 +65,9 @@ func LoopPolicy() Policy {
 	}
 }
 
-// RunPolicy is for an attempt of a run: it goes on at once, and gives up early, because a fresh session or a new plan
+// RunPolicy is for an attempt of a run. It continues at once and gives up early, because a fresh session or a new plan
 // may do better. Failures are turns in a row without a tool call: the third is told to act, a fourth is stuck
-// (SEMANTICS §5); progress itself is judged. Four continuations make the five evaluations of SEMANTICS §4.
+// (SEMANTICS §5). Progress itself is judged. Four continuations make the five evaluations of SEMANTICS §4.
 func RunPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, MaxFailures: 4, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,
@@ -79,46 +75,43 @@ func RunPolicy() Policy {
 	}
 }
 
-// Rules are the numbers by which a turn is judged while it runs. Start from [DefaultRules]; docs/rules.md has all of them.
+// Rules are the numbers by which a running turn is judged. Start from [DefaultRules]; docs/rules.md lists all.
 //
-// A zero duration switches its rule off. A count is how many are too many: a rule fires when count >= its number, so 0
-// and 1 allow none; a negative number switches the rule off.
+// A zero duration is off. A rule fires when its count reaches the number: 0 and 1 allow none, a negative number is off.
 type Rules struct {
-	// How long an accepted prompt may show no sign of a turn. The first prompt in a directory takes 3 s (measured); one that
-	// arrives in the moment in which the turn before it fails is swallowed (seen).
+	// How long an accepted prompt may show no sign of a turn. The first prompt in a directory takes 3 s (measured). A
+	// prompt that arrives just as the turn before fails is swallowed (observed).
 	Admission   time.Duration `yaml:"admission,off"`
 	Silence     time.Duration `yaml:"silence,off"`      // of a busy session
 	ToolSilence time.Duration `yaml:"tool_silence,off"` // while a tool runs
 	WallClock   time.Duration `yaml:"wall_clock,off"`   // of all turns of an attempt together
 	Offline     time.Duration `yaml:"offline,off"`      // without a connection to the server
 
-	// How many retries in a row OpenCode may make on its own when a provider refuses or cannot be reached: five take about a
-	// minute (measured: 2, 4, 9, 18 s between them), and it makes them without a bound if nothing listens at the address.
+	// How many times in a row OpenCode may retry a provider that refuses or cannot be reached. Five take about a minute
+	// (measured: 2, 4, 9, 18 s between them). If nothing listens at the address, OpenCode retries for ever.
 	ProviderRetries int           `yaml:"provider_retries,off"`
-	ProviderWait    time.Duration `yaml:"provider_wait,off"` // for one of them: longer waits are better spent without a slot
+	ProviderWait    time.Duration `yaml:"provider_wait,off"` // for one retry: a longer wait should not hold a slot
 
-	Window      int              `yaml:"window"`           // the newest calls that are looked at; below 1: the default
+	Window      int              `yaml:"window"`           // the newest calls, which are compared; below 1: the default
 	SameOutput  int              `yaml:"same_output,off"`  // the same call and output, with no file edited between
-	SamePolling int              `yaml:"same_polling,off"` // the same of commands that wait for something
-	Polling     []*regexp.Regexp `yaml:"polling"`          // which do; nil: sleep, wait, tail -f, status …
-	// The same call fails in the same way: when the agent is told to find another way (off: it is stopped without being
-	// told), and when it is stopped. A call that was made before the agent could hear the nudge is not held against it;
-	// twice the number stops it in any case.
+	SamePolling int              `yaml:"same_polling,off"` // the same for commands that wait for something
+	Polling     []*regexp.Regexp `yaml:"polling"`          // such commands; nil: sleep, wait, tail -f, status …
+	// The same call fails in the same way: when to tell the agent to find another way (off: stop it without a nudge),
+	// and when to stop it. Calls made before the agent saw the nudge do not count, unless there are twice the number.
 	SameError     int `yaml:"same_error,off"`
 	SameErrorStop int `yaml:"same_error_stop,off"`
-	// The same for messages without a tool call in a row, within a turn: OpenCode asks a model whose finish reason it does
-	// not know again and again, without a bound (seen: 120 calls in 15 s).
+	// The same for messages in a row without a tool call, within a turn. OpenCode prompts a model whose finish reason
+	// it does not know without a bound (observed: 120 calls in 15 s).
 	Idle        int `yaml:"idle,off"`
 	IdleStop    int `yaml:"idle_stop,off"`
 	Alternate   int `yaml:"alternate,off"`   // calls of two kinds in turns (A B A B …), at least 4
 	Compactions int `yaml:"compactions,off"` // without a new successful tool call between
 
-	// Up to how many output tokens a turn without any tool call is no answer but a cut one: a turn that stopped after two
-	// was taken for a finished one (seed 002).
+	// Up to how many output tokens a turn without tools counts as cut off. A turn of two seemed finished (seed 002).
 	MinOutput int `yaml:"min_output,off"`
 }
 
-// DefaultRules are mostly those of SEMANTICS §5.
+// DefaultRules returns mostly the numbers of SEMANTICS §5.
 func DefaultRules() Rules {
 	return Rules{
 		Admission: 10 * time.Second, Silence: 5 * time.Minute, ToolSilence: 15 * time.Minute, WallClock: 30 * time.Minute,
@@ -127,11 +120,9 @@ func DefaultRules() Rules {
 	}
 }
 
-// reached compares a count with a rule's number.
 func reached(count, number int) bool { return number >= 0 && count >= number }
 
-// defaultPolling are shell commands that are made to be run again with the same answer until something is ready: sleep,
-// wait, tail -f, watch, ps, and the status commands of kubectl, docker, gh, systemd, clouds, and health checks by curl.
+// defaultPolling matches shell commands that are made to be repeated with the same answer until something is ready.
 var defaultPolling = text.Regexp(strings.Join([]string{
 	`\bsleep\s+["'$]*\d`,
 	`(?:^|[;&|]\s*)(?:wait|jobs)\b`,

@@ -14,48 +14,46 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// More than an agent can use up within a loop of 100 continuations, so that nothing that was forgotten counts again.
+// More than an agent reaches in a loop of 100 continuations, so that nothing forgotten counts again.
 const (
 	maxItems = 500
 	maxDiffs = 200
 	maxOpen  = 50
 )
 
-// Progress is what a session has ever reached, as hashes: each counts once. An item that flips between two states, and
-// a file that is changed to and fro, are progress once.
+// Progress is what a session has ever reached, as hashes. Each counts once, even if it keeps changing back and forth.
 type Progress struct {
-	Items []string `json:"items,omitempty"` // items of the todo list that were completed; at most 500, the newest
-	Diffs []string `json:"diffs,omitempty"` // states of the work tree; at most 200, the newest
+	Items []string `json:"items,omitempty"` // completed items of the todo list; the newest 500
+	Diffs []string `json:"diffs,omitempty"` // states of the work tree; the newest 200
 	Gates []string `json:"gates,omitempty"` // commands that were green
 }
 
-// add takes in what is there, and reports whether anything of it is new.
+// add takes in r, and reports whether anything in it is new.
 func (p *Progress) add(r Reached) bool {
 	grown := false
 	for _, todo := range r.Todos {
 		if todo.Status == "completed" {
-			grown = once(&p.Items, folded(todo.Content), maxItems) || grown
+			grown = addNew(&p.Items, folded(todo.Content), maxItems) || grown
 		}
 	}
 	if r.Diff != "" {
-		grown = once(&p.Diffs, r.Diff, maxDiffs) || grown
+		grown = addNew(&p.Diffs, r.Diff, maxDiffs) || grown
 	}
 	for _, command := range r.Gates {
-		grown = once(&p.Gates, command, maxItems) || grown
+		grown = addNew(&p.Gates, command, maxItems) || grown
 	}
 	return grown
 }
 
-// BeyondFiles reports whether a turn has newly reached more than changed files: an item was completed, or a gate turned
-// green.
+// BeyondFiles reports whether a turn newly reached more than changed files: a completed item or a green gate.
 func (p Progress) BeyondFiles(r Reached) bool {
 	r.Diff = ""
 	return p.add(r)
 }
 
-// once adds what is not there yet, to a copy: other tracks share the list.
-func once(list *[]string, what string, most int) bool {
-	name := nameOf(what)
+// addNew adds what is not there yet, to a copy: other tracks share the list.
+func addNew(list *[]string, what string, most int) bool {
+	name := shortHash(what)
 	if slices.Contains(*list, name) {
 		return false
 	}
@@ -63,17 +61,17 @@ func once(list *[]string, what string, most int) bool {
 	return true
 }
 
-// nameOf is short: it tells apart what one session did.
-func nameOf(text string) string {
+// shortHash is long enough to tell apart what one session did.
+func shortHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// folded makes items alike that differ in case and white space only.
+// folded maps texts that differ only in case and white space to the same text.
 func folded(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
-// OpenItems are the items that are work to do: those of the list that are open, and, after a compaction, those of the
-// record that the list does not name any more, because the agent may have forgotten them. At most 50.
+// OpenItems returns the items left to do, at most 50: the open ones of the list and, after a compaction, recorded ones
+// that are not on it, because the agent may have forgotten them.
 func OpenItems(t Track, list []boulder.Todo) []string {
 	var open []string
 	known := map[string]bool{}
@@ -95,9 +93,9 @@ func OpenItems(t Track, list []boulder.Todo) []string {
 
 type fingerprint [sha256.Size]byte
 
-// fingerprintOf makes two calls alike when they ask for the same and get the same but for what changes by itself.
+// fingerprintOf maps calls with the same input and result to the same value, ignoring what varies by itself.
 func fingerprintOf(c Call) fingerprint {
-	// The ends of an output hold what changes by itself; what lies between them is compared as it is.
+	// Text that varies by itself is at the ends of an output. The middle is compared as it is.
 	const end = 64 << 10
 	first, middle, last := c.Output, "", ""
 	if len(first) > 2*end {
@@ -109,8 +107,7 @@ func fingerprintOf(c Call) fingerprint {
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
-// canonical writes arguments with sorted keys and without white space. A command's description is left out: it is
-// prose.
+// canonical returns arguments with sorted keys and no white space, and without a command's description (prose).
 func canonical(tool string, input json.RawMessage) []byte {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(input))
@@ -125,8 +122,8 @@ func canonical(tool string, input json.RawMessage) []byte {
 	return out
 }
 
-// noise is what changes from run to run by itself, and what stands in for it. The order matters: an escape sequence can
-// stand inside of anything, a date contains a time.
+// noise is what varies from run to run, and its replacement. Order matters: escapes can be anywhere, dates contain
+// times.
 var noise = []struct {
 	pattern func() *regexp.Regexp
 	by      string
@@ -151,14 +148,14 @@ var noise = []struct {
 const pathElement = `[^/\s"'` + "`" + `:;,()<>\[\]]+`
 
 var (
-	// tempPath has in its first group what is always there; the name after it is made up for each run.
+	// tempPath has the constant part in its first group. The name after it is random.
 	tempPath = text.Regexp(`((?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/[^/\s]+/[^/\s]+/T)/)` +
 		pathElement + `((?:/` + pathElement + `)*)`)
 	digits = text.Regexp(`\d+`)
 )
 
-// Normalize removes from an output what changes from run to run by itself: colours, times, durations, process ids,
-// names of temporary files and addresses. Two outputs that are equal after that say the same.
+// Normalize removes from an output what varies from run to run: colours, times, durations, process ids, temporary file
+// names and addresses. Outputs that are equal after that say the same.
 func Normalize(s string) string {
 	for _, n := range noise {
 		s = n.pattern().ReplaceAllString(s, n.by)

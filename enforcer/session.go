@@ -11,96 +11,91 @@ import (
 type Status string
 
 const (
-	// Watching: it is looked at after each turn. Also where a session starts, and what the empty Status means.
+	// Watching: it is looked at after each turn. The initial state, and what an empty Status means.
 	Watching Status = "watching"
-	// Complete: everything asked for holds. Moved here by a [Finish] that was stored; left by the next turn, whoever
-	// began it. A crash changes nothing: it is told to nobody twice.
+	// Complete: everything asked for holds. Entered by a stored [Finish], left by the next turn, whoever began it. A
+	// crash changes nothing: the user is not told twice.
 	Complete Status = "complete"
-	// Stopped: the user said stop, or aborted a turn, or the work goes on in another session. Moved here by [StopAsked],
-	// [Aborted], [Prompted] with Stop, and [Replaced]. Left by [Started]; by the user's next prompt too, unless
-	// [Track.StopRequested]. Nothing that the agent or the manager does leaves it, and a crash changes nothing.
+	// Stopped: the user said stop or aborted a turn, or another session continues the work. Entered by [StopAsked],
+	// [Aborted], [Prompted] with Stop, and [Replaced]. Left by [Started], and by the user's next prompt unless
+	// [Track.StopRequested]. No action of the agent or the manager leaves it, nor does a crash.
 	Stopped Status = "stopped"
-	// Exhausted: a bound was reached (failures, iterations, budget), or nothing is left that the agent can do. Moved here
-	// by a [LetGo] that was stored; Reason says which. Left by [Started] and by the user's next prompt.
+	// Exhausted: a bound was reached (failures, iterations, budget), or nothing is left that the agent can do; Reason
+	// says which. Entered by a stored [LetGo], left by [Started] and by the user's next prompt.
 	Exhausted Status = "exhausted"
 )
 
-// Standing is what people are told of a [Track]; the names are those of seed 000.
+// Standing is what users see of a [Track]; the names are those of seed 000.
 type Standing struct {
 	Status          Status    `json:"status"`
 	Iteration       int       `json:"iteration"`                 // continuations since Began
 	FailureCount    int       `json:"failure_count"`             // continuations in a row that brought no progress
-	StopRequested   bool      `json:"stop_requested"`            // in so many words: [Started] alone lifts it
-	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or of a child
-	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided on
+	StopRequested   bool      `json:"stop_requested"`            // explicitly: only [Started] lifts it
+	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or a child
+	LastEnforcement time.Time `json:"last_enforcement,omitzero"` // when the newest continuation was decided
 }
 
-// Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply]
-// alone changes it; it is stored after every change, so that a restart counts on.
+// Track is what the arbiter remembers of a session. The zero value is a session not seen before. Only [Apply] changes
+// it. Store it after every change, so that counts survive a restart.
 type Track struct {
 	Standing
 
-	Reason      string    `json:"reason,omitempty"`      // of Status, for people
-	Began       time.Time `json:"began,omitzero"`        // the loop: the first event, the user's newest prompt or start
+	Reason      string    `json:"reason,omitempty"`      // of Status, for users
+	Began       time.Time `json:"began,omitzero"`        // the first event, or the user's newest prompt or start
 	LastFailure time.Time `json:"last_failure,omitzero"` // when FailureCount grew
 	Resets      int       `json:"resets,omitempty"`      // how often failures were forgotten since the newest progress
-	AbortedAt   time.Time `json:"aborted_at,omitzero"`   // the newest abort that was not the manager's own
+	AbortedAt   time.Time `json:"aborted_at,omitzero"`   // the newest abort that was not the manager's
 	CountdownAt time.Time `json:"countdown_at,omitzero"` // when a running countdown ends; zero: none runs
-	// Pending is the message id of the continuation that was decided on and whose turn has not ended. While it is set
-	// nothing else is sent. After a restart it is looked up, and sent under the same id if it never arrived.
+	// Pending is the message id of a continuation whose turn has not ended. While it is set nothing else is sent. After
+	// a restart it is looked up, and sent under the same id if it never arrived.
 	Pending string `json:"pending,omitempty"`
-	Turn    string `json:"turn,omitempty"` // id of the last message of the newest turn that ended
+	Turn    string `json:"turn,omitempty"` // id of the last message of the newest ended turn
 
-	Progress    Progress `json:"progress"`              // what was ever reached since Began
+	Progress    Progress `json:"progress"`              // reached since Began
 	Compactions int      `json:"compactions,omitempty"` // of the session, since the newest progress
 	Compacted   bool     `json:"compacted,omitempty"`   // there was one since Began
-	// Open are the items of the todo list that are open; at most 50. After a compaction they are the record of what the
-	// agent may have forgotten, see [OpenItems].
+	// Open are the open todo items, at most 50. After a compaction the agent may have forgotten them, see [OpenItems].
 	Open []string `json:"open,omitempty"`
 	// Of the newest turn:
 
 	Acted    bool   `json:"acted,omitempty"`    // it called a tool
-	Claimed  bool   `json:"claimed,omitempty"`  // its answer says that the work is done, see [Claims]
+	Claimed  bool   `json:"claimed,omitempty"`  // its answer claims that the work is done, see [Claims]
 	Promised bool   `json:"promised,omitempty"` // the promise was given since Began, see [Promised]
-	Answer   string `json:"answer,omitempty"`   // names what it said (a hash)
-	Same     int    `json:"same,omitempty"`     // answers in a row, this one included, that say so without a tool call
+	Answer   string `json:"answer,omitempty"`   // hash of its answer
+	Same     int    `json:"same,omitempty"`     // equal answers in a row without a tool call, this one included
 
-	Stuck int `json:"stuck,omitempty"` // turns in a row of which the judge said so, this one included
+	Stuck int `json:"stuck,omitempty"` // turns in a row that the judge called stuck, this one included
 
-	// Answers are what continuations got lately, since the newest progress, oldest first; at most 50.
+	// Answers are the recent answers to continuations since the newest progress, oldest first; at most 50.
 	Answers []Answer `json:"answers,omitempty"`
 }
 
 // Answer is what the agent said at the end of a turn that a continuation began.
 type Answer struct {
-	Name string    `json:"name"` // of its words (a hash), without ids, times and numbers
+	Name string    `json:"name"` // hash of its words, without ids, times and numbers
 	At   time.Time `json:"at"`
 }
 
-// Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
+// Situation is the current state of a session that may have to be continued. The caller gathers it.
 type Situation struct {
-	NotOwned   string   // why the session is none of this work, nor one to watch, for people; empty: it is
-	Agent      string   // of the newest turn
-	Busy       bool     // a turn of the session or of a child is at work, or waits for a provider
-	Background []string // children at work, and results of theirs that were not delivered
-	Asks       []string // questions and permissions that wait for an answer in the tree
-	Reverted   bool     // the user undid a turn, and may redo it until the next prompt
-	Compacting bool     // a compaction has begun and not ended
-	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]), without blocked ones; empty:
-	// everything that was looked at holds. Checked: the criteria that cost something (tests, the judge) were looked at since
-	// the newest turn, or there are none.
-	Unmet   []string
-	Checked bool
-	Blocked int // items that only somebody else can close
-	// Broken is the error with which the newest turn ended; empty: none. Such work is incomplete, even without a todo list.
-	Broken      string
-	Hopeless    bool   // no continuation heals it (an unknown model, a wrong key, no credit)
-	Overflow    bool   // the conversation does not fit the model any more
-	StuckReason string // of Reached.Stuck, of the newest turn
-	Overspent   string // which budget is used up; empty: none
+	NotOwned    string   // why the session is neither part of this work nor watched; empty: it is
+	Agent       string   // of the newest turn
+	Busy        bool     // a turn of the session or a child is at work, or waits for a provider
+	Background  []string // children at work, and their undelivered results
+	Asks        []string // pending questions and permissions of the tree
+	Reverted    bool     // the user undid a turn, and may redo it until the next prompt
+	Compacting  bool     // a compaction is under way
+	Unmet       []string // missing criteria and open items ([OpenItems]), one line each, without blocked ones
+	Checked     bool     // the costly criteria (tests, the judge) were checked since the newest turn, or there are none
+	Blocked     int      // items that the agent cannot close
+	Broken      string   // error that ended the newest turn; empty: none. Incomplete even without a todo list
+	Hopeless    bool     // no continuation heals it (an unknown model, a wrong key, no credit)
+	Overflow    bool     // the conversation no longer fits the model
+	StuckReason string   // of Reached.Stuck, of the newest turn
+	Overspent   string   // the budget that is used up; empty: none
 }
 
-// Toast is a short message on the screen of whoever sits before OpenCode.
+// Toast is a short message on the user's OpenCode screen.
 type Toast struct {
 	Variant, Title, Message string
 }
@@ -108,17 +103,16 @@ type Toast struct {
 // The variants of a [Toast], in OpenCode's words.
 const (
 	Success = "success"
-	Warning = "warning" // layer one: it says that it is done, and is not (seed 000)
+	Warning = "warning" // layer one: it claims to be done, and is not (seed 000)
 	Error   = "error"   // layer two: it is idle (seed 000)
 )
 
-// Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut
-// decides. With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
+// Continue decides about a session whose turn has ended. It asks the gates in order; the first that is shut decides.
+// With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
 //
-// What a caller does with the answer: it stores Apply(t, Decided{...}) first, then acts. A Wait, a Look or a Check
-// changes no track. After [Look], which is about the continuation [Track.Pending], it reads the session: at work →
-// [Activity]; ended → [TurnEnded]; no trace of it → send it again under the same id, or [NotSent]. After [Check] it
-// gives [Verified], and Situation.Checked until the next turn.
+// Store Apply(t, Decided{...}) before acting on the answer. Wait, Look and Check change no track. After [Look], which
+// is about [Track.Pending], read the session. At work: [Activity]. Ended: [TurnEnded]. No trace: send it again under
+// the same id, or [NotSent]. After [Check] apply [Verified], and set Situation.Checked until the next turn.
 func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
 	v := view{t, s, p, now}
 	for _, g := range gates {
@@ -128,7 +122,7 @@ func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
 		}
 	}
 	kind := Send
-	if v.forgets() {
+	if v.needsFreshSession() {
 		kind = Fresh
 	}
 	return Decision{Kind: kind, Gate: GateOpen, Reason: v.cause()}
@@ -142,7 +136,7 @@ type view struct {
 	now time.Time
 }
 
-// failures are those that count: too many are forgotten a while after the last, so that an outage is survived.
+// failures are those that count. Too many are forgotten a while after the last, to survive an outage.
 func (v view) failures() int {
 	if reached(v.FailureCount, v.MaxFailures) && v.mayForget() && !v.now.Before(v.forgottenAt()) {
 		return 0
@@ -154,7 +148,7 @@ func (v view) mayForget() bool {
 	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets)
 }
 
-// sameAnswers is how often continuations got the newest answer lately.
+// sameAnswers is how often continuations recently got the newest answer.
 func (v view) sameAnswers() int {
 	n := 0
 	for _, a := range v.Answers {
@@ -169,9 +163,11 @@ func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset)
 
 func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
 
-func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions) }
+func (v view) needsFreshSession() bool {
+	return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions)
+}
 
-// cause is why the session has to go on, for people.
+// cause says why the session is continued.
 func (v view) cause() string {
 	if !v.incomplete() {
 		return "everything holds; it keeps improving"
@@ -181,7 +177,7 @@ func (v view) cause() string {
 		missing = text.Plural(n, "thing") + " left to do, such as: " + v.Unmet[0]
 	}
 	switch {
-	case v.forgets():
+	case v.needsFreshSession():
 		return "the session forgets what it does; " + missing
 	case v.Claimed:
 		return "it says that it is done, but there is " + missing

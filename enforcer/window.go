@@ -12,41 +12,38 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Call is one tool call that has ended.
+// Call is a tool call that has ended.
 type Call struct {
-	ID     string
-	Tool   string
-	Input  json.RawMessage // the arguments
-	Output string          // or the error's text
-	Failed bool
-	// Edited: it is a call of an editing tool that succeeded, so that a command that is run again after it looks at
-	// something else.
-	Edited bool
-	// AfterNudge: the model knew of the nudge, if there was one, when it made the call.
-	AfterNudge bool
+	ID         string
+	Tool       string
+	Input      json.RawMessage // the arguments
+	Output     string          // or the error's text
+	Failed     bool
+	Edited     bool // an editing tool succeeded: a command repeated after it looks at something else
+	AfterNudge bool // the model knew of the nudge, if there was one
 }
 
-// Message is one answer of the model that has ended.
+// Message is an answer of the model that has ended.
 type Message struct {
 	ID         string
-	Tools      bool // it calls one
+	Tools      bool // it calls a tool
 	AfterNudge bool // as in [Call]
 }
 
-// Window is what one session did lately. It lives as long as a turn; the zero value is not usable.
+// Window is what one session did lately, within a turn. Make it with [NewWindow].
 type Window struct {
 	session string
 	rules   Rules
 
-	known  map[string]bool // ids of calls and messages that were taken in: each is reported many times
+	known  map[string]bool // ids of calls and messages: each is reported many times
 	calls  []record        // the newest, oldest first
-	edited int             // index in calls of the newest edit that was not there before; what is older does not count
+	edited int             // index in calls of the newest edit that is no repeat; older calls do not count
 
-	idle        int  // messages without a tool call, in a row
+	idle        int  // messages in a row without a tool call
 	compactions int  // without a new successful call between them
-	fresh       bool // there was one since the last compaction
+	fresh       bool // there was such a call since the last compaction
 
-	// Findings are the rules that fired, each to nudge or to stop, in the order in which they did. They stay.
+	// Findings are the rules that fired, each to nudge or to stop, in order. They stay.
 	Findings []Decision
 }
 
@@ -55,7 +52,7 @@ type record struct {
 	polling bool
 }
 
-// NewWindow begins to watch a session.
+// NewWindow returns the window of a session.
 func NewWindow(session string, r Rules) *Window {
 	if r.Polling == nil {
 		r.Polling = []*regexp.Regexp{defaultPolling()}
@@ -66,13 +63,13 @@ func NewWindow(session string, r Rules) *Window {
 	return &Window{session: session, rules: r, known: map[string]bool{}}
 }
 
-// Call takes in a call that ended. One that is known is passed over.
+// Call records a call that ended. A known call is ignored.
 func (w *Window) Call(c Call) {
 	if w.known[c.ID] {
 		return
 	}
 	w.known[c.ID] = true
-	r := record{mark: fingerprintOf(c), polling: waits(c.Input, w.rules.Polling)}
+	r := record{mark: fingerprintOf(c), polling: isPolling(c.Input, w.rules.Polling)}
 	isNew := !slices.ContainsFunc(w.calls, func(old record) bool { return old.mark == r.mark })
 	w.calls = append(w.calls, r)
 	if over := len(w.calls) - w.rules.Window; over > 0 {
@@ -89,7 +86,6 @@ func (w *Window) Call(c Call) {
 	w.alternating()
 }
 
-// repeated looks for calls that are like the newest.
 func (w *Window) repeated(c Call, newest record) {
 	n := 0
 	for _, old := range w.calls[w.edited:] {
@@ -114,13 +110,13 @@ func (w *Window) nudgeOrStop(rule boulder.Rule, n, nudge, stop int, afterNudge b
 	if reached(n, nudge) {
 		w.found(Nudge, rule, reason)
 	}
-	// What was under way when the nudge came is not held against the agent, within limits.
+	// Calls under way when the nudge came do not count, within limits.
 	if reached(n, stop) && (afterNudge || nudge < 0 || n >= 2*stop) {
 		w.found(Stop, rule, reason)
 	}
 }
 
-// alternating looks for A B A B at the end. Waiting for something between two looks at it is not that.
+// alternating looks for A B A B at the end. Polling in between does not count.
 func (w *Window) alternating() {
 	n := max(4, w.rules.Alternate)
 	last := w.calls[w.edited:]
@@ -136,7 +132,7 @@ func (w *Window) alternating() {
 	w.found(Stop, boulder.RuleAlternate, fmt.Sprintf("the last %d calls are the same two in turns, with the same outputs", n))
 }
 
-// Message takes in an answer of the model that ended. One that is known is passed over.
+// Message records an answer that ended. A known answer is ignored.
 func (w *Window) Message(m Message) {
 	if w.known[m.ID] {
 		return
@@ -151,7 +147,7 @@ func (w *Window) Message(m Message) {
 		text.Plural(w.idle, "message")+" in a row called no tool, and the turn continued")
 }
 
-// Compacted takes in that the conversation was replaced by a summary.
+// Compacted records that a summary replaced the conversation.
 func (w *Window) Compacted() {
 	if w.fresh {
 		w.compactions = 0
@@ -170,7 +166,6 @@ func (w *Window) found(kind Kind, rule boulder.Rule, reason string) {
 	}
 }
 
-// brief is the call as people know it.
 func (c Call) brief() string {
 	return strings.TrimSpace("`" + c.Tool + "` " + text.Short(cmp.Or(commandOf(c.Input), string(c.Input)), 100))
 }
@@ -183,7 +178,7 @@ func commandOf(input json.RawMessage) string {
 	return args.Command
 }
 
-func waits(input json.RawMessage, patterns []*regexp.Regexp) bool {
+func isPolling(input json.RawMessage, patterns []*regexp.Regexp) bool {
 	command := commandOf(input)
 	return command != "" && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(command) })
 }

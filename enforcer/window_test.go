@@ -197,7 +197,7 @@ func TestPolling(t *testing.T) {
 		"systemctl --user status x": true, "ps aux | grep node": true, "go test ./...": false, "npm run watcher": false,
 		"cat sleepy.txt": false,
 	} {
-		if got := waits(bash(command, "").Input, []*regexp.Regexp{defaultPolling()}); got != want {
+		if got := isPolling(bash(command, "").Input, []*regexp.Regexp{defaultPolling()}); got != want {
 			t.Errorf("%q waits for something: %v, want %v", command, got, want)
 		}
 	}

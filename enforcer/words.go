@@ -9,9 +9,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Claims reports whether a text of the assistant says that the work is done: it has a completion word that is not
-// negated, and no work word (seed 000). Code and quotations do not count. Only English is understood; it makes a look
-// at the evidence come sooner, and decides nothing.
+// Claims reports whether a text says that the work is done: it has a completion word that is not negated, and no work
+// word (seed 000), outside of code and quotations. English only. A claim only brings the check of the evidence forward.
 func Claims(text string) bool {
 	words := prose(text)
 	if workWords().MatchString(words) {
@@ -19,7 +18,7 @@ func Claims(text string) bool {
 	}
 	for _, s := range sentences(words) {
 		for _, at := range doneWords().FindAllStringIndex(s, -1) {
-			if !notYet().MatchString(s[max(0, at[0]-reach):at[0]]) {
+			if !notYet().MatchString(s[max(0, at[0]-negationReach):at[0]]) {
 				return true
 			}
 		}
@@ -27,9 +26,9 @@ func Claims(text string) bool {
 	return false
 }
 
-// reach is how far before a completion word what negates it is looked for, in bytes. More than three words seldom take;
-// with all of a text for each of its words a text of nothing but such words would take minutes.
-const reach = 120
+// negationReach is how far before a completion word to look for its negation, in bytes: three words seldom take more.
+// Unbounded, a text of only completion words would take minutes.
+const negationReach = 120
 
 var (
 	doneWords = text.Regexp(`(?i)\b(?:done|finished|completed?|all set|good to go|wrapped up|` +
@@ -38,24 +37,22 @@ var (
 		`(?:i|we)(?:['’]ll| will| am going to| are going to) (?:now|then|next|continue|proceed|start|begin)|let me|` +
 		`now (?:i|we)(?:['’]ll)?\b|(?:i|we) (?:still )?(?:need|have) to|still (?:need|to do|missing)|` +
 		`continuing (?:with|to)|remaining (?:steps?|tasks?|items?|work))\b`)
-	// notYet is what makes a completion word say something else when it stands before it, with at most three words
-	// between.
+	// notYet matches what negates a completion word that follows after at most three words.
 	notYet = text.Regexp(`(?i)(?:\b(?:not|never|cannot|almost|nearly|half|partly|partially|once|when|until|till|if|` +
 		`unless|to|will|would|should|must|can|could|before|be|get|far from|how|what)|n['’]t|['’]ll)` +
 		`(?:[\s,]+[\w'’-]+){0,3}[\s,]+$`)
 )
 
-// Promised reports whether a text of the assistant gives the promise, [boulder.Promise]. It does not count in code, in a
-// quotation, or in a sentence that only speaks about it.
-func Promised(text string) bool { return gives(text, promise()) }
+// Promised reports whether a text gives the promise ([boulder.Promise]). Code, quotations and talk of it do not count.
+func Promised(text string) bool { return states(text, promise()) }
 
-// Marked reports whether a text of the assistant has the marker, under the rules of [Promised]. No text has an empty one.
+// Marked reports whether a text of the assistant has the marker, by the rules of [Promised]. No text has an empty one.
 func Marked(text, marker string) bool {
-	return marker != "" && gives(text, regexp.MustCompile(regexp.QuoteMeta(marker)))
+	return marker != "" && states(text, regexp.MustCompile(regexp.QuoteMeta(marker)))
 }
 
-func gives(text string, word *regexp.Regexp) bool {
-	const given = "\x00" // a word may end like a sentence, or hold words that would speak about it
+func states(text string, word *regexp.Regexp) bool {
+	const given = "\x00" // the word itself may end a sentence or look like talk about it
 	text = prose(word.ReplaceAllString(strings.ReplaceAll(text, given, " "), given))
 	return slices.ContainsFunc(sentences(text), func(s string) bool {
 		return strings.Contains(s, given) && !aboutPromise().MatchString(strings.ReplaceAll(s, given, " "))
@@ -68,9 +65,8 @@ var (
 		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
 )
 
-// essence is what a text says, without what differs from one time to the next although it says the same: case and white
-// space, times, ids and all other numbers.
-func essence(text string) string {
+// canonicalText maps texts that say the same to one text. It ignores case, white space, times, ids and other numbers.
+func canonicalText(text string) string {
 	text = ids().ReplaceAllStringFunc(Normalize(text), func(word string) string {
 		if strings.ContainsAny(word, "0123456789") {
 			return "<id>"
@@ -80,7 +76,7 @@ func essence(text string) string {
 	return folded(digits().ReplaceAllString(text, "<n>"))
 }
 
-// ids are those of OpenCode (ses_4f…) and of version control, and ULIDs.
+// ids matches OpenCode's ids (ses_4f…), commit hashes and ULIDs.
 var ids = text.Regexp(`\b(?:[a-z]{2,5}_[0-9A-Za-z]{6,}|[0-9a-f]{7,64}|[0-9A-HJKMNP-TV-Z]{26}|` +
 	`[0-9a-hjkmnp-tv-z]{26})\b`)
 
@@ -98,7 +94,7 @@ var (
 	stops = text.Regexp(`[.!?:;](?:\s|$)|\n+`)
 )
 
-// prose is a text without what it only shows: code and quotations.
+// prose returns a text without code and quotations.
 func prose(text string) string {
 	for _, shown := range []func() *regexp.Regexp{fence, code, cited, quote} {
 		text = shown().ReplaceAllString(text, " … ")

@@ -15,41 +15,39 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Asks is a policy for permissions that OpenCode's configuration wants the user to be asked for.
+// Asks is the policy for permissions that OpenCode's configuration reserves for the user.
 type Asks string
 
 const (
-	AsksReject Asks = "reject" // the tool fails with a text that says so, and the agent goes on
-	AsksAllow  Asks = "allow"  // once, each time
+	AsksReject Asks = "reject" // the tool call fails with an explanation, and the agent continues
+	AsksAllow  Asks = "allow"  // once, each time it is asked
 )
 
-// Words are those that there are.
+// Words lists the policies.
 func (Asks) Words() []string { return []string{string(AsksReject), string(AsksAllow)} }
 
 const (
 	refusal = "The user is away and cannot give this permission. Go on without it: find another way, or leave this part out" +
 		" and say so in your final message."
-	// ownAnswer is for a question: a rejection would end the turn (seen).
-	ownAnswer = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
+	// questionReply answers a question. Rejecting it would end the turn (observed).
+	questionReply = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
-	// raisedTimeout bounds the reading of what was recorded while an agent waits, lastTimeout that when none does: another
-	// process may hold the database.
-	raisedTimeout = 2 * time.Second
-	lastTimeout   = 10 * time.Second
+	raisedTimeout = 2 * time.Second  // to read blockers while an agent waits; another process may hold the database
+	lastTimeout   = 10 * time.Second // to read them when no agent waits
 )
 
 func (t *turn) policy(a opencode.Request) boulder.Ruling {
 	switch {
 	case a.Permission == "":
-		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: ownAnswer}
+		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: questionReply}
 	case t.cfg.Asks == AsksAllow, session.IsDoomLoop(a):
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}
 	}
 	return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: refusal}
 }
 
-// answerAsks answers what is due in the tree, and says when to look again; zero: when something is asked.
+// answerAsks answers the pending asks of the session tree, and returns when to look again; zero: at the next ask.
 func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	again, looked, err := t.asks.Answer(ctx)
 	if !looked {
@@ -57,28 +55,27 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	}
 	now := t.cfg.Now()
 	t.seen.LastEvent, t.seen.Looked = now, false
-	if since := t.seen.waits; !since.IsZero() { // to wait for the user is no work, and no silence
+	if since := t.seen.waitingSince; !since.IsZero() { // waiting for the user counts neither as work nor as silence
 		t.seen.Began = t.seen.Began.Add(max(0, now.Sub(since)))
 	}
-	t.seen.waits = time.Time{}
+	t.seen.waitingSince = time.Time{}
 	if t.asks.Waits() {
-		t.seen.waits = now
+		t.seen.waitingSince = now
 	}
 	return again, fault(err)
 }
 
-// about is what a record of an ask says of its circumstances.
+// about describes the circumstances of an ask, for its record.
 func (t *turn) about(a opencode.Request) string {
 	asks := t.tree.Member(a.SessionID)
-	title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode adds the name: "Read (@general subagent)"
+	title, _, _ := strings.Cut(asks.Title, " (@") // OpenCode appends the agent: "Read (@general subagent)"
 	return "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "." +
 		text.If(a.SessionID != t.job.Attempt.SessionID,
 			" A sub-agent asks, which is to do this: "+cmp.Or(text.Short(title, 100), "unknown")+".") +
 		text.If(asks.Directory != "" && asks.Directory != t.path, " It works in "+asks.Directory+".")
 }
 
-// tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes
-// answers to those that it knows.
+// tellRuled reports what becomes of each ask. Blockers come first: the orchestrator only takes answers to known ones.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	err := t.offerTools(ctx) // the diverter may have been off when the turn began
 	if err == nil && slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Ruling.BlockerID != "" }) {
@@ -92,16 +89,14 @@ func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	return err
 }
 
-// Withdraw takes manager's tools back from the servers they were offered to. Call it when no turn runs any more.
+// Withdraw removes manager's tools from the servers they were offered to. Call it when no turn runs any more.
 func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(ctx) }
 
-// ownTools are manager's tools that the agent should have.
 func (t *turn) ownTools() []string {
 	return session.Wanted(t.cfg.Diverter, t.conn.Client.Caps(), t.asks.Diverted())
 }
 
-// offerTools offers the tools that the tree of the session should have, once in a turn, in each directory in which it works.
-// Agents can do without, but for a todo list that decides.
+// offerTools offers manager's tools once per turn and directory. Agents can do without, unless the todo list decides.
 func (t *turn) offerTools(ctx context.Context) error {
 	diverted, lack := t.asks.Diverted(), "agents have no todo list: "
 	if diverted {
@@ -134,7 +129,7 @@ func (t *turn) offerTools(ctx context.Context) error {
 	return nil
 }
 
-// blockerPart tells the diverter which session calls the blocker tool, and the orchestrator what came of it.
+// blockerPart tells the diverter which session calls the blocker tool, and reports what an ended call recorded.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	ended, err := t.asks.Called(ctx, p)
 	if err != nil || !ended {
@@ -143,10 +138,10 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	return t.reportRaised(ctx, false)
 }
 
-// blockersMissed takes in what no event told: calls of the tool, which wait to be known, and what was recorded. All that is
-// pending was looked at before.
+// blockersMissed catches up after missed events: on calls of the blocker tool, which wait until the diverter knows
+// their session, and on recorded blockers. Call it after [turn.answerAsks].
 func (t *turn) blockersMissed(ctx context.Context) error {
-	clear(t.seen.offered) // the server may be another by now
+	clear(t.seen.offered) // the server may have been replaced
 	if err := t.offerTools(ctx); err != nil {
 		return err
 	}
@@ -172,15 +167,15 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 	return t.reportRaised(ctx, true)
 }
 
-// reportRaised reports what was recorded for the attempt. What cannot be read is read again by [turn.conclude]. bury also
-// marks what no session waits for any longer, such as asks of an aborted turn or a dead server; only after all that is
-// pending was looked at.
-func (t *turn) reportRaised(ctx context.Context, bury bool) error {
+// reportRaised reports the blockers recorded for the attempt. [turn.conclude] repeats a failed read. markObsolete also
+// marks asks that no session waits for any longer, such as those of an aborted turn or a dead server. Set it only after
+// all pending asks were looked at.
+func (t *turn) reportRaised(ctx context.Context, markObsolete bool) error {
 	if t.cfg.Diverter == nil {
 		return nil
 	}
 	limit := raisedTimeout
-	if bury {
+	if markObsolete {
 		limit = lastTimeout
 	}
 	reading, cancel := context.WithTimeout(ctx, limit)
@@ -189,9 +184,9 @@ func (t *turn) reportRaised(ctx context.Context, bury bool) error {
 	if err != nil {
 		t.cfg.Logger.Warn("blockers could not be read", "error", err)
 	}
-	t.seen.unread, t.seen.replied = err, nil
+	t.seen.raisedErr, t.seen.replied = err, nil
 	for _, b := range all {
-		if bury && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
+		if markObsolete && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
 			t.asks.Gone(ctx, b.ID)
 		}
 		if b.Replied() && b.SessionID == t.job.Attempt.SessionID {
@@ -211,15 +206,15 @@ func (t *turn) reportRaised(ctx context.Context, bury bool) error {
 	return nil
 }
 
-// conclude reports all that was recorded before the turn's end is, so that nothing that is blocked goes on. Where that
-// cannot be known the turn's end has to be taken up again.
+// conclude reports all recorded blockers before the turn's end is reported, so that no blocked work continues. If they
+// cannot be read, the error wraps [boulder.ErrTrouble], and the end of the turn is repeated.
 func (t *turn) conclude(ctx context.Context) error {
 	t.asks.End(ctx)
 	if err := t.reportRaised(ctx, true); err != nil {
 		return err
 	}
-	if t.seen.unread != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
-		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.unread)
+	if t.seen.raisedErr != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
+		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.raisedErr)
 	}
 	return nil
 }

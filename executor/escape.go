@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scope"
 )
 
-// escaped are the files of the project that the turn's editing calls wrote although it works in a slot, also by a link that
-// leads there. What OpenCode refused was not written.
+// escaped returns the project files that successful edits of a turn in a slot wrote, also through links.
 func (t *turn) escaped() (escaped []string) {
 	if t.place.slot == nil {
 		return nil
@@ -42,8 +41,8 @@ func (t *turn) escaped() (escaped []string) {
 	return escaped
 }
 
-// strayed are files of the project that were written since the turn's prompt, by whomever, and that the sub-task claims: it
-// changed them in its slot, or may write them by the plan; any, if it has changed nothing and the plan does not say.
+// strayed returns the project files that anyone wrote since the turn's prompt and that may be the sub-task's: those
+// that it changed in its slot or may write by the plan. If it changed nothing and the plan names none, any file may be.
 func (t *turn) strayed(ctx context.Context, own []string) (strayed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()

@@ -23,12 +23,11 @@ import (
 )
 
 const (
-	// finalMessageKept is how much of the final message is evidence, in characters.
-	finalMessageKept = 8000
-	// completionTime is how long the last message of an ended turn may take to be completed: that comes a little after the
-	// idle event when a turn failed or was aborted (seen: 30 ms).
+	finalMessageKept = 8000 // characters of it in the evidence
+	// completionTime bounds the wait for the last message of an ended turn. After a failure or an abort it completes
+	// shortly after the idle event (observed: 30 ms).
 	completionTime = 2 * time.Second
-	// workspaceTimeout bounds one look at the project: a first snapshot of a large one takes a minute.
+	// workspaceTimeout bounds one look at the project. The first snapshot of a large project takes a minute.
 	workspaceTimeout = 10 * time.Minute
 )
 
@@ -47,7 +46,7 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	if err := turnFault(t.ending(&e, r), t.modelName(r.model)); err != nil {
 		return e, err
 	}
-	if !t.seen.Began.IsZero() { // else it had ended before it was taken up
+	if !t.seen.Began.IsZero() { // zero if the turn had ended before it was resumed
 		e.Duration = max(0, t.seen.ended.Sub(t.seen.Began))
 	}
 	if err := t.lookAround(ctx, &e, r); err != nil {
@@ -57,36 +56,36 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	return e, err
 }
 
-// reading is one pass over the messages of a session, oldest first.
+// reading is one pass over a session's messages, oldest first.
 type reading struct {
 	transcript bytes.Buffer
-	// Of the turn, which are the messages that followed its prompt:
+	// Of the turn, that is, of the messages after its prompt:
 
 	evidence boulder.Evidence
-	newest   opencode.MessageInfo // answer
-	model    opencode.ModelRef    // of the first one
-	output   int64                // tokens, without summaries of the conversation
+	newest   opencode.MessageInfo // the newest answer
+	model    opencode.ModelRef    // of the first answer
+	output   int64                // tokens, without compaction summaries
 	// Of the whole session:
 
-	marker   string // counts like [boulder.Promise]; empty: it is not diverted
+	marker   string // counts like [boulder.Promise]; empty: not diverted
 	tools    bool   // a tool was called
-	commands bool   // one that may write files without saying which
+	commands bool   // a tool was called that may write files without naming them
 	findings session.Findings
 }
 
-// read reads the session's messages: all into the transcript, those of the turn into the evidence.
+// read puts all messages of the session into the transcript, and those of the turn into the evidence.
 func (t *turn) read(ctx context.Context) (*reading, error) {
 	r, own := &reading{}, false
 	if t.asks.Diverted() {
 		r.marker = t.asks.Diverter.Diversion().Marker
 	}
 	transcript := json.NewEncoder(&r.transcript)
-	transcript.SetEscapeHTML(false) // people read it
+	transcript.SetEscapeHTML(false) // users read it
 	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
 		if err != nil {
 			return nil, fault(err)
 		}
-		m = handOver(t.Executor, m)
+		m = redacted(t.Executor, m)
 		for _, l := range linesOf(m) {
 			if err := transcript.Encode(l); err != nil {
 				return nil, fmt.Errorf("%w: message %s cannot be written: %w", boulder.ErrTrouble, m.Info.ID, err)
@@ -105,7 +104,7 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 	return r, nil
 }
 
-// readMessage takes in what was said, called and, in the turn's own, spent.
+// readMessage adds a message to r. own says whether it belongs to the turn.
 func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	for _, p := range m.Parts {
 		if p.Tool != nil {
@@ -117,7 +116,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 		return
 	}
 	said, e := m.Text(), &r.evidence
-	if m.Info.Compacted { // a summary of the conversation is no answer
+	if m.Info.Compacted { // a compaction summary is no answer
 		said = ""
 	}
 	e.Promised = e.Promised || enforcer.Promised(said) || enforcer.Marked(said, r.marker)
@@ -127,7 +126,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	switch tokens := m.Info.Tokens; {
 	case m.Info.Compacted:
 		e.Compactions++
-	case tokens == opencode.Tokens{}: // of a provider that counts none
+	case tokens == opencode.Tokens{}: // the provider counts no tokens: estimate
 		r.output += int64(utf8.RuneCountInString(said) / 4)
 	default:
 		r.output += tokens.Output
@@ -145,10 +144,9 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	}
 }
 
-// lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may
-// leave files behind.
+// lookAround collects evidence outside the messages and writes the transcript, before gates can leave files behind.
 func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) error {
-	if r.tools { // sub-agents and todo lists come about by tools only
+	if r.tools { // only tools create sub-agents and todo lists
 		err := t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { e.Usage = e.Usage.Add(t.usageOf(m)) })
 		if err != nil {
 			return err
@@ -157,9 +155,9 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 		if err != nil {
 			return fault(err)
 		}
-		e.Todos = session.Todos(handOver(t.Executor, list))
+		e.Todos = session.Todos(redacted(t.Executor, list))
 	}
-	// An earlier attempt may have left something behind.
+	// An earlier attempt may have left errors behind.
 	if t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) && (r.tools || t.job.Attempt.Attempt > 1) {
 		has, err := t.dir.HasLanguageServer(ctx)
 		if err != nil {
@@ -187,18 +185,17 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 	name := path.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
 	e.Transcript = path.Join(runsDir, name)
 	if err := t.writeRun(name, r.transcript.Bytes()); err != nil {
-		// Without it the record of the attempt would be incomplete.
 		return fmt.Errorf("%w: the transcript could not be written: %w", boulder.ErrTrouble, err)
 	}
 	return nil
 }
 
-// ending fills in how the turn ended and returns the error that ended it, if one did.
+// ending fills in how the turn ended, and returns the error that ended it, if any.
 func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 	e.Ended = boulder.Ended{Finish: r.newest.Finish, Stopped: t.seen.stopped, Rule: t.seen.rule}
-	failed := cmp.Or(r.newest.Error, t.seen.failed) // the message is completed a little after the idle event
+	failed := cmp.Or(r.newest.Error, t.seen.failed) // the message gets its error shortly after the idle event
 	if failed != nil && failed.Name == opencode.MessageAborted && t.seen.stopped != "" {
-		failed = nil // an abort of our own is told by Stopped
+		failed = nil // our own abort: Stopped says so
 	}
 	if failed != nil {
 		e.Ended.Error, e.Ended.Message = failed.Name, text.Short(failed.Message, 600)
@@ -210,7 +207,7 @@ func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 	return failed
 }
 
-// truncated says why the turn's end is none of its own although it looks like one.
+// truncated says why a turn that seems to have ended was cut off; empty if it was not.
 func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	switch ended := e.Ended; {
 	case t.seen.cutOff && t.job.Awaits():
@@ -230,16 +227,16 @@ func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", r.output)
 }
 
-// modelName is what people call the model, which gave the answers of the turn if it was not chosen.
+// modelName names the model in messages: the chosen one, else the one that answered.
 func (t *turn) modelName(answered opencode.ModelRef) string {
 	return cmp.Or(t.job.Attempt.Model, answered.String(), "the default model")
 }
 
-// diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time,
-// only files that its sessions were seen to write are its own.
+// diff returns what changed in the project since the sub-task began. If other sub-tasks ran meanwhile, only files that
+// its sessions were seen to write count as its own.
 func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	alone := t.job.Alone == nil || t.job.Alone()
-	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !r.tools { // without a tool an agent changes nothing
+	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !r.tools { // no tools, no changes
 		if !alone {
 			return boulder.Diff{}, nil
 		}
@@ -260,11 +257,11 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	if err == nil && t.place.slot != nil {
 		d.Commit, _, err = t.place.slot.Capture(ctx, now)
 	}
-	if err != nil && ctx.Err() == nil && t.place.slot != nil { // what is not captured would be lost
+	if err != nil && ctx.Err() == nil && t.place.slot != nil { // uncaptured work would be lost
 		return d, fmt.Errorf("%w: the slot could not be captured: %w", boulder.ErrTrouble, err)
 	}
 	if err != nil && ctx.Err() == nil {
-		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.
+		// Garbage collection may have removed a snapshot's objects. Better to judge without a diff than not at all.
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: text.Short(err.Error(), 300)}, nil
 	}

@@ -1,6 +1,5 @@
-// Package executor runs turns of attempts in OpenCode sessions: it creates the session or finds it again, sends the prompt
-// once, follows the events until the turn has ended or has to be ended, and gathers the evidence itself: what changed, what
-// the gates say, what was called and said. It judges nothing.
+// Package executor runs turns of attempts in OpenCode sessions: it creates or finds the session, sends the prompt once,
+// follows the events to the end of the turn, and gathers the evidence. It judges nothing.
 package executor
 
 import (
@@ -21,77 +20,76 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Workspace is where the sub-tasks work. Its methods may be called from many goroutines at once.
+// Workspace is where sub-tasks work. Its methods may be called concurrently.
 type Workspace interface {
-	// Snapshot names the present content of the workspace; empty where there are no snapshots (outside git).
+	// Snapshot returns an id of the present content, or an empty one where there are no snapshots (outside git).
 	Snapshot(ctx context.Context) (string, error)
-	// Diff says what changed between two snapshots, or why that cannot be said. own says whether a changed file
-	// (slash-separated, relative to the project) is the work of the session that is being looked at.
+	// Diff returns what changed between two snapshots, or says why that is unknown. own reports whether the session at
+	// hand changed a file (slash-separated, relative to the project).
 	Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error)
 }
 
-// Slots are where the sub-tasks of isolated boulders work. Methods may be called from many goroutines at once, for different
-// slots; each may be called again after a crash at any point.
+// Slots are where sub-tasks of isolated boulders work. Methods may be called concurrently for different slots, and
+// again after a crash at any point.
 type Slots interface {
-	// Prepare makes a slot ready for an attempt: at From, with what earlier attempts of the sub-task left merged onto that. One
-	// that the sub-task works in already stays as it is. Where a command that sets it up fails, the error is a
-	// [boulder.SetUpError]; one that a retry may cure wraps [boulder.ErrTrouble].
+	// Prepare returns a slot that is ready for an attempt: at From, with the work of earlier attempts of the sub-task
+	// merged onto it. A slot that the sub-task already works in stays as it is. If a set-up command fails, the error is
+	// a [boulder.SetUpError]. An error that a retry may cure wraps [boulder.ErrTrouble].
 	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
-	// Integrate puts a result onto a tip: the tree that they come to, and a commit of it unless they conflict.
+	// Integrate merges a result onto a tip. It returns the merged tree, and a commit of it unless files conflict.
 	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
-	// Commit is one of a tree that [Slot.Shared] gave, on top of parent.
+	// Commit commits a tree from [Slot.Shared] on top of parent.
 	Commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error)
-	// Marked are those of the paths that have conflict markers in a tree.
+	// Marked returns those of the paths that have conflict markers in a tree.
 	Marked(ctx context.Context, tree string, paths []string) ([]string, error)
-	// Tree is that of a commit.
+	// Tree returns the tree of a commit.
 	Tree(ctx context.Context, commit string) (string, error)
-	// MoveTip moves the ref of a boulder's tip from one commit to the next; one that is there already stays.
+	// MoveTip moves the ref of a boulder's tip from one commit to the next. A ref that is already there stays.
 	MoveTip(ctx context.Context, boulderID, from, to string) error
-	// Free removes the slots of a boulder, and its refs but those of what is neither landed nor on the tip.
+	// Free removes a boulder's slots and refs, but keeps refs to work that is neither landed nor on the tip.
 	Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error
-	// TakeBack undoes a change in the project's own files, or nothing of it. It may be called again after a crash.
+	// TakeBack undoes a change in the project's own files, all of it or nothing.
 	TakeBack(ctx context.Context, change boulder.Span) error
 }
 
 // Slot is a copy of the project for one sub-task.
 type Slot interface {
 	Workspace
-	Dir() string   // in which the agent and the gates work
-	From() string  // commit that the work goes on top of
-	Env() []string // for commands, besides the usual
-	// Lay puts the files of a tree into it, but of some paths what From has. An error if that has one of them not.
+	Dir() string   // where the agent and the gates work
+	From() string  // commit that the work is based on
+	Env() []string // for commands, in addition to the usual environment
+	// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 	Lay(ctx context.Context, tree string, paths []string) error
-	// Shared is the tree of its files, which the project has from now on.
+	// Shared stores the slot's files as a tree in the project, and returns it.
 	Shared(ctx context.Context) (tree string, err error)
-	// Missing are the ignored files and directories of the project that are not in it.
+	// Missing returns the ignored files and directories of the project that the slot lacks.
 	Missing(ctx context.Context) ([]string, error)
-	// Capture keeps a snapshot of it, or with "" the present content, in the project, as a commit on top of From.
+	// Capture commits a snapshot of the slot on top of From, in the project. An empty tree means the present content.
 	Capture(ctx context.Context, tree string) (commit, captured string, err error)
 }
 
-// Config is what an Executor works with. Host, Project and Workspace are required.
+// Config configures an [Executor]. Host, Project and Workspace are required.
 type Config struct {
 	Host         *opencode.Host
 	Project      string // absolute directory
 	Workspace    Workspace
-	BlockersFile string           // in the project, relative: no escape from a slot; empty: there is none
-	Slots        Slots            // nil: no isolated boulder can run
+	BlockersFile string           // relative to Project; writing it is no escape from a slot; empty: there is none
+	Slots        Slots            // nil: isolated boulders cannot run
 	Rules        *enforcer.Rules  // defaults to [enforcer.DefaultRules]
 	GateTimeout  time.Duration    // of one gate; defaults to [DefaultGateTimeout]
 	Env          []string         // of gates; defaults to os.Environ()
-	Asks         Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
-	Diverter     session.Diverter // takes down what agents want the user to answer; where it is off, or nil, Asks holds
-	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
-	// from any goroutine. Nil: it knows none.
+	Asks         Asks             // policy for permissions; defaults to [AsksReject]
+	Diverter     session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
+	// Price returns what a call of a model (provider/model) cost, if OpenCode has no price for it. It may be called
+	// concurrently. Nil: no prices are known.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
-	// Attach connects to a server that an earlier run was attached to. Defaults to [opencode.Attach] without a password.
+	// Attach connects to a server that an earlier run used. Defaults to [opencode.Attach] without a password.
 	Attach func(ctx context.Context, address string) (*opencode.Client, error)
-	// Redact takes secrets out of all that is written, reported or handed over. It may be called from any goroutine. Defaults
-	// to those that are known by their form.
+	// Redact removes secrets from all output. It may be called concurrently. Defaults to removing those of known form.
 	Redact secret.Cleaner
 	Logger *slog.Logger                         // defaults to none
-	Now    func() time.Time                     // defaults to time.Now
-	After  func(time.Duration) <-chan time.Time // by that clock; defaults to time.After
+	Now    func() time.Time                     // set with After; defaults to time.Now
+	After  func(time.Duration) <-chan time.Time // by the clock of Now; defaults to time.After
 }
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
@@ -100,7 +98,7 @@ type Executor struct {
 	tool session.Offers
 }
 
-// New checks the configuration and fills in the defaults.
+// New validates cfg and fills in the defaults.
 func New(cfg Config) (*Executor, error) {
 	switch {
 	case cfg.Host == nil:
@@ -135,7 +133,7 @@ type turn struct {
 	job    boulder.Job
 	report func(boulder.Body) error
 	conn   opencode.Connection
-	done   func() // gives conn back
+	done   func() // releases conn
 	dir    *opencode.Directory
 	sub    *opencode.Subscription
 	model  opencode.ModelRef
@@ -150,7 +148,7 @@ type place struct {
 	path  string // absolute
 	files Workspace
 	env   []string // of gates
-	slot  Slot     // nil: in the project
+	slot  Slot     // nil in the project
 }
 
 func (e *Executor) project() place {
@@ -186,22 +184,22 @@ func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *tu
 	return t
 }
 
-// Run brings one turn to its end; see orchestrator.Runner for the contract.
+// Run brings one turn to its end. See orchestrator.Runner for the contract.
 func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
 	t := e.newTurn(job, report)
 	defer func() { t.done() }()
 	evidence, err := t.run(ctx)
-	evidence = handOver(e, evidence)
+	evidence = redacted(e, evidence)
 	switch {
 	case err == nil:
 		return evidence, nil
 	case ctx.Err() != nil:
-		t.leave(ctx, true)
+		t.abandon(ctx, true)
 		return evidence, context.Cause(ctx)
 	}
-	t.leave(ctx, false)
+	t.abandon(ctx, false)
 	return evidence, &cleanedError{err, e.cfg.Redact.Text(err.Error())}
 }
 
@@ -230,8 +228,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 			return boulder.Evidence{}, err
 		}
 	}
-	// Before the session is created, which has no id yet: the connection for events comes to stand meanwhile. All directories
-	// are listened to, since sub-agents may work in others.
+	// Connect the stream while the session is created. Do not filter by directory: sub-agents may work in others.
 	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
 	defer t.sub.Close()
 	if err := t.openSession(ctx); err != nil {
@@ -243,8 +240,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.offerTools(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	// What came before the prompt is sent is nothing of the turn. A Resync among it says that the connection stands: then
-	// nothing will be missing, and there is no need to ask.
+	// Events before the prompt do not belong to the turn. A Resync says that from now on none will be missed.
 	for !t.job.Recovered && len(t.sub.C()) > 0 {
 		switch (<-t.sub.C()).Payload.(type) {
 		case opencode.Resync:
@@ -253,7 +249,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 			t.seen.OfflineSince = t.cfg.Now()
 		}
 	}
-	t.seen.activity = "" // what was reported up to here is not the turn's
+	t.seen.activity = "" // reported before the turn
 	ended, err := t.send(ctx)
 	if !ended && err == nil {
 		err = t.follow(ctx)
@@ -271,7 +267,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	return evidence, err
 }
 
-// enterSlot has the turn of an isolated boulder work in its slot.
+// enterSlot moves the turn of an isolated boulder into its slot.
 func (t *turn) enterSlot(ctx context.Context) (err error) {
 	s, l := t.job.SubTask, t.job.Line
 	if l.Base == "" {
@@ -284,11 +280,11 @@ func (t *turn) enterSlot(ctx context.Context) (err error) {
 	return err
 }
 
-// leave is for a turn that did not come to its end: whoever takes it up reads everything again. It is best effort.
-func (t *turn) leave(ctx context.Context, cancelled bool) {
+// abandon cleans up after a turn that did not come to its end, as far as it can. A resume reads everything again.
+func (t *turn) abandon(ctx context.Context, cancelled bool) {
 	ctx = context.WithoutCancel(ctx)
 	defer func() {
-		if t.place.slot != nil { // the next attempt may work in another one
+		if t.place.slot != nil { // the next attempt may get another slot
 			if _, _, err := t.place.slot.Capture(ctx, ""); err != nil {
 				t.cfg.Logger.Warn("a slot could not be captured", "slot", t.path, "error", err)
 			}
@@ -296,7 +292,7 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 	}()
 	if cancelled && t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
 		aborting, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
-		defer cancel() // an agent that nobody follows does not go on
+		defer cancel() // stop an agent that is no longer followed
 		if err := t.stopSession(aborting, t.dir, t.job.Attempt.SessionID); err != nil {
 			t.cfg.Logger.Warn("the turn could not be aborted", "session", t.job.Attempt.SessionID, "error", err)
 		}
@@ -308,23 +304,23 @@ func (t *turn) leave(ctx context.Context, cancelled bool) {
 		return
 	}
 	select {
-	case <-t.conn.Down: // nil, and never ready, where nothing can be known
+	case <-t.conn.Down: // nil, and never ready, if manager cannot tell
 		cancelled = true
 	default:
 	}
-	if cancelled { // otherwise the server may be out of reach only, and the asks still there
+	if cancelled { // else the server may only be out of reach, with the asks still pending
 		t.asks.End(ctx)
 	}
 }
 
-// handOver is a value without secrets: a message as soon as it is read, since a secret that is cut in two is not recognised
-// any more; and whatever leaves the executor.
-func handOver[T any](e *Executor, v T) T {
+// redacted removes secrets from v. Apply it to messages before they are cut, since half a secret is missed, and to
+// output.
+func redacted[T any](e *Executor, v T) T {
 	return secret.Each(v, e.cfg.Redact)
 }
 
 func (e *Executor) reporting(report func(boulder.Body) error) func(boulder.Body) error {
-	return func(b boulder.Body) error { return report(handOver(e, b)) }
+	return func(b boulder.Body) error { return report(redacted(e, b)) }
 }
 
 type cleanedError struct {

@@ -14,19 +14,19 @@ import (
 const (
 	failingKept  = 200
 	failingName  = 300     // characters
-	failingLine  = 4 << 10 // bytes; what follows on a line says nothing about a name
+	failingLine  = 4 << 10 // bytes; the rest of a longer line cannot name a test
 	pendingTests = 1000
 )
 
-// failingTests is a writer that finds out which tests an output names as failed, however long the output is. It knows
-// go test (also -json), pytest, unittest, TAP, jest, vitest, mocha, node --test, cargo, nextest, rspec, PHPUnit,
-// surefire, ctest, dotnet test and everything that says "name FAILED".
+// failingTests is a writer that collects the names of failed tests from an output of any length. It knows go test (also
+// -json), pytest, unittest, TAP, jest, vitest, mocha, node --test, cargo, nextest, rspec, PHPUnit, surefire, ctest,
+// dotnet test and any line "name FAILED".
 type failingTests struct {
 	line    []byte
 	names   map[string]bool
-	goTests []string // go test names the package after its tests
-	mocha   bool     // it has said how many fail: then a numbered list is one of failures
-	items   []string // of such a list
+	goTests []string // without their package, which go test prints later
+	mocha   bool     // it printed how many fail: numbered items are failures
+	items   []string // of a numbered list
 }
 
 func (f *failingTests) Write(p []byte) (int, error) {
@@ -43,7 +43,7 @@ func (f *failingTests) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// list ends the output and gives the names, sorted; at most 200.
+// list ends the output and returns at most failingKept names, sorted.
 func (f *failingTests) list() []string {
 	f.take()
 	if !f.mocha {
@@ -58,7 +58,6 @@ func (f *failingTests) list() []string {
 
 func (f *failingTests) add(name string) {
 	name = text.Short(strings.TrimSpace(name), failingName)
-	// One more than is kept shows that there were more.
 	if name == "" || len(f.names) > failingKept {
 		return
 	}
@@ -70,7 +69,7 @@ func (f *failingTests) add(name string) {
 
 var colour = text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 
-// take takes in a line. A TAP directive says that the test may fail.
+// take processes a line. A TAP directive means that the test may fail.
 func (f *failingTests) take() {
 	text := strings.TrimRight(colour().ReplaceAllString(string(f.line), ""), " \t\r")
 	f.line = f.line[:0]
@@ -96,7 +95,7 @@ func (f *failingTests) take() {
 }
 
 var (
-	// mayName leaves out nearly every line of an output, of which there may be millions.
+	// mayName rules out nearly every line cheaply: an output may have millions.
 	mayName    = text.Regexp(`[Ff]ail|FAIL|ERROR|not ok|●|✖|SIG|TIMEOUT|Timeout|could not compile|rspec|^\s*\d+(?:\)| - )`)
 	mayFail    = text.Regexp(`(?i)^\s*not ok\b.*#\s*(?:todo|skip)`)
 	mochaCount = text.Regexp(`^\s+\d+ failing$`)
@@ -108,8 +107,7 @@ var (
 	goPackage = text.Regexp(`^FAIL\t(\S+)(?:\t[\d.]+s| (\[.+\])|\t(\[.+\]))?$`)
 )
 
-// goLine reads plain go test. A package that fails without naming a test (it does not build, it panics) is a name
-// itself.
+// goLine reads a line of plain go test. A package that fails without naming a test (build error, panic) is the name.
 func (f *failingTests) goLine(text string) bool {
 	if m := goTest().FindStringSubmatch(text); m != nil {
 		if len(f.goTests) < pendingTests {
@@ -146,7 +144,7 @@ func (f *failingTests) goEvent(text string) {
 	}
 }
 
-// formats are tried in this order; a name is what the groups say, joined by a space.
+// formats are tried in this order. The groups of a match, joined by a space, are the name.
 var formats = []func() *regexp.Regexp{
 	// exunit: 1) test adds (AdderTest)
 	text.Regexp(`^\s+\d+\) (test .+ \([\w.]+\))$`),

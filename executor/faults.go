@@ -17,7 +17,7 @@ import (
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 )
 
-// fault sorts an error of the server or of the way to it.
+// fault classifies an error of the server or of the connection to it.
 func fault(err error) error {
 	kind := boulder.ErrTrouble
 	switch {
@@ -31,8 +31,7 @@ func fault(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// startFault sorts an error of starting a server: one that did not get ready or died may do better next time; a missing
-// binary or a wrong version does not.
+// startFault classifies an error of starting a server. One that died may start next time; a wrong binary will not.
 func startFault(err error) error {
 	kind := boulder.ErrFatal
 	if _, died := errors.AsType[*opencode.ExitError](err); died || errors.Is(err, opencode.ErrStartTimeout) {
@@ -41,7 +40,7 @@ func startFault(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// turnFault sorts what ended a turn; nil: it is judged on what it did.
+// turnFault classifies the error that ended a turn; nil: the turn is judged on what it did.
 func turnFault(e *opencode.TurnError, model string) error {
 	switch {
 	case e == nil:
@@ -64,12 +63,12 @@ func turnFault(e *opencode.TurnError, model string) error {
 	case c.Kind == providers.KindBadRequest && e.Retryable:
 		c.Kind = providers.KindNetwork
 	case c.Kind == providers.KindBadRequest, c.Kind == providers.KindNetwork && e.StatusCode == 0 && !e.Retryable:
-		return nil // whatever it is, it is not known to pass
+		return nil // not known to be temporary
 	}
 	return outage(c)
 }
 
-// outage is the error for what a provider said; nil: the turn is judged on what it did.
+// outage classifies a provider's error; nil: the turn is judged on what it did.
 func outage(c *providers.Error) error {
 	err := ledger.Outage(context.Background(), c)
 	if errors.Is(err, boulder.ErrFatal) {
@@ -78,8 +77,8 @@ func outage(c *providers.Error) error {
 	return err
 }
 
-// classifyRetry gives the kind of what OpenCode waits for. message is all that it says of the provider's answer: the
-// status' text or its own wording, mostly without a status or code (seen: "Too Many Requests: {…}", "Provider is
+// classifyRetry classifies the provider's error that OpenCode retries. message is all that OpenCode says of it: the
+// status text or its own wording, mostly without a status or code (observed: "Too Many Requests: {…}", "Provider is
 // overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
 func classifyRetry(message string) *providers.Error {
 	status, code := 0, ""
@@ -88,8 +87,8 @@ func classifyRetry(message string) *providers.Error {
 	switch {
 	case says("exceeded your current quota"):
 		status = http.StatusTooManyRequests
-		// So OpenAI words a lack of credit, without the code for it; and so Gemini words every limit, also one per minute, but
-		// goes on to say which limit it is and when to try again.
+		// OpenAI says this for a lack of credit, without its code. Gemini says it for every limit, even one per minute,
+		// but adds which limit it is and when to retry.
 		if !slices.ContainsFunc([]string{"quota exceeded for metric", "retry in", "rate-limits"}, says) {
 			code = "insufficient_quota"
 		}
@@ -101,13 +100,13 @@ func classifyRetry(message string) *providers.Error {
 	return providers.Classify(status, code, message, nil, nil)
 }
 
-// hopeless reports whether it is in vain to wait for a provider, which OpenCode does all the same.
+// hopeless reports whether waiting for the provider is in vain, although OpenCode does.
 func hopeless(message string) bool {
 	kind := classifyRetry(message).Kind
 	return kind == providers.KindAuth || kind == providers.KindQuota
 }
 
-// retryFault is the error for a turn that was ended because OpenCode waited for its provider.
+// retryFault is the error of a turn that was ended because OpenCode kept waiting for its provider.
 func retryFault(message, model, reason string, after time.Duration) error {
 	c := classifyRetry(message)
 	c.Model, c.RetryAfter = model, max(c.RetryAfter, after)

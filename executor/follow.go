@@ -14,45 +14,43 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// observation is what was seen of a turn while it ran. In Began the time in which it waited for the user is left out.
+// observation is what was seen of a running turn. Began moves forward by the time spent waiting for the user.
 type observation struct {
-	enforcer.Seen // as far as asSeen does not fill it in
+	enforcer.Seen // asSeen fills in the rest
 
-	ended     time.Time
-	touched   map[string]bool // files, relative to the project
-	usage     boulder.Usage
-	counted   map[string]bool // answers in it, by id
-	activity  string          // the newest that was reported
-	failed    *opencode.TurnError
-	cutOff    bool                // from outside, and so was its resume prompt
-	stopped   string              // why the manager ended the turn
-	rule      boulder.Rule        // for which it did
-	looks     int                 // how often a prompt without a turn was sent again
-	nudged    bool                // in this run
-	nudgeLost bool                // the turn ended while a nudge was on its way, which may begin another
-	recheck   time.Time           // when to read the state again; zero: events tell
-	wait      time.Duration       // before that
-	end       bool                // an event told of the turn's end
-	idle      bool                // the session was found idle in the middle of its turn
-	waits     time.Time           // the newest look that found that the user may answer; zero: they may not
-	offered   map[string][]string // the tools that the agents of a directory were offered
-	unread    error               // why what was recorded could not be read the last time
-	replied   []string            // blockers that are [boulder.Blocker.Replied], as read the last time
+	ended        time.Time
+	touched      map[string]bool // files, relative to the project
+	usage        boulder.Usage
+	counted      map[string]bool // ids of the answers in usage
+	activity     string          // the newest reported one
+	failed       *opencode.TurnError
+	cutOff       bool                // ended from outside, and not to be resumed
+	stopped      string              // why the manager ended the turn
+	rule         boulder.Rule        // by which the manager did
+	looks        int                 // how often the prompt was resent because no turn began
+	nudged       bool                // in this call of Run
+	nudgeLost    bool                // the turn ended with a nudge under way, which may begin another
+	recheck      time.Time           // when to read the state again; zero: events suffice
+	recheckDelay time.Duration       // before the newest recheck
+	endSeen      bool                // an event reported the turn's end
+	idleSeen     bool                // the session was found idle during the turn
+	waitingSince time.Time           // newest look at an ask that the user may still answer; zero: none
+	offered      map[string][]string // tools by directory
+	raisedErr    error               // of the newest read of recorded blockers
+	replied      []string            // blockers for which [boulder.Blocker.Replied] held in that read
 }
 
-// doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
-// before its statuses say so (1.18.33, SessionStatus.set): who asks in between waits for an event that was there already,
-// until it counts as silence.
-func (t *turn) doubt() {
-	t.seen.wait = max(time.Second, 2*t.seen.wait)
-	t.seen.recheck = t.cfg.Now().Add(t.seen.wait)
+// recheckSoon schedules another read of the session's state, each time after twice the delay. OpenCode sends the idle
+// event before its statuses change (1.18.33, SessionStatus.set): after a read in between, no further event would come,
+// and the turn would time out as silent.
+func (t *turn) recheckSoon() {
+	t.seen.recheckDelay = max(time.Second, 2*t.seen.recheckDelay)
+	t.seen.recheck = t.cfg.Now().Add(t.seen.recheckDelay)
 }
 
-// maxLooks bounds how often a prompt that began no turn is sent again.
-const maxLooks = 3
+const maxLooks = 3 // resends of a prompt that began no turn
 
-// follow reads the events until the turn has ended. It ends the turn itself when the enforcer says so, and when ctx
-// ends.
+// follow handles events until the turn has ended. It stops the turn if the enforcer says so.
 func (t *turn) follow(ctx context.Context) error {
 	now := t.cfg.Now()
 	t.seen.LastEvent, t.seen.Began = now, cmp.Or(t.seen.Began, now)
@@ -97,34 +95,33 @@ func (t *turn) follow(ctx context.Context) error {
 	return nil
 }
 
-// sawEnd takes in an event that tells of the turn's end, and says whether that is to be believed. A turn that failed or was
-// aborted gives its last idle event late: one that is run again right after it would be taken for ended by that (seen). And
-// a nudge that comes when the turn has ended begins another.
+// sawEnd takes in an event that reports the turn's end, and reports whether it can be believed. A failed or aborted
+// turn sends its last idle event late, which a turn resumed right after it would take for its own (observed). A nudge
+// that arrives after the end begins another turn.
 func (t *turn) sawEnd() bool {
-	t.seen.end, t.seen.recheck = true, t.cfg.Now()
+	t.seen.endSeen, t.seen.recheck = true, t.cfg.Now()
 	return !t.job.Recovered && !t.seen.nudged
 }
 
-// over reports whether a turn has ended by a state that was read: one whose answer is complete has, whatever was said
-// before. One that was at work, has no end, and is worked on no more is an error: its server, which is not known to have
-// died if it is another's, was restarted. That is believed when it is found twice: a message gets its error up to a second
-// after its session is idle (seen).
+// over reports whether the turn has ended by a state that was read. A complete answer ends it, whatever events said. A
+// turn that was at work and is found idle twice without an end is an error: its server was restarted. Once proves
+// nothing: a message gets its error up to a second after its session is idle (observed).
 func (t *turn) over(p session.Position) (ended bool, err error) {
 	t.seen.recheck = time.Time{}
 	switch {
 	case p.Busy:
-		t.seen.idle, t.seen.end = false, false
-		t.doubt()
+		t.seen.idleSeen, t.seen.endSeen = false, false
+		t.recheckSoon()
 	case p.Unanswered && t.seen.nudged && !t.seen.nudgeLost:
 		t.seen.nudgeLost, t.seen.Busy, t.seen.Prompted = true, false, t.cfg.Now()
-	case p.Answered, t.seen.end:
+	case p.Answered, t.seen.endSeen:
 		return true, nil
 	case !t.seen.Busy:
-	case t.seen.idle:
+	case t.seen.idleSeen:
 		return false, fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
 	default:
-		t.seen.idle = true
-		t.doubt()
+		t.seen.idleSeen = true
+		t.recheckSoon()
 	}
 	return false, nil
 }
@@ -135,7 +132,7 @@ func (t *turn) asSeen() enforcer.Seen {
 		s.Worked = t.job.Attempt.Worked
 	}
 	if all := t.tree.Retries(); len(all) > 0 {
-		s.Retry = &all[0] // OpenCode does not read when a limit ends, and tries again after seconds
+		s.Retry = &all[0] // OpenCode ignores when a limit ends, and retries within seconds
 		if end := t.cfg.Now().Add(classifyRetry(s.Retry.Message).RetryAfter); end.After(s.Retry.Next) {
 			s.Retry.Next = end
 		}
@@ -161,7 +158,7 @@ func (t *turn) next(ctx context.Context, until time.Time) (ended bool, err error
 	}
 }
 
-// event takes in one event, and says whether the turn has ended with it.
+// event handles one event, and reports whether the turn has ended with it.
 func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err error) {
 	own := e.SessionID == t.job.Attempt.SessionID
 	if e.SessionID != "" {
@@ -171,7 +168,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if err := t.blockerPart(ctx, p.Part); err != nil {
 			return false, err
 		}
-		p.Part.Tool = handOver(t.Executor, p.Part.Tool)
+		p.Part.Tool = redacted(t.Executor, p.Part.Tool)
 		e.Payload = p
 	}
 	told := t.tree.Take(e, t.cfg.Now())
@@ -190,7 +187,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.StatusChanged:
 		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
 		if p.Status.Type == opencode.Retry && !hopeless(p.Status.Message) {
-			// The end comes first: lines are cut on narrow terminals.
+			// The time comes first: narrow terminals cut lines.
 			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
 				p.Status.Next.Local().Format(time.TimeOnly), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))
 		}
@@ -198,16 +195,15 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionFailed:
 		if own {
 			t.seen.failed = p.Err
-			return !t.seen.Busy && t.sawEnd(), nil // one that could not even begin says nothing more
+			return !t.seen.Busy && t.sawEnd(), nil // a turn that could not begin sends no other end
 		}
 	case opencode.MessageUpdated:
-		// The agent's answer or a sub-agent's is reported at once: a budget is kept by what is reported, and a sub-agent can
-		// make many calls within one of its parent's.
+		// Report all answers at once: budgets need it, and a sub-agent can make many calls in one of its parent's.
 		if t.tree.Has(p.Message.SessionID) && t.count(p.Message) {
 			return false, t.used("the model answered")
 		}
 	case opencode.PartUpdated:
-		return false, t.tell(e.SessionID, told)
+		return false, t.reportToolCall(e.SessionID, told)
 	case opencode.TodosUpdated:
 		if !own {
 			break
@@ -241,16 +237,16 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	return t.over(p)
 }
 
-// look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited
-// for, or an event was missed. If it never began, its prompt has to be sent again.
+// look finds out why a turn is silent. If it is at work, it may wait for a permission, a question or a provider, or an
+// event was missed. If it never began, its prompt is resent.
 func (t *turn) look(ctx context.Context) (ended bool, err error) {
-	t.seen.Looked = true // unless there is something to answer
+	t.seen.Looked = true // answerAsks clears it if there is an ask
 	ended, err = t.resync(ctx)
 	if ended || err != nil || t.seen.Busy {
 		return ended, err
 	}
 	if t.seen.nudgeLost {
-		return true, nil // the turn had ended, and the nudge began no other
+		return true, nil // the turn had ended, and the nudge began none
 	}
 	if t.job.Awaits() {
 		t.seen.cutOff = true // as in pickUp

@@ -17,18 +17,15 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// DefaultGateTimeout bounds a gate that is given no other bound.
+// DefaultGateTimeout is the default of [Config].GateTimeout.
 const DefaultGateTimeout = 10 * time.Minute
 
 const (
-	// gateOutputKept is how many characters of a gate's output are kept, gateEndKept how many bytes of it are looked at for
-	// that, and for what the shell says.
-	gateOutputKept = 2000
-	gateEndKept    = 16 << 10
+	gateOutputKept = 2000     // characters
+	gateEndKept    = 16 << 10 // bytes, which are searched for that and for shell errors
 )
 
-// NoDiagnostics says why an OpenCode cannot tell whether there are errors in files, and what to do; empty: it can, or the
-// commands of lint do it in its place.
+// NoDiagnostics says why OpenCode cannot find errors in files, and what to do; empty if it can or lint commands do.
 func NoDiagnostics(c opencode.Caps, lint []string) string {
 	if c.Diagnostics || len(lint) > 0 {
 		return ""
@@ -37,15 +34,15 @@ func NoDiagnostics(c opencode.Caps, lint []string) string {
 		c.Generation)
 }
 
-// runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong;
-// lint says whether those among them that stand in for a language server.
+// runGates runs all gates of the sub-task, also after one failed, so that the agent learns everything that is wrong.
+// lint includes the commands that replace a language server.
 func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) {
 	s := t.job.SubTask
 	commands := slices.Concat(s.Gates, s.NoWorse)
 	if lint {
 		commands = append(commands, s.Lint...)
 	}
-	var exempt []boulder.Gate // they would take their time again, and be no help
+	var exempt []boulder.Gate // timed out before the work began: do not wait for them again
 	commands = slices.DeleteFunc(commands, func(line string) bool {
 		before := boulder.GateOf(s.Baseline, line)
 		if before == nil || before.NoWorse == "" || !before.TimedOut || !s.MayStayRed(line) {
@@ -75,15 +72,15 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 	return gates, nil
 }
 
-// RunCommand runs a shell command in a directory as a gate, for at most timeout: in its own process group, which ends with
-// it or with ctx. What of its output is kept goes through redact. nil: the environment is that of this process.
+// RunCommand runs a shell command in dir as a gate, for at most timeout. Its process group ends with it or with ctx.
+// redact is applied to the output that is kept. A nil env means that of this process.
 func RunCommand(
 	ctx context.Context, dir string, env []string, line string, timeout time.Duration, redact func(string) string,
 ) boulder.Gate {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	end := &text.LastBytes{Limit: gateEndKept}
-	var failing failingTests // of all that it prints
+	var failing failingTests // of the whole output
 	began := time.Now()
 	err := command.Run(command.Shell(ctx, dir, env, line), io.MultiWriter(end, &failing))
 	g := boulder.Gate{Command: line, Duration: time.Since(began)}
@@ -103,8 +100,8 @@ func RunCommand(
 	return g
 }
 
-// baseline measures how the gates go that may stay red, before the sub-task's first attempt begins: those of which this run
-// does not know it yet. Nil: there is nothing to measure, or it is too late.
+// baseline runs the gates that may stay red before the sub-task's first attempt, unless this run knows their baseline.
+// It returns nil if there is nothing to measure, or if the work has begun.
 func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	s := t.job.SubTask
 	if t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
@@ -124,7 +121,7 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	return gates, err
 }
 
-// Verify implements orchestrator.Verifier. A command of several sub-tasks runs once.
+// Verify implements orchestrator.Verifier. A command shared by several sub-tasks runs once.
 func (e *Executor) Verify(
 	ctx context.Context, what boulder.Verification, report func(boulder.Body) error,
 ) error {
@@ -183,12 +180,10 @@ func (e *Executor) Verify(
 	return nil
 }
 
-// lastOrdinaryExit is the highest status with which a command ends by its own choice; shells give 126 and more to what
-// could not be run, or was killed.
-const lastOrdinaryExit = 125
+const lastOrdinaryExit = 125 // shells use more for what they could not run or was killed
 
-// noWorse says why a gate that is red does not count, or nothing if it is green or counts: it was red before for no
-// other tests than now. Where neither run names a test, both have to say the same.
+// noWorse says why a red gate does not count: it failed in no other tests than before, or, where neither run names a
+// test, with the same output. It is empty if the gate is green or counts.
 func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	switch {
 	case before != nil && before.NoWorse != "" && !after.Green():
@@ -201,7 +196,7 @@ func noWorse(before *boulder.Gate, after boulder.Gate) string {
 		}
 		return ""
 	case len(after.Failing) == 0, len(after.Failing) >= failingKept:
-		return "" // it broke in another way, or there may be more than were kept
+		return "" // it broke in another way, or not all names were kept
 	}
 	for _, name := range after.Failing {
 		if !slices.Contains(before.Failing, name) {
@@ -218,8 +213,8 @@ func ordinary(g boulder.Gate) bool {
 	return !g.TimedOut && 0 < g.ExitCode && g.ExitCode <= lastOrdinaryExit
 }
 
-// stable is an output without what changes by itself. Of one that was cut, the first lines are left out: where the cut
-// falls depends on the length of what was normalised away.
+// stable returns an output without parts that vary from run to run. It drops the first lines of a cut output, since the
+// position of the cut depends on the length of such parts.
 func stable(output string) string {
 	if strings.HasPrefix(output, "[cut: ") {
 		lines := strings.SplitAfterN(output, "\n", 4)

@@ -63,8 +63,8 @@ type integration struct {
 	report func(boulder.Body) error
 }
 
-// regenerate has the commands of generated files make those again that conflict, on top of what the tip has of them. No
-// commit, and no error: another file conflicts, or a command failed.
+// regenerate resolves conflicts in generated files by running their commands again on the tip's version. It returns no
+// commit and no error if another file conflicts or a command fails.
 func (i *integration) regenerate(ctx context.Context, tree string, conflicts []string) (commit, made string, err error) {
 	commands := map[string]string{}
 	for _, file := range conflicts {
@@ -106,7 +106,7 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 	return commit, made, err
 }
 
-// syncTip moves the ref of the tip to where the log says that it is.
+// syncTip moves the ref of the tip to where the log says it is.
 func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Line) error {
 	if e.cfg.Slots == nil {
 		return fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
@@ -114,7 +114,7 @@ func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Line
 	return e.cfg.Slots.MoveTip(ctx, boulderID, cmp.Or(l.Before, l.Tip), l.Tip)
 }
 
-// tip is the slot in which combined trees are tested, at the tip.
+// tip prepares the slot for combined trees, at the tip.
 func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Line) (place, error) {
 	if err := e.syncTip(ctx, boulderID, l); err != nil {
 		return place{}, err
@@ -122,7 +122,6 @@ func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Line) (p
 	return e.slot(ctx, boulder.SlotClaim{BoulderID: boulderID, Base: l.Base, From: l.Tip})
 }
 
-// message is that of the commit on the tip.
 func (i *integration) message() string {
 	t := i.SubTask
 	message := fmt.Sprintf("%s%s\n\nManager-Boulder: %s\nManager-Sub-task: %s\n",
@@ -135,13 +134,13 @@ func (i *integration) message() string {
 	return strings.TrimSuffix(message, "\n")
 }
 
-// test runs the gates of the combined tree that are not known to be green on it: on a fast-forward those of the sub-task,
-// else those of all earlier ones and of every combined tree as well.
+// test runs the gates that are not known to pass on the combined tree: those of the sub-task, and unless it is a
+// fast-forward also those of all earlier sub-tasks and of every combined tree.
 func (i *integration) test(ctx context.Context, commit, tree string) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
 	t := i.SubTask
 	type wanted struct {
 		command string
-		of      *boulder.SubTask // whose baseline counts; nil: it has to be green
+		of      *boulder.SubTask // whose baseline counts; nil: it must be green
 	}
 	var all []wanted
 	want := func(of *boulder.SubTask, commands []string) {
@@ -169,7 +168,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 			at, err = i.slot(ctx, claim)
 			if failed, ok := errors.AsType[*boulder.SetUpError](err); ok {
 				claim.From = i.Line.Tip
-				if _, err = i.slot(ctx, claim); err == nil { // so it is the result that does not fit
+				if _, err = i.slot(ctx, claim); err == nil { // the tip sets up, so the result is to blame
 					return nil, []boulder.Gate{failed.Gate}, nil
 				}
 			}
@@ -197,7 +196,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 	return gates, red, nil
 }
 
-// passed reports whether a gate is known to pass on a tree: the newest turn's gates ran on the tree that it left.
+// passed reports whether a gate is known to pass on a tree. The newest turn's gates ran on the tree that it left.
 func (i *integration) passed(command, tree string) bool {
 	e := i.Turn.Evidence
 	if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && g != nil && g.Holds() {
@@ -232,7 +231,7 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 	if err := i.report(c); err != nil {
 		return err
 	}
-	// At once, so that the user finds it there if nobody is to try again.
+	// Prepare the slot now, so that the user finds the conflict there even if no attempt follows.
 	_, err = i.slot(context.WithoutCancel(ctx), boulder.SlotClaim{
 		BoulderID: i.BoulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Line.Base, From: c.Tip,
 		Since: i.SubTask.Since,

@@ -13,19 +13,19 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// say reports a sign of life. It returns when that is stored.
+// say reports progress. It returns when that is stored.
 func (t *turn) say(p boulder.SubTaskProgress) error {
 	t.seen.activity = cmp.Or(p.Activity, t.seen.activity)
 	p.AttemptRef, p.Usage = t.job.Attempt.AttemptRef, t.seen.usage
 	return t.report(p)
 }
 
-// notice is for what the user should see who does not look at every step.
+// notice reports progress that also users who do not follow every step should see.
 func (t *turn) notice(activity string) error {
 	return t.say(boulder.SubTaskProgress{Activity: activity, Notice: true})
 }
 
-func (t *turn) tell(sessionID string, told session.Told) error {
+func (t *turn) reportToolCall(sessionID string, told session.Told) error {
 	own := sessionID == t.job.Attempt.SessionID
 	if told.Begun != nil && own && announcement(told.Begun) != "" {
 		return t.say(boulder.SubTaskProgress{Activity: announcement(told.Begun)})
@@ -39,7 +39,7 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 		return t.say(boulder.SubTaskProgress{Activity: "sub-agent: " + t.activity(call)})
 	}
 	if (told.Announced && announcement(call) != "" || call.Tool == opencode.TodoTool) && call.State != opencode.ToolError {
-		return nil // is told as it begins, or as the list that it changes
+		return nil // already reported as it began, or as a change of the list
 	}
 	return t.say(boulder.SubTaskProgress{Activity: t.activity(call), Checkpoint: t.checkpoint(call)})
 }
@@ -50,14 +50,13 @@ func (t *turn) touch(call *opencode.ToolCall) {
 	}
 }
 
-// announcement is what is told when a tool begins that may run for long: a test run of ten minutes would look like a model
-// that hangs. Empty: nothing.
+// announcement is what to report when a long call begins, lest it look like a hung model; empty: nothing.
 func announcement(call *opencode.ToolCall) string {
 	if call.Tool != "bash" && call.Tool != "task" {
 		return ""
 	}
 	var input struct{ Command, Description string }
-	_ = json.Unmarshal(call.Input, &input) // odd arguments say nothing
+	_ = json.Unmarshal(call.Input, &input) // malformed arguments announce nothing
 	return text.Prefixed(call.Tool+": ", text.Short(cmp.Or(input.Command, input.Description), 100))
 }
 
@@ -71,8 +70,7 @@ func (t *turn) activity(call *opencode.ToolCall) string {
 
 var hunkHeader = text.Regexp(`^@@ -\d+(?:,\d+)? \+(\d+)`)
 
-// checkpoint says where an editing call made its last change: by the diff that OpenCode keeps with the call, or at the last
-// line of a file that it wrote.
+// checkpoint returns where an editing call made its last change: from OpenCode's diff, else the last line written.
 func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
 	files := call.EditedFiles()
 	if len(files) == 0 {
@@ -94,7 +92,7 @@ func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
 	return c
 }
 
-// lastAdded finds the last added line of a unified diff and its number in the new file; 0 if none was added.
+// lastAdded returns the last added line of a unified diff and its number in the new file; 0 if none was added.
 func lastAdded(diff string) (line int, text string) {
 	next := 0
 	for l := range strings.Lines(diff) {
@@ -117,7 +115,7 @@ func lastAdded(diff string) (line int, text string) {
 	return line, strings.TrimSpace(text)
 }
 
-// relative gives a path as people write it: relative to the project if it is inside.
+// relative makes a path inside the turn's directory relative to it.
 func (t *turn) relative(path string) string {
 	if !filepath.IsAbs(path) {
 		return filepath.ToSlash(path)

@@ -157,7 +157,7 @@ func TestDoubtFades(t *testing.T) {
 	n, now := 0, at(0)
 	tu := bare(Config{Now: func() time.Time { return now }}).newTurn(boulder.Job{}, nil)
 	for ; now.Before(at(30 * time.Minute)); n++ {
-		tu.doubt()
+		tu.recheckSoon()
 		now = tu.seen.recheck
 	}
 	if n > 11 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// openSession makes sure that the attempt has a session and that its id is stored.
+// openSession ensures that the attempt has a session and that its id is stored.
 func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
@@ -24,12 +24,12 @@ func (t *turn) openSession(ctx context.Context) error {
 				boulder.ErrFatal, t.job.SubTask.ID, err)
 		}
 	}
-	// Before the snapshot: what a gate leaves behind is not the agent's work.
+	// Before the snapshot, so that files left by gates do not count as the agent's work.
 	baseline, err := t.baseline(ctx)
 	if err != nil {
 		return err
 	}
-	snapshot := t.job.SubTask.Snapshot // before the sub-task's first attempt
+	snapshot := t.job.SubTask.Snapshot // of the state before the sub-task's first attempt
 	if snapshot == "" {
 		looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
 		defer cancel()
@@ -53,8 +53,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	})
 }
 
-// adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this
-// point before can have one.
+// adoptOrCreate finds the session that a recovered attempt may have created before a crash, or creates one.
 func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	if t.job.Recovered {
 		tag := t.job.Attempt.Tag
@@ -63,20 +62,20 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 			return found, err
 		}
 	}
-	var rules []opencode.Rule // they win over those of the configuration
+	var rules []opencode.Rule // they override those of the configuration
 	for _, tool := range t.ownTools() {
 		rules = append(rules, opencode.Rule{Permission: tool, Pattern: "*", Action: opencode.Allow})
 	}
 	diverted := t.asks.Diverted()
-	if t.asks.Shown = &diverted; t.cfg.Diverter != nil && !diverted { // other sessions of the directory may have it
+	if t.asks.Shown = &diverted; t.cfg.Diverter != nil && !diverted { // other sessions in the directory may have it
 		rules = append(rules, session.ToolRule(false))
 	}
-	if t.place.slot != nil { // the project is not where it works; the files that its brief names are
+	if t.place.slot != nil { // keep it out of the project, except for the files that its brief names
 		rules = append(rules,
 			opencode.Rule{Permission: "external_directory", Pattern: t.cfg.Project + "/*", Action: opencode.Deny},
 			opencode.Rule{Permission: "external_directory", Pattern: filepath.Join(t.cfg.Project, runsDir) + "/*", Action: opencode.Allow})
 	}
-	if !diverted { // else it can ask, and reports what blocks it; an agent that cannot ask decides for itself
+	if !diverted { // if it cannot ask, it decides for itself; diverted, it may ask
 		rules = append(rules, opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny})
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
@@ -87,8 +86,7 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	})
 }
 
-// send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended
-// already.
+// send ensures that the server has the turn's prompt exactly once, and reports whether the turn has already ended.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	if t.job.Turn.MessageID == "" {
 		if t.job.Awaits() {
@@ -97,7 +95,7 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		}
 		return false, t.sendNew(ctx, false)
 	}
-	err = t.reportRaised(ctx, false) // what was recorded just before a crash says whether the session may be prompted
+	err = t.reportRaised(ctx, false) // a blocker recorded just before a crash may forbid a prompt
 	if err == nil {
 		ended, err = t.pickUp(ctx)
 	}
@@ -107,35 +105,33 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	return false, t.recount(ctx)
 }
 
-// pickUp goes on with a turn whose prompt was sent, perhaps, before a crash or a fault.
+// pickUp resumes a turn whose prompt may have been sent before a crash or a fault.
 func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	p, err := t.position(ctx)
 	if err != nil {
 		return false, err
 	}
-	cutOff := p.Failed != nil && p.Failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
+	cutOff := p.Failed != nil && p.Failed.Name == opencode.MessageAborted // perhaps by manager itself
 	switch {
 	case p.Busy:
 		t.seen.Busy = true
-		t.doubt()
+		t.recheckSoon()
 		return false, nil
 	case p.Answered && !cutOff && turnFault(p.Failed, t.job.Attempt.Model) == nil:
 		return true, nil
-	case t.job.Awaits(): // nothing that is blocked is told to go on: what is there is judged
+	case t.job.Awaits(): // never prompt blocked work: judge what is there
 		t.seen.cutOff = true
 		return true, nil
 	case p.Answered && !cutOff, !p.Arrived:
-		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again
-		// is harmless.
+		// It never arrived, or failed for a reason that may have passed. Resending the same message is harmless.
 		return false, t.prompt(ctx)
 	case t.job.Turn.ResumeID == "":
 		return false, t.sendNew(ctx, true)
 	case !p.Begun:
-		// Cut off while the model had not said a word, as when a provider makes it wait: nothing is lost, and nothing that
-		// was done can be to blame.
+		// Cut off before the model said anything: nothing is lost, and nothing that it did can be to blame.
 		return false, t.prompt(ctx)
 	}
-	// Cut off twice: what is there is judged, as of an agent that was not done, and the judge's continuation goes on from it.
+	// Cut off twice: judge what is there. The judge's continuation takes it from there.
 	t.seen.cutOff = true
 	return true, nil
 }
@@ -161,13 +157,13 @@ func (t *turn) sendNew(ctx context.Context, resume bool) error {
 
 func (t *turn) lastMessageID() string { return cmp.Or(t.job.Turn.ResumeID, t.job.Turn.MessageID) }
 
-// position reads the state of the tree, and how far the turn is by it.
+// position reads the state of the tree, and how far the turn has come.
 func (t *turn) position(ctx context.Context) (session.Position, error) {
 	r, err := session.Read(ctx, t.dir, t.job.Attempt.SessionID, t.cfg.Now())
 	if err != nil {
 		return session.Position{}, fault(err)
 	}
-	r.Messages = handOver(t.Executor, r.Messages)
+	r.Messages = redacted(t.Executor, r.Messages)
 	t.tree.Load(r, t.lastMessageID())
 	for _, s := range r.Sessions {
 		t.sub.Follow(s.ID)
@@ -182,11 +178,11 @@ func (t *turn) position(ctx context.Context) (session.Position, error) {
 	case err != nil:
 		return p, fault(err)
 	}
-	p, _ = t.tree.Position("") // it was sent long ago
+	p, _ = t.tree.Position("") // the prompt exists, but is older than what was read
 	return p, nil
 }
 
-// prompt sends the turn's newest prompt, perhaps once more. An accepted prompt proves nothing about a turn.
+// prompt sends or resends the turn's newest prompt. An accepted prompt does not prove that a turn begins.
 func (t *turn) prompt(ctx context.Context) error {
 	text := t.job.Turn.Prompt
 	if t.job.Turn.ResumeID != "" {
@@ -198,5 +194,5 @@ func (t *turn) prompt(ctx context.Context) error {
 	}))
 }
 
-// tag says of a session or a text that it is the manager's.
+// tag marks a session or a message as the manager's.
 func (t *turn) tag() map[string]any { return map[string]any{session.TagKey: t.job.Attempt.Tag} }

@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	// stopGrace is how long an aborted turn may take to become idle, stopCheck how often it is aborted and looked at.
-	// There is no event if the model had not been called.
-	stopGrace = 15 * time.Second
-	stopCheck = 200 * time.Millisecond
+	stopGrace = 15 * time.Second       // for an aborted turn to become idle
+	stopCheck = 200 * time.Millisecond // between aborts; there is no event if the model had not been called
 )
 
 // StopSession implements orchestrator.SessionStopper.
@@ -33,8 +31,8 @@ func (e *Executor) StopSession(ctx context.Context, left boulder.LeftSession) er
 	return e.stopAnywhere(ctx, conn.Client, left.SessionID)
 }
 
-// stopAt stops a session on the server that a run was attached to: every server knows it, and one that does not run it says
-// that it is idle. Where nobody listens any more, the agents have ended with their server.
+// stopAt stops a session on the server that a run was attached to. Other servers know the session too, but report it as
+// idle. If nothing listens at the address, the agents ended with their server.
 func (e *Executor) stopAt(ctx context.Context, server, sessionID string) error {
 	client, err := e.cfg.Attach(ctx, server)
 	switch {
@@ -49,7 +47,7 @@ func (e *Executor) stopAt(ctx context.Context, server, sessionID string) error {
 	return e.stopAnywhere(ctx, client, sessionID)
 }
 
-// stopAnywhere stops a session in the directory that it works in, perhaps a slot: in another one it is not known to be busy.
+// stopAnywhere stops a session in the directory that it works in, perhaps a slot: others do not report it as busy.
 func (e *Executor) stopAnywhere(ctx context.Context, client *opencode.Client, sessionID string) error {
 	dir := client.In(e.cfg.Project)
 	switch s, err := dir.Session(ctx, sessionID); {
@@ -62,7 +60,7 @@ func (e *Executor) stopAnywhere(ctx context.Context, client *opencode.Client, se
 	}
 }
 
-// stopSession ends a turn, and waits until its session is idle: what it did until then may be judged.
+// stopSession ends a turn, and waits until its session is idle, so that its work can be judged.
 func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, sessionID string) error {
 	stopping, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
@@ -71,7 +69,7 @@ func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, ses
 		if err = dir.Abort(stopping, sessionID); err != nil {
 			break
 		}
-		<-e.cfg.After(stopCheck) // an abort that comes as a tool begins is lost: the session is busy again (seen)
+		<-e.cfg.After(stopCheck) // an abort just as a tool begins is lost (observed)
 		var statuses map[string]opencode.Status
 		statuses, err = dir.Statuses(stopping)
 		if t := statuses[sessionID].Type; err == nil && (t == "" || t == opencode.Idle) {
@@ -89,8 +87,8 @@ func (e *Executor) stopSession(ctx context.Context, dir *opencode.Directory, ses
 	return fault(err)
 }
 
-// nudge tells the agent in the running turn that it seems to be stuck, once for each rule. Whether the prompt arrives
-// is not followed up: if it is lost, the rule stops the turn a little later.
+// nudge tells the agent in the running turn that it seems to be stuck, once for each rule. It does not check that the
+// prompt arrives: if it is lost, the rule stops the turn a little later.
 func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	now := t.cfg.Now()
 	n := boulder.Nudge{Rule: d.Rule, MessageID: opencode.NewMessageID(now), Prompt: nudgeText(d), At: now.UTC()}
@@ -104,7 +102,7 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	t.tree.Nudged(n)
 	p := opencode.Prompt{MessageID: n.MessageID, Text: n.Prompt, Metadata: t.tag()}
 	if d.Session == t.job.Attempt.SessionID {
-		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
+		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent keeps its own
 	}
 	return fault(t.tree.In(t.dir, d.Session).Prompt(ctx, d.Session, p))
 }
@@ -119,8 +117,7 @@ func nudgeText(d enforcer.Decision) string {
 		" If it cannot be done, leave it, and say so and why in your final message."
 }
 
-// giveUp ends the turn because a provider refuses a session of the tree for good, or needs time that is better spent
-// without a slot.
+// giveUp ends the turn because a provider refuses for good, or needs so long that the slot is better freed.
 func (t *turn) giveUp(ctx context.Context, r enforcer.Retry, reason string) error {
 	if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
 		return err

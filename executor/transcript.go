@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Line is one line of a transcript: what was said or done, in order.
+// Line is one line of a transcript. Lines are in the order of what was said and done.
 type Line struct {
 	Time   time.Time       `json:"time"`
 	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
@@ -29,8 +29,7 @@ type Line struct {
 	Usage  boulder.Usage   `json:"usage,omitzero"` // of the step that ends
 }
 
-// toolOutputKept bounds one tool's output in a transcript, in characters.
-const toolOutputKept = 64 << 10
+const toolOutputKept = 64 << 10 // characters of one tool's output
 
 func linesOf(m opencode.Message) []Line {
 	var lines []Line
@@ -62,17 +61,15 @@ func linesOf(m opencode.Message) []Line {
 	return lines
 }
 
-// runsDir is where transcripts and the files of briefs are, below the project.
-const runsDir = ".manager/runs"
+const runsDir = ".manager/runs" // transcripts and files of briefs, below the project
 
-// writeRun writes a file there, in place of an earlier one. It returns when that is on disk. Of the way to it only the
-// project is trusted: an agent may put links anywhere below.
+// writeRun writes or replaces a file in runsDir, and returns when it is on disk. It trusts no link below the project,
+// since an agent may have put it there.
 func (e *Executor) writeRun(name string, data []byte) error {
 	return statedir.Write(e.cfg.Project, runsDir+"/"+name, data)
 }
 
-// checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is
-// for what a program made.
+// checkIDs refuses ids that cannot be directory names. Plans and imports were checked; ids made by a program were not.
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
 		if id == "" || id == "." || !filepath.IsLocal(id) || strings.ContainsAny(id, "/\\\x00") {

@@ -73,7 +73,7 @@ func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	tu := plainTurn(t.TempDir())
 	tu.cfg.Redact = secret.New([]string{"MY_TOKEN=" + key})
 	long := func(n int) string { return strings.Repeat("x", n) }
-	m := handOver(tu.Executor, opencode.Message{
+	m := redacted(tu.Executor, opencode.Message{
 		Info: opencode.MessageInfo{Role: opencode.RoleAssistant, Error: &opencode.TurnError{Message: key, Body: key}},
 		Parts: []opencode.Part{
 			{Type: opencode.PartText, Text: long(finalMessageKept-20) + key},

@@ -11,10 +11,9 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// namedMissing is how many files that a slot lacks are named.
-const namedMissing = 20
+const namedMissing = 20 // missing files in a message
 
-// Try implements orchestrator.Trier. The slot is the one of the first sub-task that starts: it stays warm.
+// Try implements orchestrator.Trier. It uses the slot of the first sub-task, so that it is warm when that starts.
 func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
 	report, auto := e.reporting(report), what.Isolation == boulder.IsolationAuto
 	var commands []string

@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// count adds what an answer that is complete used, once.
+// count adds the usage of a complete answer once, and reports whether it did.
 func (t *turn) count(m opencode.MessageInfo) bool {
 	if m.Role != opencode.RoleAssistant || m.Completed.IsZero() || t.seen.counted[m.ID] {
 		return false
@@ -22,7 +22,7 @@ func (t *turn) count(m opencode.MessageInfo) bool {
 	return true
 }
 
-// usageOf is what one answer used. [Config].Price is asked where OpenCode knows no price.
+// usageOf returns the usage of one answer. [Config].Price fills in where OpenCode knows no price.
 func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 	u := session.Usage(m.Tokens, m.Cost)
 	u.Calls = 1
@@ -34,13 +34,12 @@ func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
 	return u
 }
 
-// used reports what the turn has used so far. What it did is said already, or else the text given here.
+// used reports the turn's usage so far, with the given activity if none was reported yet.
 func (t *turn) used(activity string) error {
 	return t.say(boulder.SubTaskProgress{Activity: text.If(t.seen.activity == "", activity)})
 }
 
-// recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody
-// followed it. What was reported of it before it was taken up is booked already.
+// recount reads the turn's usage from the server: events may be missing. What the attempt reported is subtracted.
 func (t *turn) recount(ctx context.Context) error {
 	before := t.seen.usage
 	t.seen.usage = boulder.Usage{}
@@ -64,18 +63,18 @@ func (t *turn) recount(ctx context.Context) error {
 	return t.used("took the turn up again")
 }
 
-// eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a
-// later turn, so what counts is when the answer began, and not when its session did. It changes nothing of the turn.
+// eachChildAnswer calls take for what the sub-agents' models answered in the turn. What counts is when an answer began,
+// since a later turn can resume a sub-agent. It does not change the turn.
 func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageInfo)) error {
 	sessions, err := session.Descendants(ctx, t.dir, t.job.Attempt.SessionID)
 	if err != nil {
 		return fault(err)
 	}
-	// As exactly as OpenCode, which shares the clock, tells the time.
+	// OpenCode uses the same clock, with millisecond resolution.
 	sent := cmp.Or(t.job.Turn.SentAt, t.seen.Began).Truncate(time.Millisecond)
 	for _, s := range sessions {
 		if s.Updated.Before(sent) {
-			continue // each prompt updates it (seen)
+			continue // each prompt updates the session (observed)
 		}
 		for m, err := range t.conn.Client.In(s.Directory).EachMessage(ctx, s.ID) {
 			if err != nil && !errors.Is(err, opencode.ErrNotFound) {

@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Answers words what people said about blockers of a sub-task, for its next prompt.
+// Answers words the user's answers to blockers of a sub-task, for its next prompt.
 func Answers(settled []boulder.RaisedBlocker) []string {
 	var texts []string
 	for _, b := range settled {
@@ -29,7 +29,7 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 	return texts
 }
 
-// triage explains the tool with which an agent reports what only the user can answer (seed 003, FR-011, FR-026).
+// triage explains the tool with which agents report blockers (seed 003, FR-011, FR-026).
 func triage(d boulder.Diversion) string {
 	if d.Tool == "" {
 		return ""
@@ -50,8 +50,8 @@ func triage(d boulder.Diversion) string {
 
 const triageHeading = "## When you need the user"
 
-// before is what a session did that ended because it needed an answer.
-func before(t *boulder.SubTask) string {
+// interrupted tells what a session did that ended because it needed an answer.
+func interrupted(t *boulder.SubTask) string {
 	if t.Before == "" {
 		return ""
 	}
@@ -59,8 +59,7 @@ func before(t *boulder.SubTask) string {
 		"and go on from there." + separator + quoted(clean(t.Before))
 }
 
-// checkProgress asks an agent that is sent back to work where it stands, and how it says that there is none left (seed 003,
-// FR-014, FR-015).
+// checkProgress asks an agent where its tasks stand, and says how to end (seed 003, FR-014, FR-015).
 func checkProgress(d boulder.Diversion) string {
 	if d.Tool == "" {
 		return ""
@@ -70,13 +69,13 @@ func checkProgress(d boulder.Diversion) string {
 		d.Marker + " on a line of its own, outside of code blocks."
 }
 
-// News is what people have said, oldest first.
+// News is what the user has said, oldest first.
 type News struct {
 	Notes   []string
 	Answers []string // about blockers, see [Answers]
 }
 
-// Addition puts the news behind a prompt that was not sent at once; nothing, if there are none.
+// Addition returns the news to append to a prompt that was not sent at once; empty if there are none.
 func (n News) Addition() string {
 	p := prompt{}
 	p.news(n)
@@ -89,18 +88,17 @@ func (p *prompt) news(n News) {
 }
 
 const (
-	maxAnswers     = 12_000 // characters of all answers in one prompt
-	leastOfAnswers = 200    // of one of them
+	maxAnswers = 12_000 // characters of all answers in one prompt
+	minAnswer  = 200    // of each that is given
 )
 
-// answers adds what people answered since the last prompt. Short answers are given whole; long ones share the room. If there
-// are very many, the newest are given.
+// answers adds the answers since the last prompt: short ones whole, long ones sharing the room, of many the newest.
 func (p *prompt) answers(answers []string) {
 	if len(answers) == 0 {
 		return
 	}
 	p.add("The person whose job this is answered what you asked; it takes precedence over the brief:")
-	if n := len(answers) - maxAnswers/leastOfAnswers; n > 0 {
+	if n := len(answers) - maxAnswers/minAnswer; n > 0 {
 		p.add(fmt.Sprintf("[cut: the first %d of %d answers]", n, len(answers)))
 		answers = answers[n:]
 	}

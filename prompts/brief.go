@@ -9,46 +9,45 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Bounds of a brief, in characters, headings within a part and notices of cuts included.
+// Bounds of a brief, in characters, including headings within a part and notices of cuts.
 const (
-	// maxBrief yields only to what is never cut: goal, constraints, the sub-task's own content, criteria, outputs and
-	// commands, what to do when the user is needed, headings, notices, and texts shorter than their notice.
+	// maxBrief yields only to what is never cut: goal, constraints, the sub-task's content, criteria, outputs and
+	// commands, triage, headings, notices, and texts shorter than their notice.
 	maxBrief        = 24_000
 	maxRequest      = 8_000
-	maxDependency   = 4_000 // of one result; short ones are given whole
+	maxDependency   = 4_000 // of one result; shorter ones are given whole
 	maxDependencies = 10_000
 	maxNotes        = 4_000 // at least the newest one whole
 	maxAnswersKept  = 8_000 // at least the newest one whole
 	maxFailures     = 2_500 // four digests of full length
-	maxFacts        = 2_000 // of the planning; and of those that were found out since
+	maxFacts        = 2_000 // of the planning; and of those found since
 	maxFinished     = 2_000 // some twenty lines
 )
 
 // Input is what a brief is made from: stored records only.
 type Input struct {
 	BoulderID string
-	RunsDir   string // absolute; the files of cuts go below it
+	RunsDir   string // absolute; full texts of cuts go below it
 	Plan      boulder.Plan
 	SubTask   boulder.SubTask
-	// Dependencies are the direct ones, all completed, or skipped by the user. When there is not room for every one, the
-	// first ones win.
+	// Dependencies are the direct ones, completed or skipped by the user. If there is no room for all, the first win.
 	Dependencies []*boulder.SubTask
-	NewFacts     []string           // what judges noted since the plan was made, oldest first
-	News                            // of the whole job, and of this sub-task
+	NewFacts     []string           // noted by judges since the plan was made, oldest first
+	News                            // about the whole job and this sub-task
 	Isolated     bool               // it works in a slot
 	Conflict     *Conflict          // what kept an earlier result from being integrated; nil: nothing
-	Diversion    boulder.Diversion  // what only the user can answer is diverted
-	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
+	Diversion    boulder.Diversion  // empty: blockers are not diverted
+	Finished     []*boulder.SubTask // others that are over; if there is no room for all, the first win
 }
 
-// absolute is where a transcript is for an agent that works in a slot, too.
+// absolute returns the absolute path of a transcript, since agents may work in a slot.
 func (in Input) absolute(transcript string) string {
 	return filepath.Join(in.RunsDir, "../..", transcript)
 }
 
-// Build writes the brief of an attempt. Its Files are those that the cuts in its text name, and no others. They lie in
-// RunsDir/BoulderID; what belongs to a sub-task, in a directory of its id there (api/output.md). A path that the briefs
-// of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
+// Build writes the brief of an attempt. Its Files are exactly those that cuts in its text name. They lie in
+// RunsDir/BoulderID; those of a sub-task in a directory of its id (api/output.md). A path that several briefs name has
+// the same text in all of them, so it does not matter which one writes it.
 func Build(in Input) boulder.Brief {
 	t := &in.SubTask
 	file := func(subTask, name string) string {
@@ -85,10 +84,10 @@ func Build(in Input) boulder.Brief {
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
 		failures(in), file(t.ID, "failures.md"), maxFailures)
-	earlier := data("## This was done before, and is to be done again", redone(t), file(t.ID, "earlier.md"), maxFailures)
+	earlier := data("## This was done before, and is to be done again", earlierResult(t), file(t.ID, "earlier.md"), maxFailures)
 	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
 		file(t.ID, "new-facts.md"), maxFacts)
-	over := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
+	finishedOthers := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
 	facts := data("## Facts from the planning", facts(in.Plan.Facts), file("", "facts.md"), maxFacts)
 
 	sections := []*section{
@@ -100,13 +99,13 @@ func Build(in Input) boulder.Brief {
 		{heading: "## It has to be put together with other work", text: in.Conflict.text()},
 		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
-		{heading: "## An earlier session began this", text: before(t)},
-		earlier, failures, learned, over, facts,
+		{heading: "## An earlier session began this", text: interrupted(t)},
+		earlier, failures, learned, finishedOthers, facts,
 		{heading: "## When you are done", text: closing(t)},
 	}
-	// Those that can be cut get the least they need, and what is left goes to the most urgent ones: without what it builds
-	// on an attempt cannot succeed; without the list of what else was done it usually can.
-	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, over}
+	// Give what can be cut its least, and the remaining room to the most urgent: an attempt needs the results that it
+	// builds on, but can usually do without the list of what else was done.
+	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, finishedOthers}
 	least := make([]int, len(urgency))
 	for i, s := range urgency {
 		least[i] = s.render(0)

@@ -8,19 +8,19 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Conflict is why the result of a sub-task could not be integrated, with the sub-tasks that it conflicts with.
+// Conflict says why a sub-task's result could not be integrated, and with which sub-tasks it conflicts.
 type Conflict struct {
 	boulder.Conflict
 	Others []boulder.SubTask
 }
 
 const (
-	maxOther       = 2_000 // of what another sub-task had to do
+	maxOther       = 2_000 // characters of another sub-task's description
 	maxOthers      = 5
 	maxConflicting = 50 // files
 )
 
-// Resolve writes the prompt that asks the session that made a result to make it fit the results of others.
+// Resolve writes the prompt that asks a session to make its result fit the results of others.
 func Resolve(t boulder.SubTask, c *Conflict, told Told) string {
 	p := prompt{}
 	p.add(fmt.Sprintf("[manager] Sub-task %q is complete by itself, but does not fit what others have done meanwhile.", t.ID))

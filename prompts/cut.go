@@ -14,10 +14,9 @@ import (
 
 const separator = "\n\n"
 
-// length is in characters.
 func length(s string) int { return utf8.RuneCountInString(s) }
 
-// section is one part of a brief. With passages, its text and files are made by render.
+// section is one part of a brief. With passages, render makes its text and files.
 type section struct {
 	heading  string
 	text     string
@@ -32,11 +31,10 @@ type section struct {
 type passage struct {
 	heading string // with its line break; empty: none
 	text    string
-	path    string // of the file that holds all of it if it is cut
-	whole   string // what the file gets
+	path    string // of the file with the whole text, if it is cut
+	whole   string // content of that file
 }
 
-// String is the section as it stands in the brief; nothing, if it has nothing to say.
 func (s *section) String() string {
 	switch {
 	case s.text == "":
@@ -47,8 +45,8 @@ func (s *section) String() string {
 	return s.heading + separator + s.text + separator
 }
 
-// render shows the passages, short ones whole and long ones equal, and returns the characters of the text. If there are so
-// many that not even a notice for each finds room, they are cut as one.
+// render cuts the passages to room, short ones whole and long ones equal, and returns the length of the text. If not
+// even a notice for each fits, they are cut as one.
 func (s *section) render(room int) int {
 	passages, all := s.passages, passage{path: s.path}
 	all.text, _ = show(passages, math.MaxInt)
@@ -59,7 +57,7 @@ func (s *section) render(room int) int {
 	}
 	room = min(room, s.limit)
 	level := s.each
-	if overflows(level) { // hardly ever, and the search is dear
+	if overflows(level) { // rare, and the search is expensive
 		if overflows(0) {
 			passages = []passage{all}
 		}
@@ -69,7 +67,6 @@ func (s *section) render(room int) int {
 	return length(s.text)
 }
 
-// show gives passages, each in at most level characters.
 func show(passages []passage, level int) (string, []boulder.File) {
 	var texts []string
 	var files []boulder.File
@@ -80,11 +77,10 @@ func show(passages []passage, level int) (string, []boulder.File) {
 	return strings.Join(texts, separator), files
 }
 
-// fit gives the passage in at most room characters, or in those of the bare notice if these are more, and its file if
-// something was cut.
+// fit returns the passage in at most room characters, or in those of the bare notice, and its file if it was cut.
 func (p passage) fit(room int) (string, []boulder.File) {
 	total := length(p.text)
-	longest := length(notice(total, total, p.path)) // of a text that is missing altogether
+	longest := length(notice(total, total, p.path)) // if the whole text is missing
 	if total <= max(room, longest) {
 		return p.text, nil
 	}
@@ -100,8 +96,7 @@ func notice(missing, total int, path string) string {
 	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
 }
 
-// quoted marks every line as data. Unlike a pair of fences this still holds where the text is cut, and no line of it can
-// open a heading of the brief.
+// quoted marks every line as data. Unlike fences, this holds where the text is cut, and no line can open a heading.
 func quoted(text string) string {
 	if text == "" {
 		return ""
@@ -116,6 +111,5 @@ func clean(text string) string {
 	return strings.TrimRight(strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\r\n"), " \t\r\n")
 }
 
-// dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our
-// files: a plan that a program made may not have been checked.
+// dirName keeps unchecked ids, as of a program's plan, from leading out of their directory or to one of our files.
 func dirName(id string) string { return strings.ReplaceAll(url.QueryEscape(id), ".", "%2E") }

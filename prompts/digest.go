@@ -12,9 +12,8 @@ import (
 // MaxDigest is the greatest length of a digest, in characters.
 const MaxDigest = 600
 
-// Digest says in one paragraph of at most [MaxDigest] characters why an attempt failed, judging by its last turn: what
-// cut it off, by which rule, which gates were red, what was unmet, what the judge made of it. It names the transcript,
-// if there is one. The turn may lack its evidence or its verdict.
+// Digest says in one paragraph of at most [MaxDigest] characters why an attempt failed, by its last turn: what cut it
+// off, red gates, unmet criteria, the judge's view, the transcript. The turn may lack evidence or verdict.
 func Digest(turn boulder.Turn) string {
 	var causes []string
 	add := func(said string) {
@@ -35,7 +34,7 @@ func Digest(turn boulder.Turn) string {
 		case end.Finish == "length":
 			add("Its last message was cut off at the output limit.")
 		}
-		for _, g := range e.Red() { // with the last line of its output, which tells most
+		for _, g := range e.Red() { // the last line of an output tells most
 			lines := strings.Split(clean(g.Output), "\n")
 			add(fmt.Sprintf("Gate `%s` failed (%s)", text.Short(g.Command, 100), g.End()) +
 				text.Prefixed(": ", text.Short(lines[len(lines)-1], 150)))
@@ -56,14 +55,14 @@ func Digest(turn boulder.Turn) string {
 
 const transcriptAt = " Transcript: "
 
-// digest is a text in [MaxDigest] characters, with where the transcript is.
+// digest cuts a text to [MaxDigest] characters, including where the transcript is.
 func digest(said, transcript string) string {
 	transcript = text.Prefixed(transcriptAt, text.Short(transcript, 200))
 	return text.Excerpt(said, MaxDigest-utf8.RuneCountInString(transcript), text.Start) + transcript
 }
 
-// WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
-// done is in the files. It has at most [MaxDigest] characters.
+// WaitDigest tells the next attempt why this one ended (why follows "It") and what its agent said last; its work is in
+// the files. It has at most [MaxDigest] characters.
 func WaitDigest(why string, e boulder.Evidence) string {
 	said := text.Prefixed(" Its last words: ", text.Short(e.FinalMessage, MaxDigest))
 	return digest("It "+sentence(text.Short(why, MaxDigest/2))+said, e.Transcript)

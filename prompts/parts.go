@@ -88,8 +88,8 @@ func failures(in Input) string {
 	return strings.Join(digests, "\n")
 }
 
-// redone tells what the sub-task came to in the generation before, and why that does not do any more.
-func redone(t *boulder.SubTask) string {
+// earlierResult tells what the sub-task came to in the generation before, and why it has to be redone.
+func earlierResult(t *boulder.SubTask) string {
 	e := t.Earlier
 	if e == nil {
 		return ""
@@ -132,7 +132,7 @@ func closing(t *boulder.SubTask) string {
 		"commands and the results that are really there; a claim without them does not count."
 }
 
-// lines are those of the items, without empty ones.
+// lines joins the lines of the items, without empty ones.
 func lines[T any](items []T, line func(i int, item T) string) string {
 	var all []string
 	for i, item := range items {
@@ -158,7 +158,7 @@ func numbered(items []string) string {
 	})
 }
 
-// commands sets shell commands as indented blocks, which need no quoting whatever is in them.
+// commands sets shell commands as indented blocks, which need no quoting.
 func commands(items []string) string {
 	return lines(items, func(_ int, item string) string { return indented(item) })
 }

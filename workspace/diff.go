@@ -16,22 +16,18 @@ import (
 )
 
 const (
-	// maxPatch is the length of the patch in characters (SEMANTICS: evidence).
-	maxPatch = 12_000
-	// maxFiles is how many changed files are listed; the notice at the end of the patch counts the others.
-	maxFiles = 1_000
-	// maxOwnSpecs is up to how many files the patch is restricted to the attempt's own: they go on a command line.
-	maxOwnSpecs = 200
+	maxPatch    = 12_000 // characters (SEMANTICS: evidence)
+	maxFiles    = 1_000  // listed; a notice at the end of the patch counts the others
+	maxOwnSpecs = 200    // own files to which the patch is restricted: they go on a command line
 )
 
-// Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that
-// are not UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
+// Diff returns what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that
+// are not UTF-8 become U+FFFD. A rename is a removal and an addition.
 //
-// own says which files this attempt changed; it gets the raw path. These are listed first, and the patch
-// shows only them, unless there are more than 200 or none. The patch is cut to 12,000 characters, visibly.
+// own says which files this attempt changed; it gets the raw path. Own files come first, and the patch shows only them,
+// unless there are more than 200 or none. The patch is cut to 12,000 characters, visibly.
 //
-// Outside of a git work tree, and if a snapshot is missing because it was taken there, the diff is Unavailable, without
-// an error.
+// Outside of a git work tree, or if a snapshot was taken there and is empty, the diff is Unavailable, without an error.
 func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error) {
 	switch {
 	case w.reason != "":
@@ -52,8 +48,8 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 
 var treeID = text.Regexp(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Patch is what git prints of the change from one commit or snapshot to another, uncut; how is -p, --stat or
-// --name-only. files are all that it is about; none: everything in the project.
+// Patch returns what git prints of the change from one commit or snapshot to another, uncut. how is -p, --stat or
+// --name-only. No files means all in the project.
 func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []string) (string, error) {
 	if w.reason != "" {
 		return "", errors.New("there are no diffs here: " + w.reason)
@@ -77,7 +73,7 @@ func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []str
 	return out, nil
 }
 
-// explain says so where a snapshot is gone.
+// explain adds that a snapshot is gone, if one is.
 func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error {
 	for _, id := range ids {
 		if _, lookErr := w.git.output(ctx, "cat-file", "-e", id+"^{tree}"); exitCode(lookErr) > 0 {
@@ -112,16 +108,16 @@ func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) 
 	return d, nil
 }
 
-// diffTree is a plumbing command: the user's settings for colours, prefixes and renames do not reach it.
+// diffTree is a plumbing command, which ignores the user's settings for colours, prefixes and renames.
 func diffTree(from, to string, args ...string) []string {
 	return append([]string{
 		"diff-tree", "-r", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", from, to,
 	}, args...)
 }
 
-// parse reads what --raw --numstat -z printed: ":<mode> <mode> <blob> <blob> <status>\0<path>\0" for each file, and then
-// "<added>\t<removed>\t<path>\0". The own files come first; specs are the pathspecs of those. The blobs name the contents,
-// so equal hashes are equal changes, of binary files and of those past every cut too; empty: none of the files is own.
+// parse reads the output of --raw --numstat -z: ":<mode> <mode> <blob> <blob> <status>\0<path>\0" for each file, then
+// "<added>\t<removed>\t<path>\0". Own files come first; specs are their pathspecs. hash covers the blobs of own files,
+// so equal hashes are equal changes, also of binary files and past every cut. It is empty if no file is own.
 func parse(out string, own func(string) bool) (files []boulder.FileChange, specs []string, hash string, err error) {
 	var others []boulder.FileChange
 	sum := sha256.New()
@@ -153,7 +149,7 @@ func parse(out string, own func(string) bool) (files []boulder.FileChange, specs
 	return slices.Concat(files, others), specs, hash, nil
 }
 
-// lines reads a count; -1: git prints "-" for a binary file.
+// lines reads a count; -1 for a binary file, where git prints "-".
 func lines(field string) int {
 	if n, err := strconv.Atoi(field); err == nil {
 		return n
@@ -161,11 +157,11 @@ func lines(field string) int {
 	return -1
 }
 
-// limitedText keeps the first characters of what is written to it, and counts all.
+// limitedText keeps the first characters written to it, and counts all.
 type limitedText struct {
 	limit int
 	kept  []byte
-	total int // characters; of text that is not UTF-8, about
+	total int // characters; approximate if not UTF-8
 }
 
 func (t *limitedText) Write(p []byte) (int, error) {

@@ -17,16 +17,13 @@ import (
 )
 
 const (
-	// localTimeout ends a git command that hangs, on a dead network file system for example. A first snapshot of a very large
-	// work tree takes seconds.
+	// localTimeout ends a git command that hangs. A first snapshot of a very large work tree takes seconds.
 	localTimeout = 2 * time.Minute
-	// exitFatal is how git exits when it refuses; 1 is a command's own "no".
-	exitFatal = 128
-	// maxStderr is how much of what git says is kept, in bytes.
-	maxStderr = 4 << 10
+	exitFatal    = 128     // git refused; 1 is a command's own "no"
+	maxStderr    = 4 << 10 // bytes
 )
 
-// exitCode is how a git command exited; -1 if it did not, or not by itself.
+// exitCode returns the exit status of a git command; -1 if it did not exit by itself.
 func exitCode(err error) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
@@ -34,18 +31,17 @@ func exitCode(err error) int {
 	return -1
 }
 
-// git runs commands in one directory, with nothing of the user's environment or configuration that could change what
-// they do or print.
+// git runs commands in one directory. Nothing in the user's environment or configuration changes what they do or print.
 type git struct {
 	dir   string
-	index string // instead of the user's; empty: the user's, which is then not written
+	index string // instead of the user's; empty: the user's, unwritten
 	env   []string
 
 	timeout time.Duration // instead of localTimeout
 }
 
-// settings overrule the configuration: no hooks and no daemons are run, nothing is written beside what is asked for.
-// Filters such as those of git-lfs stay on: without them every file that they handle would count as changed.
+// settings overrule the configuration: no hooks, no daemons, no writes besides those asked for. Filters such as git-lfs
+// stay on; without them, every file that they handle would count as changed.
 func settings() []string {
 	return []string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.quotePath=off",
@@ -54,8 +50,8 @@ func settings() []string {
 	}
 }
 
-// environ drops every GIT_ variable, GIT_DIR and GIT_INDEX_FILE first of all: a manager that is started by a hook or
-// an alias inherits them. Those that say where git and its configuration are stay.
+// environ drops GIT_ variables such as GIT_DIR and GIT_INDEX_FILE, which a manager inherits if a hook or an alias
+// starts it. Those that locate git and its configuration stay.
 func (g git) environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -69,14 +65,14 @@ func (g git) environ() []string {
 	return append(env, g.env...)
 }
 
-// line is output without the white space around it.
+// line is output without surrounding white space.
 func (g git) line(ctx context.Context, args ...string) (string, error) {
 	out, err := g.output(ctx, args...)
 	return strings.TrimSpace(out), err
 }
 
-// answer is line of a command whose "no", see [exitFatal], is an answer: that is no error.
-func (g git) answer(ctx context.Context, args ...string) (string, error) {
+// query is line for a command whose exit status 1 is an answer, not an error.
+func (g git) query(ctx context.Context, args ...string) (string, error) {
 	out, err := g.line(ctx, args...)
 	if exitCode(err) == 1 {
 		err = nil
@@ -84,12 +80,12 @@ func (g git) answer(ctx context.Context, args ...string) (string, error) {
 	return out, err
 }
 
-// resolve is the object that a name stands for; empty: it stands for none.
+// resolve returns the object that a name stands for; empty if none.
 func (g git) resolve(ctx context.Context, name string) (id string, err error) {
-	return g.answer(ctx, "rev-parse", "--verify", "--quiet", name)
+	return g.query(ctx, "rev-parse", "--verify", "--quiet", name)
 }
 
-// refs are those that a pattern of git for-each-ref fits, and where they are.
+// refs returns the refs that match a pattern of git for-each-ref, with their objects.
 func (g git) refs(ctx context.Context, pattern string) (map[string]string, error) {
 	out, err := g.output(ctx, "for-each-ref", "--format=%(objectname)\t%(refname)", pattern)
 	return refsIn(out), err
@@ -105,7 +101,7 @@ func refsIn(out string) map[string]string {
 	return refs
 }
 
-// records are the parts of what a command printed with -z.
+// records splits what a command printed with -z.
 func records(out string) []string {
 	if out = strings.TrimRight(out, "\x00"); out == "" {
 		return nil
@@ -113,7 +109,6 @@ func records(out string) []string {
 	return strings.Split(out, "\x00")
 }
 
-// each runs commands, up to the first that fails.
 func (g git) each(ctx context.Context, commands ...[]string) error {
 	for _, args := range commands {
 		if _, err := g.output(ctx, args...); err != nil {
@@ -123,19 +118,19 @@ func (g git) each(ctx context.Context, commands ...[]string) error {
 	return nil
 }
 
-// output runs a command and gives what it printed, also if it failed.
+// output runs a command and returns what it printed, also if it failed.
 func (g git) output(ctx context.Context, args ...string) (string, error) {
 	return g.feed(ctx, "", args...)
 }
 
-// feed is output of a command that reads something.
+// feed is output of a command with the given stdin.
 func (g git) feed(ctx context.Context, in string, args ...string) (string, error) {
 	var out strings.Builder
 	err := g.run(ctx, strings.NewReader(in), &out, args...)
 	return out.String(), err
 }
 
-// run runs a command. The error wraps an [*exec.ExitError], with what git said, if git ended; or the cause of ctx's end.
+// run runs a command. The error wraps an [*exec.ExitError] with git's stderr, or the cause of ctx's end.
 func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	timeout := cmp.Or(g.timeout, localTimeout)
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not end within %s", timeout))
@@ -144,8 +139,8 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = g.dir, g.environ(), in, out
 	stderr := &text.LastBytes{Limit: maxStderr}
 	cmd.Stderr = stderr
-	// In a process group of its own: Ctrl-C on the terminal asks the manager to stop in an orderly way, and must not end
-	// the git commands that this takes. Cancelling ends the whole group, in the way in which git removes its locks.
+	// A process group of its own: Ctrl-C on the terminal asks the manager for an orderly stop, and must not end git.
+	// Cancelling ends the group with a signal on which git removes its locks.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second // then git is killed; a filter that outlives it may hold the pipes

@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// ErrConflict is in the chain of the error of who cannot land because something else changed the same.
+// ErrConflict means that results cannot land, because something else changed the same content.
 var ErrConflict = errors.New("conflicts")
 
 // Change is a file that landing changes.
@@ -26,9 +26,9 @@ type Change struct {
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// LandFiles brings what differs between base and tip into the user's files, and leaves the index alone. Each file is
-// merged with what the user has changed since; nothing is written unless all merge, else the error wraps [ErrConflict].
-// After a crash it may be called again. dry: nothing is written.
+// LandFiles brings the change from base to tip into the user's files, and leaves the index alone. Each file is merged
+// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. It may be called
+// again after a crash. With dry, nothing is written.
 func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
 	w := s.project
 	now, err := w.Snapshot(ctx)
@@ -56,16 +56,16 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	}
 	defer root.Close()
 	var changes []Change
-	var taken []string
+	var ignored []string
 	for pair := range slices.Chunk(records(out), 2) {
 		status, name := pair[0], pair[1]
 		changes = append(changes, Change{Path: name, Deleted: status == "D"})
-		if _, err := root.Lstat(name); status == "A" && err == nil { // git ignores it, so it is not in the snapshot
-			taken = append(taken, name)
+		if _, err := root.Lstat(name); status == "A" && err == nil { // ignored, so not in the snapshot
+			ignored = append(ignored, name)
 		}
 	}
-	if len(taken) > 0 {
-		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(taken, ", "))
+	if len(ignored) > 0 {
+		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(ignored, ", "))
 	}
 	if dry || len(changes) == 0 {
 		return changes, nil
@@ -78,7 +78,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	if err := s.stage(ctx, m.tree, staged, changes); err != nil {
 		return nil, err
 	}
-	if again, err := w.Snapshot(ctx); err != nil || again != now {
+	if current, err := w.Snapshot(ctx); err != nil || current != now {
 		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
 	}
 	return changes, s.place(root, staged, changes)
@@ -97,7 +97,7 @@ func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Chan
 	return s.LandFiles(ctx, base, before, dry)
 }
 
-// stage writes the changed files of a tree into a directory, as a checkout does.
+// stage checks out the changed files of a tree into a directory.
 func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) error {
 	g := s.project.top()
 	g.index = filepath.Join(dir, "index")
@@ -114,13 +114,13 @@ func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) e
 	return err
 }
 
-// place moves staged files to where they belong, each at once. Links of the project that lead out of it are not followed.
+// place moves staged files to their places, each atomically. It follows no links that lead out of the project.
 func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 	from, err := filepath.Rel(s.project.root, filepath.Join(staged, "files"))
 	if err != nil {
 		return err
 	}
-	for _, c := range changes { // first: a directory may come where a file was
+	for _, c := range changes { // first: a directory may replace a file
 		if !c.Deleted {
 			continue
 		}
@@ -128,7 +128,7 @@ func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 			return err
 		}
 		for dir := path.Dir(c.Path); dir != "." && root.Remove(dir) == nil; dir = path.Dir(dir) {
-			continue // those that are empty now
+			continue // remove directories that are empty now
 		}
 	}
 	for _, c := range changes {
@@ -145,8 +145,7 @@ func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
 	return nil
 }
 
-// Onto applies the commits from base to tip onto another commit, and returns the last. Where they do not apply the
-// error wraps [ErrConflict].
+// Onto applies the commits from base to tip onto another commit, and returns the last. Conflicts wrap [ErrConflict].
 func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error) {
 	out, err := s.project.git.output(ctx, "log", "-z", "--reverse", "--no-show-signature", "--no-color",
 		"--format=%H%n%at%n%B", base+".."+tip)
@@ -174,10 +173,10 @@ func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error
 	return onto, nil
 }
 
-// ErrBranch is in the chain of the error of who names a branch that cannot be made.
+// ErrBranch means that a branch of that name cannot be made.
 var ErrBranch = errors.New("no such branch can be made")
 
-// CheckBranch refuses what cannot be the name of a branch, with an error that wraps [ErrBranch].
+// CheckBranch returns an error that wraps [ErrBranch] if name cannot be the name of a branch.
 func (s *Slots) CheckBranch(ctx context.Context, name string) error {
 	_, err := s.project.git.output(ctx, "check-ref-format", "--branch", name)
 	if exitCode(err) > 0 {
@@ -186,7 +185,7 @@ func (s *Slots) CheckBranch(ctx context.Context, name string) error {
 	return err
 }
 
-// Branch makes a branch at a commit. One that is there already, at that commit, stays. dry: nothing is made.
+// Branch makes a branch at a commit, unless it is there. A branch elsewhere wraps [ErrBranch]. dry makes nothing.
 func (s *Slots) Branch(ctx context.Context, name, commit string, dry bool) error {
 	at, err := s.project.git.resolve(ctx, "refs/heads/"+name)
 	switch {
@@ -200,18 +199,17 @@ func (s *Slots) Branch(ctx context.Context, name, commit string, dry bool) error
 	return s.moveRef(ctx, "refs/heads/"+name, "", commit)
 }
 
-// dropped is where the refs of what did not land are kept.
-const dropped = "refs/manager/dropped/"
+const dropped = "refs/manager/dropped/" // refs of what did not land
 
-// Free removes the slots of a boulder that is over, and its refs. What is not in landed, a commit, is kept under
-// refs/manager/dropped/<boulder>: the tip, and the newest work of sub-tasks that is not on it. It may be called again.
+// Free removes the slots and refs of a finished boulder. It keeps under refs/manager/dropped/<boulder> the tip, unless
+// it landed, and work of sub-tasks that is not on the tip. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
 	markers, err := fs.Glob(os.DirFS(s.dirOf(boulderID)), "*.json") // the project's own path may look like a pattern
 	if err != nil {
 		return err
 	}
 	bare := s.project.Slots()      // without a set-up
-	for _, name := range markers { // what is there and is in no ref yet
+	for _, name := range markers { // capture what is in no ref yet
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
 			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
@@ -242,14 +240,14 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	}
 	slots := filepath.Dir(s.dirOf(boulderID))
 	state := filepath.Dir(slots)
-	killed, _ := fs.Glob(os.DirFS(state), "land-*") // what LandFiles staged; the pattern is a good one
-	for _, name := range killed {
+	leftovers, _ := fs.Glob(os.DirFS(state), "land-*") // staged by LandFiles; the pattern is valid
+	for _, name := range leftovers {
 		_ = os.RemoveAll(filepath.Join(state, name))
 	}
 	if err := os.RemoveAll(s.dirOf(boulderID)); err != nil {
 		return err
 	}
-	_ = os.Remove(slots) // if this boulder's were the last
+	_ = os.Remove(slots) // if it is empty now
 	return nil
 }
 
@@ -262,7 +260,7 @@ func (s *Slots) Kept(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// Forget deletes the refs of what was dropped of boulders for which over says so.
+// Forget deletes the refs of dropped results of the boulders that over reports.
 func (s *Slots) Forget(ctx context.Context, over func(boulderID string) bool) error {
 	refs, err := s.project.git.refs(ctx, dropped)
 	for ref, id := range refs {

@@ -9,11 +9,9 @@ import (
 	"time"
 )
 
-// longTimeout ends a git command that talks to another repository, or packs a large one, and hangs.
-const longTimeout = time.Hour
+const longTimeout = time.Hour // of a git command that talks to another repository, or packs a large one
 
-// network is for commands that talk to other repositories: they may take longer, and find the user's way to log in, but ask
-// nobody for a password.
+// network is for commands that talk to other repositories, with the user's credentials but without password prompts.
 func (g git) network(ctx context.Context) git {
 	g.timeout = longTimeout
 	for _, name := range []string{"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS"} {
@@ -28,29 +26,29 @@ func (g git) network(ctx context.Context) git {
 	return g
 }
 
-// Ref is the commit that the project has at refs/manager/<boulder>/<name>; empty: there is none.
+// Ref returns the commit at refs/manager/<boulder>/<name> in the project; empty if there is none.
 func (s *Slots) Ref(ctx context.Context, boulderID string, name ...string) (commit string, err error) {
 	return s.project.git.resolve(ctx, refOf(boulderID, name...))
 }
 
-// Fetch brings refs and what they need from another repository. Two at the same time get in each other's way.
+// Fetch brings refs and their objects from another repository. Concurrent calls get in each other's way.
 func (s *Slots) Fetch(ctx context.Context, remote string, refspecs ...string) error {
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", remote}
 	_, err := s.project.git.network(ctx).output(ctx, append(args, refspecs...)...)
 	return err
 }
 
-// Remote are the refs of another repository that a pattern fits, and where they are.
+// Remote returns the refs of another repository that match a pattern, with their commits.
 func (s *Slots) Remote(ctx context.Context, remote, pattern string) (refs map[string]string, err error) {
 	out, err := s.project.git.network(ctx).output(ctx, "ls-remote", "--quiet", "--refs", "--", remote, pattern)
 	return refsIn(out), err
 }
 
-// RefMove is how a ref changes: from one commit, or none, to another, or none.
+// RefMove moves a ref from one commit to another. An empty commit means that there is no ref.
 type RefMove struct{ Ref, From, To string }
 
-// Push makes changes of refs in another repository, all or none; git leaves those alone that are made already. If a ref is
-// somewhere else than where it comes from, the error wraps [ErrMoved].
+// Push makes moves in another repository, all or none. Those that are made already count as made. If a ref is not where
+// a move starts, the error wraps [ErrMoved].
 func (s *Slots) Push(ctx context.Context, remote string, moves ...RefMove) error {
 	args := []string{"push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"}
 	var specs []string

@@ -20,24 +20,22 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// includeFile names ignored files that belong into copies of a work tree, by a convention of several tools.
+// includeFile names ignored files to copy into new work trees, by a convention of several tools.
 const includeFile = ".worktreeinclude"
 
-// SetUp is what slots get besides the files of a commit.
+// SetUp is what slots get in addition to the files of a commit.
 type SetUp struct {
-	// Copy are patterns as in .gitignore, from the top of the work tree. Files of the project that one fits are copied if git
-	// ignores and does not track them. Links are neither copied nor followed, and nothing is overwritten. Nil: the patterns of
-	// .worktreeinclude.
+	// Copy has patterns as in .gitignore, from the top of the work tree, of untracked ignored files to copy. Links are
+	// neither copied nor followed; nothing is overwritten. Nil: the patterns of .worktreeinclude.
 	Copy []string
-	// Commands run in a slot when it is made, and again when a file changed that a pattern of When fits (git's glob).
+	// Commands run in a new slot, and again when a file that matches a pattern of When (git's glob) has changed.
 	Commands, When []string
-	// Env is for commands in slots: NAME=VALUE.
-	Env []string
-	// Run runs a command in a directory, with variables besides the usual ones.
+	Env            []string // NAME=VALUE, for commands in slots
+	// Run runs a command in a directory, with env in addition to the usual variables.
 	Run func(ctx context.Context, dir string, env []string, line string) boulder.Gate
 }
 
-// setUp copies files and runs commands, unless done, which is what it returned before, says that the slot has all of it.
+// setUp copies files and runs commands, unless done, its earlier result, says that the slot has all of it.
 func (s *Slot) setUp(ctx context.Context, done string) (string, error) {
 	with := s.slots.SetUp
 	if with == nil {
@@ -86,7 +84,7 @@ func (s *Slot) setUp(ctx context.Context, done string) (string, error) {
 	return now, nil
 }
 
-// copyIgnored copies files of the project that git ignores and a pattern fits.
+// copyIgnored copies ignored files of the project that match a pattern.
 func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 	if len(patterns) == 0 {
 		return nil
@@ -96,11 +94,11 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 	for _, pattern := range patterns {
 		args = append(args, "--exclude="+pattern)
 	}
-	fit, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
-	if err != nil || fit == "" {
+	matching, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
+	if err != nil || matching == "" {
 		return err
 	}
-	ignored, err := p.top().feed(ctx, fit, "check-ignore", "-z", "--stdin")
+	ignored, err := p.top().feed(ctx, matching, "check-ignore", "-z", "--stdin")
 	if err != nil && exitCode(err) != 1 {
 		return err
 	}
@@ -122,11 +120,11 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 	return nil
 }
 
-// copyFile copies a regular file that is not there yet; where the file system can, its blocks are shared.
+// copyFile copies a regular file that is not there yet. Blocks are shared if the file system can.
 func copyFile(from, to *os.Root, name string) (err error) {
 	info, err := from.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil // an embedded repository ends with a slash, and is none either
+		return nil // nor is an embedded repository, whose name ends with a slash
 	}
 	if err != nil {
 		return err
@@ -155,20 +153,19 @@ func copyFile(from, to *os.Root, name string) (err error) {
 	return errors.Join(err, out.Close(), to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
-// Missing are the ignored files of the project, and directories of nothing else, that are not in the slot.
+// Missing returns the project's ignored files, and directories of nothing else, that the slot lacks.
 func (s *Slot) Missing(ctx context.Context) (missing []string, err error) {
 	out, err := s.slots.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
 		"--", ".", ":(exclude)"+stateDir)
 	for _, name := range records(out) {
-		if _, none := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(none, fs.ErrNotExist) {
+		if _, lookErr := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(lookErr, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}
 	}
 	return missing, err
 }
 
-// Env is what commands in the slot find in their environment: ports, names and temporary files that no other slot uses, and
-// what is configured.
+// Env returns variables for commands in the slot: ports, names and a TMPDIR that no other slot uses, and SetUp.Env.
 func (s *Slot) Env() []string {
 	env := []string{
 		"MANAGER_SLOT=" + strconv.Itoa(s.claim.Slot), "MANAGER_PORT_BASE=" + strconv.Itoa(41000+100*s.claim.Slot),
@@ -180,12 +177,12 @@ func (s *Slot) Env() []string {
 	return env
 }
 
-// tempDir is that of a slot. It is not below the project: programs put sockets there, whose paths must be short.
+// tempDir returns a slot's temporary directory. It is not below the project, since paths of sockets must be short.
 func tempDir(slot string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("manager-%x", sha256.Sum256([]byte(slot)))[:len("manager-")+12])
 }
 
-// makeTempDir makes that of a slot, which others can write to in the same place.
+// makeTempDir makes that directory, in a place where other users can write too.
 func makeTempDir(slot string) error {
 	dir := tempDir(slot)
 	err := os.Mkdir(dir, 0o700)

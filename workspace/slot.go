@@ -18,7 +18,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// Slot is one that is ready. It is a workspace of its own.
+// Slot is a slot that is ready. It is a workspace of its own.
 type Slot struct {
 	*Workspace
 	slots *Slots
@@ -26,7 +26,7 @@ type Slot struct {
 	dir   string // the top of its work tree
 }
 
-// marker is what the file next to a slot says. Without it, or without an owner, the slot is half made.
+// marker is what the file next to a slot says. Without the file or an owner, the slot is half made.
 type marker struct {
 	Owner   string `json:"owner"` // sub-task
 	Attempt int    `json:"attempt"`
@@ -34,10 +34,10 @@ type marker struct {
 	SetUp   string `json:"set_up,omitempty"` // what Slot.setUp returned
 }
 
-// Dir is where a sub-task works: the project's directory, as a place in the clone.
+// Dir returns where a sub-task works: the place of the project's directory in the clone.
 func (s *Slot) Dir() string { return s.git.dir }
 
-// From is the commit that the work in it goes on top of.
+// From returns the commit that the slot's work is based on.
 func (s *Slot) From() string { return s.claim.From }
 
 func (s *Slots) dirOf(boulderID string) string {
@@ -48,9 +48,9 @@ func refOf(boulderID string, rest ...string) string {
 	return "refs/manager/" + boulderID + "/" + strings.Join(rest, "/")
 }
 
-// Prepare makes a slot ready for an attempt and returns it: at From, with what earlier attempts of the sub-task left
-// merged onto that, conflict markers included. A slot that the sub-task works in already stays as it is. What another
-// sub-task left there is captured before. It may be called again after a crash at any point.
+// Prepare returns a slot that is ready for an attempt: at From, with the work of earlier attempts of the sub-task
+// merged onto it, conflict markers included. A slot that the sub-task already works in stays as it is. Work of another
+// sub-task is captured first. It may be called again after a crash at any point.
 func (s *Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error) {
 	making, _ := s.making.LoadOrStore(filepath.Join(s.dirOf(c.BoulderID), strconv.Itoa(c.Slot)), new(sync.Mutex))
 	making.(*sync.Mutex).Lock()
@@ -89,7 +89,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 			return nil, err
 		}
 	}
-	// A slot whose .git is gone must not be taken for the project around it.
+	// A slot without its .git must not be taken for the project around it.
 	env := []string{"GIT_CEILING_DIRECTORIES=" + s.dirOf(c.BoulderID)}
 	dir := filepath.Join(x.dir, filepath.FromSlash(s.project.prefix))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -107,13 +107,13 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	if err != nil {
 		return nil, err
 	}
-	// A newer attempt than the slot's worked somewhere else.
+	// If there is a newer attempt than the slot's, it worked in another slot.
 	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since || m.Attempt < newest
 	if refill {
 		if m.Owner != "" {
-			was := *x
-			was.claim.SubTaskID, was.claim.Attempt, was.claim.From = m.Owner, m.Attempt, m.From
-			if _, _, err := was.Capture(ctx, ""); err != nil {
+			previous := *x
+			previous.claim.SubTaskID, previous.claim.Attempt, previous.claim.From = m.Owner, m.Attempt, m.From
+			if _, _, err := previous.Capture(ctx, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -150,14 +150,13 @@ func markerOf(boulderID string, slot int) string {
 	return strings.Join([]string{stateDir, "slots", boulderID, strconv.Itoa(slot) + ".json"}, "/")
 }
 
-// discard moves what is half made out of the way before it is removed: a child of a manager that was killed may still write
-// into it.
+// discard moves a half-made slot away before it is removed, since a child of a killed manager may still write into it.
 func discard(parent *os.Root, name string) error {
-	gone := ".gone-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if err := parent.Rename(name, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	trash := ".gone-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := parent.Rename(name, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = parent.RemoveAll(gone) // what is left goes with the boulder's slots
+	_ = parent.RemoveAll(trash) // leftovers are removed with the boulder's slots
 	return nil
 }
 
@@ -174,7 +173,7 @@ func (s *Slot) fill(ctx context.Context) error {
 		tree = m.tree
 	}
 	for _, name := range []string{"rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "index.lock"} {
-		if err := os.RemoveAll(filepath.Join(s.dir, ".git", name)); err != nil { // of the agent that was here before
+		if err := os.RemoveAll(filepath.Join(s.dir, ".git", name)); err != nil { // of the agent before
 			return err
 		}
 	}
@@ -189,7 +188,7 @@ func (s *Slot) fill(ctx context.Context) error {
 	return os.MkdirAll(s.Dir(), 0o700)
 }
 
-// newest is the newest attempt of a sub-task that left anything, and what; zero: there is none.
+// newest returns the newest attempt of a sub-task that left work, and its commit, which is empty if there is none.
 func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (last int, commit string, err error) {
 	if c.SubTaskID == "" {
 		return 0, "", nil
@@ -204,8 +203,7 @@ func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (last int, comm
 	return last, commit, err
 }
 
-// Capture makes a commit of a snapshot of the slot, on top of From, and the ref that keeps it in the project. An empty tree
-// is the files as they are.
+// Capture commits a snapshot of the slot on top of From, with a ref in the project. An empty tree: the present files.
 func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
 	if tree == "" {
 		if tree, err = s.Snapshot(ctx); err != nil {
@@ -217,7 +215,7 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 	return commit, tree, err
 }
 
-// share makes a commit of a snapshot of the slot, on top of From, that the project has too; ref is where, after a colon.
+// share commits a snapshot of the slot on top of From, and fetches it into the project, as ref (with a colon) if any.
 func (s *Slot) share(ctx context.Context, tree, message, ref string) (commit string, err error) {
 	if commit, err = s.commit(ctx, tree, s.claim.From, message, time.Unix(0, 0)); err != nil {
 		return "", err
@@ -227,7 +225,7 @@ func (s *Slot) share(ctx context.Context, tree, message, ref string) (commit str
 	return commit, err
 }
 
-// Lay puts the files of a tree into the slot, but of some paths what From has. One that is not in From is an error.
+// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 func (s *Slot) Lay(ctx context.Context, tree string, paths []string) error {
 	if _, err := s.top().output(ctx, "read-tree", "--reset", "-u", tree); err != nil {
 		return err
@@ -240,7 +238,7 @@ func (s *Slot) Lay(ctx context.Context, tree string, paths []string) error {
 	return err
 }
 
-// Shared is a snapshot of the slot that the project has too. Nothing refers to it there.
+// Shared stores a snapshot of the slot in the project, where nothing refers to it.
 func (s *Slot) Shared(ctx context.Context) (tree string, err error) {
 	if tree, err = s.Snapshot(ctx); err == nil {
 		_, err = s.share(ctx, tree, "generated files", "")
@@ -248,8 +246,7 @@ func (s *Slot) Shared(ctx context.Context) (tree string, err error) {
 	return tree, err
 }
 
-// clone makes the repository of a slot, without files. `git clone --shared` would set up a remote to push to, and branches
-// that follow it.
+// clone makes a slot's repository, without files. `git clone --shared` would add a push remote and tracking branches.
 func (s *Slot) clone(ctx context.Context, base string) error {
 	p := s.slots.project
 	out, err := p.git.output(ctx, "rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-path", "info/exclude",
@@ -282,7 +279,7 @@ func (s *Slot) clone(ctx context.Context, base string) error {
 	err = g.each(ctx,
 		[]string{"update-ref", "--no-deref", "HEAD", base},
 		[]string{"config", "lfs.storage", about[2]},
-		// What tools look at to know where they are: git describe, nx, turbo, `git diff main`.
+		// Tools look at refs: git describe, nx, turbo, `git diff main`.
 		[]string{"fetch", "--quiet", "--no-write-fetch-head", "--update-head-ok", "--no-recurse-submodules", p.root,
 			"+refs/heads/*:refs/heads/*", "+refs/remotes/*:refs/remotes/*", "+refs/tags/*:refs/tags/*"})
 	if err == nil {
@@ -291,10 +288,9 @@ func (s *Slot) clone(ctx context.Context, base string) error {
 	return err
 }
 
-// configure gives a slot the settings of the project by which commits and files come out the same there, and remotes to read
-// from that nothing can be pushed to.
+// configure copies the settings that affect commits and files, and the remotes, to which nothing can be pushed.
 func (s *Slot) configure(ctx context.Context, g git) error {
-	out, err := s.slots.project.git.answer(ctx, "config", "--local", "-z", "--get-regexp",
+	out, err := s.slots.project.git.query(ctx, "config", "--local", "-z", "--get-regexp",
 		`^(user|filter|merge)\.|^core\.(autocrlf|eol|excludesfile|attributesfile)$|^remote\..*\.(url|fetch)$`)
 	if err != nil {
 		return err

@@ -12,24 +12,24 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Slots are the directories in which the sub-tasks of isolated boulders work, .manager/slots/<boulder>/<n>: clones that share
-// the objects of the project and nothing else. What an attempt leaves in one is a commit in the project, under
-// refs/manager/<boulder>/<sub-task>/<attempt>, before the slot is used for anything else.
+// Slots are the directories in which the sub-tasks of isolated boulders work, .manager/slots/<boulder>/<n>: clones that
+// share only the objects of the project. Before a slot is used again, what an attempt left in it is committed to the
+// project as refs/manager/<boulder>/<sub-task>/<attempt>.
 //
-// The project's own HEAD, branches, index, stash, configuration, hooks and files stay as they are. Methods may be called from
-// many goroutines at once, for different slots.
+// The project's HEAD, branches, index, stash, configuration, hooks and files stay as they are. Methods may be called at
+// once for different slots.
 type Slots struct {
-	SetUp *SetUp // nil: they get the files of a commit alone; not to be changed when the first slot is made
+	SetUp *SetUp // nil: only the files of a commit; do not change it once a slot is made
 
 	project *Workspace
 	pinning sync.Mutex
-	making  sync.Map // by directory: a [sync.Mutex] for whoever makes that slot ready
+	making  sync.Map // directory → [sync.Mutex], held while the slot is prepared
 }
 
-// Slots are those of the project. What [Open] leaves out of its snapshots is left out of theirs.
+// Slots returns the project's slots. Their snapshots leave out what [Open] was told to.
 func (w *Workspace) Slots() *Slots { return &Slots{project: w} }
 
-// Unsupported says why there can be no slots here; empty: there can.
+// Unsupported says why slots cannot be used here; empty if they can.
 func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	w := s.project
 	if w.reason != "" {
@@ -40,7 +40,7 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 		return "", err
 	}
 	var major, minor int
-	_, _ = fmt.Sscanf(version, "git version %d.%d", &major, &minor) // what it cannot read is too old
+	_, _ = fmt.Sscanf(version, "git version %d.%d", &major, &minor) // an unreadable version counts as too old
 	if major < 2 || major == 2 && minor < 38 {                      // the first with git merge-tree --write-tree
 		return fmt.Sprintf("slots need git 2.38 or later, and this is %s", version), nil
 	}
@@ -55,7 +55,7 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 		{"it is a partial clone", `^(extensions\.partialclone|remote\..*\.promisor)$`},
 		{"it is a sparse checkout", `^core\.sparsecheckout$`},
 	} {
-		out, err := w.git.answer(ctx, "config", "--get-regexp", has.pattern)
+		out, err := w.git.query(ctx, "config", "--get-regexp", has.pattern)
 		switch {
 		case err != nil:
 			return "", err
@@ -77,8 +77,8 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	return "", err
 }
 
-// Base is the commit at which slots begin: the project's files as they are, on top of HEAD, or HEAD itself where nothing
-// differs or clean says so. Untracked files above 64 MiB are left out. Nothing refers to the commit before [Slots.Prepare].
+// Base returns the commit at which slots begin: the project's files on top of HEAD, or HEAD if nothing differs or clean
+// is set. Untracked files above 64 MiB are left out. Nothing refers to the commit before [Slots.Prepare].
 func (s *Slots) Base(ctx context.Context, clean bool, at time.Time) (string, error) {
 	head, err := s.project.Head(ctx)
 	if err != nil || clean {
@@ -97,18 +97,18 @@ func (s *Slots) Base(ctx context.Context, clean bool, at time.Time) (string, err
 	return s.project.commit(ctx, tree, head, "Files as they were when the run began", at)
 }
 
-// Tree is that of a commit.
+// Tree returns the tree of a commit.
 func (s *Slots) Tree(ctx context.Context, commit string) (string, error) {
 	return s.project.git.line(ctx, "rev-parse", "--verify", commit+"^{tree}")
 }
 
-// commit makes one, in the name of the user where git knows it. The same arguments make the same commit.
+// commit makes a commit in the name of the user, if git knows it. The same arguments make the same commit.
 func (w *Workspace) commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error) {
 	g := w.git
 	for _, who := range []struct{ key, is, otherwise string }{
 		{"user.name", "NAME", "manager"}, {"user.email", "EMAIL", "manager@localhost"},
 	} {
-		configured, err := g.answer(ctx, "config", who.key)
+		configured, err := g.query(ctx, "config", who.key)
 		if err != nil {
 			return "", err
 		}
@@ -125,9 +125,9 @@ func (w *Workspace) commit(ctx context.Context, tree, parent, message string, at
 	return strings.TrimSpace(out), err
 }
 
-// pin makes the refs of the base and of the tip, if they are not there.
+// pin makes the refs of the base and the tip, if they are missing.
 func (s *Slots) pin(ctx context.Context, c boulder.SlotClaim) error {
-	s.pinning.Lock() // slots are made side by side
+	s.pinning.Lock() // slots are made concurrently
 	defer s.pinning.Unlock()
 	for _, name := range []string{"base", "tip"} {
 		at, err := s.Ref(ctx, c.BoulderID, name)
@@ -141,9 +141,9 @@ func (s *Slots) pin(ctx context.Context, c boulder.SlotClaim) error {
 	return nil
 }
 
-// moveRef moves a ref of the project from one commit, or none, to another, or none.
+// moveRef moves a ref of the project from one commit to another. An empty commit means that there is no ref.
 func (s *Slots) moveRef(ctx context.Context, ref, from, to string) error {
-	args := []string{"update-ref", ref, to, from} // without from, there must be none
+	args := []string{"update-ref", ref, to, from} // an empty from: there must be no ref
 	if to == "" {
 		args = []string{"update-ref", "-d", ref, from}
 	}
@@ -151,14 +151,13 @@ func (s *Slots) moveRef(ctx context.Context, ref, from, to string) error {
 	return err
 }
 
-// merged is what two commits come to.
 type merged struct {
 	tree      string   // with conflict markers in the files of conflicts
-	conflicts []string // paths in the project; none: it merges
+	conflicts []string // paths in the project; none: a clean merge
 }
 
 func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err error) {
-	out, err := s.project.git.answer(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+	out, err := s.project.git.query(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
 	if err != nil {
 		return m, err
 	}
@@ -173,12 +172,12 @@ func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err e
 	return m, nil
 }
 
-// apply merges the change that a commit makes to its parent into another commit, whichever line that parent is on.
+// apply merges the change of a commit, relative to its parent, into another commit on any line.
 func (s *Slots) apply(ctx context.Context, onto, change string) (merged, error) {
 	parent, err := s.project.git.line(ctx, "rev-parse", "--verify", change+"^")
 	if err == nil && parent != onto {
 		var tree string
-		if tree, err = s.Tree(ctx, onto); err == nil { // beside the change, so that its parent is the base of the merge
+		if tree, err = s.Tree(ctx, onto); err == nil { // a sibling of the change, so that its parent is the merge base
 			onto, err = s.project.commit(ctx, tree, parent, "beside", time.Unix(0, 0))
 		}
 	}
@@ -188,8 +187,8 @@ func (s *Slots) apply(ctx context.Context, onto, change string) (merged, error) 
 	return s.merge(ctx, onto, change)
 }
 
-// Integrate puts a result onto a tip: the tree that they come to, and where they merge, a commit of it on the tip: the tip
-// itself if nothing differs from it. Nothing refers to the commit yet.
+// Integrate merges a result onto a tip. It returns the merged tree and, without conflicts, a commit of it on the tip,
+// or the tip itself if nothing differs. Nothing refers to the commit yet.
 func (s *Slots) Integrate(
 	ctx context.Context, tip, result, message string, at time.Time,
 ) (commit, tree string, conflicts []string, err error) {
@@ -211,12 +210,12 @@ func (s *Slots) Integrate(
 	return commit, m.tree, m.conflicts, err
 }
 
-// Commit is one of a tree that the project has, on top of parent.
+// Commit commits a tree that the project has, on top of parent.
 func (s *Slots) Commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error) {
 	return s.project.commit(ctx, tree, parent, message, at)
 }
 
-// Marked are those of the paths that have conflict markers in a tree.
+// Marked returns those of the paths that have conflict markers in a tree.
 func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -225,7 +224,7 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 	for _, path := range paths {
 		args = append(args, ":(literal)"+s.project.prefix+path)
 	}
-	out, err := s.project.top().answer(ctx, args...)
+	out, err := s.project.top().query(ctx, args...)
 	var marked []string
 	for _, path := range records(out) {
 		marked = append(marked, strings.TrimPrefix(path, tree+":"+s.project.prefix))
@@ -233,11 +232,11 @@ func (s *Slots) Marked(ctx context.Context, tree string, paths []string) ([]stri
 	return marked, err
 }
 
-// ErrMoved is in the chain of the error of a ref that is not where this program put it.
+// ErrMoved means that a ref is not where this program put it.
 var ErrMoved = errors.New("it was moved by another process")
 
-// MoveTip moves refs/manager/<boulder>/tip from one commit to the next, and keeps the one that the other does not go on
-// top of, as tip.<commit>. One that is there already stays; one that is anywhere else is an error that wraps [ErrMoved].
+// MoveTip moves refs/manager/<boulder>/tip from one commit to the next. A ref that is already there stays; anywhere
+// else, the error wraps [ErrMoved]. A from that to does not contain is kept as tip.<commit>.
 func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	ref := refOf(boulderID, "tip")
 	at, err := s.project.git.resolve(ctx, ref)

@@ -11,16 +11,15 @@ import (
 	"strings"
 )
 
-// maxFile is the largest file whose content is recorded, in bytes. Reading and compressing a data set or a disk image
-// that lies around untracked would take minutes and gigabytes at each snapshot.
+// maxFile is the largest file whose content is recorded, in bytes. Compressing an untracked data set or disk image
+// would take minutes and gigabytes at each snapshot.
 const maxFile = 64 << 20
 
-// Snapshot records the state of the project and returns its id, a git tree. It is empty outside of a git work tree.
-// Snapshots may be taken at the same time, and while files change: a file that changes meanwhile is recorded as it was
-// at some moment.
+// Snapshot records the state of the project and returns its id, a git tree; empty outside of a git work tree. Snapshots
+// may be taken concurrently. A file that changes meanwhile is recorded as it was at some moment.
 //
-// It takes some 10 ms in a small repository, and two to three times as long as `git status` in any. New content is stored
-// in the repository, compressed; of files above 64 MiB only size and time of change are.
+// It takes some 10 ms in a small repository, and two to three times as long as `git status` in any. New content is
+// stored in the repository, compressed; of files above 64 MiB, only size and time of change.
 func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	if w.reason != "" {
 		return "", nil
@@ -41,11 +40,10 @@ func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// copyIndex copies an index, if there is one, with its time of change. Git compares that time with the times of files: to
-// an entry that is not older it does not trust its stat data. A younger copy would hide changes made right after git
-// wrote the original.
+// copyIndex copies an index, if there is one, with its modification time. Git does not trust the stat data of entries
+// that are not older than the index: a younger copy would hide changes made right after git wrote the original.
 func copyIndex(from, to string) error {
-	info, err := os.Stat(from) // before it is read: of a file that is replaced in between, the older time is the safe one
+	info, err := os.Stat(from) // first: if the file is replaced before it is read, the older time is the safe one
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -62,9 +60,9 @@ func copyIndex(from, to string) error {
 	return err
 }
 
-// record brings the index up to date with the files and writes its tree.
+// record updates the index with the files and writes its tree.
 func (w *Workspace) record(ctx context.Context) (string, error) {
-	// New, changed, gone, or in conflict: of these there is one for each side.
+	// New, changed, deleted, or in conflict, which are listed once per side.
 	list, err := w.git.output(ctx,
 		append([]string{"ls-files", "-z", "--others", "--modified", "--exclude-standard", "--"}, w.scope...)...)
 	if err != nil {
@@ -83,8 +81,7 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 			specs += ":(exclude,literal)" + path + "\x00"
 			continue
 		}
-		// In place of the file a few bytes are recorded that change whenever it does. They begin with NUL, so that a diff
-		// shows a binary file.
+		// Record a few bytes that change whenever the file does. With the NUL, a diff shows a binary file.
 		content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
 		blob, err := w.git.feed(ctx, content, "hash-object", "-w", "--stdin")
 		if err != nil {
@@ -95,8 +92,7 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 		entries += fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob), w.prefix+path)
 	}
 	_, err = w.git.feed(ctx, specs, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-	// Files that cannot be read, and embedded repositories without a commit, make git exit with 1 after it has taken in the
-	// others.
+	// Unreadable files, and embedded repositories without a commit, make git exit with 1 after adding the rest.
 	if err != nil && exitCode(err) != 1 {
 		return "", err
 	}
@@ -108,8 +104,7 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 	return w.writeTree(ctx)
 }
 
-// writeTree writes the tree. Conflicts that are not resolved are files like any other within the project; those
-// outside of it would make git refuse, and do not matter.
+// writeTree writes the tree. Git refuses unresolved conflicts: those left are outside of the project, and are dropped.
 func (w *Workspace) writeTree(ctx context.Context) (string, error) {
 	out, err := w.git.output(ctx, "write-tree", "--missing-ok")
 	if exitCode(err) == exitFatal {
@@ -121,8 +116,7 @@ func (w *Workspace) writeTree(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// dropConflicts takes out the entries with more than one side. It works from the top of the work tree: they are outside
-// of the project, the others are resolved by record.
+// dropConflicts removes entries with several sides outside of the project; record resolved those inside.
 func (w *Workspace) dropConflicts(ctx context.Context) error {
 	list, err := w.top().output(ctx, "diff-files", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=all")
 	if err != nil {

@@ -1,16 +1,15 @@
-// Package workspace is where a sub-task works: in the directory that the user named, or in a slot, a clone of it. It records
-// the state of that directory before and after, says what changed between them, and brings results together ([Slots]).
+// Package workspace is where a sub-task works: in the directory that the user named, or in a slot, a clone of it. It
+// records the state of that directory before and after, says what changed, and integrates results ([Slots]).
 //
-// A state is a git tree ([Workspace.Snapshot]): all files that git tracks or would track, changed or new, committed
-// or not. Taking one leaves the user's index, HEAD, refs, stash and files alone; it works on a copy of the index, so
-// that git's knowledge of unchanged files is used and a lock that somebody holds does not matter. What it adds to the
-// repository are objects that nothing refers to; git removes them by itself when they are two weeks old
-// (gc.pruneExpire). Within that time `git gc --prune=now` removes them too, and a diff against them says so then.
+// A state is a git tree ([Workspace.Snapshot]) of all files that git tracks or would track, committed or not. Taking
+// one leaves the user's index, HEAD, refs, stash and files alone: it works on a copy of the index, so it knows
+// unchanged files and no lock matters. It adds objects that nothing refers to. Git removes them when they are two weeks
+// old (gc.pruneExpire), or earlier with `git gc --prune=now`; a diff against them says so then.
 //
-// Outside of a git work tree everything goes on, without diffs; [Workspace.Reason] says why.
+// Outside of a git work tree everything works, without diffs; [Workspace.Reason] says why.
 //
-// A submodule or an embedded repository counts by the commit it is at: uncommitted changes inside are not seen, and one
-// without a commit is not seen at all. Nor are files that git ignores, cannot read, or leaves out of a sparse checkout.
+// A submodule or an embedded repository counts by its commit. Uncommitted changes inside are not seen, nor is one
+// without a commit, nor are files that git ignores, cannot read, or leaves out of a sparse checkout.
 package workspace
 
 import (
@@ -24,17 +23,17 @@ import (
 	"strings"
 )
 
-// stateDir is the manager's own directory. It is left out of snapshots whether or not git ignores it.
+// stateDir is the manager's own directory. Snapshots leave it out, whether or not git ignores it.
 const stateDir = ".manager"
 
-// Workspace is one project directory. Its methods may be called from many goroutines and processes at once.
+// Workspace is one project directory. Its methods may be called concurrently, also from several processes.
 type Workspace struct {
 	git    git
 	root   string   // top of the work tree
 	prefix string   // of the directory in the work tree, "" or ending with a slash
 	index  string   // the user's index file
 	reason string   // why there is no git work tree
-	scope  []string // pathspecs of what is looked at
+	scope  []string // pathspecs of what snapshots hold
 	large  largeFiles
 }
 
@@ -47,9 +46,8 @@ const (
 	keepLarge                       // its content
 )
 
-// Open looks at a directory. That it is in no git work tree is not an error, see [Workspace.Reason]. What is in leaveOut,
-// slash-separated paths relative to the directory, is in no snapshot and in no diff: the manager itself writes there. It
-// blocks for some milliseconds.
+// Open opens a directory, in a git work tree or not ([Workspace.Reason]). No snapshot or diff has leaveOut,
+// slash-separated paths relative to it: the manager writes there. Open blocks for some milliseconds.
 func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, error) {
 	scope := []string{".", ":(exclude)" + stateDir}
 	for _, path := range leaveOut {
@@ -88,7 +86,7 @@ func (w *Workspace) locate(ctx context.Context) error {
 	case failed && strings.HasPrefix(out, "false\n"):
 		w.reason = "not a git work tree, but the inside of a repository"
 		return nil
-	case failed && exit.ExitCode() == exitFatal: // git's first line, without what is for git's own users
+	case failed && exit.ExitCode() == exitFatal: // git's first line, without its advice
 		line, _, _ := strings.Cut(string(exit.Stderr), "\n")
 		line, _, _ = strings.Cut(strings.TrimPrefix(line, "fatal: "), " (")
 		w.reason = cmp.Or(line, "git refuses to work there")
@@ -109,13 +107,13 @@ func (w *Workspace) locate(ctx context.Context) error {
 	return nil
 }
 
-// Root is the top of the git work tree, absolute and without symbolic links. Empty if there is none.
+// Root returns the top of the git work tree, absolute and without symbolic links; empty if there is none.
 func (w *Workspace) Root() string { return w.root }
 
 // Reason says why there is no git work tree ("not a git repository", "git is not installed"); empty if there is one.
 func (w *Workspace) Reason() string { return w.reason }
 
-// Head is the commit that is checked out; empty if there is none yet, and outside of git.
+// Head returns the commit that is checked out; empty if there is none yet, and outside of git.
 func (w *Workspace) Head(ctx context.Context) (commit string, err error) {
 	if w.reason != "" {
 		return "", nil
@@ -123,7 +121,6 @@ func (w *Workspace) Head(ctx context.Context) (commit string, err error) {
 	return w.git.resolve(ctx, "HEAD^{commit}")
 }
 
-// top is git at the top of the work tree.
 func (w *Workspace) top() git {
 	g := w.git
 	g.dir = w.root

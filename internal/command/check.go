@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Syntax says what the shell cannot read in a command; empty: it can, or there is no shell to ask. Nothing is executed.
+// Syntax returns what the shell cannot parse in a command; empty if it can or there is no shell. It executes nothing.
 func Syntax(line string) string {
 	out, err := exec.Command("sh", "-n", "-c", "--", line).CombinedOutput()
 	if _, refused := errors.AsType[*exec.ExitError](err); !refused {
@@ -29,13 +29,13 @@ func Syntax(line string) string {
 
 var name = text.Regexp(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
-// isProgram reports whether a word can be a program that no work in dir will bring: a name, or a path outside.
+// isProgram reports whether a word can be a program that no work in dir creates: a name, or a path outside.
 func isProgram(dir, word string) bool {
 	below, err := filepath.Rel(dir, word)
 	return name().MatchString(word) || filepath.IsAbs(word) && (err != nil || !filepath.IsLocal(below))
 }
 
-// Missing returns the first word of a command if it is a program that the shell does not find. A path in dir is none.
+// Missing returns the first word of a command if it is a program that the shell does not find. A path in dir is not.
 func Missing(ctx context.Context, dir string, env []string, line string) string {
 	words := strings.Fields(line)
 	if len(words) == 0 || !isProgram(dir, words[0]) {
@@ -50,17 +50,16 @@ func Missing(ctx context.Context, dir string, env []string, line string) string 
 }
 
 var (
-	// notFound is what the shell itself says; a script says its own name first.
+	// notFound matches the shell's own message; a script's begins with its name.
 	notFound = text.Regexp(`(?m)^(?:ba|da)?sh: (?:line )?(?:\d+: )?([^:\s]+): (?:(?:command )?not found|No such file or directory)$`)
-	// noScript is what npm, pnpm, yarn 1 and later ones say.
+	// noScript matches the messages of npm, pnpm, yarn 1 and later yarns.
 	noScript = text.Regexp(`(?m)^(?:npm (?:error|ERR!) Missing script: "([^"\n]+)"|\W*ERR_PNPM_NO_SCRIPT\W+Missing script: (\S+)|` +
 		`error Command "([^"\n]+)" not found\.|Usage Error: Couldn't find a script named "([^"\n]+)"\.)`)
 	noTarget = text.Regexp("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
 )
 
-// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the
-// shell did not find (status 127), or a script or target, and then the file that does not have it. A path in dir is no
-// program: what lies there may be work that is still to be done.
+// NotFound returns what a command that ran in dir lacks, by how it ended: a program that the shell did not find (status
+// 127), or a script or target, and the file that lacks it. Paths in dir do not count: work may still create them.
 func NotFound(dir, line string, exit int, output string) (name, file string) {
 	if m := notFound().FindStringSubmatch(output); m != nil && exit == 127 && isProgram(dir, m[1]) {
 		return m[1], ""
@@ -74,7 +73,7 @@ func NotFound(dir, line string, exit int, output string) (name, file string) {
 			continue
 		}
 		name := cmp.Or(m[1:]...)
-		if slices.Contains(strings.Fields(line), name) { // else something that it calls says so
+		if slices.Contains(strings.Fields(line), name) { // else something that it calls printed it
 			return name, tool.file
 		}
 	}

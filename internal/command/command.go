@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// drainTime is how long a process that left the command's group may keep the output open.
-const drainTime = time.Second
+const drainTime = time.Second // for a process outside of the command's group that keeps the output open
 
-// Shell is a shell command that [Run] kills with its process group when ctx ends. env nil: that of this process.
+// Shell returns a shell command for [Run], which kills its process group when ctx ends. A nil env: this process's.
 func Shell(ctx context.Context, dir string, env []string, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", "--", line)
 	cmd.Dir, cmd.Env = dir, env
 	return cmd
 }
 
-// Run runs a command, made with a context, in a process group of its own, and gives its stdout and stderr to output. What
-// it leaves in the background is ended when the command itself has exited, and does not change how it ended. The error
-// is an [*exec.ExitError] if the command failed or was killed; any other error says why it could not be started.
+// Run runs a command, made with a context, in a process group of its own, and copies its stdout and stderr to output.
+// Its background processes are killed when it exits, and do not change the result. The error is an [*exec.ExitError] if
+// it failed or was killed; any other error says why it could not start.
 func Run(cmd *exec.Cmd, output io.Writer) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -30,10 +29,10 @@ func Run(cmd *exec.Cmd, output io.Writer) error {
 	}
 	defer read.Close()
 	killGroup := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// With files for its output, Wait returns when the command has exited, whoever else holds the pipe.
+	// With a file as output, Wait returns when the command has exited, even if others hold the pipe.
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel, cmd.WaitDelay = killGroup, drainTime // for stdin that nobody reads
+	cmd.Cancel, cmd.WaitDelay = killGroup, drainTime // in case its stdin is not drained
 	err = cmd.Start()
 	write.Close()
 	if err != nil {
