@@ -217,7 +217,7 @@ func (r *Report) next() []Step {
 	return steps
 }
 
-// Choices counts the choices that agents made, and the permissions that were refused, without asking; empty if none.
+// Choices counts, in words, what agents chose and were refused where they could not ask; empty if there is nothing.
 func (r *Report) Choices() string {
 	choices, refused := 0, 0
 	for i := range r.Blockers {

@@ -26,7 +26,7 @@ func Head(s string, n int) string {
 	return s
 }
 
-// Cut cuts a text to at most n characters, the last an ellipsis.
+// Cut cuts a text to at most n characters. A cut text ends with an ellipsis.
 func Cut(s string, n int) string {
 	if Head(s, n) == s {
 		return s

@@ -34,7 +34,7 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 		proposal := orchestrator.Proposal(*d)
 		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
 	}
-	all, _ := taskledger.Format(&plan) // a parsed plan can be formatted
+	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
 	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
 		"B": b, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
 	}))

@@ -57,7 +57,7 @@ func (c *changes) page(address string, build func() (*Page, error)) (made func()
 	return c.made[address], c.next
 }
 
-// version identifies the content of a page. Times pass without events, so it also has a hash of the content.
+// version identifies the content of a page. Durations change without events, so it also has a hash of the content.
 func (p *Page) version() string {
 	h := fnv.New64a()
 	for _, section := range p.Sections {

@@ -40,7 +40,7 @@ type Transcript struct {
 	sent    map[string][]string // names of the manager's prompts that were not shown yet, by prompt text
 }
 
-// NewTranscript makes a Transcript of of for the stream o. turns are the turns of its sub-task.
+// NewTranscript makes a Transcript for the stream o. turns are the turns of the sub-task.
 func NewTranscript(o page.Out, verbose bool, of Said, turns []boulder.Turn) *Transcript {
 	v := &Transcript{o: o, verbose: verbose, path: of.Path, sent: map[string][]string{}}
 	sent := func(prompt, format string, args ...any) {
