@@ -18,7 +18,6 @@ const (
 
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
-// pending returns the open requests of a session.
 func (s *scene) pending(sessionID string) []opencode.Request {
 	all := must(s.dir.Requests(s.ctx))
 	return slices.DeleteFunc(all, func(r opencode.Request) bool { return r.SessionID != sessionID })

@@ -114,7 +114,6 @@ func (s *scene) status(sessionID string) opencode.StatusType {
 	return statuses[sessionID].Type
 }
 
-// idle waits for the end of a session's turn.
 func (s *scene) idle(sub *opencode.Subscription, sessionID string) []opencode.Event {
 	return s.await(sub, "the end of the turn", func(e opencode.Event) bool {
 		return e.SessionID == sessionID && Status(opencode.Idle)(e)
@@ -151,7 +150,6 @@ func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
 	return events[len(events)-1].Payload.(P)
 }
 
-// toolEnd waits for the end of a tool call.
 func (s *scene) toolEnd(sub *opencode.Subscription) *opencode.ToolCall {
 	events := s.await(sub, "the end of a tool call", func(e opencode.Event) bool {
 		return Tool(opencode.ToolCompleted)(e) || Tool(opencode.ToolError)(e)
@@ -212,7 +210,6 @@ func (s *scene) endless() scriptmodel.Reply {
 	return scriptmodel.Bash("echo $$ > " + s.mark + "pid; exec sleep 600")
 }
 
-// endlessPID waits for the process id of that command.
 func (s *scene) endlessPID() (pid int) {
 	s.eventually("the tool runs", func() bool {
 		data, _ := os.ReadFile(s.file("pid")) // may not exist yet

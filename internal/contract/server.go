@@ -107,7 +107,6 @@ func cutStream(s *scene) {
 	s.await(sub, "the answer", Answered(s.send(session, "go")))
 }
 
-// restart replaces the suite's server, which has ended.
 func (s *scene) restart() {
 	path := s.suite.Dir()
 	s.suite.server.Stop(s.ctx)

@@ -116,14 +116,12 @@ func (n Node) look() look {
 	return looks[max(0, slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }))]
 }
 
-// palette returns one look per class.
 func palette() []look {
 	return slices.CompactFunc(slices.Clone(looks), func(a, b look) bool { return a.class == b.class })
 }
 
 func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
 
-// tally is an entry of a legend.
 type tally struct {
 	look
 	count int

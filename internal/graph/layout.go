@@ -56,7 +56,6 @@ func (l *layout) add(it *item) *item {
 	return it
 }
 
-// connect links the items, with lanes through passed levels.
 func (l *layout) connect(g *Graph) {
 	after := make([][]*item, len(g.nodes))
 	lanes := 0

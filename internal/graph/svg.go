@@ -48,7 +48,6 @@ type svg struct {
 
 type boxText struct{ title, id, state []string }
 
-// box breaks the texts of a node's box into lines.
 func (n Node) box() boxText {
 	room := svgBox - 2*svgPad
 	if n.Status != "" {
@@ -198,7 +197,6 @@ func styles() string {
 	return s.String()
 }
 
-// line draws an edge between two items, and the lane if it leads to one.
 func (p *svg) line(from, to *item) {
 	tip, lane := ` marker-end="url(#tip)"`, ""
 	if to.lane() {

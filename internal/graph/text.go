@@ -181,7 +181,6 @@ func (g *Graph) writeEdges(b *strings.Builder, format string) {
 // anywhere.
 var mermaidSigns = text.Regexp(`[^\x{80}-\x{10FFFF}0-9A-Za-z .,\-/()?!']`)
 
-// mermaidText escapes a text for a quoted label.
 func mermaidText(s string) string {
 	return mermaidSigns().ReplaceAllStringFunc(s, func(sign string) string { return fmt.Sprintf("#%d;", sign[0]) })
 }
@@ -217,7 +216,6 @@ func (g *Graph) DOT() string {
 // decodes HTML entities in every label.
 var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `&`, `&amp;`)
 
-// dotLines wraps and escapes a text for a quoted label.
 func dotLines(s string, columns int) string {
 	lines := strings.Split(ansi.WrapWc(s, columns, ""), "\n")
 	for i, line := range lines {

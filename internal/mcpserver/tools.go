@@ -76,7 +76,6 @@ func requireName(ref string) error {
 	return nil
 }
 
-// look is [project.Look] for a named boulder.
 func (s *server) look(
 	ctx context.Context, ref string, of func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error),
 ) ([]any, error) {
@@ -145,7 +144,6 @@ func temporary(err error) bool {
 	return errors.Is(err, store.ErrHeld) || errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady)
 }
 
-// take records the state of a boulder, and its news.
 func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snapshot) error {
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)

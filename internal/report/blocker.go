@@ -129,7 +129,6 @@ func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {
 	}
 }
 
-// replyText says what reply OpenCode's question got.
 func replyText(b *boulder.Blocker, now time.Time) string {
 	until := b.Until.In(now.Location()).Format(stampLayout)
 	switch reply := b.Ask.Reply; {

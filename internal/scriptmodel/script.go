@@ -26,9 +26,12 @@ import (
 //	      - text: Done.
 //
 // Tools and their arguments have the names of OpenCode 1, and are translated for OpenCode 2.
+//
 // The first matching rule answers a request. Without one, title requests get a fixed title, others HTTP 400 with an
 // explanation.
+//
 // Which reply is due:
+//
 //   - For an agent, the number of assistant messages in the conversation, with last_user those after the last user
 //     message, is the number of replies given. After the last reply the rule says that there is nothing more to do or,
 //     with repeat, repeats it.
@@ -43,7 +46,6 @@ type Script struct {
 	faulted  map[faultKey]int // number of faults given
 }
 
-// faultKey is a fault of a rule in a session.
 type faultKey struct {
 	rule, reply int
 	session     string
@@ -119,7 +121,6 @@ func (s *Script) Reply(_ context.Context, req Request) Reply {
 		req.Kind(), req.Model, text.Clip(req.LastUser(), 201))
 }
 
-// play returns the reply of rule i that is due.
 func (s *Script) play(i int, req Request) Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()

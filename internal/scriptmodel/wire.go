@@ -98,7 +98,6 @@ func writeWhole(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut
 	}
 }
 
-// writeStream sends an answer as server-sent events.
 func writeStream(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")

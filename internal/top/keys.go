@@ -150,7 +150,6 @@ func (m *model) filter() {
 	})
 }
 
-// nearest returns the blockers sorted by distance from the cursor.
 func (m *model) nearest() []report.Blocker {
 	all := slices.Clone(m.seen.asks) // sorted by urgency
 	distance := func(b report.Blocker) int {

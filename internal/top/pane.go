@@ -63,7 +63,6 @@ func (p *pane) move(by int) {
 	p.tail = p.top == p.end()
 }
 
-// id returns the id at the cursor, or "".
 func (p *pane) id() string {
 	if p.at < len(p.ids) {
 		return p.ids[p.at]

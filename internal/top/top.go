@@ -154,7 +154,6 @@ func (m *model) follow() tea.Cmd {
 	return m.look()
 }
 
-// say shows a message until the next key.
 func (m *model) say(said string, err error) {
 	m.said, m.failed = said, err != nil
 	if err != nil {

@@ -133,7 +133,6 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 }
 
-// land makes the page that shows what would land.
 func (s *Site) land(r *http.Request) (*Page, error) {
 	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
 	b := l.Of.Boulder
@@ -180,7 +179,6 @@ func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Re
 	return read.Snapshot, what, redo, err
 }
 
-// redo makes the page that shows what would be redone.
 func (s *Site) redo(r *http.Request) (*Page, error) {
 	b, what, redo, err := s.prepareRedo(r)
 	if b.Boulder.ID == "" {

@@ -64,7 +64,6 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	}
 }
 
-// meter is a limit of a budget, and its use.
 type meter struct {
 	Name, Used, Limit string
 	Share             float64
@@ -92,7 +91,6 @@ func metersOf(r *reading) (all []meter) {
 
 const fed = 60
 
-// feed returns the newest events, newest first.
 func feed(r *reading) (all []view.Step) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {

@@ -48,7 +48,6 @@ func (l *lane) end(at time.Time, more string) {
 	}
 }
 
-// lanes makes the rows of the chart from the log.
 func lanes(r *reading) (all []*lane, from, to time.Time) {
 	whole := &lane{name: "the boulder"}
 	all, byID := []*lane{whole}, map[string]*lane{"": whole}

@@ -39,7 +39,6 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	return out
 }
 
-// descriptionShown bounds the lines of a description. The plan file has all of it.
 const descriptionShown = 6
 
 // Plan prints a plan for people.

@@ -82,7 +82,6 @@ func (p *Progress) Take(e boulder.Event) error {
 	return err
 }
 
-// watch records what the state does not keep.
 func (p *Progress) watch(e boulder.Event) {
 	p.repeated = false
 	id := Describe(e).SubTask

@@ -226,7 +226,6 @@ func (v *Run) Close() {
 	v.close()
 }
 
-// close removes the picture and prints the remaining lines.
 func (v *Run) close() {
 	if v.screen != nil {
 		v.screen.Close()

@@ -206,7 +206,6 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 	o.Field(depth, "transcript", at)
 }
 
-// verdict prints what a judge said besides complete or not.
 func verdict(o page.Out, depth int, v *boulder.Verdict) {
 	o.Field(depth, "note", text.If(v.JudgeUnavailable, "no usable answer came from the judge: the gates alone decided"))
 	for _, s := range v.Overruled {
@@ -233,7 +232,6 @@ func callMark(p page.Paint, tool, state string) string {
 	return p.Mark(cmp.Or(sign, "…"))
 }
 
-// statusSign returns the sign whose colour the status of a boulder gets.
 func statusSign(s boulder.Status) string {
 	return cmp.Or(map[boulder.Status]string{
 		boulder.Completed: "✓", boulder.Failed: "✗", boulder.Cancelled: "–",

@@ -72,7 +72,6 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	return w
 }
 
-// take adds what an event says about the sub-task, if anything.
 func (w *Why) take(e boulder.Event) {
 	t, s := &w.SubTask, Describe(e)
 	of, mine := s.SubTask, s.SubTask == t.ID
