@@ -18,13 +18,12 @@ const (
 
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
-// pending are the requests of a session that wait for an answer.
 func (s *scene) pending(sessionID string) []opencode.Request {
 	all := must(s.dir.Requests(s.ctx))
 	return slices.DeleteFunc(all, func(r opencode.Request) bool { return r.SessionID != sessionID })
 }
 
-// askedFor runs a turn up to a request, which is told and listed.
+// askedFor runs a turn up to a request, and checks that the event and the list agree.
 func (s *scene) askedFor(
 	part scriptmodel.Handler, rules ...opencode.Rule,
 ) (sessionID string, sub *opencode.Subscription, told opencode.Request) {
@@ -59,7 +58,7 @@ func refused(s *scene) {
 		"the model was not told why")
 }
 
-// threeAsked runs a turn up to three requests at once, for the commands that leave the files 1, 2 and 3.
+// threeAsked runs a turn up to three simultaneous requests, for commands that create the files 1, 2 and 3.
 func (s *scene) threeAsked() (session string, sub *opencode.Subscription, ids [3]string) {
 	var reply scriptmodel.Reply
 	for _, name := range []string{"1", "2", "3"} {
@@ -135,7 +134,7 @@ func (s *scene) child(parent string) string {
 	return children[0].ID
 }
 
-// subAgent: what a session has to ask for is no concern of its sub-agents, that comes from the configuration alone.
+// subAgent checks that sub-agents do not inherit the session's ask rules: theirs come from the configuration alone.
 func subAgent(s *scene) {
 	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
@@ -164,7 +163,7 @@ func subAgent(s *scene) {
 
 var noFetch = opencode.Rule{Permission: "webfetch", Pattern: "*", Action: opencode.Deny}
 
-// inherits waits until a sub-agent's session is denied what its parent's is. A moment may pass.
+// inherits waits until a sub-agent's session has its parent's deny rule. This may take a moment.
 func (s *scene) inherits(child string) {
 	s.eventually("the sub-agent is denied what its session is", func() bool {
 		session := must(s.dir.Session(s.ctx, child))
@@ -172,7 +171,7 @@ func (s *scene) inherits(child string) {
 	})
 }
 
-// grandchild: nobody follows it by its id, and without an answer the whole tree would wait for ever.
+// grandchild checks an ask of a session that is not followed by id: unanswered, the whole tree would wait for ever.
 func grandchild(s *scene) {
 	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch first := r.FirstUser(); {
@@ -189,7 +188,7 @@ func grandchild(s *scene) {
 	s.want(event.Directory == s.dir.Path() && event.SessionID == asked.SessionID,
 		"asked in %s by %s: %+v", event.Directory, event.SessionID, asked)
 	s.want(s.child(s.child(session)) == asked.SessionID, "%s asked, who is not the grandchild", asked.SessionID)
-	// The subscription may have missed the ask: then it is in the list of its directory, under the session's id.
+	// After a missed event, the directory's list has the ask under the session's id.
 	listed := s.pending(asked.SessionID)
 	s.want(len(listed) == 1 && listed[0].ID == asked.ID, "listed are %+v", listed)
 	s.must(s.dir.ReplyPermission(s.ctx, asked.ID, opencode.ReplyReject, reason))

@@ -1,8 +1,8 @@
-// Package contract is what the program needs of an OpenCode server, as cases that are tried on a real one: a model that
-// plays a script answers on the loopback interface, everything else is real. The cases use the public API of package
-// opencode alone, and know no version: what a server says that it cannot do is left out.
+// Package contract checks, on a real OpenCode server, what manager needs of it. Only the model is scripted. The cases
+// use the public API of package opencode alone and do not depend on its version: what a server says that it cannot do
+// is skipped.
 //
-// `manager doctor --contract` tries them on the user's OpenCode, the tests on the one that is pinned.
+// `manager doctor --contract` runs the cases on the user's OpenCode, the tests on the pinned one.
 package contract
 
 import (
@@ -25,17 +25,17 @@ import (
 
 const (
 	defaultPatience = time.Minute
-	atOnce          = 4 // cases, on one server: they mostly wait
+	atOnce          = 4 // concurrent cases on one server: they mostly wait
 	tidyTimeout     = 15 * time.Second
 )
 
-// Case is something that the program relies on.
+// Case is a property of the server that manager relies on.
 type Case struct {
-	Name  string // what holds, in a sentence
+	Name  string // the property in a sentence
 	check func(*scene)
 }
 
-// Cases are all of them, in the order of the report.
+// Cases lists all cases in the order of the report. The last one ends the server.
 var Cases = []Case{
 	{"the server tells its version, and refuses a wrong password", handshake},
 	{"models, agents and the default model are listed", catalogue},
@@ -69,36 +69,35 @@ var Cases = []Case{
 	{"a killed server leaves its sessions, and its prompt runs again; a stopped one ends its turns and tools", ended},
 }
 
-// Config says what the cases are tried on.
+// Config is the configuration of a [Suite].
 type Config struct {
-	Binary  string   // of OpenCode, to be started
-	Environ []string // what it is started with; settings of OpenCode and keys in it are left out
-	// Attached is a server that somebody else runs on this machine, in the place of Binary. Cases that end servers are
-	// left out. The caller closes it.
+	Binary  string   // of OpenCode
+	Environ []string // of Binary, without settings of OpenCode and keys, which are dropped
+	// Attached is used instead of Binary: a server on this machine, which the suite neither ends nor closes.
 	Attached *opencode.Client
-	Patience time.Duration // bounds each case, and the start of a server. Defaults to a minute.
+	Patience time.Duration // timeout of each case, and of the start of a server. Defaults to a minute.
 }
 
-// Result is what became of a case.
+// Result is the outcome of a case.
 type Result struct {
 	Name    string
 	Took    time.Duration
-	Err     error  // how it does not hold; nil: it does, or was not tried
-	Skipped string // why it was not tried, such as that ctx had ended
+	Err     error  // how the case failed; nil if it passed or was skipped
+	Skipped string // why the case was skipped, such as the end of ctx
 }
 
-// Suite has a server on which cases can be tried.
+// Suite runs cases on one server.
 type Suite struct {
 	cfg    Config
-	home   string // where everything is that is made
-	git    bool   // the projects are git repositories
+	home   string // temporary directory of all files
+	git    bool   // projects are git repositories
 	cast   scriptmodel.Cast
 	model  *scriptmodel.Server
 	server *opencode.Server // nil: attached
 	dir    *opencode.Directory
 }
 
-// Open starts what is needed, in a temporary directory. The caller closes the suite.
+// Open starts a suite in a temporary directory. The caller closes it.
 func Open(ctx context.Context, cfg Config) (*Suite, error) {
 	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
 	s := &Suite{cfg: cfg}
@@ -135,7 +134,7 @@ func (s *Suite) open(ctx context.Context) (err error) {
 		client = s.server.Client()
 	}
 	s.dir = client.In(project)
-	all, err := s.dir.Catalogue(ctx) // else the first case would have to wait for what boots
+	all, err := s.dir.Catalogue(ctx) // boots the directory before the first case
 	if err == nil && s.server == nil && !all.Has(agentModel) {
 		err = fmt.Errorf("the server does not take the model %s from %s, so that nothing can be tried on it without cost: "+
 			"its environment (OPENCODE_CONFIG_CONTENT, enabled_providers) goes before a project's configuration", agentModel,
@@ -144,8 +143,8 @@ func (s *Suite) open(ctx context.Context) (err error) {
 	return err
 }
 
-// project makes a directory to work in: a git repository, where there is git. A server that was not started here has its
-// configuration from there alone.
+// project creates a project directory, as a git repository if git is installed. Its opencode.json is the only
+// configuration that an attached server gets.
 func (s *Suite) project(ctx context.Context, name string, snapshots bool) (dir string, err error) {
 	dir = filepath.Join(s.home, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -157,11 +156,11 @@ func (s *Suite) project(ctx context.Context, name string, snapshots bool) (dir s
 	git := exec.CommandContext(ctx, "sh", "-c", "git init --quiet && git add --all &&"+
 		" git -c user.name=contract -c user.email=contract@example.com commit --quiet --no-gpg-sign --message Start")
 	git.Dir, git.Env = dir, scriptmodel.OpenCodeEnv(s.cfg.Environ, s.home, s.model.URL())
-	_ = git.Run() // not every machine has it
+	_ = git.Run() // git may be missing
 	return dir, ctx.Err()
 }
 
-// start starts a server with the data of the one before it, if there was one.
+// start starts a server with the data of the previous one, if any.
 func (s *Suite) start(ctx context.Context, project string) (*opencode.Server, error) {
 	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: s.cfg.Binary, Dir: project, StartTimeout: s.cfg.Patience, CallTimeout: s.cfg.Patience,
@@ -169,7 +168,7 @@ func (s *Suite) start(ctx context.Context, project string) (*opencode.Server, er
 	})
 }
 
-// Close ends the server and removes what was made, on an attached server the sessions.
+// Close ends the server and removes all files; on an attached server it deletes the sessions.
 func (s *Suite) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
 	defer cancel()
@@ -177,7 +176,7 @@ func (s *Suite) Close() {
 	case s.server != nil:
 		s.server.Stop(ctx)
 	case s.dir != nil:
-		left, _ := s.dir.Sessions(ctx, opencode.SessionFilter{}) // the user can still delete them
+		left, _ := s.dir.Sessions(ctx, opencode.SessionFilter{}) // on an error they remain for the user to delete
 		for _, session := range left {
 			_ = s.dir.DeleteSession(ctx, session.ID)
 		}
@@ -185,17 +184,17 @@ func (s *Suite) Close() {
 	if s.model != nil {
 		s.model.Close()
 	}
-	_ = os.RemoveAll(s.home) // in the system's directory for such things
+	_ = os.RemoveAll(s.home) // the system cleans its temporary directory
 }
 
-// Caps are what the server can do.
+// Caps returns the capabilities of the server.
 func (s *Suite) Caps() opencode.Caps { return s.dir.Client().Caps() }
 
-// Dir is the directory that most cases work in.
+// Dir returns the directory that most cases work in.
 func (s *Suite) Dir() string { return s.dir.Path() }
 
-// Run tries cases, some at the same time, and gives what became of each in their order. The last is tried when the others are
-// over: it may end the server.
+// Run runs cases concurrently and yields the results in order. The last case, which may end the server, runs alone
+// after the others.
 func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -211,7 +210,7 @@ func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 			others.SetLimit(atOnce)
 			for i, c := range cases {
 				if i == len(cases)-1 {
-					_ = others.Wait() // none gives an error
+					_ = others.Wait() // no case returns an error
 				}
 				others.Go(func() error {
 					results[i] <- s.try(ctx, c, fmt.Sprintf("contract-%d.", i))
@@ -250,7 +249,7 @@ func (s *Suite) try(ctx context.Context, c Case, mark string) (r Result) {
 		}
 		r.Took = time.Since(began)
 	}()
-	at.can(ctx.Err() == nil, fmt.Sprint(context.Cause(ctx)))
+	at.skipUnless(ctx.Err() == nil, fmt.Sprint(context.Cause(ctx)))
 	c.check(at)
 	return r
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// retried waits until the session of a turn waits for its provider.
+// retried waits until the session waits to retry its provider.
 func (s *scene) retried(sub *opencode.Subscription) opencode.Status {
 	events := s.await(sub, "the provider to be asked again", Status(opencode.Retry))
 	got := events[len(events)-1].Payload.(opencode.StatusChanged).Status
@@ -49,7 +49,7 @@ func refusedKey(s *scene) {
 	s.want(len(s.asked()) == 1, "the provider was asked %d times", len(s.asked()))
 }
 
-// isRefused wants the provider's refusal, which must not pass for the server's.
+// isRefused checks that err is the refusal of the provider, and cannot be taken for one of the server.
 func isRefused(s *scene, err error) {
 	failed, ok := errors.AsType[*opencode.TurnError](err)
 	s.want(ok && failed.Name == opencode.APIError && failed.StatusCode == http.StatusUnauthorized && !failed.Retryable &&

@@ -19,39 +19,37 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// scene is one case at work. What it wants and does not get ends the case: its methods panic with a failure, which
-// [Suite.try] takes.
+// scene is a running case. Its methods panic with a failure or an omission to end the case; [Suite.try] recovers.
 type scene struct {
 	suite *Suite
 	ctx   context.Context
-	mark  string // begins each prompt, by which the model knows whose it is, and the name of each file
+	mark  string // unique prefix of file names and prompts, by which the model tells scenes apart
 	dir   *opencode.Directory
-	ends  []func() // what is to be done when the case is over
+	ends  []func() // run when the case is over
 }
 
 type (
-	failure  string // how a case does not hold
-	omission string // why a case is not tried
+	failure  string // how a case failed
+	omission string // why a case is skipped
 )
 
-// want ends the case unless something holds; the text says what was seen instead.
+// want fails the case unless holds. seen is the format of what was seen instead.
 func (s *scene) want(holds bool, seen string, args ...any) {
 	if !holds {
 		panic(failure(fmt.Sprintf(seen, args...)))
 	}
 }
 
-// can leaves the case out unless the server can do what it is about.
-func (s *scene) can(it bool, why string) {
-	if !it {
+// skipUnless skips the case unless cond.
+func (s *scene) skipUnless(cond bool, why string) {
+	if !cond {
 		panic(omission(why))
 	}
 }
 
-// must ends the case with the error of a call.
 func (s *scene) must(err error) { s.want(err == nil, "%v", err) }
 
-// must ends the case unless a call succeeded, and gives what came of it.
+// must returns the value of a call, or fails the case with its error.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(failure(err.Error()))
@@ -59,10 +57,10 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// model has the model answer the scene's conversations.
+// model sets the handler of the scene's conversations.
 func (s *scene) model(part scriptmodel.Handler) { s.suite.cast.Play(s.mark, part) }
 
-// asked are the requests of the scene's conversations that reached the model.
+// asked returns the requests of the scene's conversations to the model.
 func (s *scene) asked() (all []scriptmodel.Request) {
 	for _, r := range s.suite.model.Requests() {
 		if strings.Contains(r.FirstUser(), s.mark) {
@@ -72,13 +70,13 @@ func (s *scene) asked() (all []scriptmodel.Request) {
 	return all
 }
 
-// newSession makes a session, and follows it and its sub-agents'.
+// newSession creates a session, and follows it and those of its sub-agents.
 func (s *scene) newSession(rules ...opencode.Rule) (id string, sub *opencode.Subscription) {
 	session := must(s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark, Rules: rules}))
 	return session.ID, s.follow(s.dir.Client(), session.ID)
 }
 
-// begin has a session of its own take a turn, in which the model plays the part.
+// begin starts a turn in a new session, with part as the model.
 func (s *scene) begin(
 	part scriptmodel.Handler, rules ...opencode.Rule,
 ) (sessionID string, sub *opencode.Subscription, messageID string) {
@@ -87,7 +85,7 @@ func (s *scene) begin(
 	return sessionID, sub, s.send(sessionID, "go")
 }
 
-// follow subscribes, and waits until nothing is missed.
+// follow subscribes, and waits until the stream is complete.
 func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
 	sub := client.Subscribe(opencode.Filter{Sessions: sessions})
 	s.ends = append(s.ends, sub.Close)
@@ -95,7 +93,6 @@ func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Su
 	return sub
 }
 
-// send prompts a session with the scene's mark and the text.
 func (s *scene) send(sessionID, text string) (messageID string) {
 	messageID = opencode.NewMessageID(time.Now())
 	s.sendAs(messageID, sessionID, text)
@@ -111,20 +108,19 @@ func (s *scene) sendAs(messageID, sessionID, text string) {
 
 var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
 
-// status is what the server's state says that a session is doing.
+// status returns the status of a session from the server's state, not from events.
 func (s *scene) status(sessionID string) opencode.StatusType {
 	statuses := must(s.dir.Statuses(s.ctx))
 	return statuses[sessionID].Type
 }
 
-// idle waits for the end of a session's turn.
 func (s *scene) idle(sub *opencode.Subscription, sessionID string) []opencode.Event {
 	return s.await(sub, "the end of the turn", func(e opencode.Event) bool {
 		return e.SessionID == sessionID && Status(opencode.Idle)(e)
 	})
 }
 
-// await collects events up to the first one that matches.
+// await collects events up to the first match.
 func (s *scene) await(
 	sub *opencode.Subscription, what string, match func(opencode.Event) bool,
 ) (events []opencode.Event) {
@@ -145,16 +141,15 @@ func (s *scene) await(
 	}
 }
 
-// Is matches events of a kind.
+// Is reports whether the payload of an event is a P.
 func Is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
 
-// next waits for an event of the kind, and gives it.
+// next waits for an event with payload P.
 func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
 	events := s.await(sub, fmt.Sprintf("%T", *new(P)), Is[P])
 	return events[len(events)-1].Payload.(P)
 }
 
-// toolEnd waits for the end of a tool call, and gives it.
 func (s *scene) toolEnd(sub *opencode.Subscription) *opencode.ToolCall {
 	events := s.await(sub, "the end of a tool call", func(e opencode.Event) bool {
 		return Tool(opencode.ToolCompleted)(e) || Tool(opencode.ToolError)(e)
@@ -162,7 +157,7 @@ func (s *scene) toolEnd(sub *opencode.Subscription) *opencode.ToolCall {
 	return events[len(events)-1].Payload.(opencode.PartUpdated).Part.Tool
 }
 
-// Answered matches the whole answer to a prompt.
+// Answered matches the completed answer to a prompt.
 func Answered(messageID string) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.MessageUpdated)
@@ -170,7 +165,7 @@ func Answered(messageID string) func(opencode.Event) bool {
 	}
 }
 
-// Status matches a session that does this now.
+// Status matches a change to a status.
 func Status(want opencode.StatusType) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.StatusChanged)
@@ -178,7 +173,7 @@ func Status(want opencode.StatusType) func(opencode.Event) bool {
 	}
 }
 
-// Tool matches a tool call that has come to the state.
+// Tool matches a tool call in a state.
 func Tool(state opencode.ToolState) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.PartUpdated)
@@ -186,7 +181,7 @@ func Tool(state opencode.ToolState) func(opencode.Event) bool {
 	}
 }
 
-// eventually waits for what nobody announces, such as the end of another's process.
+// eventually polls for a condition without an event, such as the end of a process.
 func (s *scene) eventually(what string, condition func() bool) {
 	for !condition() {
 		select {
@@ -197,7 +192,7 @@ func (s *scene) eventually(what string, condition func() bool) {
 	}
 }
 
-// file is the path of a file in the project that is the scene's alone: the mark and the name.
+// file returns the path of a file of this scene: its name has the mark in front.
 func (s *scene) file(name string) string { return filepath.Join(s.dir.Path(), s.mark+name) }
 
 func (s *scene) exists(name string) bool {
@@ -210,15 +205,14 @@ func (s *scene) touch(name string) scriptmodel.Reply {
 	return scriptmodel.Bash("touch " + s.mark + name)
 }
 
-// endless is a shell command that tells its process id and never ends by itself.
+// endless is a shell command that writes its process id to the file pid, and does not end by itself.
 func (s *scene) endless() scriptmodel.Reply {
 	return scriptmodel.Bash("echo $$ > " + s.mark + "pid; exec sleep 600")
 }
 
-// endlessPID waits until that command runs, and gives its process id.
 func (s *scene) endlessPID() (pid int) {
 	s.eventually("the tool runs", func() bool {
-		data, _ := os.ReadFile(s.file("pid")) // there may be none yet
+		data, _ := os.ReadFile(s.file("pid")) // may not exist yet
 		number, whole := strings.CutSuffix(string(data), "\n")
 		pid, _ = strconv.Atoi(number)
 		return whole && pid > 0
@@ -226,21 +220,21 @@ func (s *scene) endlessPID() (pid int) {
 	return pid
 }
 
-func (s *scene) gone(pid int) {
+func (s *scene) awaitExit(pid int) {
 	s.eventually("the tool's process is gone", func() bool { return !orphan.Running(pid) })
 }
 
-// serve serves HTTP on the loopback interface until it is closed, or the case is over.
+// serve serves HTTP on the loopback interface until end, or the end of the case.
 func (s *scene) serve(handler http.Handler) (url string, end func()) {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }() // until it is closed
+	go func() { _ = server.Serve(listener) }() // until end
 	end = func() { _ = server.Close() }
 	s.ends = append(s.ends, end)
 	return "http://" + listener.Addr().String(), end
 }
 
-// once answers the first call of the model in a session with the reply, and says "done" after it.
+// once answers a session's first request with reply, and later ones with "done".
 func once(reply scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if r.AssistantTurns() == 0 {
@@ -250,8 +244,8 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 	}
 }
 
-// configOf is the configuration of a project: the scripted model alone, a sub-agent that delegates and has to ask, and
-// that one refusal does not end a turn, as manager has it. Snapshots are half of what a short turn takes.
+// configOf returns the configuration of a project: only the scripted model, a sub-agent that delegates and must ask,
+// and continue_loop_on_deny, as manager sets it. Snapshots take half the time of a short turn.
 func configOf(url string, snapshots bool) []byte {
 	config := scriptmodel.Config(url)
 	scripted := config["provider"].(map[string]any)[scriptmodel.ProviderID]
@@ -259,12 +253,12 @@ func configOf(url string, snapshots bool) []byte {
 		"provider":          map[string]any{scriptmodel.ProviderID: scripted, hiddenModel.ProviderID: scripted},
 		"enabled_providers": []string{scriptmodel.ProviderID, hiddenModel.ProviderID},
 		"snapshot":          snapshots,
-		"subagent_depth":    2, // of OpenCode 1
+		"subagent_depth":    2, // for OpenCode 1
 		"experimental":      map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
 		"agent": map[string]any{nester: map[string]any{
 			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
 		}},
 	})
-	out, _ := json.Marshal(config) // texts and numbers can be
+	out, _ := json.Marshal(config) // cannot fail
 	return out
 }

@@ -21,7 +21,7 @@ func handshake(s *scene) {
 	client := s.dir.Client()
 	s.want(client.Caps().Version != "", "the server says no version")
 	_, err := opencode.Attach(s.ctx, client.Address(), opencode.AttachConfig{Password: "wrong"})
-	s.can(err != nil || s.suite.server != nil, "the server has no password")
+	s.skipUnless(err != nil || s.suite.server != nil, "the server has no password")
 	s.want(errors.Is(err, opencode.ErrUnauthorized), "with a wrong password: %v", err)
 }
 
@@ -36,7 +36,7 @@ func catalogue(s *scene) {
 }
 
 func toast(s *scene) {
-	s.can(s.suite.Caps().Toasts, "it has no toasts")
+	s.skipUnless(s.suite.Caps().Toasts, "it has no toasts")
 	s.must(s.dir.ShowToast(s.ctx, opencode.Toast{Message: "hello", Variant: "info"}))
 }
 
@@ -77,7 +77,7 @@ func listedSessions(s *scene) {
 		found := must(s.dir.Sessions(s.ctx, test.filter))
 		got := ""
 		for _, one := range found {
-			got += names[one.ID] // those of other cases have none
+			got += names[one.ID] // "" for sessions of other cases
 		}
 		s.want(got == test.want, "%+v finds %q, not %q", test.filter, got, test.want)
 	}
@@ -107,7 +107,6 @@ func cutStream(s *scene) {
 	s.await(sub, "the answer", Answered(s.send(session, "go")))
 }
 
-// restart starts a server in the place of the suite's, which has ended.
 func (s *scene) restart() {
 	path := s.suite.Dir()
 	s.suite.server.Stop(s.ctx)
@@ -116,9 +115,9 @@ func (s *scene) restart() {
 	s.dir = s.suite.dir
 }
 
-// ended kills the suite's server and stops the next one: a server's start is most of what each of the two costs.
+// ended checks a killed and a stopped server in one case: most of the cost of each is the start of a server.
 func ended(s *scene) {
-	s.can(s.suite.server != nil, "it ends servers, and this one is yours")
+	s.skipUnless(s.suite.server != nil, "it ends servers, and this one is yours")
 	s.killed()
 	s.stopped()
 }
@@ -151,13 +150,13 @@ func (s *scene) stopped() {
 	server := s.suite.server
 	session, sub, _ := s.begin(scriptmodel.Steps(s.endless()))
 	pid := s.endlessPID()
-	for range 2 { // the second time nothing more happens
+	for range 2 { // idempotent
 		server.Stop(s.ctx)
 	}
 	err := syscall.Kill(-server.PID(), 0)
 	s.want(errors.Is(err, syscall.ESRCH), "its process group is still there: %v", err)
 	s.want(!orphan.Running(pid), "the tool still runs")
-	for range sub.C() { // the subscription has ended
+	for range sub.C() { // must end
 		continue
 	}
 	_, err = s.dir.Statuses(s.ctx)

@@ -16,7 +16,7 @@ import (
 
 var mcpHeaders = map[string]string{"Authorization": "Bearer of the contract"}
 
-// toolServer serves the tools echo and todo to whoever has the token, as an MCP server.
+// toolServer is an MCP server with the tools echo and todo, for requests with the token.
 func (s *scene) toolServer() (url string, end func()) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "contract", Version: "1"}, nil)
 	type input struct {
@@ -86,7 +86,7 @@ func mcpTools(s *scene) {
 	}
 	s.want(slices.Equal(offered, []bool{false, true, true, true, true, false, true, false}),
 		"in the calls of the model the tool was offered: %v", offered)
-	s.must(s.dir.AddMCP(s.ctx, server)) // once more, with the same name
+	s.must(s.dir.AddMCP(s.ctx, server)) // again, with the same name
 	end()
 	s.want(said(opencode.ToolError, "say gone") != "", "a call of a server that has gone does not fail")
 }

@@ -16,7 +16,7 @@ func turn(s *scene) {
 	s.dir = s.dir.Client().In(must(s.suite.project(s.ctx, s.mark+"project", true)))
 	write := scriptmodel.Call("write", map[string]any{"filePath": s.mark + "txt", "content": "written\n"})
 	session, sub, messageID := s.begin(scriptmodel.Steps(write))
-	s.ends = append(s.ends, func() { _ = s.dir.DeleteSession(context.WithoutCancel(s.ctx), session) }) // its project goes, too
+	s.ends = append(s.ends, func() { _ = s.dir.DeleteSession(context.WithoutCancel(s.ctx), session) }) // its project is removed
 	events := s.idle(sub, session)
 	s.want(!slices.ContainsFunc(events, Is[opencode.Resync]), "events are said to be missing in a turn of which none was lost")
 	before := -1
@@ -73,7 +73,7 @@ func turnFromState(s *scene) {
 }
 
 func todos(s *scene) {
-	if !s.suite.Caps().Todos { // then manager brings a list
+	if !s.suite.Caps().Todos { // then manager provides the tool
 		url, _ := s.toolServer()
 		s.must(s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "manager", URL: url, Headers: mcpHeaders}))
 	}
@@ -98,7 +98,7 @@ func promptTwice(s *scene) {
 	close(release)
 	s.idle(sub, session)
 	s.sendAs(messageID, session, "once") // after its end
-	// The server takes prompts in order, so the marker's turn proves that there was none for the third.
+	// Prompts run in order, so the marker's turn proves that the third prompt had none.
 	marker := s.send(session, "marker")
 	s.await(sub, "the marker's answer", Answered(marker))
 	s.want(len(s.asked()) == 2, "the model was asked %d times, not once for each prompt", len(s.asked()))
@@ -124,14 +124,14 @@ func abort(s *scene) {
 		return reported != "" && ended
 	})
 	s.want(reported == opencode.MessageAborted, "the abort was reported as %s", reported)
-	s.gone(pid)
+	s.awaitExit(pid)
 	s.eventually("the session is idle", func() bool { return s.status(session) == "" })
 	s.sendAs(messageID, session, "go")
 	s.await(sub, "the answer", Answered(messageID))
 }
 
 func longSession(s *scene) {
-	const prompts = 205 // OpenCode 1 gives 100 messages at once, OpenCode 2 gives 200
+	const prompts = 205 // more than a page: 100 messages in OpenCode 1, 200 in OpenCode 2
 	release := make(chan struct{})
 	s.model(scriptmodel.Steps(scriptmodel.Reply{Text: "done", Wait: release}))
 	session, sub := s.newSession()
@@ -163,7 +163,7 @@ var (
 )
 
 func unknown(s *scene) {
-	// A directory that still boots may lose these very events: after a turn it has booted.
+	// A directory that still boots may lose these events. After a turn it has booted.
 	first, sub, _ := s.begin(scriptmodel.Steps())
 	s.idle(sub, first)
 	for _, test := range []struct {

@@ -1,7 +1,6 @@
-// Package graph draws things that depend on each other: as text for a terminal, as Mermaid, as DOT and as SVG. It is
-// pure, and the same graph gives the same bytes. Texts may come from anywhere, a model included: whatever they hold,
-// each drawing is well-formed in its language, and nothing in them is taken for markup, a statement or a control
-// sequence.
+// Package graph draws dependency graphs as text for a terminal, Mermaid, DOT and SVG. It is pure and deterministic.
+// Texts are not trusted, as they may come from a model: every drawing is well-formed in its language, and no text acts
+// as markup, a statement or a control sequence.
 package graph
 
 import (
@@ -16,35 +15,35 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Node is one thing that is drawn.
+// Node is a node of a graph.
 type Node struct {
 	ID     string `json:"id"`
-	Title  string `json:"subject"`          // what people read; empty: the id
-	Status string `json:"status,omitempty"` // of a sub-task ("in_progress"), one of boulder's; empty: of a plan
-	Note   string `json:"-"`                // a few more words, such as "attempt 2 of 3"
+	Title  string `json:"subject"`          // shown to people; empty: the id
+	Status string `json:"status,omitempty"` // a boulder.SubTaskStatus, as "in_progress"; empty in a plan
+	Note   string `json:"-"`                // short addition to the status, as "attempt 2 of 3"
 
-	// For programs, and not drawn.
-	Attempt  int    `json:"attempt"` // number of the newest; 0 before the first
+	// Not drawn, for --json only.
+	Attempt  int    `json:"attempt"` // number of the newest attempt; 0 before the first
 	Replaces string `json:"replaces,omitempty"`
 }
 
-// Edge says that To waits for From.
+// Edge says that To depends on From.
 type Edge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Graph is what is drawn. Make one with [New]. Nodes are known by their place in the list.
+// Graph is a graph to draw. Make one with [New]. Nodes are identified by their index.
 type Graph struct {
 	title  string
 	nodes  []Node
-	before [][]int // for which others each node waits
-	levels [][]int // the nodes of each level, see [dag.Levels]; the last one has those that are in a cycle or behind one
+	before [][]int // the nodes that each node depends on
+	levels [][]int // nodes by level, see [dag.Levels]; the last level also has those in or behind a cycle
 }
 
-// New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
-// one that is given again, is left out. A cycle is not refused: the drawings with a layout of their own leave out the
-// edges that do not lead to a later level.
+// New makes a graph. If nodes share an id, edges refer to the first. Duplicate edges, and edges to an unknown node or
+// from a node to itself, are dropped. Cycles are accepted: drawings with a layout of their own omit the edges that do
+// not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
 	g := &Graph{title: clean(title), before: make([][]int, len(nodes))}
 	places, layered := make(map[string]int, len(nodes)), make([]dag.Node, len(nodes))
@@ -78,7 +77,7 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 	return g
 }
 
-// clean makes a text harmless and takes out what XML cannot hold.
+// clean sanitizes a text, and removes the noncharacters of Unicode, which XML forbids.
 func clean(s string) string {
 	return text.OneLine(strings.Map(func(r rune) rune {
 		if r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF {
@@ -88,16 +87,16 @@ func clean(s string) string {
 	}, s))
 }
 
-// look is how a status is drawn. Colours never stand alone: with each goes its sign, and the word. The lines keep a
-// contrast of 3:1 and more with their fill and with the background.
+// look is how a status is drawn. A colour is never the only sign of it. Lines have a contrast of at least 3:1 to their
+// fill and to the background.
 type look struct {
 	status                         string
-	sign                           string // one column of a terminal
+	sign                           string // one column wide
 	class                          string // of the colours, in Mermaid and SVG
 	fill, line, darkFill, darkLine string
 }
 
-// looks are in the order of a legend, after the one of a node without a status.
+// looks has first the look of a node without a status, then the others in the order of a legend.
 var looks = []look{
 	{"", "", "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
 	{"completed", "✓", "completed", "#e6f6ec", "#1a7f37", "#12281a", "#3fb950"},
@@ -110,22 +109,19 @@ var looks = []look{
 	{"superseded", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
 }
 
-// dropped is the class whose boxes are dashed.
+// dropped is the class with dashed boxes.
 const dropped = "dropped"
 
-// look is that of the node's status.
 func (n Node) look() look {
 	return looks[max(0, slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }))]
 }
 
-// palette has a look of each class.
 func palette() []look {
 	return slices.CompactFunc(slices.Clone(looks), func(a, b look) bool { return a.class == b.class })
 }
 
 func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
 
-// tally is an entry of a legend.
 type tally struct {
 	look
 	count int
@@ -133,7 +129,7 @@ type tally struct {
 
 func (t tally) String() string { return fmt.Sprint(t.word(), " ", t.count) }
 
-// legend counts the statuses that the graph has, on lines that have so much room; it is empty when no status is known.
+// legend counts the nodes by status, in lines of at most room. It is empty if no node has a known status.
 func (g *Graph) legend(room int, width func(tally) int) [][]tally {
 	count := map[string]int{}
 	for _, n := range g.nodes {
@@ -154,18 +150,17 @@ func (g *Graph) legend(room int, width func(tally) int) [][]tally {
 	return lines
 }
 
-// state is the word for a node's status with its note: "in progress, attempt 2 of 3".
+// state returns the status with the note: "in progress, attempt 2 of 3".
 func (n Node) state() string { return text.JoinedBy(", ", n.look().word(), n.Note) }
 
-// label is what stands in a box, in lines that sep separates: the sign with the title, the id if it is another one, and
-// the state.
+// label returns the text of a box, in lines separated by sep: sign and title, the id if it differs, and the state.
 func (n Node) label(sep string, escape func(string) string) string {
 	return text.JoinedBy(sep, escape(strings.TrimSpace(n.look().sign+" "+n.Title)), escape(text.If(n.ID != n.Title, n.ID)),
 		escape(n.state()))
 }
 
-// wrap breaks a text into at most so many lines, and cuts it visibly. Room is in the unit of width: columns of a terminal,
-// or parts of a font, of which the mean of the text is taken for a column.
+// wrap breaks a text into at most most lines, and marks a cut with an ellipsis. room has the unit of width: terminal
+// columns, or pixels, where the mean width of the text counts as a column.
 func wrap(s string, room, most int, width func(string) int) []string {
 	if s == "" {
 		return nil

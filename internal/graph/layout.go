@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// layout gives each node a place in its level, after Sugiyama: an edge that passes levels gets a lane through each of
-// them, the order within a level is chosen so that few edges cross, and then the coordinates so that edges are short
-// and lanes straight. "Across" is the direction of a level, whatever that is on the page.
+// layout is a layered layout after Sugiyama. An edge that passes levels gets a lane through each; the order within a
+// level minimizes crossings, then the coordinates make edges short and lanes straight. "Across" is the direction of a
+// level, be it horizontal or vertical on the page.
 type layout struct {
-	levels [][]*item // in the order in which they stand
-	nodes  []*item   // of each node
-	width  int       // of all, across
+	levels [][]*item // each in order
+	nodes  []*item   // by node
+	width  int       // total, across
 }
 
-// item is a node, or the lane in which the long edges of a node pass a level. All long edges of a node share it.
+// item is a node, or a lane in which all long edges of a node pass a level.
 type item struct {
 	node  int // -1: a lane
 	level int
-	rank  int     // place in its level
+	rank  int     // index in its level
 	size  int     // across
-	at    float64 // where it wants to stand
-	left  int     // where it begins, across
-	up    []*item // from which edges come
-	down  []*item // to which edges lead
+	at    float64 // preferred position, across
+	left  int     // start, across
+	up    []*item // sources of its edges
+	down  []*item // targets of its edges
 }
 
 func (it *item) lane() bool { return it.node < 0 }
@@ -32,11 +32,11 @@ func (it *item) lane() bool { return it.node < 0 }
 func (it *item) middle() float64 { return float64(it.left) + float64(it.size)/2 }
 
 const (
-	maxLanes = 5_000 // beyond it, long edges go straight to their end: the cost stays in proportion to what people look at
-	sweeps   = 8     // over all levels, down and up. More changed no drawing that was looked at
+	maxLanes = 5_000 // bounds the cost: beyond it, long edges go straight to their end
+	sweeps   = 8     // over all levels, down and up; more changed no drawing (observed)
 )
 
-// newLayout lays the graph out, each node as large across as size says.
+// newLayout lays out the graph. size gives the size of a node across.
 func newLayout(g *Graph, size func(node int) int) *layout {
 	l := &layout{levels: make([][]*item, len(g.levels)), nodes: make([]*item, len(g.nodes))}
 	for n, level := range g.levels {
@@ -56,13 +56,12 @@ func (l *layout) add(it *item) *item {
 	return it
 }
 
-// connect links the items, with lanes where edges pass levels.
 func (l *layout) connect(g *Graph) {
 	after := make([][]*item, len(g.nodes))
 	lanes := 0
 	for i, before := range g.before {
 		for _, from := range before {
-			if it, levels := l.nodes[i], l.nodes[i].level-l.nodes[from].level; levels > 0 { // else it is in a cycle
+			if it, levels := l.nodes[i], l.nodes[i].level-l.nodes[from].level; levels > 0 { // else a cycle
 				after[from] = append(after[from], it)
 				lanes += levels - 1
 			}
@@ -70,7 +69,7 @@ func (l *layout) connect(g *Graph) {
 	}
 	for i, targets := range after {
 		slices.SortStableFunc(targets, func(a, b *item) int { return cmp.Compare(a.level, b.level) })
-		at := l.nodes[i] // the lanes of a longer edge go on from those of a shorter one
+		at := l.nodes[i] // the lanes of a longer edge continue those of a shorter one
 		link := func(to *item) { at.down, to.up = append(at.down, to), append(to.up, at) }
 		for _, to := range targets {
 			for lanes <= maxLanes && at.level < to.level-1 {
@@ -86,7 +85,7 @@ func (l *layout) connect(g *Graph) {
 func above(it *item) []*item { return it.up }
 func below(it *item) []*item { return it.down }
 
-// order sorts each level by where the neighbours of its items stand, down and up in turn.
+// order sorts each level by the positions of neighbours, down and up in turn.
 func (l *layout) order() {
 	for range sweeps {
 		for _, level := range l.levels {
@@ -98,7 +97,7 @@ func (l *layout) order() {
 	}
 }
 
-// sortLevel puts each item at the mean place of its neighbours; one without any stays where it is.
+// sortLevel sorts items by the mean rank of their neighbours. An item without neighbours keeps its rank as the key.
 func sortLevel(level []*item, near func(*item) []*item) {
 	for _, it := range level {
 		it.at = float64(it.rank)
@@ -112,8 +111,7 @@ func sortLevel(level []*item, near func(*item) []*item) {
 	}
 }
 
-// coordinates gives each item its place across: each level in turn comes as near to the middle of its neighbours as its
-// order and the gaps allow.
+// coordinates positions the items across, each as near to its neighbours as order and gaps allow.
 func (l *layout) coordinates() {
 	for _, level := range l.levels {
 		for n, at := range closest(level) {
@@ -135,7 +133,7 @@ func (l *layout) coordinates() {
 	}
 }
 
-// closest gives the places of a level's items if they stand as close as they may.
+// closest returns the starts of a level's items with minimal gaps.
 func closest(level []*item) []int {
 	places := make([]int, len(level))
 	for n := 1; n < len(level); n++ {
@@ -148,12 +146,11 @@ func closest(level []*item) []int {
 	return places
 }
 
-// straightLane is how much more a piece of an edge between two lanes wants to be straight than one between two nodes;
-// Graphviz takes 8 too.
+// straightLane is the weight of an edge between two lanes; one between two nodes has 1. 8 is from Graphviz.
 const straightLane = 8
 
-// pull moves a level's items towards their neighbours: of all places that keep the order and the gaps, those with the
-// least sum of squared distances (isotonic regression, by pooling adjacent violators).
+// pull moves a level's items towards their neighbours. It minimizes the sum of squared distances under the order and
+// the gaps (isotonic regression by pooling adjacent violators).
 func pull(level []*item) {
 	type pool struct {
 		sum, weight float64
@@ -162,7 +159,7 @@ func pull(level []*item) {
 	var pools []pool
 	places := closest(level)
 	for n, it := range level {
-		p := pool{0.01 * it.at, 0.01, level[n : n+1]} // without neighbours: where it is, but it gives way
+		p := pool{0.01 * it.at, 0.01, level[n : n+1]} // without neighbours: its place, with little weight
 		for k, o := range slices.Concat(it.up, it.down) {
 			w := 1.0
 			if it.lane() && o.lane() {

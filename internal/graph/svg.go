@@ -13,42 +13,41 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Measures of an SVG, in its pixels.
+// Measures of an SVG, in pixels.
 const (
 	svgBox    = 224 // width of a box
 	svgPad    = 11  // between a box and its text
-	svgSign   = 24  // from the left of a box's text to the title: the sign stands there
-	svgTitle  = 13  // font of titles
-	svgSmall  = 11  // font of the lines below
+	svgSign   = 24  // room for the sign, left of the title
+	svgTitle  = 13  // font size of titles
+	svgSmall  = 11  // font size of the lines below
 	svgLead   = 17  // height of a line of a title
 	svgLine   = 15  // height of a small line
 	svgGap    = 22  // between boxes of a level
-	svgLane   = 8   // of an edge that passes a level, across
-	svgPass   = 14  // between such a lane and what stands beside it
+	svgLane   = 8   // width of the lane of an edge that passes a level
+	svgPass   = 14  // between such a lane and its neighbours
 	svgLevel  = 46  // between levels, at least
-	svgEdge   = 3   // more between levels for each edge between them, up to svgEdges of them; double to the right
+	svgEdge   = 3   // added between levels per edge between them, for at most svgEdges; doubled if horizontal
 	svgEdges  = 20
 	svgMargin = 24
-	svgHead   = 15 // font of the title of all
+	svgHead   = 15 // font size of the graph's title
 	svgLegend = 34
-	svgNarrow = 420 // width of a picture, at least: the title needs room
-	svgAcross = 5   // boxes side by side, at most, if the picture grows to the bottom
+	svgNarrow = 420 // minimum width of a picture: the title needs room
+	svgAcross = 5   // maximum of boxes in a row, if time flows to the bottom
 )
 
 type svg struct {
 	*Graph
 	strings.Builder
-	beside      bool      // levels stand beside each other, time flows to the right
-	boxes       []boxText // of each node
-	starts      []int     // where each level begins, along the flow of time
+	horizontal  bool      // time flows to the right, else to the bottom
+	boxes       []boxText // by node
+	starts      []int     // of each level, along the flow of time; so are ends
 	ends        []int
-	left, above int                    // where the graph begins on the page
-	link        func(id string) string // not nil: it is a part of a page
+	left, above int                    // origin of the graph on the page
+	link        func(id string) string // see [Graph.SVG]; not nil: the picture is a part of a page
 }
 
 type boxText struct{ title, id, state []string }
 
-// box breaks what stands in a node's box into lines.
 func (n Node) box() boxText {
 	room := svgBox - 2*svgPad
 	if n.Status != "" {
@@ -56,7 +55,7 @@ func (n Node) box() boxText {
 	}
 	small := func(s string, most int) []string { return wrap(s, room, most, font(svgSmall)) }
 	t := boxText{wrap(n.Title, room, 3, font(svgTitle)), small(text.If(n.ID != n.Title, n.ID), 1), small(n.state(), 2)}
-	if word := n.look().word(); len(t.state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
+	if word := n.look().word(); len(t.state) > 1 && word != "" && n.Note != "" { // put the word on a line of its own
 		t.state = slices.Concat(small(word, 1), small(n.Note, 2))
 	}
 	return t
@@ -66,16 +65,15 @@ func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
 
-// SVG gives the graph as a picture: it runs no script and loads nothing. It follows the viewer's choice of light or dark.
-// Time flows to the bottom, or to the right where that keeps a wide graph on the page. With link it is a part of a page
-// that has [Styles] in its stylesheet: without its title, and each node leads to the address that link gives; empty:
-// nowhere.
+// SVG returns the graph as a picture without scripts or external resources, in light and dark colours. Time flows to
+// the bottom, or to the right if the graph is wide. If link is not nil, the picture is a part of a page with [Styles]
+// in its stylesheet: it has no title, and nodes link to the addresses that link returns (empty: no link).
 func (g *Graph) SVG(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {
 		widest = max(widest, len(level))
 	}
-	p := &svg{Graph: g, link: link, beside: widest > max(svgAcross, len(g.levels))}
+	p := &svg{Graph: g, link: link, horizontal: widest > max(svgAcross, len(g.levels))}
 	for _, n := range g.nodes {
 		p.boxes = append(p.boxes, n.box())
 	}
@@ -88,15 +86,15 @@ func (g *Graph) SVG(link func(id string) string) string {
 	return p.String()
 }
 
-// turn makes what is across a level and along the flow of time of what is across and down the page, and the other way round.
+// turn converts between (x, y) on the page and (across a level, along the flow of time). It is its own inverse.
 func (p *svg) turn(a, b int) (int, int) {
-	if p.beside {
+	if p.horizontal {
 		return b, a
 	}
 	return a, b
 }
 
-// stack gives the levels their places along the flow of time, and returns where the last one ends.
+// stack positions the levels along the flow of time, and returns the end of the last.
 func (p *svg) stack(l *layout) int {
 	at, end := 0, 0
 	for _, level := range l.levels {
@@ -111,7 +109,7 @@ func (p *svg) stack(l *layout) int {
 		end = at + size
 		p.starts, p.ends = append(p.starts, at), append(p.ends, end)
 		at = end + svgLevel + svgEdge*min(edges, svgEdges)
-		if p.beside {
+		if p.horizontal {
 			at += svgEdge * min(edges, svgEdges)
 		}
 	}
@@ -120,10 +118,10 @@ func (p *svg) stack(l *layout) int {
 
 func (p *svg) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
-// page turns a place across and along the flow of time into one on the page.
+// page formats a position across a level and along the flow of time as "x y" on the page.
 func (p *svg) page(across float64, along int) string {
 	x, y := across, float64(along)
-	if p.beside {
+	if p.horizontal {
 		x, y = y, x
 	}
 	return fmt.Sprintf("%g %g", float64(p.left)+x, float64(p.above)+y)
@@ -174,10 +172,10 @@ func (p *svg) document(l *layout, wide, high int) {
 
 func legendWidth(t tally) int { return svgSign + font(svgSmall)(t.String()) + 18 }
 
-// Styles are the rules for pictures that are a part of a page, see [Graph.SVG].
+// Styles returns the style rules for pictures that are a part of a page, see [Graph.SVG].
 func Styles() string { return ".graph{\n" + styles() + "}\n" }
 
-// styles are the colours. Attributes would be simpler, but they cannot follow the viewer's choice.
+// styles returns fonts and colours. Attributes would be simpler, but cannot follow the viewer's colour scheme.
 func styles() string {
 	var s strings.Builder
 	s.WriteString(`text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans CJK SC","DejaVu Sans",Helvetica,` +
@@ -199,7 +197,6 @@ func styles() string {
 	return s.String()
 }
 
-// line draws a piece of an edge, and if it leads to a lane, that too.
 func (p *svg) line(from, to *item) {
 	tip, lane := ` marker-end="url(#tip)"`, ""
 	if to.lane() {
@@ -236,7 +233,7 @@ func (p *svg) box(it *item) {
 	p.printf("</g>%s\n", text.If(link != "", "</a>"))
 }
 
-// text writes lines, and returns where the next one would stand.
+// text writes lines, and returns the y of the next one.
 func (p *svg) text(class string, x, y, lead int, lines []string) int {
 	for _, line := range lines {
 		p.printf(`<text class="%s" x="%d" y="%d">%s</text>`, class, x, y, html.EscapeString(line))
@@ -245,7 +242,7 @@ func (p *svg) text(class string, x, y, lead int, lines []string) int {
 	return y
 }
 
-// signs are drawn around 0,0, because not every font has them.
+// signs are centred on 0,0. They are drawn because not every font has them.
 var signs = map[string]string{
 	"✓": `<circle r="7"/><path d="M-3.2 0.2-1 2.6 3.4-2.4"/>`,
 	"✗": `<circle r="7"/><path d="M-2.6-2.6 2.6 2.6M2.6-2.6-2.6 2.6"/>`,
@@ -259,8 +256,8 @@ func (p *svg) sign(l look, x, y int) {
 	p.printf(`<g class="sign" transform="translate(%d %d)">%s</g>`, x, y, signs[l.sign])
 }
 
-// font measures texts in a size. What fonts a viewer has is not known, so the table is rough and leans to the wide side
-// (DejaVu Sans, the widest of the usual ones); it holds hundredths of the size.
+// font returns a function that estimates the width of a text at a font size. The viewer's fonts are unknown, so it uses
+// rough widths of DejaVu Sans, the widest of the usual ones, in hundredths of the size.
 func font(size int) func(string) int {
 	return func(s string) int {
 		width := 0

@@ -13,15 +13,14 @@ import (
 
 // Measures in a terminal, in columns.
 const (
-	minWidth   = 40 // leaves each column of the list some room
+	minWidth   = 40 // enough for each column of the list
 	mostID     = 20
 	mostAfter  = 24
-	leastTitle = 16 // beside lanes
+	leastTitle = 16 // next to lanes
 )
 
-// Text gives the graph for a terminal of so many columns: a numbered line for each node, below those that it waits for.
-// Lines at the left lead there, if there is room for them, and in any case each line says after which others it comes.
-// paint colours what tells a status.
+// Text returns the graph for a terminal with width columns: a numbered line per node, below its dependencies. Each line
+// names these by number; lanes at the left also draw the edges if there is room. paint colours texts by status.
 func (g *Graph) Text(width int, paint func(status, s string) string) string {
 	width = max(width, minWidth)
 	var b strings.Builder
@@ -51,7 +50,7 @@ func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string)
 	after, titles := make([]string, len(g.nodes)), make([]string, len(g.nodes))
 	var idColumns, afterColumns, titleColumns, signColumns int
 	for i, n := range g.nodes {
-		after[i], titles[i] = ranges(g.before[i]), n.Title+text.If(n.Note != "", " ("+n.Note+")") // the sign tells the status
+		after[i], titles[i] = ranges(g.before[i]), n.Title+text.If(n.Note != "", " ("+n.Note+")") // not the status
 		if n.Status != "" {
 			signColumns = 2
 		}
@@ -73,18 +72,18 @@ func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string)
 	}
 }
 
-// lanes draws what leads to each row: a node that others wait for has a lane of its own, from its row down to the last of
-// them. A horizontal line leads from all lanes that it joins to its row, and passes behind the others. The lanes are
-// empty where that takes more than most of them.
+// lanes draws the edges to each row. A node with dependents has a lane from its row down to the last of them. In each
+// row, a horizontal line leads from the lanes of its dependencies to the node, behind other lanes. All strings are
+// empty if it takes more than most lanes.
 func (g *Graph) lanes(rows []int, most int) []string {
-	last := make([]int, len(rows)) // of each node: the row of the last one that waits for it
+	last := make([]int, len(rows)) // by node: the row of its last dependent
 	for row, i := range rows {
 		for _, from := range g.before[i] {
 			last[from] = row
 		}
 	}
 	const free = -1
-	var lanes []int // the node that each belongs to
+	var lanes []int // the node of each, or free
 	lines := make([]string, len(rows))
 	for row, i := range rows {
 		own := free
@@ -98,7 +97,7 @@ func (g *Graph) lanes(rows []int, most int) []string {
 		}
 		run := 0 // 1: a horizontal line comes from the left
 		for k, from := range lanes {
-			turn := "" // without and with such a line
+			turn := "" // without and with that line
 			switch {
 			case k == own:
 				turn, lanes[k] = "┌┬", i
@@ -119,7 +118,7 @@ func (g *Graph) lanes(rows []int, most int) []string {
 			lines[row] += fills[run]
 		}
 	}
-	for row, line := range lines { // up to the numbers
+	for row, line := range lines { // fill up to the numbers
 		fill := fills[0]
 		if strings.HasSuffix(line, fills[1]) {
 			fill = fills[1]
@@ -131,7 +130,7 @@ func (g *Graph) lanes(rows []int, most int) []string {
 
 var fills = []string{" ", "─"}
 
-// ranges says after which numbers a node comes, with three and more that follow each other joined: "after 1-3, 7".
+// ranges lists node numbers, three or more consecutive ones joined: "after 1-3, 7".
 func ranges(nodes []int) string {
 	nodes = slices.Sorted(slices.Values(nodes))
 	said, word := "", "after "
@@ -149,7 +148,7 @@ func ranges(nodes []int) string {
 	return said
 }
 
-// Mermaid gives the graph as a flowchart for Mermaid, from top to bottom.
+// Mermaid returns the graph as a Mermaid flowchart, from top to bottom.
 func (g *Graph) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
@@ -177,20 +176,19 @@ func (g *Graph) writeEdges(b *strings.Builder, format string) {
 	}
 }
 
-// mermaidSigns are all of ASCII but letters, digits, spaces and a few harmless signs. In a quoted label, a quote would end
-// it, "%%{" begins a directive and "style x:" is rewritten wherever they stand, a backtick makes Markdown of it, and < and
-// & are HTML.
+// mermaidSigns matches all of ASCII except letters, digits, spaces and a few harmless signs. In a quoted label, a quote
+// ends it, a backtick makes it Markdown, < and & are HTML; "%%{" starts a directive and "style x:" is rewritten
+// anywhere.
 var mermaidSigns = text.Regexp(`[^\x{80}-\x{10FFFF}0-9A-Za-z .,\-/()?!']`)
 
-// mermaidText writes a text that may stand in a quoted label: such signs become codes.
 func mermaidText(s string) string {
 	return mermaidSigns().ReplaceAllStringFunc(s, func(sign string) string { return fmt.Sprintf("#%d;", sign[0]) })
 }
 
-// dotColumns is how wide a label of DOT becomes, in columns: Graphviz itself breaks no lines.
+// dotColumns is the width of a DOT label, in columns. Graphviz itself does not wrap lines.
 const dotColumns = 30
 
-// DOT gives the graph in the language of Graphviz, from top to bottom.
+// DOT returns the graph in Graphviz' language, from top to bottom.
 func (g *Graph) DOT() string {
 	var b strings.Builder
 	b.WriteString(`digraph boulder {
@@ -214,11 +212,10 @@ func (g *Graph) DOT() string {
 	return b.String()
 }
 
-// dotEscapes keep a text inside its quotes and as it is: a backslash begins escapes such as \N for the node's name, and
-// Graphviz reads HTML's entities in every label.
+// dotEscapes escapes a text for a quoted label: a backslash starts escapes such as \N for the node's name, and Graphviz
+// decodes HTML entities in every label.
 var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `&`, `&amp;`)
 
-// dotLines writes a text that may stand in a quoted label, broken into lines.
 func dotLines(s string, columns int) string {
 	lines := strings.Split(ansi.WrapWc(s, columns, ""), "\n")
 	for i, line := range lines {

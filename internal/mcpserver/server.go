@@ -1,10 +1,9 @@
-// Package mcpserver offers other agents what manager's commands do, as the tools of an MCP server: an agent hands a
-// task over, follows it, answers questions and collects the result. Nothing runs here: what is handed over runs in the
-// process that holds the project's state, as after `manager run --detach`. A tool's result is what its command prints
-// with --json, an object per line; its error is what the command tells people.
+// Package mcpserver offers manager's commands to other agents, as tools of an MCP server. Tasks do not run here, but in
+// the process that holds the project's state, as after `manager run --detach`. The result of a tool is the --json
+// output of its command; its error is the command's message.
 //
-// An agent may be told to do anything by what it reads. So it cannot agree to commands: a plan with gates that comes this way
-// waits until the user agrees to it on a terminal, and permissions are the user's to give.
+// Agents are exposed to prompt injection, so they cannot approve commands: a plan with gates waits until the user
+// approves it on a terminal, and only the user can grant permissions.
 package mcpserver
 
 import (
@@ -26,7 +25,7 @@ type server struct {
 
 const (
 	maxWait = 45               // of the tool wait, in seconds
-	maxCall = 50 * time.Second // of any tool; OpenCode 1.18.33 gives a call up after a minute
+	maxCall = 50 * time.Second // of any tool; OpenCode 1.18.33 abandons a call after a minute
 )
 
 var errSlow = errors.New("it takes too long for a tool: ask the user to do it in a terminal, as `manager --help` says")
@@ -37,8 +36,8 @@ const instructions = `manager runs tasks that are too big for one agent session:
 	`isolated results (unlanded). Where the reason says that the user has to agree to a plan, or a permission is asked for, only ` +
 	`the user can do that, in a terminal: tell them, and do not look for a way around it.`
 
-// New makes a server of tools. start begins a server of the project, which outlives this process; it is called where
-// none is there. version is that of manager.
+// New makes the MCP server. start starts the project's background server, which outlives this process; it is called if
+// none runs. version is manager's.
 func New(p *project.Project, start func(ctx context.Context) (*project.Access, error), version string) *mcp.Server {
 	s := &server{Project: p, start: start}
 	to := mcp.NewServer(&mcp.Implementation{Name: "manager", Version: version}, &mcp.ServerOptions{
@@ -63,7 +62,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 	return to
 }
 
-// add adds a tool. do returns the objects of its result; with an error those that there are all the same.
+// add adds a tool. do returns the objects of its result, which may be partial with an error.
 func add[In any](to *mcp.Server, name string, reads bool, what string, do func(context.Context, In) ([]any, error)) {
 	tool := &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: reads}}
 	mcp.AddTool(to, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
@@ -72,7 +71,7 @@ func add[In any](to *mcp.Server, name string, reads bool, what string, do func(c
 		objects, err := do(ctx, in)
 		var said strings.Builder
 		if len(objects) == 0 && err == nil {
-			said.WriteString("none") // an empty text is no answer to a model
+			said.WriteString("none") // a model takes an empty text for no answer
 		}
 		for _, o := range objects {
 			if writeErr := view.WriteJSON(&said, o); writeErr != nil {

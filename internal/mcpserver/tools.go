@@ -46,14 +46,14 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 	return s.handOver(ctx, req)
 }
 
-// needsUser reports whether a plan has commands that run only if the user agrees to them.
+// needsUser reports whether a plan has gates that need the user's approval.
 func (s *server) needsUser(plan *boulder.Plan) bool {
 	return !s.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
 		return len(t.Gates)+len(t.NoWorse) > 0
 	})
 }
 
-// handOver has a server do what is asked for. Of what is new nobody is there whom its agents could ask: that is recorded.
+// handOver passes a request to the background server. New boulders are diverted: no user attends to their questions.
 func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, err error) {
 	if req.Resume == "" {
 		req.Diverted = true
@@ -68,19 +68,18 @@ func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, er
 	return []any{view.Detached{Type: "detached", BoulderID: id, PID: pid}}, nil
 }
 
-// named refuses no name: what a command would mean without one may be the user's own boulder.
-func named(ref string) error {
+// requireName refuses an empty name: a command's default could be the user's own boulder.
+func requireName(ref string) error {
 	if ref == "" {
 		return errors.New("say which boulder is meant, with the boulder_id that run or plan returned")
 	}
 	return nil
 }
 
-// look is [project.Look] for a boulder that is named.
 func (s *server) look(
 	ctx context.Context, ref string, of func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error),
 ) ([]any, error) {
-	if err := named(ref); err != nil {
+	if err := requireName(ref); err != nil {
 		return nil, err
 	}
 	made, err := project.Look(ctx, s.Project, ref, of)
@@ -103,17 +102,17 @@ func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
 	})
 }
 
-// waited is what `manager wait` prints, and what is new.
+// waited is the output of `manager wait`, with the news.
 type waited struct {
 	view.Wait
-	Resumable bool            `json:"resumable"`      // as `manager status` says: nothing continues by itself
-	Plan      any             `json:"plan,omitempty"` // that waits for somebody to agree, as `manager plan` prints it
-	Cursor    uint64          `json:"cursor"`         // number of the last event that was taken into account
-	Events    []boulder.Event `json:"events"`         // the newest of them that are news, as `manager run` prints them
+	Resumable bool            `json:"resumable"`      // as in `manager status`: it does not continue by itself
+	Plan      any             `json:"plan,omitempty"` // that waits for approval, as `manager plan` prints it
+	Cursor    uint64          `json:"cursor"`         // number of the last event considered
+	Events    []boulder.Event `json:"events"`         // the newest that are news, as `manager run` prints them
 }
 
 const (
-	waitLook  = 500 * time.Millisecond // between two looks
+	waitLook  = 500 * time.Millisecond // between two reads
 	maxEvents = 50
 )
 
@@ -127,35 +126,34 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
 			return nil, w.take(ctx, there, d)
 		})
-		if last || err != nil && !later(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
+		if last || err != nil && !temporary(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
 			break
 		}
 	}
 	switch {
 	case w.BoulderID == "":
 		return nil, cmp.Or(err, context.Cause(waiting))
-	case later(err): // the next wait may see more
+	case temporary(err): // the next wait retries
 		err = nil
 	}
 	return []any{w}, err
 }
 
-// later reports whether a state cannot be read now because a process is about to take it, or to leave it.
-func later(err error) bool {
+// temporary reports whether a state cannot be read now because a process is about to acquire or release it.
+func temporary(err error) bool {
 	return errors.Is(err, store.ErrHeld) || errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady)
 }
 
-// take takes in how a boulder is, and what is new.
 func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snapshot) error {
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)
 	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
-	if w.Resumable && waits(d) {
+	if w.Resumable && awaitsApproval(d) {
 		w.Plan = view.NewPlanJSON(&d.Revision.Plan, "")
 	}
 	events, err := there.Events(ctx, w.BoulderID, w.Cursor, 0)
 	for _, e := range events {
-		if e.Seq > d.Boulder.Seq { // it has happened since
+		if e.Seq > d.Boulder.Seq { // newer than d
 			break
 		}
 		if w.Cursor = e.Seq; news(e) {
@@ -166,10 +164,10 @@ func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snap
 	return err
 }
 
-// waits reports whether nobody has agreed to the plan of a boulder yet.
-func waits(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
+// awaitsApproval reports whether the plan of a boulder waits for approval.
+func awaitsApproval(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
 
-// news reports whether an event ends a wait. All that do are public.
+// news reports whether an event ends a wait. All such events are public.
 func news(e boulder.Event) bool {
 	switch e.Body.(type) {
 	case boulder.Decomposed, boulder.Replanned, boulder.SubTaskDone, boulder.BlockerRaised, boulder.Parked, boulder.TaskComplete:
@@ -229,7 +227,7 @@ func (s *server) pause(ctx context.Context, in pauseInput) ([]any, error) {
 }
 
 func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any, error) {
-	if err := cmp.Or(named(ref), o.Validate()); err != nil {
+	if err := cmp.Or(requireName(ref), o.Validate()); err != nil {
 		return nil, err
 	}
 	done, err := s.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
@@ -245,9 +243,9 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 	return []any{view.NewOrder(done)}, nil
 }
 
-// resume has a boulder go on where it is at work, or else in a server.
+// resume continues a boulder in the process that runs it, or else in the background server.
 func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
-	if err := named(in.Boulder); err != nil {
+	if err := requireName(in.Boulder); err != nil {
 		return nil, err
 	}
 	r, err := project.Look(ctx, s.Project, in.Boulder, s.Recent)
@@ -258,17 +256,17 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	switch {
 	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.Running, d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
-	case waits(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was being asked
+	case awaitsApproval(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was asked
 		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
 			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
-	case waits(d):
+	case awaitsApproval(d):
 		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Config().AllowModelGates, d.Boulder.Model
 	}
 	return s.handOver(ctx, req)
 }
 
 func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
-	if err := named(in.Boulder); err != nil {
+	if err := requireName(in.Boulder); err != nil {
 		return nil, err
 	}
 	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}

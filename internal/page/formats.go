@@ -11,8 +11,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// HTML is a stream of the same calls as parts of a page. Whatever is written is escaped, also by [io.Writer.Write]: only the
-// calls make elements, and only the styles of [Paint] spans in them.
+// HTML returns a stream that writes the same calls as parts of an HTML page. All text is escaped, also that of Write:
+// only the calls make elements, and only the styles of [Paint] make spans.
 func HTML(w io.Writer) Out {
 	return Out{Paint: Paint{On: true}, Writer: escaped{w}, raw: w}
 }
@@ -31,13 +31,13 @@ func (o Out) element(depth int, name, attributes, s string) {
 	fmt.Fprintf(o.raw, "<%s%s>%s</%[1]s>\n", name, attributes, Markup(s))
 }
 
-// tags are what the styles of [Paint] become.
+// tags maps the styles of [Paint] to HTML.
 var tags = map[string]string{
 	"1": "<b>", "2": `<span class="dim">`, "4": "<code>", "31": `<span class="bad">`, "32": `<span class="good">`,
 	"33": `<span class="warn">`, "36": `<span class="live">`,
 }
 
-// Markup escapes a text for HTML. The styles of [Paint] become elements; nothing else that controls a terminal is left.
+// Markup escapes a text for HTML. The styles of [Paint] become elements; other control sequences are removed.
 func Markup(s string) string {
 	var b strings.Builder
 	open := ""
@@ -53,15 +53,14 @@ func Markup(s string) string {
 			name, _, _ := strings.Cut(tag[1:len(tag)-1], " ")
 			b.WriteString(tag)
 			open, s = "</"+name+">"+open, rest
-		case style == "": // the end of all styles
+		case style == "": // resets all styles
 			b.WriteString(open)
 			open, s = "", rest
 		}
 	}
 }
 
-// escape makes a line of text mean itself: no emphasis, code, link, picture, HTML, table or entity, and if it begins
-// its block, no heading, list, quote or rule.
+// escape escapes a line of text for Markdown, also at the start of a block: it contains no markup, HTML or entity.
 func escape(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -71,7 +70,7 @@ func escape(s string) string {
 		switch r {
 		case '\\', '`', '*', '[', ']', '|', '~':
 			means = true
-		case '_': // within a word it means nothing
+		case '_': // inside a word it is literal
 			last, _ := utf8.DecodeLastRuneInString(strings.TrimRight(before, "_"))
 			next, _ = utf8.DecodeRuneInString(strings.TrimLeft(after, "_"))
 			means = !isWord(last) || !isWord(next)
@@ -79,7 +78,7 @@ func escape(s string) string {
 			means = after == "" || unicode.IsLetter(next) || strings.ContainsRune("/!?", next)
 		case '&': // an entity
 			means = after == "" || next == '#' || isWord(next)
-		case '$': // a formula; prices are none
+		case '$': // a formula, but not a price
 			means = next < '0' || next > '9'
 		case '-', '+', '=', '#', '>':
 			means = before == ""
@@ -96,7 +95,7 @@ func escape(s string) string {
 
 func isWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
 
-// fence is a run of at least n backticks that is longer than any in s.
+// fence returns at least n backticks, more than any run in s.
 func fence(s string, n int) string {
 	for strings.Contains(s, strings.Repeat("`", n)) {
 		n++

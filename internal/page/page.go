@@ -1,6 +1,6 @@
-// Package page writes what people read, on a terminal or as a Markdown document, from the same calls. What agents and
-// models wrote goes through [Out.Plain], [Out.Strong], [Out.Faint] or [Out.Code]: no text can become a heading, an item,
-// a link or a terminal's command.
+// Package page writes text for people to a terminal, a Markdown document or an HTML page, from the same calls. Text of
+// agents and models must go through [Out.Plain], [Out.Strong], [Out.Faint] or [Out.Code], so that it cannot become
+// markup or a control sequence.
 package page
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Paint colours clean text, or leaves it as it is. The colours are the sixteen of the terminal, which its owner chose to
-// be readable.
+// Paint colours sanitized text if On. It uses the terminal's 16 colours, which its user chose to be readable.
 type Paint struct{ On bool }
 
 func (p Paint) style(s string, style ansi.Style) string {
@@ -31,25 +30,25 @@ func (p Paint) color(s string, c ansi.BasicColor) string {
 	return p.style(s, ansi.NewStyle().ForegroundColor(c))
 }
 
-// Bold is for what a line is about.
+// Bold is for the subject of a line.
 func (p Paint) Bold(s string) string { return p.style(s, ansi.NewStyle().Bold()) }
 
-// Dim is for what can be skipped.
+// Dim is for secondary text.
 func (p Paint) Dim(s string) string { return p.style(s, ansi.NewStyle().Faint()) }
 
-// Green is for what is done.
+// Green is for success.
 func (p Paint) Green(s string) string { return p.color(s, ansi.Green) }
 
-// Red is for what failed.
+// Red is for failure.
 func (p Paint) Red(s string) string { return p.color(s, ansi.Red) }
 
-// Yellow is for what waits.
+// Yellow is for what waits or needs attention.
 func (p Paint) Yellow(s string) string { return p.color(s, ansi.Yellow) }
 
-// Cyan is for what is at work, and for commands to type.
+// Cyan is for running work, and for commands to type.
 func (p Paint) Cyan(s string) string { return p.color(s, ansi.Cyan) }
 
-// As colours a text like the sign of what it tells.
+// As colours a text with the colour of a sign.
 func (p Paint) As(sign, s string) string {
 	switch sign {
 	case "✓":
@@ -64,27 +63,27 @@ func (p Paint) As(sign, s string) string {
 	return p.Dim(s)
 }
 
-// Mark is a sign in its colour.
+// Mark returns a sign in its colour.
 func (p Paint) Mark(sign string) string { return p.As(sign, sign) }
 
-// Out is a stream that people read.
+// Out is a stream for people.
 type Out struct {
 	Paint
 	io.Writer
-	File     any  // the terminal behind it; nil: it is none
-	Columns  int  // of the terminal; 0: File is asked
-	Markdown bool // not for a terminal: a document in CommonMark that GitHub and others show alike
+	File     any  // the terminal, or nil
+	Columns  int  // of the terminal; 0: that of File
+	Markdown bool // write a CommonMark document instead of text for a terminal
 
-	raw io.Writer // not nil: not for a terminal, but parts of a page, see [HTML]
+	raw io.Writer // not nil: write HTML, see [HTML]
 }
 
-// Widest is how wide lines are at most: what is farther apart is hard to read together.
+// Widest is the maximum width of lines: longer ones are hard to read.
 const Widest = 120
 
-// Width is that of the terminal, in columns; a common one if it is none.
+// Width returns the width of the terminal in columns, or a default without one.
 func (o Out) Width() int { return cmp.Or(o.Columns, SizeOf(o.File).Width) }
 
-// Lines is how wide lines of text may be; 0: a file has lines of any length.
+// Lines returns the maximum width of lines of text, or 0 if there is no limit, as in a file.
 func (o Out) Lines() int {
 	if o.Markdown || o.raw != nil || o.File == nil && o.Columns == 0 {
 		return 0
@@ -92,14 +91,14 @@ func (o Out) Lines() int {
 	return min(o.Width(), Widest) - 1
 }
 
-// Size of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Width, Height int }
 
-// Room is how many lines a picture at the bottom may have: two thirds of the terminal. The rest is for lines that scroll
-// away above it: what they push out of the terminal cannot be drawn over any more.
+// Room returns the maximum height of a picture at the bottom: two thirds of the terminal. Lines that scroll away need
+// the rest: a picture that they push out of the terminal cannot be redrawn.
 func (s Size) Room() int { return s.Height * 2 / 3 }
 
-// SizeOf is that of a terminal, or a common one if the stream is none.
+// SizeOf returns the size of a terminal, or a default for other streams.
 func SizeOf(stream any) Size {
 	if f, ok := stream.(interface{ Fd() uintptr }); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
@@ -109,7 +108,7 @@ func SizeOf(stream any) Size {
 	return Size{Width: 100, Height: 30}
 }
 
-// Plain is a text on one line that means nothing but itself.
+// Plain returns sanitized text on one line, without markup.
 func (o Out) Plain(s string) string {
 	if s = text.OneLine(s); o.Markdown {
 		return escape(s)
@@ -117,7 +116,7 @@ func (o Out) Plain(s string) string {
 	return s
 }
 
-// Strong is what an item is about.
+// Strong is [Out.Plain] in bold, for the subject of an item.
 func (o Out) Strong(s string) string {
 	if s = o.Plain(s); o.Markdown && s != "" {
 		return "**" + s + "**"
@@ -125,10 +124,10 @@ func (o Out) Strong(s string) string {
 	return o.Bold(s)
 }
 
-// Faint is what can be skipped.
+// Faint is [Out.Plain], dimmed for secondary text.
 func (o Out) Faint(s string) string { return o.Dim(o.Plain(s)) }
 
-// Code is to be typed or found as it is.
+// Code formats text to type, or to search for, literally.
 func (o Out) Code(s string) string {
 	s = text.OneLine(s)
 	switch {
@@ -144,10 +143,10 @@ func (o Out) Code(s string) string {
 	return ticks + s + ticks
 }
 
-// Title is the first line of a document.
+// Title writes the title of a document.
 func (o Out) Title(s string) { o.heading("h1", "", "# ", s, "\n") }
 
-// Heading begins a part of a document.
+// Heading writes the heading of a section.
 func (o Out) Heading(s string) { o.heading("h2", "\n", "## ", s, "") }
 
 func (o Out) heading(element, above, mark, s, below string) {
@@ -161,11 +160,11 @@ func (o Out) heading(element, above, mark, s, below string) {
 	}
 }
 
-// Say is an [Out.Item] without a margin; nothing is an empty line.
+// Say writes an [Out.Item] without a margin, or an empty line without parts.
 func (o Out) Say(parts ...string) { o.Item(0, parts...) }
 
-// Item is a line at a depth from 1, or without an item's margin at depth 0. On a terminal it is broken between words, and
-// goes on a bit deeper. The parts stand behind each other and are clean.
+// Item writes a list item at a depth from 1, or a line without a margin at depth 0. Terminals get it wrapped with a
+// hanging indent. The parts are concatenated and must be sanitized.
 func (o Out) Item(depth int, parts ...string) {
 	line := strings.TrimRight(strings.Join(parts, ""), " ")
 	margin := strings.Repeat("  ", depth)
@@ -183,21 +182,21 @@ func (o Out) Item(depth int, parts ...string) {
 	fmt.Fprintln(o, line)
 }
 
-// Field is an item with a name; one without a value is left out.
+// Field writes an item with a name, unless value is empty.
 func (o Out) Field(depth int, name, value string) {
 	if value = o.Plain(value); value != "" {
 		o.Item(depth, o.Faint(name+":"), " ", value)
 	}
 }
 
-// Fields are several: names and values in turn.
+// Fields writes several fields, given as alternating names and values.
 func (o Out) Fields(depth int, namesAndValues ...string) {
 	for f := range slices.Chunk(namesAndValues, 2) {
 		o.Field(depth, f[0], f[1])
 	}
 }
 
-// Block is a field whose value may have several lines, which then stand below the name.
+// Block writes a field. Except in Markdown, a value with several lines goes below the name.
 func (o Out) Block(depth int, name, value string) {
 	if value = strings.TrimSpace(text.Safe(value)); o.Markdown || !strings.Contains(value, "\n") {
 		o.Field(depth, name, value)
@@ -207,7 +206,7 @@ func (o Out) Block(depth int, name, value string) {
 	o.Text(depth+1, value)
 }
 
-// Text is a text of any number of lines at a depth, for terminals; an empty one is left out.
+// Text writes a text of any number of lines at a depth, unless it is empty. It is not for Markdown.
 func (o Out) Text(depth int, s string) {
 	switch s = strings.TrimSpace(text.Safe(s)); {
 	case s == "":
@@ -221,13 +220,13 @@ func (o Out) Text(depth int, s string) {
 	}
 }
 
-// Output are the last lines of what a program wrote, each cut to 160 characters, below an item.
+// Output writes the last lines of a program's output below an item, each cut to 160 characters. HTML gets all of it.
 func (o Out) Output(depth, lines int, s string) {
 	s = strings.TrimSpace(text.Safe(s))
 	switch {
 	case s == "":
 		return
-	case o.raw != nil: // all of it: it scrolls
+	case o.raw != nil: // the element scrolls
 		o.element(depth, "pre", ` tabindex="0"`, s)
 		return
 	}

@@ -13,27 +13,24 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Blocker is a blocker with who has use for an answer to it, as --json prints it.
+// Blocker is a blocker as --json prints it, and whether an answer is still of use.
 type Blocker struct {
 	Type string `json:"type"` // blocker-record: the event is of type blocker
 	boulder.Blocker
-	Standing blockers.Standing `json:"standing"`
-	// Awaited: its sub-task stands still until the user has settled it, or its session until the time for that is over.
-	Awaited bool `json:"awaited"`
-	// Undelivered: the user has settled it, and its sub-task has not been told yet: the next run tells it.
-	Undelivered bool `json:"undelivered,omitempty"`
-	// Over says what is over, so that an answer can reach nothing any more.
-	Over string `json:"-"`
+	Standing    blockers.Standing `json:"standing"`
+	Awaited     bool              `json:"awaited"`               // its sub-task or session waits
+	Undelivered bool              `json:"undelivered,omitempty"` // settled, but its sub-task was not told yet
+	Over        string            `json:"-"`                     // what is over, so that an answer has no effect
 }
 
-// NewBlocker finds out who has use for an answer. t and over are as [blockers.SubTaskOf] gives them.
+// NewBlocker finds out whether an answer is of use. t and over are the results of [blockers.SubTaskOf].
 func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Time) Blocker {
 	standing := blockers.StandingOf(&b, t, now)
 	return Blocker{Type: "blocker-record", Blocker: b, Standing: standing, Awaited: standing == blockers.Awaited, Over: over}
 }
 
-// SortBlockers orders blockers by how urgent they are: a session that holds still continues without its answer. The rest
-// is sorted by who waits, and then by age.
+// SortBlockers sorts blockers by urgency: first those of waiting sessions, by the time at which these continue without
+// an answer, then the others by standing and age.
 func SortBlockers(all []Blocker, now time.Time) {
 	place := func(b Blocker) int {
 		if b.Awaited && blockers.Waiting(&b.Blocker, now) {
@@ -50,8 +47,8 @@ func SortBlockers(all []Blocker, now time.Time) {
 	})
 }
 
-// Blockers puts the full records of a boulder's blockers together with what its sub-tasks know, and finds out who has use
-// for an answer: either may be ahead of the other, when a process was killed between the two.
+// Blockers merges the full records of a boulder's blockers with those of its sub-tasks, sorted by [SortBlockers]. After
+// a crash between the two writes either may be ahead.
 func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
 	full := slices.Clone(records)
 	raised := map[string]boulder.RaisedBlocker{}
@@ -82,20 +79,20 @@ func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, records []boulder.Bl
 	return all
 }
 
-// Hardness says whether work can go on without an answer.
+// Hardness names a blocker hard if work cannot continue without an answer, else soft.
 func Hardness(hard bool) string { return cmp.Or(text.If(hard, "hard"), "soft") }
 
-// Print writes a blocker with what is known of it; whole also where and when it came up.
+// Print writes a blocker; whole includes where and when it was raised.
 func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {
 	settled := b.Status.Settled()
 	sign := map[blockers.Standing]string{blockers.Awaited: "!", blockers.Over: "✓"}[b.Standing]
-	if whole && o.Markdown { // to be ticked
+	if whole && o.Markdown { // a check box
 		sign = map[bool]string{true: "[x]", false: "[ ]"}[settled]
 	}
 	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID))
 	o.Item(depth, o.Mark(cmp.Or(sign, "≈")), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
 	depth++
-	when := func(t time.Time) string { // a document is read at any time
+	when := func(t time.Time) string { // in a document, relative times would go stale
 		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")
 	}
 	if whole {
@@ -132,7 +129,6 @@ func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {
 	}
 }
 
-// replyText says what the session got from OpenCode's question.
 func replyText(b *boulder.Blocker, now time.Time) string {
 	until := b.Until.In(now.Location()).Format(stampLayout)
 	switch reply := b.Ask.Reply; {

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How much is shown to people. The JSON form has everything.
+// How much people see. The JSON form has everything.
 const (
 	textShown     = 600 // columns of a summary, a reason, a question
 	evidenceShown = 240
@@ -23,7 +23,7 @@ const (
 	stampLayout   = "2006-01-02 15:04 MST"
 )
 
-// Print writes the report: what the user has to do comes before what is only to be known.
+// Print writes the report. What the user has to do comes first.
 func (r *Report) Print(o page.Out) {
 	r.head(o)
 	o.Heading("Next")
@@ -87,7 +87,7 @@ func (r *Report) head(o page.Out) {
 	}
 }
 
-// Landed says what became of the results of an isolated boulder.
+// Landed says where the results of an isolated boulder went.
 func Landed(l boulder.Landed) string {
 	switch l.How {
 	case boulder.LandedFiles:
@@ -100,7 +100,7 @@ func Landed(l boulder.Landed) string {
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
 
-// Counts is "4 of 6 sub-tasks completed, 1 failed, 1 blocked; 1 final gate is red".
+// Counts returns the tally, as "4 of 6 sub-tasks completed, 1 failed, 1 blocked, of which 1 with a red gate".
 func (r *Report) Counts() string {
 	t := r.Tally
 	switch {
@@ -144,7 +144,7 @@ func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most i
 	}
 }
 
-// verifiedBy says where a completion rests on less than gates and the judge.
+// verifiedBy describes completions that rest on less than gates and the judge.
 var verifiedBy = map[string]string{
 	byGates:    "by the gates alone: no usable answer came from the judge",
 	byJudge:    "by the judge alone: it has no gates",
@@ -157,7 +157,7 @@ var signs = map[boulder.SubTaskStatus]string{
 	boulder.SubTaskPending: "○",
 }
 
-// Sign shows the status of a sub-task.
+// Sign returns the sign of a sub-task's status.
 func Sign(s boulder.SubTaskStatus) string { return cmp.Or(signs[s], "–") }
 
 func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
@@ -191,14 +191,14 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	}
 }
 
-// PrintGateHints names the gates that the plan's model proposed and the user did not allow.
+// PrintGateHints lists the gates that the planning model proposed and the user did not approve.
 func PrintGateHints(o page.Out, depth int, hints []string) {
 	for _, g := range hints {
 		o.Item(depth, o.Mark("–"), " gate not run, since you did not approve it: ", o.Code(g))
 	}
 }
 
-// PrintJudged writes what the judge found of each criterion, and what is left to do.
+// PrintJudged writes the judge's findings per criterion, and what remains to do.
 func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining []string, completed bool) {
 	for _, c := range criteria {
 		o.Item(depth, o.Mark(map[bool]string{true: "✓", false: "✗"}[c.Met]), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
@@ -212,7 +212,7 @@ func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining 
 	}
 }
 
-// PrintChanges names the files that were changed, and by whom; claimed is what [boulder.Claimed] gives.
+// PrintChanges lists changed files, and who changed them. claimed is the result of [boulder.Claimed].
 func PrintChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool) {
 	own, unclaimed, others := d.Split(claimed)
 	said := text.JoinedBy("; ", changes(o, own),
@@ -230,7 +230,7 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
 
-// Stated is a status and the reason for it, which often begins with the same word: "paused by the user".
+// Stated returns "status: reason", or reason alone if it begins with the status, as in "paused by the user".
 func Stated(status, reason string) string {
 	if strings.HasPrefix(reason, status) {
 		return reason
@@ -238,7 +238,7 @@ func Stated(status, reason string) string {
 	return status + text.Prefixed(": ", reason)
 }
 
-// Usage is a usage in a sentence: "12.3k tokens, $0.04". A price that is not known is said to be so.
+// Usage formats a usage: "12.3k tokens, $0.04". It says so if the price of calls is unknown.
 func Usage(u boulder.Usage) string {
 	tokens := text.Count(u.Tokens()) + " tokens"
 	switch {
@@ -250,7 +250,7 @@ func Usage(u boulder.Usage) string {
 	return tokens + ", " + text.Money(u.Cost)
 }
 
-// Budget is a budget in words: "2.0M tokens, $5.00, 8h"; empty if it bounds nothing, or is none.
+// Budget formats a budget: "2.0M tokens, $5.00, 8h". It returns "" if b is nil or bounds nothing.
 func Budget(b *boulder.Budget) string {
 	if b == nil {
 		return ""

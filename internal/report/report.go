@@ -1,8 +1,8 @@
-// Package report is the report of a boulder: what it came to, for the user who has left it alone. It says what to do
-// next, which questions wait, what was not done and why, what was done and how that was verified, and what it took.
+// Package report is the report of a boulder for a user who left it alone: what to do next, which questions wait, what
+// was not done and why, what was done and how it was verified, and what it cost.
 //
-// [New] makes a [Report] of stored records; it asks no model and says nothing that is not on record. Its printers of
-// records (gates, verdicts, changes, blockers) are those of all views. The package is pure: no clock, no files.
+// [New] makes a [Report] from stored records alone, without a model. All views share its printers of gates, verdicts,
+// changes and blockers. The package is pure: no clock, no files.
 package report
 
 import (
@@ -21,71 +21,68 @@ type Input struct {
 	Boulder  boulder.Boulder
 	SubTasks []*boulder.SubTask // in plan order
 	Attempts []*boulder.Attempt
-	// Turns are the newest ones that have evidence or a verdict, by sub-task.
-	Turns map[string]boulder.Turn
-	// Blockers are the full records of the boulder's, oldest first. What the boulder's own records have besides is added.
-	Blockers []boulder.Blocker
-	Running  bool // a process is at it
-	Away     bool // what else runs it cannot be reached: this is an older copy
+	Turns    map[string]boulder.Turn // by sub-task: the newest turn with evidence or a verdict
+	Blockers []boulder.Blocker       // full records, oldest first; those that only the sub-tasks have are added
+	Running  bool                    // a process runs it
+	Away     bool                    // another engine runs it and cannot be reached: this is an older copy
 	Now      time.Time
 }
 
-// Report is what `manager report --json` prints: one object. Fields are added in later versions, never changed. Texts
-// are as they were stored: whoever shows them makes them harmless.
+// Report is what `manager report --json` prints: one object. Later versions add fields, but never change any. Texts are
+// not sanitized.
 type Report struct {
 	Type      string         `json:"type"` // report
 	BoulderID string         `json:"boulder_id"`
 	Task      string         `json:"task"`
 	Goal      string         `json:"goal,omitempty"`
 	Project   string         `json:"project"`
-	Base      string         `json:"base,omitempty"` // commit the plan was made on
+	Base      string         `json:"base,omitempty"` // commit that the plan was made on
 	Status    boulder.Status `json:"status"`
 	Reason    string         `json:"reason,omitempty"`
-	Running   bool           `json:"running"` // a process is at it: this is not its end
+	Running   bool           `json:"running"` // a process runs it: the report is not final
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	MadeAt    time.Time `json:"made_at"` // the report
+	MadeAt    time.Time `json:"made_at"` // time of the report
 
 	Tally    boulder.Tally   `json:"tally"` // of the sub-tasks
 	Attempts int             `json:"attempts"`
 	Replans  int             `json:"replans"`
-	Usage    boulder.Usage   `json:"usage"`     // of everything, with turns that are at work or were cut off
+	Usage    boulder.Usage   `json:"usage"`     // of everything, also of turns that are at work or were cut off
 	WorkedMS int64           `json:"worked_ms"` // wall clock without pauses
 	Budget   *boulder.Budget `json:"budget"`    // of the run; null: none
 
 	Limited  []Limit   `json:"limited,omitempty"`
-	Next     []Step    `json:"next"`      // what to do now, the first thing first
-	Blockers []Blocker `json:"blockers"`  // those that a sub-task waits for first, then by age
-	SubTasks []SubTask `json:"sub_tasks"` // in plan order, without superseded ones
-	// Files are all that sub-tasks were found to have changed, relative to the project, sorted.
-	Files []string `json:"files"`
-	// Results are those of an isolated boulder; null: there are none, or it works in place.
-	Results *Results `json:"results,omitempty"`
+	Next     []Step    `json:"next"`              // what to do now, in this order
+	Blockers []Blocker `json:"blockers"`          // sorted by [SortBlockers]
+	SubTasks []SubTask `json:"sub_tasks"`         // in plan order, without superseded ones
+	Files    []string  `json:"files"`             // that sub-tasks changed, relative to the project, sorted
+	Results  *Results  `json:"results,omitempty"` // of an isolated boulder; absent if there are none
 
-	zone    *time.Location  // in which people read times: that of Input.Now
-	loop    *boulder.Loop   // not nil: it is one, which has no sub-tasks for its user
+	zone    *time.Location  // of the times that people read: that of Input.Now
+	loop    *boulder.Loop   // not nil: the boulder is a loop
 	closed  bool            // see [boulder.Boulder.Closed]
-	away    string          // the engine that runs it, if that cannot be reached; see [Input.Away]
+	away    string          // the engine of [Input.Away], or empty
 	claimed map[string]bool // see [boulder.Claimed]
 }
 
-// Limit is that of a provider for which a sub-task waits, and perhaps others.
+// Limit is a cool-down of a model that at least one sub-task waits for.
 type Limit struct {
 	Model     string    `json:"model"`
 	SubTaskID string    `json:"sub_task_id"`
 	Until     time.Time `json:"until"`
 }
 
-// Results are what an isolated boulder came to: the tree that lands, or has landed, and what passed on it.
+// Results are the outcome of an isolated boulder: the tree that will land or has landed, and the gates passed on it.
 type Results struct {
 	Tree   string          `json:"tree"`
 	Commit string          `json:"commit"`
-	Gates  []string        `json:"gates"`  // that passed on that tree
+	Gates  []string        `json:"gates"`  // that passed on Tree
 	Landed *boulder.Landed `json:"landed"` // null: not yet
 }
 
-// resultsOf are those of a boulder. What was published without the user's uncommitted files had all its gates run once more.
+// resultsOf returns the results of a boulder, or nil. If the landed tree is not that of the line, it was made without
+// the user's uncommitted files, and all gates ran on it again.
 func resultsOf(in *Input) *Results {
 	l := &in.Boulder.Line
 	if l.Tip == l.Base {
@@ -113,9 +110,9 @@ func resultsOf(in *Input) *Results {
 	return r
 }
 
-// New makes the report.
+// New makes a report from stored records.
 func New(in Input) *Report {
-	b, until := in.Boulder, in.Boulder.UpdatedAt // what no process is at has not gone on since its last event
+	b, until := in.Boulder, in.Boulder.UpdatedAt // without a process, work ended with the last event
 	if in.Running {
 		until = in.Now
 	}
@@ -126,7 +123,7 @@ func New(in Input) *Report {
 		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{},
 		zone: in.Now.Location(), loop: b.Loop, closed: b.Closed(), away: text.If(in.Away, b.Engine), claimed: boulder.Claimed(in.SubTasks),
 	}
-	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
+	running := map[string]boulder.Usage{} // of turns that are at work or were cut off
 	for _, a := range in.Attempts {
 		running[a.SubTaskID] = running[a.SubTaskID].Add(a.Running())
 		r.Usage = r.Usage.Add(a.Running())
@@ -141,7 +138,7 @@ func New(in Input) *Report {
 	}
 	for _, t := range in.SubTasks {
 		r.Files = append(r.Files, t.Files...)
-		if t.Status != boulder.SubTaskSuperseded { // else what took its place is there
+		if t.Status != boulder.SubTaskSuperseded { // its replacement is in the report
 			s := newSubTask(t, &in, running[t.ID])
 			r.SubTasks = append(r.SubTasks, s)
 			_, unclaimed, _ := boulder.Diff{Files: s.Changes}.Split(r.claimed)
@@ -158,18 +155,18 @@ func New(in Input) *Report {
 	return r
 }
 
-// Awaited are the blockers that a sub-task waits for.
+// Awaited returns the blockers that a sub-task or a session waits for.
 func (r *Report) Awaited() []Blocker {
 	return slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return !b.Awaited })
 }
 
-// Step is something that the user can do next.
+// Step is a command that the user can run next.
 type Step struct {
-	Command string `json:"command"` // to be typed as it is
+	Command string `json:"command"` // ready to type
 	Why     string `json:"why"`
 }
 
-// subTasksShown is how many sub-tasks are pointed at one by one.
+// subTasksShown is how many sub-tasks get a [Step] of a kind.
 const subTasksShown = 3
 
 func (r *Report) next() []Step {
@@ -220,7 +217,7 @@ func (r *Report) next() []Step {
 	return steps
 }
 
-// Choices counts what agents chose, and were refused, where they could not ask; empty if there is nothing to look at.
+// Choices counts, in words, what agents chose and were refused where they could not ask; empty if there is nothing.
 func (r *Report) Choices() string {
 	choices, refused := 0, 0
 	for i := range r.Blockers {
@@ -236,7 +233,7 @@ func (r *Report) Choices() string {
 		text.If(refused > 0, text.Plural(refused, "refused permission")))
 }
 
-// Resumed is how to continue a boulder that stands still.
+// Resumed returns the command that continues a boulder.
 func (r *Report) Resumed() Step {
 	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
 	switch {
@@ -266,9 +263,8 @@ func (r *Report) Resumed() Step {
 	return step
 }
 
-// retried are the sub-tasks to retry, and why: those that are over without being done, and those that stand still because
-// of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger budget or more
-// turns is told of otherwise.
+// retried returns the retry commands for sub-tasks that failed or were cancelled, and for those parked because of what
+// no agent can mend, such as a missing program of a gate. Other steps cover answers, budgets and turns.
 func (r *Report) retried() []Step {
 	var over, mended []Step
 	for _, s := range r.SubTasks {
@@ -287,8 +283,8 @@ func (r *Report) retried() []Step {
 
 func (s *SubTask) raise() string { return raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) }
 
-// raise doubles the limits of a budget that are used up, as flags, until there is room. Calls whose price is not known use a
-// budget of money up whatever it is: setting it again accepts them. The attempts of a sub-task are no reason to park it.
+// raise returns flags that double the used-up limits of a budget until there is room. A call of unknown price uses up
+// any cost budget: setting it again accepts such calls. Sub-tasks pass 0 attempts: they are not parked for those.
 func raise(of string, b *boulder.Budget, used boulder.Usage, workedMS int64, attempts int) string {
 	if b == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// SubTask is a sub-task in a [Report]: how it ended, and what that rests on.
+// SubTask is a sub-task in a [Report]: how it ended, and on what evidence.
 type SubTask struct {
 	ID        string                `json:"id"`
 	Position  int                   `json:"position"` // in the plan, from 1
@@ -18,37 +18,37 @@ type SubTask struct {
 	Reason    string                `json:"reason,omitempty"`
 	Summary   string                `json:"summary,omitempty"`
 	DependsOn []string              `json:"depends_on"`
-	Replaces  string                `json:"replaces,omitempty"` // what it stands in for since a replan
+	Replaces  string                `json:"replaces,omitempty"` // the superseded sub-task that it replaces
 
-	// VerifiedBy is what its completion rests on; empty if it is not completed, or if one of its gates does not hold.
+	// VerifiedBy is the evidence of its completion; empty if it is not completed, or a gate does not hold.
 	VerifiedBy string              `json:"verified_by,omitempty"`
-	Gates      []Gate              `json:"gates"` // as they ran last: after its newest turn, or on the final files
+	Gates      []Gate              `json:"gates"` // their last runs: after its newest turn, or on the final files
 	GateHints  []string            `json:"gate_hints,omitempty"`
 	Criteria   []boulder.Criterion `json:"criteria"` // as its newest turn was judged
 	Remaining  []string            `json:"remaining,omitempty"`
 
-	// Changes are what changed in the project since it began; Own is false for what may be another sub-task's.
+	// Changes are those in the project since it began. Own is false for a change that another sub-task may have made.
 	Changes []boulder.FileChange `json:"changes"`
-	// ChangesUnknown says why Changes is empty although something may have been changed.
+	// ChangesUnknown says why Changes is empty although there may be changes.
 	ChangesUnknown string `json:"changes_unknown,omitempty"`
 
 	Attempts int      `json:"attempts"`
 	Failures []string `json:"failures,omitempty"` // a digest of each failed attempt, oldest first
 
 	Usage    boulder.Usage   `json:"usage"`
-	WorkedMS int64           `json:"worked_ms"` // of its turns together
+	WorkedMS int64           `json:"worked_ms"` // sum of its turns
 	Budget   *boulder.Budget `json:"budget"`    // null: none
 
 	task *boulder.SubTask
 }
 
-// What a completion rests on.
+// Values of [SubTask.VerifiedBy].
 const (
 	byGatesAndJudge = "gates_and_judge"
 	byGates         = "gates"  // no usable answer came from the judge
 	byJudge         = "judge"  // there were no gates
-	byOriginal      = "fork"   // it was taken over from the boulder that this one is a fork of
-	byRecord        = "record" // it is recorded as completed, and nothing is stored of how
+	byOriginal      = "fork"   // taken over from the boulder that this one is a fork of
+	byRecord        = "record" // recorded as completed, without evidence
 )
 
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
@@ -74,7 +74,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
 		s.ChangesUnknown = e.Diff.Unavailable
-	} else { // of its turns nothing is stored, as in a fork: how many lines changed is not known
+	} else { // no evidence is stored, as in a fork: the numbers of changed lines are unknown
 		for _, f := range t.Files {
 			s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
 		}
@@ -100,7 +100,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	return s
 }
 
-// completed reports whether it is, and all its gates hold.
+// completed reports whether the sub-task is completed and all its gates hold.
 func (s *SubTask) completed() bool {
 	red := func(g Gate) bool { return g.Result != gatePassed && g.Result != gateNoWorse }
 	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, red)
@@ -112,9 +112,9 @@ type Gate struct {
 	Result     string `json:"result"`
 	ExitCode   int    `json:"exit_code"`
 	DurationMS int64  `json:"duration_ms"`
-	From       string `json:"from,omitempty"`   // the replaced sub-task that it was taken over from
+	From       string `json:"from,omitempty"`   // the superseded sub-task that it was taken over from
 	Why        string `json:"why,omitempty"`    // of no_worse
-	Output     string `json:"output,omitempty"` // the tail, of one that does not hold
+	Output     string `json:"output,omitempty"` // tail, if the gate does not hold
 }
 
 const (
@@ -125,7 +125,7 @@ const (
 	gateNotRun   = "not_run"
 )
 
-// NewGate is a run of a gate as reports have it.
+// NewGate makes the [Gate] of a run.
 func NewGate(g boulder.Gate) Gate {
 	to := Gate{Command: g.Command, Result: gateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds()}
 	switch {
@@ -140,7 +140,7 @@ func NewGate(g boulder.Gate) Gate {
 	return to
 }
 
-// Text says how a gate went, behind the sign for it.
+// Text returns the sign of the result, and a phrase for it.
 func (g Gate) Text() (sign, how string) {
 	switch g.Result {
 	case gatePassed:
@@ -155,7 +155,7 @@ func (g Gate) Text() (sign, how string) {
 	return "✗", fmt.Sprintf("failed with exit code %d", g.ExitCode)
 }
 
-// Print writes how a gate went, with the end of its output if it does not hold.
+// Print writes the result, and the end of the output of a gate that does not hold.
 func (g Gate) Print(o page.Out, depth int) {
 	sign, how := g.Text()
 	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))

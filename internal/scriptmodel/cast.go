@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// Cast is a model that plays another part in each session, for those that share a server. The zero value plays none.
+// Cast answers each session with its own handler, for sessions that share a server. The zero value has no handlers.
 type Cast struct {
 	mu    sync.Mutex
-	parts map[string]Handler // by the mark in a prompt, and by session id once it is known
+	parts map[string]Handler // by mark, and by session id once known
 }
 
-// Play gives a part to sessions of which a prompt holds the mark.
+// Play sets the handler of sessions with the mark in a prompt.
 func (c *Cast) Play(mark string, part Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Cast) part(r Request) Handler {
 	}
 	for mark, part := range c.parts {
 		if strings.Contains(r.Text(), mark) {
-			c.parts[r.SessionID] = part // after a compaction the first prompt is not there any more
+			c.parts[r.SessionID] = part // a compaction may remove the prompt with the mark
 			return part
 		}
 	}

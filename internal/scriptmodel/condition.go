@@ -8,13 +8,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// condition says which requests a rule answers. Everything in it has to hold; an empty one matches everything except
-// title requests, which match only by kind.
+// condition says which requests a rule answers: those that all of its fields match. An empty one matches everything
+// except title requests, which match only by kind.
 type condition struct {
 	// Kind is agent, structured, title or any. Defaults to any, which does not include title.
 	Kind  Kind   `yaml:"kind"`
 	Model string `yaml:"model"`
-	// The texts have to be contained in the named part of the request, all of them.
+	// The named part of the request must contain all texts.
 	FirstUser texts `yaml:"first_user"`
 	LastUser  texts `yaml:"last_user"`
 	System    texts `yaml:"system"`
@@ -51,7 +51,7 @@ func (c condition) matches(req Request) bool {
 		(len(c.Any) == 0 || c.Any.in(req.Text()))
 }
 
-// in reports whether all of t are in s.
+// in reports whether s contains all of t.
 func (t texts) in(s string) bool {
 	return !slices.ContainsFunc(t, func(text string) bool { return !strings.Contains(s, text) })
 }

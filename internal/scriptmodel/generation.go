@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// tools2 are the names in OpenCode 2 of tools that were renamed, and of the fields of their input.
+// tools2 maps tools of OpenCode 1 to their names in OpenCode 2, with renamed input fields.
 var tools2 = map[string]struct {
 	name   string
 	fields map[string]string
@@ -18,14 +18,14 @@ var tools2 = map[string]struct {
 	"todowrite": {"manager_todo", nil},
 }
 
-// forGeneration is the call in the names of the OpenCode that offers the tools.
+// forGeneration translates a call for the generation of OpenCode that offers the tools.
 func (c ToolCall) forGeneration(offered []string) ToolCall {
 	renamed, known := tools2[c.Name]
 	if !known || !slices.Contains(offered, "shell") && !slices.Contains(offered, "subagent") {
 		return c
 	}
 	c.Name = renamed.name
-	if args, ok := c.Args.(map[string]any); ok { // others are broken on purpose
+	if args, ok := c.Args.(map[string]any); ok { // other arguments are invalid on purpose
 		args = maps.Clone(args)
 		for old, name := range renamed.fields {
 			if value, has := args[old]; has {

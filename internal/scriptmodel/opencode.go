@@ -6,23 +6,19 @@ import (
 	"strings"
 )
 
-// ProviderID is the provider under which [OpenCodeConfig] makes a model server known to OpenCode, so that a model is
-// called, for example, scripted/agent.
+// ProviderID is the provider of the models in [Config], as in scripted/agent.
 const ProviderID = "scripted"
 
-// The names of the models. They all answer from the same handler; a script tells them apart by name.
+// The names of the models. All have the same handler; a script tells them apart by name.
 const (
-	// ModelAgent is the default model of the sessions.
-	ModelAgent = "agent"
-	// ModelAgent2 is a second one, for tests of several models and of limits per model.
-	ModelAgent2 = "agent-2"
-	// ModelLedger is meant for the two ledgers.
-	ModelLedger = "ledger"
+	ModelAgent  = "agent"   // the default of sessions
+	ModelAgent2 = "agent-2" // for tests of several models, and of limits per model
+	ModelLedger = "ledger"  // for the two ledgers
 )
 
 // Config is a configuration of OpenCode in which the model server at url (see [Server.URL]) is the only provider. The
-// models have small made-up prices, 1 and 2 dollars per million tokens, so that cost is never zero by accident. Every
-// permission is given: no person is there to ask.
+// models have made-up prices, 1 and 2 dollars per million tokens, so that cost is never zero by accident. All
+// permissions are granted, since no user is there to ask.
 func Config(url string) map[string]any {
 	models := make(map[string]any)
 	for _, name := range []string{ModelAgent, ModelAgent2, ModelLedger} {
@@ -55,19 +51,19 @@ func Config(url string) map[string]any {
 // OpenCodeConfig is [Config] for the environment variable OPENCODE_CONFIG_CONTENT.
 func OpenCodeConfig(url string) string { return string(marshal(Config(url))) }
 
-// OpenCodeEnv returns environ (usually [os.Environ]) changed so that an OpenCode started with it talks to nobody but
-// the model server at url and leaves everything that it writes under home. Settings of OpenCode and keys of providers
-// in environ are dropped, as is what ties git to another repository.
+// OpenCodeEnv returns environ (usually [os.Environ]) with changes, so that OpenCode talks to the model server at url
+// only, and writes only below home. It drops settings of OpenCode, provider keys, and variables that tie git to another
+// repository.
 //
-// The configuration in it is not optional: OpenCode 1.18.33 without any provider turns to a free model hosted by its
-// makers, and would send them the prompts.
+// The environment must contain the configuration: OpenCode 1.18.33 without a provider sends the prompts to a free model
+// hosted by its makers.
 //
-// It writes an empty catalogue of models into home. OpenCode carries one of thousands, which it decodes again for each
-// project that it opens: a second of a processor (measured), for models that enabled_providers hides anyway.
+// OpenCodeEnv writes an empty model catalogue to home. OpenCode otherwise decodes its own, of thousands of models, per
+// opened project: one CPU second (measured) for models that enabled_providers hides anyway.
 func OpenCodeEnv(environ []string, home, url string) []string {
 	catalogue := filepath.Join(home, "models.json")
 	if os.MkdirAll(home, 0o700) == nil {
-		_ = os.WriteFile(catalogue, []byte("{}\n"), 0o600) // a file that is missing costs the second, and nothing else
+		_ = os.WriteFile(catalogue, []byte("{}\n"), 0o600) // a missing file only costs that second
 	}
 	var env []string
 	for _, entry := range environ {
@@ -77,7 +73,7 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 	}
 	return append(env,
 		"HOME="+home,
-		"TMPDIR="+home, // OpenCode unpacks 5 MB libraries into it and leaves them there
+		"TMPDIR="+home, // OpenCode unpacks 5 MB libraries there, and leaves them
 		"XDG_DATA_HOME="+filepath.Join(home, "data"),
 		"XDG_CONFIG_HOME="+filepath.Join(home, "config"),
 		"XDG_STATE_HOME="+filepath.Join(home, "state"),
@@ -87,16 +83,16 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_MODELS_PATH="+catalogue,
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
-		// OpenCode 1.18.33 installs its plugin SDK with npm into a fresh configuration directory, whatever the
-		// switches above say, and works without it when that fails.
+		// Despite the switches above, OpenCode 1.18.33 installs its plugin SDK with npm into a fresh configuration
+		// directory. It works without.
 		"npm_config_offline=true",
 	)
 }
 
-// foreign reports whether the environment variable would tie an OpenCode to something outside its home and its working
-// directory. "opencode run" (1.18.33) works in PWD when that is set, whatever directory it was really started in, and
-// os/exec does not correct PWD in an explicit environment. GIT_DIR and its kind are set while a git hook runs: with
-// them, an agent's commit would land in the repository of the hook.
+// foreign reports whether an environment variable would tie OpenCode to something outside its home and working
+// directory. "opencode run" (1.18.33) works in PWD rather than its actual directory, and os/exec does not correct PWD
+// in an explicit environment. Git hooks run with GIT_DIR and the like: agents would commit to the repository of the
+// hook.
 func foreign(name string) bool {
 	switch name {
 	case "HOME", "PWD", "OLDPWD", "OPENAI_BASE_URL", "npm_config_offline":

@@ -12,51 +12,44 @@ import (
 
 // Reply is the answer to one request. The zero value is an empty message that ends the turn.
 type Reply struct {
-	// Text is what the model says. It may come together with tool calls.
-	Text string `yaml:"text"`
-	// ToolCalls are the tools that the model wants to have run.
+	Text      string     `yaml:"text"` // may come with tool calls
 	ToolCalls []ToolCall `yaml:"tool_calls"`
-	// JSON is the answer to a structured request. It is delivered the way the request asks for: as a call of
-	// OpenCode's StructuredOutput tool where that is offered, as the text of the message elsewhere.
-	JSON any `yaml:"json"`
-	// Finish is the finish reason. Defaults to tool_calls with tool calls, and to stop without.
-	Finish string `yaml:"finish"`
-	// InputTokens and OutputTokens are what the answer is said to have cost. They default to a quarter of the
-	// characters, at least 1.
+	// JSON is the answer to a structured request: a call of OpenCode's StructuredOutput tool if that is offered, else
+	// the text of the message.
+	JSON   any    `yaml:"json"`
+	Finish string `yaml:"finish"` // finish reason; defaults to tool_calls with tool calls, else to stop
+	// InputTokens and OutputTokens are the reported usage. They default to a quarter of the characters, at least 1.
 	InputTokens  int `yaml:"input_tokens"`
 	OutputTokens int `yaml:"output_tokens"`
 
-	// Delay passes before anything is sent.
-	Delay time.Duration `yaml:"delay"`
-	// Wait, when not nil, is received from (or found closed) before anything is sent. Delay and Wait both end
-	// when the caller goes away or the server is closed.
+	Delay time.Duration `yaml:"delay"` // before anything is sent
+	// Wait, if not nil, blocks the answer until a receive from it succeeds. Delay and Wait also end when the caller is
+	// gone or the server is closed.
 	Wait <-chan struct{} `yaml:"-"`
 
-	// Status, when not 0, is answered instead of a message, with Header and Body. Body defaults to an error in
-	// the shape that OpenAI uses.
+	// Status, if not 0, is sent instead of a message, with Header and Body. Body defaults to an error in OpenAI's
+	// format.
 	Status int               `yaml:"status"`
 	Header map[string]string `yaml:"header"`
 	Body   string            `yaml:"body"`
-	// Cut breaks the connection in the middle of the answer.
-	Cut bool `yaml:"cut"`
-	// Times is how often a [Script] gives this fault (Status or Cut) in a session. Defaults to once.
-	Times int `yaml:"times"`
+	Cut    bool              `yaml:"cut"`   // break the connection in the middle of the answer
+	Times  int               `yaml:"times"` // of a fault in a [Script], per session; defaults to 1
 }
 
 // ToolCall is one call of a tool, named as in OpenCode 1.
 type ToolCall struct {
-	ID   string `yaml:"id"` // defaults to one that no other call has
+	ID   string `yaml:"id"` // defaults to a unique one
 	Name string `yaml:"name"`
-	// Args is marshalled to JSON; nil means {}. A [json.RawMessage] goes out as it is, valid or not.
+	// Args is marshalled to JSON; nil means {}. A [json.RawMessage] is sent as is, valid or not.
 	Args any `yaml:"args"`
 }
 
-// Call is a reply that calls one tool.
+// Call returns a reply that calls one tool.
 func Call(name string, args map[string]any) Reply {
 	return Reply{ToolCalls: []ToolCall{{Name: name, Args: args}}}
 }
 
-// Bash is a reply that runs a shell command.
+// Bash returns a reply that runs a shell command.
 func Bash(command string) Reply {
 	return Call("bash", map[string]any{"command": command, "description": "Run it"})
 }
@@ -79,7 +72,7 @@ func Always(reply Reply) Handler {
 // Fault reports whether the reply is an HTTP error or a cut connection instead of a whole answer.
 func (r Reply) Fault() bool { return r.Status != 0 || r.Cut }
 
-// deliverJSON turns JSON into what req asks for, so that only text and tool calls are left to be sent.
+// deliverJSON converts JSON to text or a tool call, as req asks for.
 func (r Reply) deliverJSON(req Request) (Reply, error) {
 	if r.JSON == nil {
 		return r, nil
@@ -96,8 +89,7 @@ func (r Reply) deliverJSON(req Request) (Reply, error) {
 	return r, nil
 }
 
-// Errorf is the reply for a request that cannot be answered: HTTP 400, which no client retries, with an explanation
-// in the place where clients look for one.
+// Errorf returns the reply to a request that cannot be answered: HTTP 400, which no client retries, with a message.
 func Errorf(format string, args ...any) Reply {
 	return fault(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }
@@ -106,7 +98,7 @@ func fault(status int, message string) Reply {
 	return Reply{Status: status, Body: errorBody(status, message)}
 }
 
-// errorBody is OpenAI's error shape. Message defaults to the text of the status.
+// errorBody formats an error as OpenAI does. message defaults to the text of the status.
 func errorBody(status int, message string) string {
 	code := map[int]any{http.StatusUnauthorized: "invalid_api_key", http.StatusTooManyRequests: "rate_limit_exceeded"}[status]
 	return string(marshal(map[string]any{"error": map[string]any{
@@ -114,8 +106,7 @@ func errorBody(status int, message string) string {
 	}}))
 }
 
-// marshalArgs is [json.Marshal], except that raw JSON is passed through unchecked: broken arguments are a fault that
-// models really show.
+// marshalArgs is [json.Marshal] without a check of raw JSON: real models do send invalid arguments.
 func marshalArgs(v any) (string, error) {
 	if v == nil {
 		return "{}", nil

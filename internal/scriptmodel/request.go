@@ -12,63 +12,50 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Names that OpenCode 1.18.33 uses on the wire. All were seen in its requests.
+// Names that OpenCode 1.18.33 uses on the wire (observed).
 const (
-	// structuredTool is the tool that OpenCode adds, with tool choice "required", when a prompt asks for a
-	// json_schema format; the tool's parameters are the schema.
+	// structuredTool is the tool that OpenCode adds, with tool choice "required", to a prompt with a json_schema
+	// format. Its parameters are the schema.
 	structuredTool = "StructuredOutput"
-	// schemaWords come before a JSON schema in a prompt of ours to OpenCode 2, which has no formats: see package opencode.
+	// schemaWords precede the schema in our prompts to OpenCode 2, which has no formats: see package opencode.
 	schemaWords = "Answer with JSON alone, of this schema:"
-	// titlePrompt starts the system prompt of the request that names a session created without a title. It
-	// goes out next to the first real request, without tools, and its first user message is OpenCode's own.
-	titlePrompt = "You are a title generator"
-	// sessionHeader carries the id of the OpenCode session on every request.
-	sessionHeader = "X-Session-Id"
+	// titlePrompt starts the system prompt of the request for the title of an untitled session. It is sent alongside
+	// the first real request, without tools, and its first user message is OpenCode's own.
+	titlePrompt   = "You are a title generator"
+	sessionHeader = "X-Session-Id" // on every request: the id of the OpenCode session
 )
 
-// Kind is what a request is for, as far as it can be told from outside.
+// Kind is the purpose of a request, as far as the request shows it.
 type Kind string
 
-// The kinds of request.
 const (
-	// KindAgent is a step of an agent, or a plain question: everything that is not one of the other two.
-	KindAgent Kind = "agent"
-	// KindStructured asks for JSON: by response_format, by OpenCode's StructuredOutput tool, or in the words in which
-	// OpenCode 2 is asked.
+	KindAgent Kind = "agent" // a step of an agent, a plain question, and everything else
+	// KindStructured asks for JSON: by response_format, OpenCode's StructuredOutput tool, or schemaWords.
 	KindStructured Kind = "structured"
-	// KindTitle is OpenCode asking for the title of an untitled session.
-	KindTitle Kind = "title"
+	KindTitle      Kind = "title" // OpenCode asks for the title of an untitled session
 )
 
-// Request is one parsed chat completion request.
+// Request is a parsed chat completion request.
 type Request struct {
-	Model string
-	// Key is the bearer token that came with the request.
-	Key string
-	// SessionID is the OpenCode session, or empty when somebody else calls.
-	SessionID string
-	// System is the text of all system and developer messages.
-	System string
-	// Messages is the conversation without the system messages.
-	Messages []Message
-	// Tools are the names of the offered tools.
-	Tools []string
-	// Schema describes the wanted JSON of a structured request. It is nil for response_format json_object.
-	Schema json.RawMessage
+	Model     string
+	Key       string          // the bearer token
+	SessionID string          // of OpenCode; empty from another caller
+	System    string          // text of all system and developer messages
+	Messages  []Message       // without system messages
+	Tools     []string        // names of the offered tools
+	Schema    json.RawMessage // of a structured request; nil for response_format json_object
 
 	stream, structured bool
 }
 
-// Message is one message of the conversation.
+// Message is a message of the conversation.
 type Message struct {
-	// Role is user, assistant or tool.
-	Role string
-	// Text joins the text parts of the message with line feeds. OpenCode sends several parts of one prompt as
-	// one user message.
+	Role string // user, assistant or tool
+	// Text joins the text parts with line feeds. OpenCode sends several parts of a prompt as one user message.
 	Text string
 }
 
-// Kind reports what r is for.
+// Kind returns the kind of r.
 func (r Request) Kind() Kind {
 	switch {
 	case r.structured:
@@ -80,7 +67,7 @@ func (r Request) Kind() Kind {
 	}
 }
 
-// FirstUser is the text of the first user message, which in a session of an agent is its task.
+// FirstUser returns the text of the first user message, which in an agent's session is its task.
 func (r Request) FirstUser() string {
 	for _, m := range r.Messages {
 		if m.Role == "user" {
@@ -90,7 +77,7 @@ func (r Request) FirstUser() string {
 	return ""
 }
 
-// LastUser is the text of the last user message, however many steps the agent has made since.
+// LastUser returns the text of the last user message, however many steps the agent has made since.
 func (r Request) LastUser() string {
 	if i := r.lastUser(); i >= 0 {
 		return r.Messages[i].Text
@@ -98,14 +85,13 @@ func (r Request) LastUser() string {
 	return ""
 }
 
-// AssistantTurns counts the assistant messages in the conversation: 0 in the first request of a session, 1 after the
-// first answer was recorded.
+// AssistantTurns counts the assistant messages in the conversation, which are 0 in the first request of a session.
 func (r Request) AssistantTurns() int { return assistantTurns(r.Messages) }
 
 // TurnsSinceUser counts the assistant messages after the last user message.
 func (r Request) TurnsSinceUser() int { return assistantTurns(r.Messages[r.lastUser()+1:]) }
 
-// Text is everything that a model would read: the system prompt and all messages.
+// Text returns everything that a model would read: the system prompt and all messages.
 func (r Request) Text() string {
 	var b strings.Builder
 	b.WriteString(r.System)
@@ -116,7 +102,7 @@ func (r Request) Text() string {
 	return b.String()
 }
 
-// lastUser is the index of the last user message, or -1.
+// lastUser returns the index of the last user message, or -1.
 func (r Request) lastUser() int {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == "user" {
@@ -136,7 +122,7 @@ func assistantTurns(messages []Message) int {
 	return n
 }
 
-// wireRequest is a request whose schemas keep the order of their properties.
+// wireRequest keeps the order of properties in schemas.
 type wireRequest struct {
 	openai.ChatCompletionRequest
 	Tools []struct {
@@ -147,10 +133,9 @@ type wireRequest struct {
 	} `json:"tools"`
 }
 
-// parseRequest reads the body of a chat completion request.
 func parseRequest(body io.Reader) (Request, error) {
 	var wire wireRequest
-	data, err := io.ReadAll(body) // to its end: before that it is not noticed when the caller goes
+	data, err := io.ReadAll(body) // to its end: net/http detects a closed connection only then
 	if err == nil {
 		err = json.Unmarshal(data, &wire)
 	}
@@ -170,7 +155,7 @@ func parseRequest(body io.Reader) (Request, error) {
 	}
 	if _, after, asked := strings.Cut(r.LastUser(), schemaWords); asked {
 		r.structured = true
-		_ = json.NewDecoder(strings.NewReader(after)).Decode(&r.Schema) // what follows it is no part of it
+		_ = json.NewDecoder(strings.NewReader(after)).Decode(&r.Schema) // ignores what follows the schema
 	}
 	for _, tool := range wire.Tools {
 		r.Tools = append(r.Tools, tool.Function.Name)

@@ -25,30 +25,27 @@ import (
 //	      - {status: 429, header: {Retry-After: "1"}, times: 2}
 //	      - text: Done.
 //
-// Tools and their arguments are named as in OpenCode 1; OpenCode 2 gets them under its own names.
+// Tools and their arguments have the names of OpenCode 1, and are translated for OpenCode 2.
 //
-// The first rule that matches a request answers it; a request that no rule matches gets HTTP 400 with an explanation.
-// Title requests are answered without a rule.
+// The first matching rule answers a request. Without one, title requests get a fixed title, others HTTP 400 with an
+// explanation.
 //
-// Which of the replies is due:
+// Which reply is due:
 //
-//   - For an agent, as many as there are assistant messages in the conversation have been given already. A rule with
-//     last_user counts from that message only. After its last reply a rule says that there is nothing more to do,
-//     or, with repeat, gives the last reply again.
-//   - For a structured request, the rule counts its own answers, because such requests have no conversation. The last
-//     reply is repeated.
-//   - A fault (status or cut) is given `times` times (once by default) in a session and then passed over. It is not
-//     counted: OpenCode throws away what came of such an answer and asks again.
+//   - For an agent, the number of assistant messages in the conversation, with last_user those after the last user
+//     message, is the number of replies given. After the last reply the rule says that there is nothing more to do or,
+//     with repeat, repeats it.
+//   - For a structured request, which has no conversation, the rule counts its answers. The last reply is repeated.
+//   - A fault (status or cut) is given `times` times (default 1) per session and then skipped. It is not counted:
+//     OpenCode discards such an answer and asks again.
 type Script struct {
 	rules []rule
 
-	mu sync.Mutex
-	// answered counts the answers of each rule, faulted the faults that were given.
-	answered map[int]int
-	faulted  map[faultKey]int
+	mu       sync.Mutex
+	answered map[int]int      // number of answers, by rule
+	faulted  map[faultKey]int // number of faults given
 }
 
-// faultKey is one fault in the replies of one rule, as one session sees it.
 type faultKey struct {
 	rule, reply int
 	session     string
@@ -61,7 +58,7 @@ type rule struct {
 	Replies []Reply   `yaml:"replies"`
 }
 
-// ParseScript reads a script. Unknown keys, and rules or replies that could never do anything, are errors.
+// ParseScript parses a script. Unknown keys, and rules or replies without effect, are errors.
 func ParseScript(data []byte) (*Script, error) {
 	var file struct {
 		Rules []rule `yaml:"rules"`
@@ -124,13 +121,12 @@ func (s *Script) Reply(_ context.Context, req Request) Reply {
 		req.Kind(), req.Model, text.Clip(req.LastUser(), 201))
 }
 
-// play picks the reply of rule i that is due.
 func (s *Script) play(i int, req Request) Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rules[i]
 	given := s.given(i, req)
-	last := -1 // the last reply that is not a fault
+	last := -1 // index of the last reply that is not a fault
 	for n, reply := range r.Replies {
 		if !reply.Fault() {
 			if given == 0 {
@@ -153,7 +149,7 @@ func (s *Script) play(i int, req Request) Reply {
 	return Reply{Text: "There is nothing more to do."}
 }
 
-// given is how many replies of rule i the caller has had.
+// given returns how many replies of rule i the caller has had.
 func (s *Script) given(i int, req Request) int {
 	switch {
 	case req.Kind() == KindStructured:

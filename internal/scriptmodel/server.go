@@ -1,13 +1,12 @@
-// Package scriptmodel is a language model that plays a script: a small OpenAI-compatible server on the loopback
-// interface, whose answers come from a [Handler] or from a YAML [Script].
+// Package scriptmodel is a scripted language model: an OpenAI-compatible server on the loopback interface, whose
+// answers come from a [Handler] or a YAML [Script].
 //
 // Tests, benchmarks and the offline demo point the real OpenCode at it ([OpenCodeConfig], [OpenCodeEnv]), so that real
-// sessions run real tools on real files while every word of the model is known beforehand. The ledgers reach it as
-// they reach any other OpenAI-compatible endpoint.
+// sessions run real tools on real files with known answers. The ledgers use it as any other OpenAI-compatible endpoint.
 //
-// It knows three kinds of request, see [Kind]: steps of an agent, structured answers and OpenCode's title requests.
-// The step of an agent is counted from the conversation itself ([Request.AssistantTurns]), not remembered, so an agent
-// goes on where it was after either side was restarted. Only structured answers and faults are counted by the script.
+// It distinguishes three kinds of request, see [Kind]. The step of an agent is counted from the conversation
+// ([Request.AssistantTurns]), so an agent continues correctly after a restart of either side. Only structured answers
+// and faults are counted by the script.
 package scriptmodel
 
 import (
@@ -23,11 +22,11 @@ import (
 	"time"
 )
 
-// Handler answers one request. It is called from many goroutines at once. ctx ends when the caller goes away or the
-// server is closed, so a handler may block on it.
+// Handler answers a request. It must be safe for concurrent use, and may block: ctx ends when the caller is gone or the
+// server is closed.
 type Handler func(ctx context.Context, req Request) Reply
 
-// maxBody bounds a request. The largest that OpenCode was seen to send are long conversations of a few megabytes.
+// maxBody bounds a request, in bytes. The largest from OpenCode are conversations of a few megabytes (observed).
 const maxBody = 64 << 20
 
 // Server is a running model server.
@@ -35,7 +34,7 @@ type Server struct {
 	handler Handler
 	url     string
 	http    *http.Server
-	cancel  context.CancelFunc // ends the requests that are still being answered
+	cancel  context.CancelFunc // ends running requests
 	served  chan struct{}      // closed when Serve has returned
 
 	mu       sync.Mutex
@@ -59,29 +58,28 @@ func Start(handler Handler) (*Server, error) {
 	}
 	go func() {
 		defer close(s.served)
-		_ = s.http.Serve(listener) // returns when the server is closed; there is nothing else to learn
+		_ = s.http.Serve(listener) // until Close
 	}()
 	return s, nil
 }
 
-// Routes answers what a [Server] does, for a test with a server of its own.
+// Routes returns the handler of a [Server], for tests with their own HTTP server.
 func Routes(handler Handler) http.Handler { return (&Server{handler: handler}).routes() }
 
-// URL is the base URL for OpenAI clients. It ends in /v1.
+// URL returns the base URL for OpenAI clients, which ends in /v1.
 func (s *Server) URL() string { return s.url }
 
-// Requests returns the chat completion requests so far, in the order in which they arrived. Malformed ones are not among
-// them.
+// Requests returns the well-formed chat completion requests so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Close ends all requests that are still waiting and stops the server. It may be called twice.
+// Close ends all running requests and stops the server. It is idempotent.
 func (s *Server) Close() {
 	s.cancel()
-	// A moment for the handlers to notice; connections that were opened and never used would hold it up for longer.
+	// Gives the handlers a moment. Unused open connections would block Shutdown for longer.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
@@ -114,12 +112,12 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 
 	reply := s.handler(r.Context(), req)
 	if !reply.wait(r.Context()) {
-		return // nobody is there to read an answer
+		return // the caller is gone
 	}
 	reply.write(w, req, seq)
 }
 
-// wait lets Delay and Wait pass. It reports false when ctx ended first.
+// wait waits for Delay and Wait. It returns false if ctx ended first.
 func (r Reply) wait(ctx context.Context) bool {
 	select {
 	case <-time.After(r.Delay):
@@ -134,7 +132,7 @@ func (r Reply) wait(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// write sends the reply to req, which was the seq-th request.
+// write sends the reply to req, the seq-th request.
 func (r Reply) write(w http.ResponseWriter, req Request, seq int) {
 	answer, err := r.answer(req, seq)
 	switch {
@@ -149,7 +147,7 @@ func (r Reply) write(w http.ResponseWriter, req Request, seq int) {
 	}
 }
 
-// writeFault sends the Status, with OpenAI's error where there is no Body.
+// writeFault sends the Status, with OpenAI's error if there is no Body.
 func (r Reply) writeFault(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	for name, value := range r.Header {

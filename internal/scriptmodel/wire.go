@@ -14,8 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// answer is what r answers to req, which was the seq-th request: its number makes the ids of the completion and of its
-// tool calls unique.
+// answer makes the answer to req. seq, the request's number, makes the ids of the completion and its tool calls unique.
 func (r Reply) answer(req Request, seq int) (out openai.ChatCompletionResponse, err error) {
 	if r, err = r.deliverJSON(req); err != nil {
 		return out, err
@@ -43,8 +42,8 @@ func (r Reply) answer(req Request, seq int) (out openai.ChatCompletionResponse, 
 	}, nil
 }
 
-// chunks is an answer as a stream. Text and arguments come in several pieces, as from a real model, so that a
-// consumer which cannot put them together is found out.
+// chunks splits an answer into a stream. Text and arguments come in several pieces, as from a real model, so that tests
+// find clients that cannot join them.
 func chunks(whole openai.ChatCompletionResponse) (out []openai.ChatCompletionStreamResponse) {
 	chunk := openai.ChatCompletionStreamResponse{
 		ID: whole.ID, Object: "chat.completion.chunk", Created: whole.Created, Model: whole.Model,
@@ -76,9 +75,9 @@ func chunks(whole openai.ChatCompletionResponse) (out []openai.ChatCompletionStr
 	return append(out, chunk)
 }
 
-// pieces cuts s into at most four.
+// pieces cuts s into at most four pieces.
 func pieces(s string) (out []string) {
-	const fewest = 8 // characters of one
+	const fewest = 8 // minimum characters per piece
 	all := []rune(s)
 	for piece := range slices.Chunk(all, max(fewest, (len(all)+3)/4)) {
 		out = append(out, string(piece))
@@ -86,7 +85,6 @@ func pieces(s string) (out []string) {
 	return out
 }
 
-// writeWhole sends an answer in one piece.
 func writeWhole(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut bool) {
 	body := marshal(answer)
 	w.Header().Set("Content-Type", "application/json")
@@ -94,13 +92,12 @@ func writeWhole(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut
 	if cut {
 		body = body[:len(body)/2]
 	}
-	_, _ = w.Write(body) // a caller that went away is the caller's business
+	_, _ = w.Write(body) // the caller may be gone
 	if cut {
 		breakConnection(w)
 	}
 }
 
-// writeStream sends an answer as server-sent events.
 func writeStream(w http.ResponseWriter, answer openai.ChatCompletionResponse, cut bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -115,13 +112,13 @@ func writeStream(w http.ResponseWriter, answer openai.ChatCompletionResponse, cu
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// breakConnection ends the response so that the client sees a broken one. It does not return.
+// breakConnection aborts the response, so that the client sees a broken connection. It does not return.
 func breakConnection(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
-// marshal is for what always can be marshalled, such as texts and numbers.
+// marshal is for values that cannot fail to marshal, such as texts and numbers.
 func marshal(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 // Keep says which part of a text an excerpt shows.
 type Keep int
 
-// What matters comes first; last; or at both ends, of which the beginning gets a third.
+// Start keeps the beginning, End the end. Ends keeps both; the beginning gets a third.
 const (
 	Start Keep = iota
 	End
 	Ends
 )
 
-// Head is the first n characters of a text.
+// Head returns the first n characters of a text.
 func Head(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {
@@ -26,7 +26,7 @@ func Head(s string, n int) string {
 	return s
 }
 
-// Cut is a text in at most n characters, ending with an ellipsis where something is missing.
+// Cut cuts a text to at most n characters. A cut text ends with an ellipsis.
 func Cut(s string, n int) string {
 	if Head(s, n) == s {
 		return s
@@ -34,16 +34,16 @@ func Cut(s string, n int) string {
 	return Head(s, n-1) + "…"
 }
 
-// Fold is a text on one line, as valid UTF-8, with runs of white space folded.
+// Fold returns a text on one line, as valid UTF-8, with runs of white space folded.
 func Fold(s string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 }
 
-// Short is [Fold] in at most n characters, cut like [Cut].
+// Short is [Fold], then [Cut].
 func Short(s string, n int) string { return Cut(Fold(s), n) }
 
-// Excerpt is a text in at most limit characters, as valid UTF-8, with a notice where something is missing. The notice
-// is whole even where the limit has no room for it.
+// Excerpt cuts a text to at most limit characters, as valid UTF-8, with a notice in place of the cut. A smaller limit
+// than the notice does not shorten it.
 func Excerpt(s string, limit int, keep Keep) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	all := []rune(s)
@@ -57,8 +57,7 @@ func Excerpt(s string, limit int, keep Keep) string {
 	return strings.TrimSpace(string(all[:front]) + notice(total-kept) + string(all[total-kept+front:]))
 }
 
-// Level is the greatest length of one part at which parts of these lengths fit into room: short ones are whole, long ones
-// equal.
+// Level returns the greatest length to which all longer parts must be cut so that the parts together fit into room.
 func Level(lengths []int, room int) int {
 	return sort.Search(room, func(level int) bool {
 		sum := 0

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// LastBytes is a writer that keeps the end of what is written to it. It may be used from many goroutines.
+// LastBytes is a writer that keeps the last Limit bytes. It is safe for concurrent use.
 type LastBytes struct {
-	Limit int // bytes
+	Limit int // in bytes
 
 	mu   sync.Mutex
 	kept []byte
@@ -24,7 +24,7 @@ func (t *LastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept, without space around it.
+// String returns the kept bytes, trimmed, as valid UTF-8.
 func (t *LastBytes) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,11 +2,11 @@ package text
 
 import "strings"
 
-// maxWord bounds what is compared, in bytes: the distance of long texts costs much and says nothing.
+// maxWord bounds the compared words, in bytes: the distance of long texts is expensive and meaningless.
 const maxWord = 64
 
-// Nearest gives the candidate that word was probably meant to be: the first of those with the fewest slips, upper and
-// lower case being the same. There may be one slip for every three bytes. It is empty if there is no such candidate.
+// Nearest returns the candidate that word probably meant: the first with the fewest slips, ignoring case, and at most
+// one per three bytes of word. It returns "" if there is none.
 func Nearest(word string, candidates []string) (best string) {
 	fewest := len(word)/3 + 1
 	for _, c := range candidates {
@@ -20,10 +20,9 @@ func Nearest(word string, candidates []string) (best string) {
 	return best
 }
 
-// slips is how many bytes must be added, removed, changed or swapped with the next one to turn a into b (their distance
-// by optimal string alignment).
+// slips returns the optimal string alignment distance of a and b, in bytes.
 func slips(a, b string) int {
-	table := make([][]int, len(a)+1) // of the first i bytes of a from the first j of b
+	table := make([][]int, len(a)+1) // [i][j]: distance of a[:i] and b[:j]
 	for i := range table {
 		table[i] = make([]int, len(b)+1)
 		for j := range table[i] {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
+// Elapsed formats a duration: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
 func Elapsed(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -33,7 +33,7 @@ func Elapsed(d time.Duration) string {
 // Millis is [Elapsed] of milliseconds.
 func Millis(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// Until is the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
+// Until formats the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
 func Until(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch {
@@ -45,7 +45,7 @@ func Until(t, now time.Time) string {
 	return t.Format("Mon 2 Jan 15:04")
 }
 
-// Count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
+// Count formats a number, in at most six columns up to a billion: 950, 12.3k, 4.5M.
 func Count(n int64) string {
 	switch f := float64(n); {
 	case n < 1000:
@@ -59,7 +59,7 @@ func Count(n int64) string {
 	}
 }
 
-// Money is an amount in US dollars, with cents, or with the digits that show it is not nothing.
+// Money formats US dollars with cents, and small amounts with more digits.
 func Money(dollars float64) string {
 	switch {
 	case dollars <= 0 || dollars >= 0.095:
@@ -72,11 +72,10 @@ func Money(dollars float64) string {
 	return fmt.Sprintf("$%.3f", dollars)
 }
 
-// Plural is a number with the thing, whose plural takes an s: "1 turn", "0 turns", "2 turns".
+// Plural formats a number and a noun whose plural takes an s: "1 turn", "0 turns", "2 turns".
 func Plural(n int, thing string) string { return fmt.Sprintf("%d %s%s", n, thing, If(n != 1, "s")) }
 
-// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k, M or G behind
-// them, in upper or lower case.
+// ParseCount parses a whole number of at least 1, such as "500", "1.5k" or "2M"; the suffixes k, M and G ignore case.
 func ParseCount(s string) (n int64, ok bool) {
 	number := strings.TrimRight(s, "kKmMgG")
 	places, known := map[string]int{"": 0, "k": 3, "m": 6, "g": 9}[strings.ToLower(s[len(number):])]
@@ -89,11 +88,11 @@ func ParseCount(s string) (n int64, ok bool) {
 	return int64(u), err == nil && u > 0
 }
 
-// Are counts things in a sentence: "1 blocker is", "2 blockers are".
+// Are is [Plural] with a verb: "1 blocker is", "2 blockers are".
 func Are(n int, thing string) string { return Plural(n, thing) + cmp.Or(If(n == 1, " is"), " are") }
 
-// Some counts things that there may be none of: "2 failed", else empty.
+// Some returns "2 failed", or "" if n is 0.
 func Some(n int, what string) string { return If(n > 0, fmt.Sprintf("%d %s", n, what)) }
 
-// Stamp is a time with its date, here.
+// Stamp formats a date and time in the local zone.
 func Stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }

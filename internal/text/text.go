@@ -1,9 +1,8 @@
-// Package text holds the words for people: texts made harmless for a terminal and cut to size, numbers as they are said
-// and written, and the word that was probably meant.
+// Package text formats texts and numbers for people: sanitized for terminals, cut, counted, and corrected.
 //
-// Before any foreign text reaches a terminal or a file that is looked at in one, [Safe] or [OneLine] takes out what
-// would move the cursor, change colours or turn the direction of writing. Widths are those of terminals: a Chinese
-// character or an emoji takes two columns.
+// Foreign text must go through [Safe] or [OneLine] before it reaches a terminal, or a file that people view in one:
+// these remove what moves the cursor, changes colours or the writing direction. Widths are terminal columns: a Chinese
+// character or an emoji takes two.
 package text
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Safe keeps the lines of a text and drops everything that is not plain writing.
+// Safe keeps the lines of a text, and drops control sequences, control characters and bidirectional controls.
 func Safe(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.ReplaceAll(ansi.Strip(s), "\t", "    ")
@@ -34,20 +33,20 @@ func Safe(s string) string {
 // OneLine is [Safe] on one line, with runs of white space folded.
 func OneLine(s string) string { return strings.Join(strings.Fields(Safe(s)), " ") }
 
-// Clip is [OneLine], cut visibly to n columns.
+// Clip is [OneLine], then [Truncate].
 func Clip(s string, n int) string { return Truncate(OneLine(s), n) }
 
-// Truncate cuts a clean line, which may have colours, visibly to n columns.
+// Truncate cuts a sanitized line, which may have colours, to n columns, with an ellipsis.
 func Truncate(line string, n int) string {
 	n = max(n, 0)
-	for w := n; ansi.StringWidthWc(line) > n; w-- { // TruncateWc takes a family of emojis for one of them, and keeps too much
+	for w := n; ansi.StringWidthWc(line) > n; w-- { // TruncateWc counts a joined emoji as one, and keeps too much
 		line = ansi.TruncateWc(line, w, "…")
 	}
 	return line
 }
 
-// ClipLine cuts a safe line visibly to n columns and keeps its white space. Too little room, as for a stream that is no
-// terminal, leaves it as it is.
+// ClipLine is [Truncate] for a line that keeps its white space. With n below 20, as for a stream that is no terminal,
+// it does nothing.
 func ClipLine(line string, n int) string {
 	if n < 20 {
 		return line
@@ -60,8 +59,7 @@ func Indent(s, prefix string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+prefix)
 }
 
-// Wrap breaks the lines of a text between words so that none is wider than n columns. Too little room leaves
-// them as they are.
+// Wrap breaks lines between words so that none is wider than n columns. With n below 20 it does nothing.
 func Wrap(s string, n int) string {
 	if n < 20 {
 		return s
@@ -69,13 +67,13 @@ func Wrap(s string, n int) string {
 	return ansi.WrapWc(s, n, "")
 }
 
-// Fit is [Clip], filled with spaces to exactly n columns.
+// Fit is [Clip], padded with spaces to n columns.
 func Fit(s string, n int) string {
 	s = Clip(s, n)
 	return s + strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s)))
 }
 
-// If is a text on a condition, else none.
+// If returns s if on, else "".
 func If(on bool, s string) string {
 	if on {
 		return s
@@ -83,10 +81,10 @@ func If(on bool, s string) string {
 	return ""
 }
 
-// Prefixed puts something in front of a text that is not empty.
+// Prefixed returns prefix+s, or "" if s is empty.
 func Prefixed(prefix, s string) string { return If(s != "", prefix+s) }
 
-// JoinedBy puts sep between the texts that are not empty.
+// JoinedBy joins the non-empty parts with sep.
 func JoinedBy(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

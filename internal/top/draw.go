@@ -15,15 +15,14 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// wide is from how many columns on the text stands beside the lists.
+// wide is the terminal width, in columns, from which on the text is to the right of the lists.
 const wide = 120
 
-// whole reports whether the text has the whole screen.
-func (m *model) whole() bool { return m.zoom || m.ask != nil }
+// fullScreen reports whether the text fills the screen.
+func (m *model) fullScreen() bool { return m.zoom || m.ask != nil }
 
-func (m *model) sideBySide() bool { return m.size.Width >= wide && !m.whole() }
+func (m *model) sideBySide() bool { return m.size.Width >= wide && !m.fullScreen() }
 
-// widths are those of the lists and of the text.
 func (m *model) widths() (lists, text int) {
 	if m.sideBySide() {
 		lists = max(60, m.size.Width*2/5)
@@ -32,16 +31,15 @@ func (m *model) widths() (lists, text int) {
 	return m.size.Width, m.size.Width
 }
 
-// arrange gives the panes their lines and heights.
 func (m *model) arrange() {
 	boulders, tasks, words := &m.pane[onBoulders], &m.pane[onTasks], &m.pane[onText]
 	m.fillLists()
-	room := max(6, m.size.Height-2-len(m.foot())) // without the head and the first title
+	room := max(6, m.size.Height-2-len(m.foot())) // without the head and the first pane's title
 	switch words.height = room; {
 	case m.sideBySide():
 		boulders.height = max(1, min(len(boulders.lines), room/3))
 		tasks.height = room - 1 - boulders.height
-	case !m.whole(): // the list that keys go to gets what it needs
+	case !m.fullScreen(): // the focused list gets the most lines
 		most := [panes]int{min(3, room/5), min(5, room/4)}
 		if m.focus < onText {
 			most[m.focus] = max(room/2, room-10)
@@ -64,7 +62,7 @@ func (m *model) fillLists() {
 			asked[place{boulder: b.BoulderID}], asked[place{b.BoulderID, b.SubTaskID}] = true, true
 		}
 	}
-	mark := func(of place, line string) string { // what waits for the user
+	mark := func(of place, line string) string { // "?" if it waits for the user
 		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
 	}
 	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.Now) })[1 : 1+len(m.seen.items)] // without the header
@@ -83,14 +81,14 @@ func (m *model) fillLists() {
 	m.pane[onTasks].fill(lines, ids, m.want.task)
 }
 
-// printed is what a view prints in so many columns, line by line.
+// printed returns the lines that write prints at a width in columns.
 func (m *model) printed(width int, write func(o page.Out)) []string {
 	var b strings.Builder
 	write(page.Out{Paint: m.paint, Writer: &b, Columns: width + 1})
 	return strings.Split(b.String(), "\n")
 }
 
-// tabs are the texts there are.
+// tabs are the titles of the texts, in the order of the constants below.
 var tabs = []string{"Log", "Transcript", "Why", "Status", "Spending"}
 
 const (
@@ -101,10 +99,10 @@ const (
 	onSpending
 )
 
-// fillText makes the text again. Until what is wanted was read the one before stays.
+// fillText renders the text. The previous text stays until the wanted place was read.
 func (m *model) fillText() {
 	p := &m.pane[onText]
-	topic := fmt.Sprint(m.want, m.deep, m.tab)
+	topic := fmt.Sprint(m.want, m.taskText, m.tab)
 	if m.ask != nil {
 		topic = m.ask.ID
 	} else if m.seen.place != m.want || m.seen.status == nil {
@@ -137,17 +135,17 @@ func (m *model) text() []string {
 	}
 }
 
-// logShown is how many events are shown.
+// logShown is how many of the newest events are shown.
 const logShown = 2000
 
 func (m *model) log(width int) (lines []string) {
 	events := m.seen.Events
 	for _, e := range events[max(0, len(events)-logShown):] {
 		told := view.Describe(e)
-		if told.Line == "" || m.deep && told.SubTask != m.want.task {
+		if told.Line == "" || m.taskText && told.SubTask != m.want.task {
 			continue
 		}
-		of := text.If(told.SubTask != "" && !m.deep, m.paint.Cyan(text.OneLine(told.SubTask))+" ")
+		of := text.If(told.SubTask != "" && !m.taskText, m.paint.Cyan(text.OneLine(told.SubTask))+" ")
 		lines = append(lines, m.timed(e.Time, of+text.OneLine(told.Line), width)...)
 	}
 	return lines
@@ -169,13 +167,13 @@ func (m *model) transcript(width int) (lines []string) {
 	return lines
 }
 
-// timed is a clean text behind its time, in lines of so many columns.
+// timed prefixes a sanitized text with its time, and wraps it.
 func (m *model) timed(at time.Time, said string, width int) []string {
 	said = strings.ReplaceAll(text.Wrap(said, width-9), "\n", "\n"+strings.Repeat(" ", 9))
 	return strings.Split(m.paint.Dim(view.Clock(at))+" "+said, "\n")
 }
 
-// head says where this is, what waits for the user, and who runs it.
+// head shows the project, what waits for the user, and the process that holds the state.
 func (m *model) head() string {
 	who, trouble := "no process runs here", ""
 	if h := m.seen.Holder; h != nil {
@@ -185,7 +183,7 @@ func (m *model) head() string {
 		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Yellow(trouble), m.paint.Dim(who)), m.size.Width)
 }
 
-// foot is what was said or cannot be read, what the user is asked and types, or the keys.
+// foot shows the last message or read error, the prompt and what the user types, or the keys.
 func (m *model) foot() (lines []string) {
 	add := func(style func(string) string, most int, said string) {
 		all := strings.Split(text.Wrap(text.OneLine(said), m.size.Width-1), "\n")
@@ -202,8 +200,8 @@ func (m *model) foot() (lines []string) {
 		add(m.paint.Red, 4, project.Message(m.seen.err))
 	}
 	switch {
-	case m.sure != nil:
-		add(m.paint.Yellow, 2, m.sure.question())
+	case m.toConfirm != nil:
+		add(m.paint.Yellow, 2, m.toConfirm.question())
 	case m.ask != nil:
 		add(m.paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
 	case m.editor == nil && lines == nil:
@@ -215,18 +213,17 @@ func (m *model) foot() (lines []string) {
 	return lines
 }
 
-// View draws the screen.
 func (m *model) View() tea.View {
 	lists, width := m.widths()
 	draw := func(f focus, title string, width int) []string {
-		return m.pane[f].draw(m.paint, title, width, m.focus == f || m.whole())
+		return m.pane[f].draw(m.paint, title, width, m.focus == f || m.fullScreen())
 	}
 	body, words := draw(onBoulders, "Boulders", lists), draw(onText, m.title(), width)
 	body = append(body, draw(onTasks, "Sub-tasks", lists)...)
 	switch {
 	case m.help:
 		body = m.helpText()
-	case m.whole():
+	case m.fullScreen():
 		body = words
 	case m.sideBySide():
 		for i, line := range words {
@@ -248,13 +245,13 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// title names the text that is shown, and the others there are.
+// title names all texts and marks the shown one.
 func (m *model) title() string {
 	if m.ask != nil {
 		return "Blocker " + m.ask.ID
 	}
 	of := m.want.boulder
-	if m.deep || m.tab == onTranscript || m.tab == onWhy {
+	if m.taskText || m.tab == onTranscript || m.tab == onWhy {
 		of = m.want.task
 	}
 	all := strings.Replace(strings.Join(tabs, " "), tabs[m.tab], "["+tabs[m.tab]+"]", 1)

@@ -16,10 +16,10 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// binding is what keys do, and what the help says of it.
+// binding is an action, its keys, and its line in the help.
 type binding struct {
 	keys        string // as bubbletea names them
-	shown, does string // empty: the binding before tells it
+	shown, does string // empty: the binding before has the line for both
 	do          func() tea.Cmd
 }
 
@@ -31,7 +31,7 @@ func (m *model) bindings() []binding {
 		return to(func() { m.pane[m.focus].move(n) })
 	}
 	sure := func(do boulder.OrderKind) func() tea.Cmd {
-		return to(func() { m.sure = m.about(do) })
+		return to(func() { m.toConfirm = m.about(do) })
 	}
 	height, far := m.pane[m.focus].height, 1<<30
 	return []binding{
@@ -61,7 +61,6 @@ func (m *model) bindings() []binding {
 	}
 }
 
-// key is called for a key or a paste.
 func (m *model) key(msg tea.Msg) tea.Cmd {
 	key := ""
 	if pressed, ok := msg.(tea.KeyPressMsg); ok {
@@ -77,9 +76,9 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 	case m.help:
 		m.help = false
 		return nil
-	case m.sure != nil:
-		o := m.sure
-		if m.sure = nil; key == "y" {
+	case m.toConfirm != nil:
+		o := m.toConfirm
+		if m.toConfirm = nil; key == "y" {
 			return m.order(o, nil)
 		}
 		return nil
@@ -95,7 +94,7 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 
 func (m *model) turnTo(f focus) {
 	if m.focus, m.zoom = f, false; f != onText {
-		m.deep = f == onTasks
+		m.taskText = f == onTasks
 	}
 }
 
@@ -113,14 +112,14 @@ func (m *model) back() {
 		m.zoom = false
 	case p.filter != "":
 		p.filter = ""
-	case m.focus == onText && m.deep:
+	case m.focus == onText && m.taskText:
 		m.turnTo(onTasks)
 	default:
 		m.turnTo(onBoulders)
 	}
 }
 
-// edit hands a key or a paste to the text that the user types.
+// edit passes a key or a paste to the editor, but leaves or scrolls with some.
 func (m *model) edit(key string, msg tea.Msg) tea.Cmd {
 	switch p := &m.pane[onText]; {
 	case key == "esc":
@@ -137,7 +136,6 @@ func (m *model) edit(key string, msg tea.Msg) tea.Cmd {
 	return m.take(m.editor.Text(), complete)
 }
 
-// prompt has the user type a text.
 func (m *model) prompt(prompt string, take func(typed string, complete bool) tea.Cmd) {
 	m.editor, m.take = view.NewEditor(prompt, m.size.Width), take
 }
@@ -152,14 +150,13 @@ func (m *model) filter() {
 	})
 }
 
-// nearest are the blockers, those first that are nearest to the cursor.
 func (m *model) nearest() []report.Blocker {
-	all := slices.Clone(m.seen.asks) // the most urgent first
+	all := slices.Clone(m.seen.asks) // sorted by urgency
 	distance := func(b report.Blocker) int {
 		switch {
 		case b.BoulderID != m.want.boulder:
 			return 2
-		case b.SubTaskID != m.want.task || !m.deep:
+		case b.SubTaskID != m.want.task || !m.taskText:
 			return 1
 		}
 		return 0
@@ -168,7 +165,7 @@ func (m *model) nearest() []report.Blocker {
 	return all
 }
 
-// answer has the user answer one of the blockers, or with nothing the next.
+// answer asks the user about all[i]; an empty answer leads to the next one.
 func (m *model) answer(all []report.Blocker, i int) {
 	if m.editor, m.ask = nil, nil; i == len(all) {
 		m.say("Nothing else waits for an answer.", nil)
@@ -212,13 +209,13 @@ func (m *model) note() {
 	})
 }
 
-// about is an order about the boulder, or the sub-task, that the cursor is at; nil: it is at none.
+// about makes an order about the boulder or sub-task at the cursor; nil, with a message, if there is none.
 func (m *model) about(do boulder.OrderKind) *order {
 	o := &order{m.pane[onBoulders].id(), boulder.Order{Do: do}}
-	if m.deep {
+	if m.taskText {
 		o.SubTaskID = m.pane[onTasks].id()
 	}
-	ofTask := m.deep || do == boulder.OrderRetry || do == boulder.OrderSkip
+	ofTask := m.taskText || do == boulder.OrderRetry || do == boulder.OrderSkip
 	if o.boulder == "" || ofTask && o.SubTaskID == "" {
 		m.say("", errors.New("the cursor is at nothing to "+string(do)+": choose a sub-task first"))
 		return nil
@@ -226,7 +223,7 @@ func (m *model) about(do boulder.OrderKind) *order {
 	return o
 }
 
-// order has an order carried out, which was typed in an editor or is none's.
+// order carries out an order. typed is the editor that its text comes from, or nil.
 func (m *model) order(o *order, typed *view.Editor) tea.Cmd {
 	return m.do(typed, func() (string, error) {
 		if err := o.Validate(); err != nil {
@@ -243,7 +240,7 @@ func (m *model) order(o *order, typed *view.Editor) tea.Cmd {
 	})
 }
 
-// do runs one thing at a time. The editor in which it was typed closes if it has an effect.
+// do runs f, unless another call is under way. typed, if not nil, closes if f has an effect.
 func (m *model) do(typed *view.Editor, f func() (effect string, err error)) tea.Cmd {
 	if m.doing {
 		m.say("", errors.New("the order before is still being carried out"))
@@ -260,7 +257,6 @@ func (m *model) do(typed *view.Editor, f func() (effect string, err error)) tea.
 	}
 }
 
-// question is what a y would do.
 func (o *order) question() string {
 	of := "boulder " + o.boulder
 	if o.SubTaskID != "" {

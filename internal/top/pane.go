@@ -12,18 +12,18 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// pane is a list with a cursor, or a text that is scrolled.
+// pane is a list with a cursor, or a scrolled text.
 type pane struct {
-	lines  []string // clean, perhaps with colours
-	ids    []string // of what each line of a list is about; nil: it is a text
+	lines  []string // sanitized, and may have colours
+	ids    []string // of the boulder or sub-task of each line; nil: a text
 	filter string
-	height int  // lines that are seen
-	top    int  // the first of them
-	at     int  // the cursor of a list
-	tail   bool // a text stays at its end
+	height int  // number of visible lines
+	top    int  // index of the first visible line
+	at     int  // index of a list's cursor
+	tail   bool // a text follows its end
 }
 
-// fill gives it new lines. The cursor of a list stays at an id, as long as that is there.
+// fill replaces the lines. The cursor of a list moves to the id at, if that exists.
 func (p *pane) fill(lines, ids []string, at string) {
 	p.lines, p.ids = nil, nil
 	for i, line := range lines {
@@ -39,7 +39,7 @@ func (p *pane) fill(lines, ids []string, at string) {
 	}
 }
 
-// scroll has what matters be seen: the cursor, or the end of a text that stays there.
+// scroll makes the cursor visible, or the end of a text with tail.
 func (p *pane) scroll() {
 	p.at = max(0, min(p.at, len(p.lines)-1))
 	if p.ids != nil {
@@ -63,7 +63,6 @@ func (p *pane) move(by int) {
 	p.tail = p.top == p.end()
 }
 
-// id is what the cursor of a list is at; empty: nothing.
 func (p *pane) id() string {
 	if p.at < len(p.ids) {
 		return p.ids[p.at]
@@ -71,7 +70,7 @@ func (p *pane) id() string {
 	return ""
 }
 
-// draw draws it in lines of at most so many columns, below a title.
+// draw returns a title and the visible lines, each at most width columns wide.
 func (p *pane) draw(paint page.Paint, title string, width int, focused bool) []string {
 	if p.ids != nil {
 		title += fmt.Sprintf(" %d/%d", min(p.at+1, len(p.lines)), len(p.lines))
@@ -99,16 +98,15 @@ func (p *pane) draw(paint page.Paint, title string, width int, focused bool) []s
 	return all
 }
 
-// leaf is a sub-task in a tree: its place in the plan, and the branch that is drawn before it.
+// leaf is a line of a tree: the index of a sub-task, and the branch in front of it.
 type leaf struct {
 	index  int
 	branch string
 }
 
-// tree puts each sub-task below the last one before it that it depends on. What is deeper than deepest stands no
-// further to the right.
+// tree puts each sub-task below the last earlier one that it depends on. Beyond depth deepest the indentation stays.
 func tree(tasks []*boulder.SubTask, deepest int) (all []leaf) {
-	below := map[int][]int{} // by the place of the one above; -1: there is none
+	below := map[int][]int{} // children by index of the parent; -1: the root
 	for i, t := range tasks {
 		above := i - 1
 		for above >= 0 && !slices.Contains(t.DependsOn, tasks[above].ID) {

@@ -1,7 +1,6 @@
-// Package top is `manager top`: the boulders of a project on a whole terminal, live, with the user's answers and
-// orders. It reads and writes by the same calls as the commands, beside a process that runs boulders and where none
-// does, and holds nothing while it is open: it reads, closes, and looks again when the state has changed. What it says
-// is said by package view.
+// Package top is `manager top`: a live full-screen view of a project's boulders that also takes answers and orders. It
+// makes the same calls as the commands, so it works whether or not a process runs boulders. It keeps nothing open
+// between reads, and reads again when the state has changed. Package view makes the texts.
 package top
 
 import (
@@ -22,14 +21,14 @@ import (
 )
 
 const (
-	// lookEvery is how often to look whether the state has changed.
+	// lookEvery is the interval of checks whether the state has changed.
 	lookEvery = 200 * time.Millisecond
-	// renewEvery is how often to read while a process is at work, or after an error: time passes, and what was killed
-	// says nothing.
+	// renewEvery is the interval of reads without a change while a process holds the state, which may die, or after an
+	// error.
 	renewEvery = 2 * time.Second
 )
 
-// focus is the pane that keys go to.
+// focus is the index of the pane that keys go to.
 type focus int
 
 const (
@@ -39,63 +38,61 @@ const (
 	panes
 )
 
-// model is the state of the screen. Only Update changes it; what takes time runs in commands.
+// model is the state of the screen. Only Update changes it; slow work runs in commands.
 type model struct {
 	*project.Project
 	ctx   context.Context
 	paint page.Paint
 	size  page.Size
 
-	want    place // that the cursors are at
+	want    place // at the cursors
 	seen    *reading
 	reading bool   // a read is under way
 	doing   bool   // an order is under way
-	said    string // what came of it, until the next key
-	failed  bool   // it is an error
+	said    string // message about its outcome, until the next key
+	failed  bool   // said is an error
 
-	focus focus
-	pane  [panes]pane
-	deep  bool   // the text is about the sub-task, not about the whole boulder
-	tab   int    // of tabs
-	topic string // of the text that is drawn
-	zoom  bool   // the text has the whole screen
-	help  bool
+	focus    focus
+	pane     [panes]pane
+	taskText bool   // the text is about the sub-task, not the boulder
+	tab      int    // index in tabs
+	topic    string // identifies the text that is drawn
+	zoom     bool   // the text fills the screen
+	help     bool
 
-	editor *view.Editor                              // what the user types; nil: nothing
-	take   func(typed string, complete bool) tea.Cmd // is called with it after each key
-	ask    *report.Blocker                           // that is answered; nil: none
-	sure   *order                                    // that waits for a y
+	editor    *view.Editor                              // of what the user types, or nil
+	take      func(typed string, complete bool) tea.Cmd // called with the text after each key
+	ask       *report.Blocker                           // that the user is asked about, or nil
+	toConfirm *order                                    // that waits for confirmation, or nil
 }
 
-// order is an order and the boulder that it is for.
 type order struct {
 	boulder string
 	boulder.Order
 }
 
-// New is the screen before anything was read.
+// New makes the program. It reads the state on Init.
 func New(ctx context.Context, p *project.Project, paint page.Paint) tea.Model {
 	return &model{Project: p, ctx: ctx, paint: paint, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
 }
 
-// tickMsg comes every [lookEvery], with the state's version then.
+// tickMsg is the version of the state, sent every [lookEvery].
 type tickMsg string
 
-// saidMsg is what came of an order or an answer.
+// saidMsg is the outcome of an order or an answer.
 type saidMsg struct {
 	said   string
 	err    error
-	closes *view.Editor // that has done its work
+	closes *view.Editor // that is done, or nil
 }
 
-// Init is called first.
 func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
 
 func (m *model) tick() tea.Cmd {
 	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg(m.Version()) })
 }
 
-// look reads the state, unless that is under way: then it is read again afterwards if need be.
+// look reads the state. During another read it does nothing: Update reads again if the cursors have moved.
 func (m *model) look() tea.Cmd {
 	if m.reading {
 		return nil
@@ -105,7 +102,6 @@ func (m *model) look() tea.Cmd {
 	return func() tea.Msg { return m.read(m.ctx, want, had) }
 }
 
-// Update is called with what has happened, one after the other.
 func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -122,7 +118,7 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 		if m.reading = false; msg.asked != m.want {
 			return m, m.look()
 		}
-		if msg.items == nil && msg.err != nil { // what was seen stays
+		if msg.items == nil && msg.err != nil { // keep the previous reading
 			seen := *m.seen
 			seen.version, seen.Now, seen.Holder, seen.err = msg.version, msg.Now, msg.Holder, msg.err
 			msg = &seen
@@ -142,7 +138,8 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 	return m, tea.Batch(cmd, m.follow())
 }
 
-// follow has the state read where the cursors are: with a filter, or when what they were at is gone, they are elsewhere.
+// follow reads the state again if the cursors are not at the wanted place. A filter or a change of the lists moves
+// them.
 func (m *model) follow() tea.Cmd {
 	boulder, task := m.pane[onBoulders].id(), m.pane[onTasks].id()
 	switch {
@@ -157,7 +154,6 @@ func (m *model) follow() tea.Cmd {
 	return m.look()
 }
 
-// say tells the user something until the next key.
 func (m *model) say(said string, err error) {
 	m.said, m.failed = said, err != nil
 	if err != nil {
@@ -165,25 +161,25 @@ func (m *model) say(said string, err error) {
 	}
 }
 
-// place is what the user looks at; an empty id: the first there is.
+// place is what the user looks at. An empty id means the default: the active boulder, its first sub-task.
 type place struct{ boulder, task string }
 
-// reading is the state as it was read, once.
+// reading is one read of the state.
 type reading struct {
-	asked place // what was to be read
-	place       // what there is
+	asked place // that was to be read
+	place       // that was read
 	project.Reading
 	version string           // see [project.Project.Version]
-	items   []view.ListItem  // that are not archived, the newest first
-	asks    []report.Blocker // that an answer still reaches, the most urgent first
-	status  *view.Status     // nil: there is no boulder, or it cannot be read
-	sub     *boulder.SubTask // that is looked at; nil: there is none
-	turns   []boulder.Turn   // of that
-	said    []view.Said      // in its attempts
-	err     error            // what could not be read; the rest is there
+	items   []view.ListItem  // not archived, newest first
+	asks    []report.Blocker // that can still be answered, by urgency
+	status  *view.Status     // nil if there is no boulder, or it cannot be read
+	sub     *boulder.SubTask // at place, or nil
+	turns   []boulder.Turn   // of sub
+	said    []view.Said      // transcripts of sub
+	err     error            // what could not be read; the other fields are set
 }
 
-// read reads what is to be seen at a place. had is the reading before: a log only grows. Nothing is held when it returns.
+// read reads the state at a place. The log only grows, so events in the previous reading are not read again.
 func (m *model) read(ctx context.Context, at place, had *reading) *reading {
 	r := &reading{asked: at, place: at, version: m.Version(), Reading: project.Reading{Now: time.Now()}}
 	pending, asksErr := m.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
@@ -220,7 +216,7 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 	if d.Boulder.ID == "" {
 		return errors.Join(err, getErr)
 	}
-	var had []boulder.Event // that were read before
+	var had []boulder.Event // from the previous reading
 	var last uint64
 	if n := len(before.Events); before.boulder == r.boulder && n > 0 {
 		had, last = before.Events, before.Events[n-1].Seq

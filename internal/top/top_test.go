@@ -143,7 +143,7 @@ func TestOrders(t *testing.T) {
 	}
 	s.press("esc", "/", "no such", "enter", "c")
 	s.shows("choose a sub-task first")
-	if s.sure != nil {
+	if s.toConfirm != nil {
 		t.Error("it would cancel what is not to be seen")
 	}
 	s.press("esc", "/", "Translate", "enter", "s", "y")

@@ -1,5 +1,5 @@
-// Package tracing exports the log of a boulder as one trace in OpenTelemetry's protocol, with its conventions for
-// generative AI (semconv 1.41.0). Prompts, answers and outputs are not part of it.
+// Package tracing exports the log of a boulder as one OpenTelemetry trace, with the conventions for generative AI
+// (semconv 1.41.0), but without prompts, answers and outputs.
 package tracing
 
 import (
@@ -25,11 +25,11 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// timeout bounds an export: a run that is over does not wait for a collector that is not there.
+// timeout bounds an export, so that the end of a run does not wait for a missing collector.
 const timeout = 10 * time.Second
 
-// Export sends the trace to the OTLP/HTTP endpoint at a URL, with the headers of OTEL_EXPORTER_OTLP_HEADERS. All spans
-// have ids that follow from the log: what is sent again, after a resume, is the same with more.
+// Export sends the trace to the OTLP/HTTP endpoint at url, with the headers of OTEL_EXPORTER_OTLP_HEADERS. Span ids are
+// derived from the log, so an export after a resume extends the earlier trace.
 func Export(ctx context.Context, url string, events []boulder.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -37,17 +37,16 @@ func Export(ctx context.Context, url string, events []boulder.Event) error {
 	if err != nil {
 		return fmt.Errorf("trace to %s: %w", url, err)
 	}
-	defer func() { _ = exporter.Shutdown(ctx) }() // nothing is left to send
+	defer func() { _ = exporter.Shutdown(ctx) }() // spans are sent already
 	if err := exporter.ExportSpans(ctx, Spans(events)); err != nil {
 		return fmt.Errorf("trace to %s: %w", url, err)
 	}
 	return nil
 }
 
-// span is something that took time.
 type span struct {
 	name     string
-	from, to time.Time // to: zero while it goes on
+	from, to time.Time // to: zero while the span is open
 	parent   *span
 	attrs    []attribute.KeyValue
 	failed   string
@@ -66,15 +65,14 @@ func (s *span) add(attrs ...attribute.KeyValue) {
 	}
 }
 
-// fail notes why nothing came of it; empty: something did.
+// fail marks the span as failed, or as successful if why is empty.
 func (s *span) fail(why string) {
 	if s != nil {
 		s.failed = why
 	}
 }
 
-// reader makes spans from events.
-type reader struct {
+type builder struct {
 	all               []*span
 	root, plan        *span
 	attempt           map[boulder.AttemptRef]*span
@@ -82,13 +80,13 @@ type reader struct {
 	state             *boulder.State
 }
 
-func (r *reader) begin(parent *span, at time.Time, name string, attrs ...attribute.KeyValue) *span {
+func (r *builder) begin(parent *span, at time.Time, name string, attrs ...attribute.KeyValue) *span {
 	s := &span{name: name, from: at, parent: parent, attrs: attrs}
 	r.all = append(r.all, s)
 	return s
 }
 
-// model names one as the conventions do.
+// model returns the attributes of a model, with the conventions' provider names.
 func model(ref string) (attrs []attribute.KeyValue) {
 	provider, name, _ := strings.Cut(ref, "/")
 	if known := map[string]string{"google": "gcp.gemini", "xai": "x_ai", "mistral": "mistral_ai"}[provider]; known != "" {
@@ -100,7 +98,7 @@ func model(ref string) (attrs []attribute.KeyValue) {
 	return attrs
 }
 
-func used(u boulder.Usage) []attribute.KeyValue {
+func usageAttrs(u boulder.Usage) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		semconv.GenAIUsageInputTokens(int(u.Input)), semconv.GenAIUsageOutputTokens(int(u.Output)),
 		semconv.GenAIUsageCacheReadInputTokens(int(u.CacheRead)), semconv.GenAIUsageCacheCreationInputTokens(int(u.CacheWrite)),
@@ -108,8 +106,8 @@ func used(u boulder.Usage) []attribute.KeyValue {
 	}
 }
 
-// take follows an event, which the state has taken in.
-func (r *reader) take(e boulder.Event) {
+// take adds the spans of an event. The state must already include it.
+func (r *builder) take(e boulder.Event) {
 	at, b := e.Time, &r.state.Boulder
 	chat := func(parent *span, what string) *span {
 		return r.begin(parent, at, "chat "+what, append(model(b.LedgerModel), semconv.GenAIOperationNameChat, attribute.String("manager.for", what))...)
@@ -152,27 +150,27 @@ func (r *reader) take(e boulder.Event) {
 		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
 		map[string]*span{
 			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
-		}[body.Source].add(used(body.Usage)...)
+		}[body.Source].add(usageAttrs(body.Usage)...)
 	case boulder.Retry:
-		r.over(body.AttemptRef, at, body.Reason)
+		r.endAttempt(body.AttemptRef, at, body.Reason)
 	case boulder.Parked:
-		r.over(body.AttemptRef, at, body.Reason)
+		r.endAttempt(body.AttemptRef, at, body.Reason)
 	case boulder.SubTaskDone:
 		failed := ""
 		if !body.Completed {
 			failed = body.Summary
 		}
-		r.over(body.AttemptRef, at, failed)
+		r.endAttempt(body.AttemptRef, at, failed)
 	case boulder.TaskComplete:
-		if r.root.end(at, append(used(body.Usage), attribute.String("manager.status", string(body.Status)))...); !body.AllCompleted {
+		if r.root.end(at, append(usageAttrs(body.Usage), attribute.String("manager.status", string(body.Status)))...); !body.AllCompleted {
 			r.root.failed = string(body.Status)
 		}
 	}
 }
 
-func (r *reader) turnEnded(body boulder.TurnEnded, at time.Time) {
+func (r *builder) turnEnded(body boulder.TurnEnded, at time.Time) {
 	begun := at
-	for _, g := range body.Evidence.Gates { // they ran between the end of the turn and this event
+	for _, g := range body.Evidence.Gates { // gates ran before this event, after the end of the turn
 		begun = begun.Add(-g.Duration)
 	}
 	s := r.turn[body.AttemptRef]
@@ -191,8 +189,8 @@ func (r *reader) turnEnded(body boulder.TurnEnded, at time.Time) {
 	}
 }
 
-// over ends an attempt with what goes on in it.
-func (r *reader) over(ref boulder.AttemptRef, at time.Time, failed string) {
+// endAttempt ends an attempt and its open spans.
+func (r *builder) endAttempt(ref boulder.AttemptRef, at time.Time, failed string) {
 	for _, s := range []*span{r.turn[ref], r.judge[ref], r.join[ref]} {
 		s.end(at)
 	}
@@ -200,10 +198,10 @@ func (r *reader) over(ref boulder.AttemptRef, at time.Time, failed string) {
 	r.attempt[ref].end(at)
 }
 
-// Spans are those of a log from its beginning on. What goes on ends with the last event.
+// Spans makes the spans of a log, which must be complete from its first event. Open spans end with the last event.
 func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	of := func() map[boulder.AttemptRef]*span { return map[boulder.AttemptRef]*span{} }
-	r := &reader{attempt: of(), turn: of(), judge: of(), join: of(), state: boulder.NewState()}
+	r := &builder{attempt: of(), turn: of(), judge: of(), join: of(), state: boulder.NewState()}
 	var last time.Time
 	for _, e := range events {
 		if r.state.Replay(e) != nil {
@@ -217,7 +215,7 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	}
 	id, where := traceID(r.state.Boulder.ID), resource.NewSchemaless(semconv.ServiceName("manager"))
 	made := make(tracetest.SpanStubs, len(r.all))
-	for i, s := range r.all { // in the order in which they began: a parent has its number
+	for i, s := range r.all { // parents first, so that their span id is set
 		number := sha256.Sum256(binary.BigEndian.AppendUint64(id[:], uint64(i+1)))
 		s.context = trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: id, SpanID: trace.SpanID(number[:8]), TraceFlags: trace.FlagsSampled,
@@ -225,7 +223,7 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 		if s.to.IsZero() {
 			s.end(last, attribute.Bool("manager.unfinished", true))
 		}
-		attrs := attribute.NewSet(s.attrs...) // of a key that was set twice, the last
+		attrs := attribute.NewSet(s.attrs...) // the last value of a key wins
 		made[i] = tracetest.SpanStub{
 			Name: s.name, SpanContext: s.context, SpanKind: trace.SpanKindInternal, StartTime: s.from, EndTime: s.to,
 			Attributes: attrs.ToSlice(), Resource: where,
@@ -241,7 +239,7 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	return made.Snapshots()
 }
 
-// traceID is the boulder's own, if it is one.
+// traceID returns the boulder's id if it is a ULID, else a hash of it.
 func traceID(boulderID string) trace.TraceID {
 	if id, err := ulid.ParseStrict(strings.ToUpper(boulderID)); err == nil {
 		return trace.TraceID(id)

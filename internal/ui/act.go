@@ -20,7 +20,7 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// back is the page that a form was on: one of ours, and nothing but a path.
+// back returns the page that a form was on. It must be a local path, which prevents open redirects.
 func back(r *http.Request) string {
 	to := r.PostFormValue("back")
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
@@ -85,11 +85,11 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 			return said, err
 		}
 	}
-	return s.give(ctx, id, o)
+	return s.carryOut(ctx, id, o)
 }
 
-// give gives an order. What was waiting for it continues where a server is there for that.
-func (s *Site) give(ctx context.Context, id string, o boulder.Order) (said string, err error) {
+// carryOut carries out an order. After an approval or a refusal the boulder continues if a server runs.
+func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said string, err error) {
 	done, err := s.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
 		return b, o, err
@@ -110,8 +110,8 @@ func (s *Site) give(ctx context.Context, id string, o boulder.Order) (said strin
 	return view.NewOrder(done).Text(), nil
 }
 
-// resume has a boulder go on in the server of the project; empty: a process runs it, and takes the order. It starts no
-// process: whoever starts one says where and with what.
+// resume continues a boulder in the project's server. It returns "" if a process runs the boulder, which takes the
+// order itself. It starts no process: only the user can say where and with which settings.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	command := fmt.Errorf("no process is there that could go on with it: type `manager resume %s` in a terminal", id)
 	there, err := s.Dial(ctx)
@@ -133,7 +133,6 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
 }
 
-// land is the page that shows what would land.
 func (s *Site) land(r *http.Request) (*Page, error) {
 	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
 	b := l.Of.Boulder
@@ -151,7 +150,6 @@ func (s *Site) land(r *http.Request) (*Page, error) {
 	return p, nil
 }
 
-// landNow lands the results in the user's files, or as a branch.
 func (s *Site) landNow(r *http.Request) (said string, err error) {
 	how := project.Land{How: r.PostFormValue("how"), Branch: strings.TrimSpace(r.PostFormValue("branch"))}
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
@@ -164,8 +162,8 @@ func (s *Site) landNow(r *http.Request) (said string, err error) {
 	return "Results: " + report.Landed(l.Landed) + ".", nil
 }
 
-// prepareRedo finds out what a redo comes to, of the sub-task that a form names or else of all that is out of date;
-// nil: nothing is.
+// prepareRedo prepares a redo of the sub-task that the form names, or else of all that are out of date. redo is nil if
+// none is.
 func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Redo, redo *boulder.Redoing, err error) {
 	read, err := s.read(r.Context(), r.PathValue("id"), false)
 	if err != nil {
@@ -181,7 +179,6 @@ func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Re
 	return read.Snapshot, what, redo, err
 }
 
-// redo is the page that shows what would be redone.
 func (s *Site) redo(r *http.Request) (*Page, error) {
 	b, what, redo, err := s.prepareRedo(r)
 	if b.Boulder.ID == "" {
@@ -202,7 +199,7 @@ func (s *Site) redo(r *http.Request) (*Page, error) {
 	return p, nil
 }
 
-// redoNow gives the order. What runs nowhere continues where a server is there for it.
+// redoNow orders the redo. A boulder without a process continues if a server runs.
 func (s *Site) redoNow(r *http.Request) (said string, err error) {
 	r = r.WithContext(context.WithoutCancel(r.Context()))
 	b, _, redo, err := s.prepareRedo(r)

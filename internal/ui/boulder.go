@@ -31,7 +31,7 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 	return s.unread(p, err), nil
 }
 
-// addBoulder adds what a page and a file tell of a boulder.
+// addBoulder adds the sections that the page of a boulder and its frozen file share.
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
 	data := map[string]any{
@@ -40,7 +40,7 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	}
 	if !p.Frozen {
 		p.add("head", "", s.html("head", data))
-		s.agree(ctx, p, &r.Snapshot, boulderPath(b.ID))
+		s.addApproval(ctx, p, &r.Snapshot, boulderPath(b.ID))
 		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
 	}
 	drawn := view.GraphOf(r.Snapshot, r.Limits, false).SVG(link)
@@ -52,7 +52,7 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	if !p.Frozen && !waits {
 		p.add("tasks", "Sub-tasks", s.html("tasks", data))
 	}
-	if r.cut { // the stream brings it
+	if r.cut { // the stream sends the chart later
 		p.add("time", "What the time went into", `<p><a href="?all=1">Draw it</a></p>`)
 	} else {
 		p.add("time", "What the time went into", s.html("chart", chart(r, link)))
@@ -64,7 +64,6 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 	}
 }
 
-// meter is a budget and what is used of it.
 type meter struct {
 	Name, Used, Limit string
 	Share             float64
@@ -92,7 +91,6 @@ func metersOf(r *reading) (all []meter) {
 
 const fed = 60
 
-// feed are the newest events, the newest first.
 func feed(r *reading) (all []view.Step) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {
@@ -152,14 +150,14 @@ func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask) {
 	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(view.NewWhy(r.Reading, t).Print))
 }
 
-// diff is what changed during an attempt, as its newest turn showed.
+// diff is what changed during an attempt, according to its newest turn.
 type diff struct {
 	Attempt int
 	Lines   []diffLine
-	Cut     string // the command that shows all of it; empty: it is all
-	None    string // why there is none
-	Files   int    // that it is about
-	Others  string // those of them that are not its own
+	Cut     string // the command that shows the whole diff; empty if it is not cut
+	None    string // why there is no diff
+	Files   int    // number of changed files
+	Others  string // changed files that are not its own
 }
 
 type diffLine struct{ Class, Text string }
@@ -202,7 +200,7 @@ type said struct {
 	Lines   []saidLine
 }
 
-// saidLine is a line of a transcript, with styles. What an agent's tools gave back, and what it thought, is folded.
+// saidLine is a styled line of a transcript. Prompts, reasoning and tool outputs are folded.
 type saidLine struct {
 	Time       time.Time
 	Head, Body string
@@ -223,7 +221,7 @@ func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
 	return all, err
 }
 
-// Freeze gives the pages of a boulder as one file, which loads nothing and runs no script. With an error it lacks something.
+// Freeze returns a boulder's pages as one file, without scripts or external resources. With an error it is incomplete.
 func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snapshot) (string, error) {
 	r, err := s.readRest(ctx, there, d, false)
 	p := s.page(text.Clip(d.Boulder.Task, 80), "")
@@ -238,7 +236,7 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 
 func (s *Site) download(w http.ResponseWriter, r *http.Request) {
 	content, err := project.Look(r.Context(), s.Project, r.PathValue("id"), s.Freeze)
-	if content == "" { // else what it lacks is said in it
+	if content == "" { // else the file says what it lacks
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}

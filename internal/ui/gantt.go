@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-// Measures of the chart of time, in its pixels.
+// Measures of the time chart, in pixels.
 const (
 	chartNames = 190 // column of names
 	chartWide  = 760 // of the bars
@@ -22,14 +22,14 @@ const (
 	chartHead  = 24
 )
 
-// lane is the time of one sub-task, or with an empty id that of the boulder itself.
+// lane is the row of a sub-task or, with an empty id, of the boulder itself.
 type lane struct {
 	id, name string
 	bars     []bar
-	open     *bar // it goes on
+	open     *bar // not ended yet, or nil
 }
 
-// bar is something that took time; kind is its class in the stylesheet.
+// bar is a span of time. kind is its class in the stylesheet.
 type bar struct {
 	kind, title string
 	from, to    time.Time
@@ -40,7 +40,7 @@ func (l *lane) begin(at time.Time, kind, title string) {
 	l.open = &bar{kind: kind, title: title, from: at}
 }
 
-// end closes the bar that goes on, and adds to what it says.
+// end closes the open bar, if any, and appends more to its title.
 func (l *lane) end(at time.Time, more string) {
 	if l.open != nil {
 		l.open.to, l.open.title = at, text.JoinedBy(": ", l.open.title, more)
@@ -48,7 +48,6 @@ func (l *lane) end(at time.Time, more string) {
 	}
 }
 
-// lanes tell from the log what the time went into.
 func lanes(r *reading) (all []*lane, from, to time.Time) {
 	whole := &lane{name: "the boulder"}
 	all, byID := []*lane{whole}, map[string]*lane{"": whole}
@@ -65,7 +64,7 @@ func lanes(r *reading) (all []*lane, from, to time.Time) {
 			from = e.Time
 		}
 		switch e.Body.(type) {
-		case boulder.SubTaskProgress, boulder.UsageReport, boulder.GateRun: // most of a log, and nothing that took time by itself
+		case boulder.SubTaskProgress, boulder.UsageReport, boulder.GateRun: // most of a log, without a bar of their own
 			continue
 		}
 		told := view.Describe(e)
@@ -82,7 +81,7 @@ func lanes(r *reading) (all []*lane, from, to time.Time) {
 	return all, from, to
 }
 
-// take follows an event of the lane; line is what it says.
+// take applies an event to the lane. line describes the event.
 func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]time.Time, whole *lane) {
 	at := e.Time
 	switch b := e.Body.(type) {
@@ -111,7 +110,7 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 	case boulder.TurnSent:
 		l.begin(at, "turn", fmt.Sprintf("attempt %d, %s", b.Attempt, line))
 	case boulder.TurnEnded:
-		ran := b.Evidence.Gates // they ran between the end of the turn and this event
+		ran := b.Evidence.Gates // they ran before this event, after the end of the turn
 		begun := at
 		for _, g := range ran {
 			begun = begun.Add(-g.Duration)

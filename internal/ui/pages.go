@@ -28,26 +28,26 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Page is what is shown at an address: sections, one below the other. While it is open, those that change are sent again.
+// Page is what an address shows: a list of sections. While it is open, changed sections are sent again.
 type Page struct {
 	Title    string
-	Project  string // name of its directory
+	Project  string // base name of its directory
 	Here     string // the address that the navigation marks
-	Said     string // what came of the user's last click
+	Said     string // outcome of the user's last action
 	Event    uint64 // number of the newest event that it shows
 	Sections []Section
 	Version  string // see [Site.stream]
-	Still    bool   // it is not made again while it is open: it takes too much
-	Frozen   bool   // it is a file: it has no links to other pages, no forms and no script
+	Still    bool   // not updated while open: that would be too slow
+	Frozen   bool   // a file, without links to other pages, forms and scripts
 	Style    template.CSS
 
-	updates sync.Map // for browsers that have an earlier version, by that
+	updates sync.Map // by the version that a browser has, see [Site.update]
 }
 
 // Section is a part of a [Page].
 type Section struct {
 	ID    string
-	Title string // empty: it needs none
+	Title string // empty: none
 	HTML  template.HTML
 }
 
@@ -72,7 +72,7 @@ func boulderPath(id string) string { return "/b/" + url.PathEscape(id) }
 
 func taskPath(id, task string) string { return boulderPath(id) + "/t/" + url.PathEscape(task) }
 
-// html executes a template. That it cannot is a mistake in it, which the tests look for; the rest of the page is shown.
+// html executes a template. Errors are bugs in the template, which the tests look for; the page then shows the error.
 func (s *Site) html(name string, data any) template.HTML {
 	var b bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&b, name, data); err != nil {
@@ -88,20 +88,20 @@ func printed(by func(o page.Out)) template.HTML {
 	return template.HTML(b.String())
 }
 
-// reading is a boulder as it was read, once.
+// reading is one read of a boulder.
 type reading struct {
 	*project.Reading
-	cut bool // not all of its log: the newest only
+	cut bool // only the newest events of the log were read
 }
 
-// read reads a boulder. What cannot be read of it is in the error, and the rest is there if its head is. quick: of a
-// long log that was not read before, the newest events are enough.
+// read reads a boulder, partially if it also returns an error. With quick, only the newest events of a long log are
+// read, unless it is cached.
 func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {
 	there, err := s.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer there.Close() // nothing is held while a page is made
+	defer there.Close() // hold nothing while the page is made
 	d, err := there.Get(ctx, id)
 	if d.Boulder.ID == "" {
 		return nil, err
@@ -124,7 +124,7 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 	return r, errors.Join(err, r.Unread)
 }
 
-// events are those of a boulder's log. A log only grows: what was read once is not read again.
+// events returns the log of a boulder. A log only grows, so cached events are not read again.
 func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boulder) ([]boulder.Event, error) {
 	s.mu.Lock()
 	had := s.logs[b.ID]
@@ -144,16 +144,16 @@ func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boul
 	return slices.DeleteFunc(slices.Clone(all), func(e boulder.Event) bool { return e.Seq > b.Seq }), err
 }
 
-// longLog is how many events take longer to read than the page of their boulder to make.
+// longLog is the number of events from which on reading the log takes longer than making the page.
 const longLog = 2_000
 
-// logsKept is how many logs are kept in memory, of boulders that are looked at.
+// logsKept is how many logs are cached.
 const logsKept = 8
 
 type ask struct {
 	*report.Blocker
 	Card   template.HTML
-	Settle bool // it can be answered
+	Settle bool // the user can answer it
 }
 
 func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
@@ -197,7 +197,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	}
 	p.add("needs", "", s.html("needs", data))
 	for i := range asking {
-		s.agree(ctx, p, &asking[i], "/")
+		s.addApproval(ctx, p, &asking[i], "/")
 	}
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
 	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
@@ -209,7 +209,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	return s.unread(p, err), nil
 }
 
-// unread shows what could not be read, and the rest with it.
+// unread adds a section about what could not be read.
 func (s *Site) unread(p *Page, err error) *Page {
 	if err != nil {
 		p.add("unread", "Could not be read", s.html("text", err.Error()))

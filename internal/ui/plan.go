@@ -21,9 +21,8 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// agree shows the plan or the replan that waits for the user's yes, as a terminal does, with its buttons. back is the
-// page that it is on.
-func (s *Site) agree(ctx context.Context, p *Page, d *boulder.Snapshot, back string) {
+// addApproval adds the plan or replan that waits for approval, with buttons. back is the page that it is on.
+func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, back string) {
 	b, asked := &d.Boulder, d.Asked()
 	if asked == "" {
 		return
@@ -35,13 +34,13 @@ func (s *Site) agree(ctx context.Context, p *Page, d *boulder.Snapshot, back str
 		proposal := orchestrator.Proposal(*d)
 		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
 	}
-	all, _ := taskledger.Format(&plan) // it was read, or made here
+	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
 	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
 		"B": b, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
 	}))
 }
 
-// preview is a plan as a terminal shows it before it asks.
+// preview renders a plan as the terminal does before it asks for approval.
 func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan) template.HTML {
 	return printed(func(o page.Out) {
 		view.Plan(o, plan)
@@ -50,15 +49,15 @@ func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Pl
 	})
 }
 
-// draft is a plan that is being edited: the one of a boulder that waits for the user's yes, or else the project's plan file.
+// draft is a plan that is being edited: that of a boulder that waits for approval, or the project's plan file.
 type draft struct {
 	B        *boulder.Boulder // nil: the plan file
 	Text     string
-	Hash     string // of what the user began with
+	Hash     string // of the version that the user began with
 	Action   string
 	Problems []problem
-	More     int    // problems beyond these
-	Err      string // what else is wrong
+	More     int    // number of problems beyond these
+	Err      string // any other error
 	Checked  template.HTML
 }
 
@@ -86,7 +85,7 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 	return &draft{B: &d.Boulder, Text: string(data), Hash: d.Asked(), Action: boulderPath(id) + "/plan"}, err
 }
 
-// take has the user's text in the draft, with all that is wrong in it; nil: it is no plan.
+// take puts the user's text into the draft, with its problems. It returns nil if the text is not a valid plan.
 func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 	d.Text = text
 	plan, err := s.ParsePlan("the plan", []byte(text))
@@ -118,7 +117,6 @@ func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 	return nil
 }
 
-// editor is the page of a draft.
 func (s *Site) editor(r *http.Request) (*Page, error) {
 	d, err := s.draft(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -141,8 +139,7 @@ func (s *Site) drafted(d *draft) *Page {
 	return p
 }
 
-// edited checks what the user wrote and saves it, or agrees to it. What is wrong is said beside the text, which stays
-// as it was written.
+// edited checks the user's text, then saves the plan file or approves the plan. On errors the text stays as written.
 func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	ctx, id := r.Context(), r.PathValue("id")
 	if err := r.ParseForm(); err != nil {
@@ -151,7 +148,7 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	}
 	text, hash, do := strings.ReplaceAll(r.PostFormValue("plan"), "\r\n", "\n"), r.PostFormValue("hash"), r.PostFormValue("do")
 	d, err := s.draft(ctx, id)
-	if err != nil { // another answer has come first: the text is shown all the same
+	if err != nil { // another answer came first: show the text anyway
 		d = &draft{B: &boulder.Boulder{ID: id}, Hash: hash, Action: r.URL.Path}
 	}
 	plan := s.take(ctx, d, text)
@@ -163,10 +160,10 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	case d.B == nil:
 		said, err = "Saved "+s.PlanPath()+". Run it with: manager run", s.SavePlan([]byte(text))
 	default:
-		said, err = s.give(ctx, id, boulder.Order{Do: boulder.OrderApprove, Hash: hash, Plan: plan})
+		said, err = s.carryOut(ctx, id, boulder.Order{Do: boulder.OrderApprove, Hash: hash, Plan: plan})
 	}
 	if said != "" && err == nil {
-		s.tell(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
+		s.redirect(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
 		return
 	}
 	if d.Hash = hash; err != nil {

@@ -1,10 +1,9 @@
-// Package ui shows a project in a browser, and takes the user's answers and orders there. A [Site] is the pages; it
-// reads and writes by the same calls as the commands, so that it works beside a process that runs boulders, and where
-// none does. Pages are made here: they are read and answered without scripts, and one script of ours swaps what has
-// changed.
+// Package ui shows a project in a browser, and takes the user's answers and orders there. A [Site] makes the same calls
+// as the commands, so it works whether or not a process runs boulders. Pages are rendered here and work without
+// scripts; one script swaps changed sections.
 //
-// Nothing but the loopback interface is listened on, and every request needs a cookie that only a link printed to the
-// user gives: other users of the machine reach the same port, and so does any page that is open in the user's browser.
+// A Site listens on the loopback interface only. Other users of the machine, and any page in the user's browser, can
+// reach that port too, so every request needs a cookie that only a link printed to the user sets.
 package ui
 
 import (
@@ -35,35 +34,34 @@ import (
 
 const linkLife = 5 * time.Minute
 
-// policy lets a page load what this server has, and nothing else; nothing in a page itself is run or styles it.
+// policy lets a page load resources of this server only, and forbids inline scripts and styles.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Site is the pages of a project.
+// Site serves the pages of a project.
 type Site struct {
 	*project.Project
 	log       *slog.Logger
-	public    *url.URL // nil: none
+	public    *url.URL // of the tunnel; nil: none
 	templates *template.Template
 	style     string
-	port      string // that is listened on
+	port      string // that Serve listens on
 	changes   *changes
 
 	mu       sync.Mutex
 	logs     map[string][]boulder.Event
-	links    map[[sha256.Size]byte]time.Time // when each that was not used ends, by what it hashes to
-	sessions map[[sha256.Size]byte]*string   // what to tell it next, by the hash of the cookie
+	links    map[[sha256.Size]byte]time.Time // expiry of unused links, by hash of the token
+	sessions map[[sha256.Size]byte]*string   // next message, by hash of the cookie
 }
 
-// NewSite makes the pages of a project. public is the address at which a tunnel of the user's reaches them, as
-// https://host; empty: none.
+// NewSite makes a Site. public is the address of the user's tunnel to it, as https://host; empty: none.
 func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, error) {
 	s := &Site{
 		Project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
 		changes: &changes{next: make(chan struct{}), made: map[string]func() (*Page, error){}}, logs: map[string][]boulder.Event{},
 		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
 	}
-	style, _ := assets.ReadFile("assets/style.css") // it is embedded
+	style, _ := assets.ReadFile("assets/style.css") // embedded: cannot fail
 	s.style = string(style) + graph.Styles()
 	if public == "" {
 		return s, nil
@@ -79,7 +77,7 @@ func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, err
 	return s, nil
 }
 
-// Serve listens on the port of the loopback interface (0: a free one), calls ready, and answers until ctx ends.
+// Serve listens on a port of the loopback interface (0: a free one), calls ready, and serves until ctx ends.
 func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -97,7 +95,7 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		return server.Close() // what is at work has ctx
+		return server.Close() // ctx also ends the running requests
 	})
 	group.Go(func() error { return server.Serve(l) })
 	ready()
@@ -107,8 +105,7 @@ func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
 	return nil
 }
 
-// Links are new addresses that let in whoever opens one of them first, for five minutes: the one here, and the one of
-// the tunnel.
+// Links returns the local sign-in address and that of the tunnel, for one use of either within five minutes.
 func (s *Site) Links() []string {
 	token := rand.Text()
 	s.mu.Lock()
@@ -121,10 +118,10 @@ func (s *Site) Links() []string {
 	return all
 }
 
-// cookie is its name: browsers give a cookie to all ports of a host.
+// cookie returns the cookie's name. Browsers send cookies to all ports of a host, so it names the port.
 func (s *Site) cookie() string { return "manager-" + s.port }
 
-// Handler answers requests.
+// Handler returns the handler of all requests.
 func (s *Site) Handler() http.Handler {
 	inside := http.NewServeMux()
 	for pattern, build := range map[string]func(*http.Request) (*Page, error){
@@ -149,17 +146,16 @@ func (s *Site) Handler() http.Handler {
 
 	all := http.NewServeMux()
 	all.HandleFunc("GET /link/{token}", s.enter)
-	all.Handle("/", s.known(inside))
+	all.Handle("/", s.requireSession(inside))
 	origins := http.NewCrossOriginProtection()
 	if s.public != nil {
-		_ = origins.AddTrustedOrigin(s.public.String()) // NewSite has looked at it
+		_ = origins.AddTrustedOrigin(s.public.String()) // checked by NewSite
 	}
-	return s.guarded(origins.Handler(all))
+	return s.guard(origins.Handler(all))
 }
 
-// guarded refuses requests for other hosts, as those of a page whose name was made to lead here, and sets the headers of all
-// answers.
-func (s *Site) guarded(next http.Handler) http.Handler {
+// guard refuses requests for other hosts, against DNS rebinding, and sets the common headers.
+func (s *Site) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for name, value := range map[string]string{
@@ -178,7 +174,7 @@ func (s *Site) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// enter lets in who has a link that was not used. What a browser or a messenger fetches ahead uses none up.
+// enter signs in with an unused link. Prefetches by a browser or a messenger do not use the link up.
 func (s *Site) enter(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || r.Header.Get("Sec-Purpose") != "" || r.Header.Get("Purpose") != "" {
 		w.WriteHeader(http.StatusNoContent)
@@ -193,35 +189,35 @@ func (s *Site) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	if !valid {
-		s.closed(w)
+		s.forbidden(w)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookie(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: s.public != nil && s.public.Scheme == "https" && r.Host == s.public.Host,
 	})
-	// Not a redirect: a link that was clicked in a message is another site's, and the cookie would not come with it.
+	// No redirect: after a click on another site, the browser would not send the SameSite=Strict cookie with it.
 	s.write(w, r, http.StatusOK, string(s.html("entered", nil)))
 }
 
-// known refuses requests without the cookie of a session.
-func (s *Site) known(next http.Handler) http.Handler {
+// requireSession refuses requests without a session.
+func (s *Site) requireSession(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.session(r) == nil {
-			s.closed(w)
+			s.forbidden(w)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Site) closed(w http.ResponseWriter) {
+func (s *Site) forbidden(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = io.WriteString(w, string(s.html("closed", nil)))
 }
 
-// session is what to tell the session of a request next; nil: it has none.
+// session returns the next message of the request's session, or nil without a session. s.mu guards the text.
 func (s *Site) session(r *http.Request) *string {
 	c, err := r.Cookie(s.cookie())
 	if err != nil {
@@ -236,12 +232,12 @@ func (s *Site) page(title, here string) *Page {
 	return &Page{Title: title, Here: here, Project: filepath.Base(s.Dir())}
 }
 
-// streams reports whether the script asks, for what changes in a page.
+// streams reports whether the page's script asks for updates.
 func streams(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// show answers with a page, or to the script with what changes in it.
+// show serves a page or, to its script, its updates.
 func (s *Site) show(build func(*http.Request) (*Page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if streams(r) {
@@ -276,7 +272,7 @@ func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, content
 		to = packed
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(to, content) // who went away needs nothing
+	_, _ = io.WriteString(to, content) // a client that is gone needs nothing
 }
 
 func asset(kind, content string) http.HandlerFunc {
@@ -287,7 +283,7 @@ func asset(kind, content string) http.HandlerFunc {
 	}
 }
 
-// act does what a form says, and leads back to the page that the form was on, which tells what came of it.
+// act carries out a form, and redirects to the page of the form, which shows the outcome.
 func (s *Site) act(do func(*http.Request) (said string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
@@ -298,12 +294,12 @@ func (s *Site) act(do func(*http.Request) (said string, err error)) http.Handler
 		if err != nil {
 			told = strings.TrimSpace(told + "\n" + project.Message(err))
 		}
-		s.tell(w, r, told, back(r))
+		s.redirect(w, r, told, back(r))
 	}
 }
 
-// tell leads to a page, which tells something once.
-func (s *Site) tell(w http.ResponseWriter, r *http.Request, told, next string) {
+// redirect redirects to a page that shows a message once.
+func (s *Site) redirect(w http.ResponseWriter, r *http.Request, told, next string) {
 	said := s.session(r)
 	s.mu.Lock()
 	*said = told

@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// lookEvery is how often to look whether the state was written. An event is to be on the page within 200 ms.
+	// lookEvery is the interval of checks whether the state was written. An event should be on the page within 200 ms.
 	lookEvery = 150 * time.Millisecond
-	// renewEvery is how often pages are made again where nothing is written: what was killed says nothing.
+	// renewEvery is the interval of updates without a write: a killed process writes nothing.
 	renewEvery = 15 * time.Second
 )
 
-// changes tells pages when the state may have changed, whoever changes it: by the files that it is in. Pages that are
-// made for the same change are made once.
+// changes notices by the files of the state that any process may have changed it. It builds each page once per change.
 type changes struct {
 	mu   sync.Mutex
-	next chan struct{}                    // closed with the next one
-	made map[string]func() (*Page, error) // since the last change, by address
+	next chan struct{}                    // closed on the next change
+	made map[string]func() (*Page, error) // pages since the last change, by address
 }
 
 func (c *changes) watch(ctx context.Context, version func() string) {
@@ -48,7 +47,7 @@ func (c *changes) watch(ctx context.Context, version func() string) {
 	}
 }
 
-// page gives what makes the page at an address, once for each change, and what is closed with the next one.
+// page returns a function that builds the page at an address, once per change, and a channel closed on the next change.
 func (c *changes) page(address string, build func() (*Page, error)) (made func() (*Page, error), next <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +57,7 @@ func (c *changes) page(address string, build func() (*Page, error)) (made func()
 	return c.made[address], c.next
 }
 
-// version names what a page shows: the number of its newest event, and what the whole of it hashes to, since time
-// passes as well.
+// version identifies the content of a page. Durations change without events, so it also has a hash of the content.
 func (p *Page) version() string {
 	h := fnv.New64a()
 	for _, section := range p.Sections {
@@ -68,20 +66,20 @@ func (p *Page) version() string {
 	return fmt.Sprintf("%d.%x", p.Event, h.Sum64())
 }
 
-// update is what the script gets: the sections that have changed, and the order of all.
+// update is what the script gets: the changed sections by id, and the ids of all in order.
 type update struct {
 	Order   []string          `json:"order"`
 	Changed map[string]string `json:"changed"`
 }
 
-// stream sends what changes in a page, from the version on that the browser has. It ends with the connection.
+// stream sends updates of a page, starting from the browser's version, until the connection ends.
 func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.Request) (*Page, error)) {
 	session, err := sse.Upgrade(w, r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	has := r.FormValue("version") // of the page that connects; of one that connects again, what came last
+	has := r.FormValue("version") // of the page; after a reconnect, the last event's id has it
 	if session.LastEventID.IsSet() {
 		has = session.LastEventID.String()
 	}
@@ -91,13 +89,13 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	err = session.Flush()
 	for err == nil {
 		made, next := s.changes.page(r.URL.Path+"?"+address.Encode(), func() (*Page, error) {
-			p, err := build(r.WithContext(context.WithoutCancel(r.Context()))) // others may wait for it
+			p, err := build(r.WithContext(context.WithoutCancel(r.Context()))) // other streams may wait for the page
 			if err == nil {
 				p.Version = p.version()
 			}
 			return p, err
 		})
-		if p, buildErr := made(); buildErr == nil { // else it is made again with the next change
+		if p, buildErr := made(); buildErr == nil { // else retry on the next change
 			if p.Still {
 				return
 			}
@@ -114,7 +112,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, build func(*http.R
 	}
 }
 
-// update is what has changed in a page since the one that browsers had before, or none. It is made once for all of them.
+// update returns, as JSON, what changed in p since had, which is empty at first. It is computed once for all browsers.
 func (s *Site) update(had, p *Page) string {
 	made, _ := p.updates.LoadOrStore(had.Version, sync.OnceValue(func() string {
 		u := update{Order: []string{}, Changed: map[string]string{}}
@@ -123,7 +121,7 @@ func (s *Site) update(had, p *Page) string {
 				u.Changed[section.ID] = string(s.html("section", section))
 			}
 		}
-		data, _ := json.Marshal(u) // texts
+		data, _ := json.Marshal(u) // cannot fail
 		return string(data)
 	}))
 	return made.(func() string)()

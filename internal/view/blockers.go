@@ -17,28 +17,28 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// ClarifyHint is how the user gets at what waits for them.
+// ClarifyHint is the command that asks the user about the blockers that wait for an answer.
 const ClarifyHint = "manager blockers clarify"
 
 // BlockersStatus is what `manager blockers status --json` prints: one object.
 type BlockersStatus struct {
 	Type string `json:"type"` // blockers-status
-	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
+	// On reports whether blockers are diverted: in the session, or with none named, in the project or in running work.
 	On        bool   `json:"on"`
-	SessionID string `json:"session_id,omitempty"` // that On speaks of
-	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
+	SessionID string `json:"session_id,omitempty"` // of the session that On is about; empty: the project
+	// Diverted lists the running boulders that were started with --blockers. It is filled only if no switch decides.
 	Diverted []string `json:"diverted,omitempty"`
-	// Watched: a watch is at work that was begun with --blockers.
+	// Watched reports whether a watch runs that was started with --blockers.
 	Watched bool `json:"watched,omitempty"`
 	blockers.Status
-	Pending int `json:"pending"` // not answered: hard, asks, soft and moot
+	Pending int `json:"pending"` // without an answer: hard, asks, soft and moot
 	WaitingBlockers
 	Moot     int `json:"moot"` // obsolete
 	Answered int `json:"answered"`
 	Skipped  int `json:"skipped"`
 }
 
-// Print says whether blockers are diverted, and how many wait.
+// Print shows whether blockers are diverted, and how many wait.
 func (s *BlockersStatus) Print(o page.Out) {
 	o.Say(o.Bold("blockers"), " ", cmp.Or(text.If(s.On, o.Green("on")), o.Dim("off")), "  ", o.Faint(s.why()))
 	recorded := text.Plural(s.Pending+s.Answered+s.Skipped, "blocker") + " recorded in it"
@@ -75,11 +75,11 @@ func (s *BlockersStatus) why() string {
 	return line + text.If(len(s.Sessions) > 0, "; switched by itself: "+text.Plural(len(s.Sessions), "session"))
 }
 
-// PrintBlockers is a table of blockers, one line each, in the groups that they come in. The narrower the terminal is, the
-// fewer columns there are.
+// PrintBlockers prints a table with one line per blocker. all must be grouped by Standing. A narrow terminal gets fewer
+// columns.
 func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 	width := min(o.Width(), page.Widest)
-	columns := []column{{}, {right: true}, {}, {}, {}, {}, {rest: true}}
+	columns := []column{{}, {right: true}, {}, {}, {}, {}, {flexible: true}}
 	var rows [][]string
 	for _, b := range all {
 		degree, widest, over := o.Dim, widestLabel, b.Standing == blockers.Over
@@ -97,7 +97,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
 		})
 	}
-	group := blockers.Awaited // goes without saying
+	group := blockers.Awaited // the first group needs no heading
 	for i, line := range table(width, columns, rows) {
 		if all[i].Standing != group {
 			if group = all[i].Standing; i > 0 {
@@ -112,7 +112,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 	}
 }
 
-// BlockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered.
+// BlockersMarkdown formats blockers and their answers as a document, hard ones before soft ones.
 func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 	var s strings.Builder
 	o := page.Out{Writer: &s, Markdown: true}
@@ -133,21 +133,21 @@ func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 	return s.String()
 }
 
-// WithoutMoot leaves out what is obsolete.
+// WithoutMoot returns the blockers that are not obsolete.
 func WithoutMoot(all []report.Blocker) []report.Blocker {
 	return slices.DeleteFunc(all, func(b report.Blocker) bool { return b.Standing == blockers.Moot })
 }
 
-// WaitingBlockers counts what the user can still answer. What is not needed any more is not in it.
+// WaitingBlockers counts the blockers that the user can still answer. Obsolete ones are not counted.
 type WaitingBlockers struct {
-	Hard int `json:"hard"` // sub-tasks stand still because of them, or will
-	Asks int `json:"asks"` // sessions hold still because of them, for a time
-	Soft int `json:"soft"` // the agents go on without an answer, and one still reaches them
-	// Refused are those of Soft that are permissions.
+	Hard int `json:"hard"` // they block sub-tasks, or will at the end of the turn
+	Asks int `json:"asks"` // they hold up sessions for a limited time
+	Soft int `json:"soft"` // the agents continue without an answer, and one can still reach them
+	// Refused is how many of Soft are refused permissions.
 	Refused int `json:"refused,omitempty"`
 }
 
-// WaitingOf counts blockers.
+// WaitingOf counts the blockers in all that can still be answered.
 func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
 	for _, b := range all {
 		switch {
@@ -165,30 +165,30 @@ func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
 	return w
 }
 
-// Text is the count for people; empty if there is nothing to count.
+// Text returns the counts for people, or "" if all are zero.
 func (w WaitingBlockers) Text() string { return text.JoinedBy(" · ", w.Awaited(), w.Choices()) }
 
-// Awaited says how many wait for an answer; empty if none does.
+// Awaited says how many blockers wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
 	all := text.JoinedBy(" and ", text.If(w.Hard > 0, text.Plural(w.Hard, "hard blocker")),
 		text.If(w.Asks > 0, text.Plural(w.Asks, "ask")))
 	return text.If(all != "", all+" wait"+text.If(w.Hard+w.Asks == 1, "s")+" for an answer")
 }
 
-// Choices says how many an answer would still reach; empty if there are none.
+// Choices says how many of the agents' choices can still be changed; empty if there are none.
 func (w WaitingBlockers) Choices() string {
 	all := text.JoinedBy(" and ", text.If(w.Soft > w.Refused, text.Plural(w.Soft-w.Refused, "choice")),
 		text.If(w.Refused > 0, text.Plural(w.Refused, "refused permission")))
 	return text.If(all != "", all+" can still be changed")
 }
 
-// AnswerHint says how to answer a blocker; later is how not to.
+// AnswerHint says how to answer a blocker. later describes the keys that leave it unanswered.
 func AnswerHint(b *boulder.Blocker, later string) string {
 	return "Your answer · " + text.If(b.AsksPermission(), "/allow or /deny: give or refuse the permission · ") +
 		text.If(len(b.Options) > 0, "a number: that option · ") + later
 }
 
-// ParseAnswer reads what was typed about a blocker: nil is later, [io.EOF] leaves.
+// ParseAnswer parses what the user typed about a blocker. It returns nil for "later", and [io.EOF] to leave.
 func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
 	typed = strings.TrimSpace(typed)
 	word, _, _ := strings.Cut(text.Fold(typed), " ")
@@ -219,7 +219,7 @@ func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 	return answer, nil
 }
 
-// Settled says what became of an answer to a blocker, and what comes of it; nil: it was not taken.
+// Settled says what happened to an answer and what follows; empty if r is nil, as then the answer was not accepted.
 func Settled(r *project.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
@@ -253,7 +253,7 @@ func Settled(r *project.Answered, now time.Time) string {
 	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
 }
 
-// GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
+// GoesOnLater reports whether the boulder has the answer but continues only when the user resumes it.
 func GoesOnLater(r *project.Answered) bool {
 	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

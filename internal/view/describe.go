@@ -15,20 +15,19 @@ import (
 const (
 	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
 	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
-	stepNudge    = "nudge"    // a prompt was sent into the running turn: rule, text
-	stepFault    = "fault"    // what is no agent's fault: fault (boulder.TroubleKind), reason, until
+	stepNudge    = "nudge"    // the running turn was nudged: rule, text
+	stepFault    = "fault"    // a failure that is not the agent's: fault (boulder.TroubleKind), reason, until
 	stepEnded    = "ended"    // a turn ended: ended, evidence
 	stepGate     = "gate"     // a gate on the final files: gate
 	stepVerdict  = "verdict"  // a turn was judged: verdict
-	stepNote     = "note"     // the user said something: text
-	stepBlocker  = "blocker"  // something that only the user can answer came up: text
-	stepAnswer   = "answer"   // the user answered it, or said that there will be no answer: text
-	stepWarning  = "warning"  // most of its budget is used up: reason
+	stepNote     = "note"     // a note of the user: text
+	stepBlocker  = "blocker"  // a blocker was raised: text
+	stepAnswer   = "answer"   // the user answered or skipped a blocker: text
+	stepWarning  = "warning"  // most or all of a budget is used: reason
 	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
 )
 
-// Step is what an event says. What it has besides the first four fields depends on its kind; an event that is no link of
-// the chain of [Why] has none.
+// Step describes an event. Its kind, empty outside of the chain of [Why], decides which fields after Turn are set.
 type Step struct {
 	Step    string    `json:"step"`
 	Time    time.Time `json:"time"`
@@ -38,7 +37,7 @@ type Step struct {
 	Model     string `json:"model,omitempty"`
 	Agent     string `json:"agent,omitempty"`
 	SessionID string `json:"session_id,omitempty"`
-	WaitedMS  int64  `json:"waited_ms,omitempty"` // for the slot
+	WaitedMS  int64  `json:"waited_ms,omitempty"` // for a slot
 
 	Prompt string       `json:"prompt,omitempty"`
 	Rule   boulder.Rule `json:"rule,omitempty"`
@@ -52,28 +51,27 @@ type Step struct {
 	Gate     *boulder.Gate     `json:"gate,omitempty"`
 	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
 
-	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep, or the status
-	// that it got.
+	// Decision is a status, or continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep.
 	Decision   string   `json:"decision,omitempty"`
 	Reason     string   `json:"reason,omitempty"`
 	Remaining  []string `json:"remaining,omitempty"`
-	Next       int      `json:"next,omitempty"`        // attempt or turn that it begins
+	Next       int      `json:"next,omitempty"`        // number of the attempt or turn that follows
 	Uncounted  bool     `json:"uncounted,omitempty"`   // the attempt that ended does not count
-	By         string   `json:"by,omitempty"`          // the other sub-task whose failure led to it
-	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that stands in its place: superseded
+	By         string   `json:"by,omitempty"`          // the other sub-task that caused the decision
+	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that supersedes this one
 
-	// SubTask is the id of the one that the event speaks of; empty: the whole boulder.
+	// SubTask is the id of the sub-task that the event is about; empty: the whole boulder.
 	SubTask string `json:"-"`
-	// Line is the event in a sentence, of any text: the caller cleans it. It is empty for a sign of life that says nothing.
+	// Line is a sentence about the event; empty for a sign of life without news. The caller sanitizes it.
 	Line string `json:"-"`
 
-	sign string // of the line that the event leaves where a run is shown; empty: it leaves none
+	sign string // of the line that a run view prints for the event; empty: no line
 }
 
-// inPicture is the sign of what the live picture shows: only plain lines tell it.
+// inPicture is the sign of an event that the live picture shows by itself: only views without a picture print a line.
 const inPicture = "·"
 
-// Describe says what an event says.
+// Describe returns the description of an event.
 func Describe(e boulder.Event) Step {
 	of := boulder.AttemptOf(e.Body)
 	s := Step{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
@@ -85,7 +83,7 @@ func Describe(e boulder.Event) Step {
 	case boulder.Decomposed:
 		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
-	case boulder.StatusChanged: // what follows synthesizing at once says more
+	case boulder.StatusChanged: // synthesizing gets no line: the event right after it says more
 		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
 	case boulder.TakenUp:
 		s.say("", "resumed by another process")
@@ -123,13 +121,11 @@ func (s *Step) say(sign, format string, args ...any) {
 	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
 }
 
-// decide is a decision and the sentence that tells it.
 func (s *Step) decide(decision, reason, sign, format string, args ...any) {
 	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
 	s.say(sign, format, args...)
 }
 
-// ofAttempt describes what happens in an attempt.
 func (s *Step) ofAttempt(body boulder.Body) {
 	switch b := body.(type) {
 	case boulder.Starting:
@@ -182,7 +178,7 @@ func (s *Step) ofAttempt(body boulder.Body) {
 		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	case boulder.Trouble:
 		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
-		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
+		if b.Kind == boulder.TroublePaused { // not a fault: the user ends it
 			s.say(inPicture, "stopped for now: %s", b.Reason)
 			break
 		}
@@ -198,7 +194,6 @@ func (s *Step) ofAttempt(body boulder.Body) {
 	}
 }
 
-// ofSubTask describes what is decided about a sub-task, and what the user is asked and says.
 func (s *Step) ofSubTask(body boulder.Body) {
 	switch b := body.(type) {
 	case boulder.Continuation:
@@ -233,7 +228,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		}
 		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
 		s.Step, s.Reason = stepWarning, s.Line
-	case boulder.Parked: // one that awaits something waits for an answer
+	case boulder.Parked: // with Awaits, the reason already says that it waits for an answer
 		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
 	case boulder.Unparked:
 		s.SubTask = b.SubTaskID
@@ -310,7 +305,7 @@ func settledText(status boulder.BlockerStatus, allowed bool, answer string) stri
 	return text.JoinedBy(": ", cmp.Or(text.If(allowed, "is allowed"), "is answered"), answer)
 }
 
-// joined is "a: b", or only a if b says nothing new.
+// joined returns "a: b", or a alone if it contains b.
 func joined(a, b string) string {
 	if strings.Contains(a, b) {
 		return a
@@ -318,10 +313,10 @@ func joined(a, b string) string {
 	return text.JoinedBy(": ", a, b)
 }
 
-// ModelName names a model for people; empty is what OpenCode uses when none is named.
+// ModelName names a model for people. Empty means OpenCode's default model.
 func ModelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
 
-// Clock is a time of the day, here.
+// Clock formats a time of day in the local zone.
 func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 func conflictText(c boulder.Conflict) string {

@@ -20,8 +20,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How much of a transcript is shown, in lines; with --verbose there is more. What is cut says so, and where all
-// of it is.
+// How much of a transcript is shown, in lines. A cut text has a notice that names the file.
 const (
 	promptShown  = 20 // from the beginning
 	textShown    = 60 // from the beginning
@@ -33,15 +32,15 @@ const (
 	inputShown   = 160 // columns of a tool's input; with --verbose lineShown
 )
 
-// Transcript tells the lines of one attempt's transcript.
+// Transcript formats the lines of one attempt's transcript.
 type Transcript struct {
 	o       page.Out
 	verbose bool
 	path    string              // of the transcript, relative to the project
-	sent    map[string][]string // what the manager's prompts are called, by their text, as far as they have not been met
+	sent    map[string][]string // names of the manager's prompts that were not shown yet, by prompt text
 }
 
-// NewTranscript tells what was said to people on a stream; turns are those of its sub-task.
+// NewTranscript makes a Transcript for the stream o. turns are the turns of the sub-task.
 func NewTranscript(o page.Out, verbose bool, of Said, turns []boulder.Turn) *Transcript {
 	v := &Transcript{o: o, verbose: verbose, path: of.Path, sent: map[string][]string{}}
 	sent := func(prompt, format string, args ...any) {
@@ -60,9 +59,9 @@ func NewTranscript(o page.Out, verbose bool, of Said, turns []boulder.Turn) *Tra
 	return v
 }
 
-// whose says who sent a prompt, and why. All prompts of the manager but briefs begin with "[manager]", and of those only
-// the resume prompt's text is not stored.
-func (v *Transcript) whose(prompt string) string {
+// senderOf says who sent a prompt, and why. The text of the resume prompt is the only one that is not stored, but all
+// prompts of the manager except briefs begin with "[manager]".
+func (v *Transcript) senderOf(prompt string) string {
 	prompt = strings.TrimSpace(prompt)
 	names := v.sent[prompt]
 	switch {
@@ -75,12 +74,11 @@ func (v *Transcript) whose(prompt string) string {
 	return "prompt that the manager did not send"
 }
 
-// Tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
-// empty for what another line has told.
+// Tell formats a line of the transcript for people, with further lines indented. It returns "" for a redundant one.
 func (v *Transcript) Tell(l executor.Line) string {
 	switch l.Type {
 	case "prompt":
-		return v.o.Cyan(v.whose(l.Text)) + v.below(l.Text, promptShown, false)
+		return v.o.Cyan(v.senderOf(l.Text)) + v.below(l.Text, promptShown, false)
 	case "text":
 		return v.o.Bold("agent") + v.below(l.Text, textShown, false)
 	case "reasoning":
@@ -97,7 +95,7 @@ func (v *Transcript) Tell(l executor.Line) string {
 			return v.o.Red("answer broke off: ") + text.Clip(text.JoinedBy(": ", l.Finish, l.Error), lineShown)
 		}
 		if l.Finish == "tool-calls" && !v.verbose {
-			return "" // the tool's line has told it
+			return "" // the tool's line says it
 		}
 		spent := text.If(l.Usage.Tokens() > 0, " · "+report.Usage(l.Usage))
 		return v.o.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")) + spent)
@@ -105,7 +103,7 @@ func (v *Transcript) Tell(l executor.Line) string {
 	return text.Clip(l.Type+" "+l.Text, lineShown)
 }
 
-// toolInput is what a call is about: the one argument that tells most, or all of them.
+// toolInput returns the most telling argument of a call, or the whole input.
 func toolInput(input json.RawMessage) string {
 	var args map[string]any
 	if json.Unmarshal(input, &args) != nil {
@@ -122,7 +120,6 @@ func toolInput(input json.RawMessage) string {
 	return string(input)
 }
 
-// below is a text on lines of its own, cut visibly, from the beginning or from the end.
 func (v *Transcript) below(s string, limit int, fromEnd bool) string {
 	width := lineShown
 	if v.verbose {
@@ -143,7 +140,7 @@ func (v *Transcript) below(s string, limit int, fromEnd bool) string {
 	return "\n" + text.Indent(text.Wrap(strings.Join(lines, "\n"), v.o.Lines()-4), "    ")
 }
 
-// someLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing was.
+// someLines keeps the first or last lines of a text, none wider than width. cut says what is shown, or is "" if all is.
 func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut string) {
 	if s = strings.TrimSpace(text.Safe(s)); s == "" {
 		return nil, ""
@@ -164,15 +161,15 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
-// Said is what was said in the session of an attempt.
+// Said is the transcript of an attempt's session.
 type Said struct {
 	Attempt int
 	Path    string // of the transcript, relative to the project
 	Lines   []executor.Line
 }
 
-// ReadSaid reads the transcripts that turns of one sub-task name, one for each attempt: the newest has the whole
-// session. With an error there is what could be read.
+// ReadSaid reads the transcripts that the turns of one sub-task name, one for each attempt: that of its newest turn has
+// the whole session. With an error it returns what could be read.
 func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 	for _, t := range slices.Backward(turns) {
 		read := slices.ContainsFunc(all, func(s Said) bool { return s.Attempt == t.Attempt })
@@ -180,7 +177,7 @@ func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 			continue
 		}
 		lines, readErr := ReadTranscript(project, t.Evidence.Transcript)
-		if err = errors.Join(err, readErr); len(lines) > 0 { // else it is on the machine that ran it
+		if err = errors.Join(err, readErr); len(lines) > 0 { // else the file is on the machine that ran the turn
 			all = append(all, Said{t.Attempt, t.Evidence.Transcript, lines})
 		}
 	}
@@ -188,7 +185,7 @@ func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 	return all, err
 }
 
-// parseTranscript reads the lines that can be read.
+// parseTranscript skips lines that cannot be parsed.
 func parseTranscript(r io.Reader) (lines []executor.Line, err error) {
 	data, err := io.ReadAll(r)
 	for line := range bytes.Lines(data) {
@@ -200,12 +197,11 @@ func parseTranscript(r io.Reader) (lines []executor.Line, err error) {
 	return lines, err
 }
 
-// RunsDir is where the transcripts are, relative to the project.
+// RunsDir is the directory of the transcripts, relative to the project.
 const RunsDir = ".manager/runs"
 
-// ReadTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
-// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
-// transcript that is gone is empty; lines that cannot be read are left out.
+// ReadTranscript reads a transcript by its path relative to the project. Records are not trusted: a path that leaves
+// .manager/runs, also through a symbolic link, is not opened. A missing file gives no lines and no error.
 func ReadTranscript(project, name string) (lines []executor.Line, err error) {
 	rel, err := filepath.Rel(RunsDir, filepath.FromSlash(name))
 	if err == nil {

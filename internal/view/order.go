@@ -15,23 +15,23 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// Order is what an order prints with --json: one object.
+// Order is what a command such as `manager pause --json` prints: one object.
 type Order struct {
 	Type      string `json:"type"` // order
 	BoulderID string `json:"boulder_id"`
 	boulder.Order
-	Status boulder.Status  `json:"status"` // of the boulder, afterwards
-	RunBy  *control.Holder `json:"run_by"` // the process that runs it, and carried the order out; null if none does
-	// AtWork are the sub-tasks that an agent or the judge is at; after "now" those that a resume takes up again.
+	Status boulder.Status  `json:"status"` // of the boulder after the order
+	RunBy  *control.Holder `json:"run_by"` // the process that runs it and carried out the order; null if none does
+	// AtWork lists the sub-tasks that are worked on; after a pause with "now", those that a resume continues.
 	AtWork  []string `json:"at_work"`
 	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
-	Freed   []string `json:"freed"`   // sub-tasks that this order let go on: dependents, and what is tried again
-	// Left are sessions that the next run or resume stops: their agents may be at work although their attempts have ended.
+	Freed   []string `json:"freed"`   // blocked sub-tasks that this order made pending again
+	// Left lists sessions of ended attempts whose agents may still be at work. The next run or resume stops them.
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
 	tally    boulder.Tally
-	depended bool // something depends on the sub-task
-	lifted   bool // a limit of its model was lifted
+	depended bool // another sub-task depends on this one
+	lifted   bool // the cool-down of its model was lifted
 }
 
 // NewOrder reports what an order did.
@@ -44,7 +44,7 @@ func NewOrder(done *project.Ordered) *Order {
 	}
 	atWork, was := map[string]bool{}, map[string]boulder.SubTaskStatus{}
 	if holder.Has(b.ID) {
-		r.RunBy, r.Left = holder, nil // it stops them now
+		r.RunBy, r.Left = holder, nil // that process stops them now
 		for _, a := range after.Attempts {
 			atWork[a.SubTaskID] = atWork[a.SubTaskID] || a.Status.Live() && (o.Now || !stopped(b.Status == boulder.Paused, a))
 		}
@@ -70,15 +70,15 @@ func NewOrder(done *project.Ordered) *Order {
 	return r
 }
 
-// Answered says what the user said to a plan or a replan.
+// Answered says what the user decided about a plan or a replan.
 func Answered(o boulder.Order) string {
 	return map[bool]string{true: "Approved.", false: "Declined."}[o.Do == boulder.OrderApprove]
 }
 
-// Print is the report for people, in one sentence after the other.
+// Print writes the report for people.
 func (r *Order) Print(o page.Out) { o.Say(r.Text()) }
 
-// Text is the report for people.
+// Text returns the report for people.
 func (r *Order) Text() string {
 	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, text.Prefixed(" ", leftText(r.Left))
 	line := ""
@@ -118,7 +118,7 @@ func (r *Order) Text() string {
 		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."
 	}
 	line += left
-	switch { // what has to be done for the order to have an effect
+	switch { // what it takes for the order to have an effect
 	case r.Status.Terminal():
 		line += fmt.Sprintf(" Boulder %s is over: %s.", r.BoulderID, r.Status)
 	case r.RunBy == nil:
@@ -131,7 +131,6 @@ func (r *Order) Text() string {
 	return line
 }
 
-// leftText says which agents may be at work although an order has ended their attempts.
 func leftText(left []boulder.LeftSession) (all string) {
 	for _, l := range left {
 		all += fmt.Sprintf(" The agent of %q may still be at work in session %s: the next run or resume here stops it before"+
@@ -140,7 +139,7 @@ func leftText(left []boulder.LeftSession) (all string) {
 	return strings.TrimSpace(all)
 }
 
-// Listed is names in a row: "a", "b".
+// Listed formats names as "a", "b".
 func Listed(names []string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", names), "[]"), `" "`, `", "`)
 }
@@ -149,11 +148,10 @@ func Listed(names []string) string {
 type Finding string
 
 const (
-	Fine   Finding = "ok"
-	Notice Finding = "note"   // works, but is worth knowing
-	Broken Finding = "failed" // in the way of a run
-	// Skipped is for `manager doctor --contract`.
-	Skipped Finding = "skipped"
+	Fine    Finding = "ok"
+	Notice  Finding = "note"    // worth knowing, but not in the way of a run
+	Broken  Finding = "failed"  // in the way of a run
+	Skipped Finding = "skipped" // of `manager doctor --contract`
 )
 
 // Check is one line of `manager doctor`.
@@ -161,7 +159,7 @@ type Check struct {
 	Name    string  `json:"name"`
 	Finding Finding `json:"finding"`
 	Detail  string  `json:"detail"`
-	Do      string  `json:"do,omitempty"` // what to do about it
+	Do      string  `json:"do,omitempty"` // how to mend it
 }
 
 // Doctor is what `manager doctor --json` prints.
@@ -191,12 +189,12 @@ func (d *Doctor) Print(o page.Out) {
 type Redo struct {
 	Type      string        `json:"type"` // redo-preview
 	BoulderID string        `json:"boulder_id"`
-	SubTasks  []redoRow     `json:"sub_tasks"` // of the plan, that are redone, perhaps redone, or keep their results
+	SubTasks  []redoRow     `json:"sub_tasks"` // that are redone, perhaps redone, or keep their results; in plan order
 	Files     boulder.Files `json:"files"`
-	Paths     []string      `json:"paths,omitempty"` // of the project, that will be as they were before
-	Why       string        `json:"why,omitempty"`   // why changes stay although the default is to take them back
-	Usage     boulder.Usage `json:"usage"`           // of those that are redone, so far
-	Worked    int64         `json:"worked_ms"`       // the same
+	Paths     []string      `json:"paths,omitempty"` // in the project, that are reverted
+	Why       string        `json:"why,omitempty"`   // why changes stay although the default is to revert them
+	Usage     boulder.Usage `json:"usage"`           // so far, of the sub-tasks that are redone
+	Worked    int64         `json:"worked_ms"`       // of the same sub-tasks
 	Note      string        `json:"note,omitempty"`
 	DryRun    bool          `json:"dry_run"`
 
@@ -223,7 +221,7 @@ func reasonText(reasons []boulder.Reason) string {
 	return strings.Join(all, "; ")
 }
 
-// NewRedo tells what a redo does.
+// NewRedo reports what a redo does or, with dryRun, would do.
 func NewRedo(before *boulder.Snapshot, r boulder.Redoing, dryRun bool) *Redo {
 	o := r.Order.Redone
 	v := &Redo{
@@ -263,7 +261,7 @@ func needed(s *boulder.State, t *boulder.SubTask) string {
 	return text.Clip(strings.Join(all, ", "), 40) + text.If(len(all) == 1, " comes out") + text.If(len(all) != 1, " come out")
 }
 
-// Print shows people what is redone.
+// Print writes the report for people.
 func (r *Redo) Print(o page.Out) {
 	var rows [][]string
 	for _, row := range r.SubTasks {
@@ -280,7 +278,7 @@ func (r *Redo) Print(o page.Out) {
 		how = text.Clip(strings.Join(r.Paths, ", "), 60) + text.If(len(r.Paths) == 1, " goes") + text.If(len(r.Paths) > 1, " go") + " back to before it"
 	}
 	rows = append(rows, []string{"files", how})
-	printTable(o, []column{{}, {}, {rest: true}}, rows)
+	printTable(o, []column{{}, {}, {flexible: true}}, rows)
 	if r.Why != "" {
 		o.Say("It stays because ", o.Plain(r.Why), ".")
 	}
@@ -301,7 +299,7 @@ type staleRow struct {
 	Reasons []boulder.Reason `json:"reasons"`
 }
 
-// NewStale lists what is out of date.
+// NewStale lists the sub-tasks whose results are out of date.
 func NewStale(b *boulder.Snapshot, stale map[string][]boulder.Reason) *Stale {
 	v := &Stale{Type: "stale", BoulderID: b.Boulder.ID, SubTasks: []staleRow{}, closed: b.Boulder.Closed()}
 	for _, t := range b.SubTasks {
@@ -312,7 +310,7 @@ func NewStale(b *boulder.Snapshot, stale map[string][]boulder.Reason) *Stale {
 	return v
 }
 
-// Print shows it to people.
+// Print writes the list for people.
 func (s *Stale) Print(o page.Out) {
 	if len(s.SubTasks) == 0 {
 		o.Say(s.BoulderID + ": nothing is out of date.")
@@ -322,7 +320,7 @@ func (s *Stale) Print(o page.Out) {
 	for _, t := range s.SubTasks {
 		rows = append(rows, []string{t.ID, reasonText(t.Reasons)})
 	}
-	printTable(o, []column{{}, {rest: true}}, rows)
+	printTable(o, []column{{}, {flexible: true}}, rows)
 	if !s.closed {
 		o.Say("Redo them with: ", o.Code("manager redo --stale"))
 	}
@@ -344,12 +342,12 @@ type Wait struct {
 	Status    boulder.Status `json:"status"` // when the wait ended
 	Reason    string         `json:"reason,omitempty"`
 	Completed int            `json:"completed"`          // sub-tasks
-	Total     int            `json:"total"`              // sub-tasks of the plan, without superseded ones
+	Total     int            `json:"total"`              // sub-tasks, without superseded ones
 	Blocked   []string       `json:"blocked"`            // sub-tasks
 	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 }
 
-// Take takes in how a boulder is. stands: it does not continue by itself.
+// Take records the state of a boulder. stands reports whether it continues only with the user.
 func (w *Wait) Take(d boulder.Snapshot, holder *control.Holder) (stands bool) {
 	b := d.Boulder
 	w.Status, w.Reason, w.Blocked = b.Status, b.Reason, []string{}
@@ -359,8 +357,8 @@ func (w *Wait) Take(d boulder.Snapshot, holder *control.Holder) (stands bool) {
 			w.Blocked = append(w.Blocked, t.ID)
 		}
 	}
-	// A process that does not say yet what it runs may be about to go on with it, and one that has made a plan may be about
-	// to go ahead without asking.
+	// A process that does not report its runs yet may be about to resume this one. A process that has made a plan may
+	// not need approval.
 	return b.Status == boulder.Paused && (holder == nil || !holder.Beginning()) ||
 		b.Status == boulder.AwaitingApproval && !holder.Runs(b)
 }

@@ -17,19 +17,18 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about
-// it.
+// planJSON is what `manager plan --json` prints: one object with the content of the plan file.
 type planJSON struct {
 	Type   string         `json:"type"` // plan
-	Path   string         `json:"path"` // where the plan file is
-	Hash   string         `json:"hash"` // of the content, comments and layout left out
+	Path   string         `json:"path"` // of the plan file
+	Hash   string         `json:"hash"` // of the content, without comments and layout
 	Origin boulder.Origin `json:"origin"`
 	Edited bool           `json:"edited"`         // the user changed it after it was sealed
-	Base   string         `json:"base,omitempty"` // commit it was made on; absent outside git
+	Base   string         `json:"base,omitempty"` // commit that it was made on; absent outside git
 	boulder.Plan
 }
 
-// NewPlanJSON is a plan as --json prints it.
+// NewPlanJSON returns a plan as --json prints it.
 func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	out := planJSON{
 		Type: "plan", Path: path, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), Plan: *plan,
@@ -40,7 +39,6 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	return out
 }
 
-// descriptionShown bounds the lines of a description: the plan file has all of it.
 const descriptionShown = 6
 
 // Plan prints a plan for people.
@@ -55,7 +53,7 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	o.Field(1, "model", plan.Model)
 	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
-		spec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
+		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
 		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
 	}
 	if len(nodes) < 2 {
@@ -79,8 +77,8 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	o.Field(0, "order", order)
 }
 
-// Decided says which criteria decide about sub-tasks that name none themselves: those of the plan, or else of the run; and
-// which are off only because the project has no command for them.
+// Decided prints the criteria of sub-tasks that name none: those of the plan, or else of the run. It also names
+// criteria that are off only because the project has no command for them.
 func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks) {
 	words, named := run, !checks.Default
 	if len(plan.DoneWhen) > 0 {
@@ -103,9 +101,8 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
 }
 
-// Expected says how many turns a plan can come to, whatever attempts, continuations and replans it takes, and at what cost
-// the run stops; and what it costs if its sub-tasks cost what those of the project's completed boulders did.
-// From prices alone no bound follows: a turn has any number of steps.
+// Expected prints the upper bound of judged turns, the cost at which the run stops, and an estimate of the cost from
+// the completed boulders of the project. Prices alone give no bound: a turn has any number of steps.
 func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earlier []store.Item) {
 	n := len(plan.SubTasks)
 	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
@@ -126,7 +123,7 @@ func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earl
 	}
 }
 
-// Replan shows a replan to the user who is asked about it: what goes, what changes and what is new.
+// Replan shows a proposed replan to the user: what is removed, changed and added.
 func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	o.Say()
 	o.Say(o.Bold(fmt.Sprintf("Replan %d:", r.Number)), " ", o.Plain(r.Reason))
@@ -134,9 +131,9 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	for _, s := range r.SubTasks {
 		from := r.Replaces[s.ID]
 		if changed = append(changed, from); from == "" {
-			spec(o, o.Green("+"), s.ID, s)
+			printSpec(o, o.Green("+"), s.ID, s)
 		} else {
-			spec(o, o.Yellow("~"), from+" → "+s.ID, s)
+			printSpec(o, o.Yellow("~"), from+" → "+s.ID, s)
 		}
 	}
 	for _, t := range r.Replaced {
@@ -147,7 +144,7 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	}
 }
 
-func spec(o page.Out, mark, id string, s boulder.Spec) {
+func printSpec(o page.Out, mark, id string, s boulder.Spec) {
 	o.Say()
 	o.Say(mark, " ", o.Strong(s.Subject), " ", o.Faint("("+id+")"))
 	if text.OneLine(s.Description) != text.OneLine(s.Subject) {
@@ -183,15 +180,15 @@ func firstLines(s string, n int) string {
 // Graph is what `manager graph --json` prints: one object.
 type Graph struct {
 	Type      string         `json:"type"`                 // graph
-	BoulderID string         `json:"boulder_id,omitempty"` // of a boulder
-	Path      string         `json:"path,omitempty"`       // of a plan file
+	BoulderID string         `json:"boulder_id,omitempty"` // empty: of a plan file
+	Path      string         `json:"path,omitempty"`       // empty: of a boulder
 	Task      string         `json:"task"`
-	Status    boulder.Status `json:"status,omitempty"` // of a boulder
+	Status    boulder.Status `json:"status,omitempty"` // of the boulder
 	SubTasks  []graph.Node   `json:"sub_tasks"`        // in plan order
 	Edges     []graph.Edge   `json:"edges"`
 }
 
-// GraphOfPlan is the graph of a plan that nothing has run yet.
+// GraphOfPlan makes the graph of a plan that has not run.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	d := boulder.Snapshot{Boulder: boulder.Boulder{Task: plan.Task}}
 	for _, s := range plan.SubTasks {
@@ -202,7 +199,7 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	return r
 }
 
-// GraphOf makes the graph of a stored boulder; all is with what a later plan replaced.
+// GraphOf makes the graph of a stored boulder; all includes superseded sub-tasks.
 func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
@@ -222,7 +219,7 @@ func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 		if t.Budget != nil {
 			most = cmp.Or(t.Budget.Attempts, most)
 		}
-		if t.Attempts > 1 { // attempts whose session was lost have numbers, but do not count against the limit
+		if t.Attempts > 1 { // lost attempts have a number but do not count towards the limit
 			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + text.If(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
 		}
 		s.Note = cmp.Or(text.Prefixed("replaced by ", replacedBy[t.ID]), s.Note)
@@ -236,8 +233,7 @@ func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
 	return r
 }
 
-// Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
-// has none.
+// Draw returns the graph as mermaid, dot, svg or text. Text has the width and the colours of the stream o.
 func (r *Graph) Draw(format string, o page.Out) string {
 	g := graph.New(r.Task, r.SubTasks, r.Edges)
 	switch format {
@@ -251,7 +247,7 @@ func (r *Graph) Draw(format string, o page.Out) string {
 	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
 }
 
-// SVG is the picture as a part of a page, see [graph.Graph.SVG].
+// SVG returns the graph as a part of a page, see [graph.Graph.SVG].
 func (r *Graph) SVG(link func(id string) string) string {
 	return graph.New(r.Task, r.SubTasks, r.Edges).SVG(link)
 }

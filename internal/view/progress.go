@@ -13,39 +13,39 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Progress follows a boulder by its events. It has the same state as the run, because it applies the same events, and
-// others it what the agents are doing right now, which is no part of the state. It belongs to one goroutine at a time.
+// Progress follows a boulder by its events. It folds them into the same state as the run, and also keeps what the
+// agents do right now, which the state does not. It is not safe for concurrent use.
 type Progress struct {
 	State *boulder.State // nil before the first event
 
-	stored Stored
-	broken bool              // the stored records contradict each other: there are no indexes over them
-	began  time.Time         // time of the first event seen
-	doing  map[string]doing  // by sub-task
-	raised []boulder.Blocker // as they were when they were raised
-	stale  bool              // the newest event is a notice that its turn has given before
+	stored   Stored
+	broken   bool              // the stored records contradict each other, so State has no indexes
+	began    time.Time         // time of the first event
+	doing    map[string]doing  // by sub-task
+	raised   []boulder.Blocker // as recorded when they were raised
+	repeated bool              // the newest event repeats the last notice of its turn
 }
 
-// doing is what is known of a sub-task that the state does not keep.
+// doing is what the state does not keep of a sub-task.
 type doing struct {
-	activity              string // newest sign of life of the running turn; as the next two
+	activity              string // newest sign of life of the running turn, as are the todos
 	todosDone, todosTotal int
-	notice                string // the newest one: a wait may be reported more than once
-	why                   string // the reason for this turn, or attempt, which is not the first
-	gate                  string // the gate that was red last, and its last line
-	alone                 bool   // the last verdict came from the gates alone, without a judge
+	notice                string // the newest: a wait may be reported more than once
+	why                   string // reason for a further turn or attempt
+	gate                  string // the gate that was red last, and the last line of its output
+	gatesOnly             bool   // the last verdict came from the gates alone: the judge was unavailable
 }
 
-// Stored reads a boulder whose beginning is not seen: an earlier process began it.
+// Stored reads a boulder that an earlier process started, so that its first events were not seen.
 type Stored func(ctx context.Context, boulderID string) (boulder.Snapshot, error)
 
-// NewProgress follows a run.
+// NewProgress makes a Progress that has seen no event.
 func NewProgress(stored Stored) *Progress {
 	return &Progress{stored: stored, doing: map[string]doing{}}
 }
 
-// ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
-// other, it can be shown as well.
+// ProgressOf makes the Progress of a stored boulder. It can be shown even with an error, which says that the records
+// contradict each other.
 func ProgressOf(
 	stored Stored, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
 ) (p *Progress, err error) {
@@ -62,7 +62,7 @@ func ProgressOf(
 	return p, err
 }
 
-// Take follows one event. An error means that the state could not be read; what is shown is then out of date.
+// Take applies one event. An error means that the state could not be read, and is now out of date.
 func (p *Progress) Take(e boulder.Event) error {
 	if p.began.IsZero() {
 		p.began = e.Time
@@ -74,7 +74,7 @@ func (p *Progress) Take(e boulder.Event) error {
 	if p.State != nil && (e.Seq <= p.State.Boulder.Seq || p.State.Replay(e) == nil) {
 		return nil
 	}
-	// The beginning was not seen. Events are stored before they are shown, so what is stored holds the one at hand.
+	// The first events were not seen. Events are stored before they are shown, so the stored state includes e.
 	stored, err := p.stored(context.Background(), e.BoulderID)
 	if err == nil {
 		p.State, err = boulder.Restore(stored)
@@ -82,15 +82,14 @@ func (p *Progress) Take(e boulder.Event) error {
 	return err
 }
 
-// watch takes in what the state does not keep.
 func (p *Progress) watch(e boulder.Event) {
-	p.stale = false
+	p.repeated = false
 	id := Describe(e).SubTask
 	d := p.doing[id]
 	switch b := e.Body.(type) {
 	case boulder.SubTaskProgress:
 		if b.Notice {
-			p.stale, d.notice = b.Activity == d.notice, b.Activity
+			p.repeated, d.notice = b.Activity == d.notice, b.Activity
 		}
 		d.activity = cmp.Or(b.Activity, d.activity)
 		if b.TodosTotal > 0 {
@@ -99,26 +98,26 @@ func (p *Progress) watch(e boulder.Event) {
 	case boulder.SubTaskStart:
 		d.activity = ""
 	case boulder.TurnEnded, boulder.SubTaskDone:
-		d = doing{alone: d.alone}
+		d = doing{gatesOnly: d.gatesOnly}
 	case boulder.GateRun:
 		if !b.Passed && b.NoWorse == "" {
 			out := strings.TrimSpace(text.Safe(b.Output))
 			d.gate = text.JoinedBy(": ", "✗ "+b.Command, out[strings.LastIndex(out, "\n")+1:])
 		}
 	case boulder.Judged:
-		d.alone = b.Verdict.JudgeUnavailable
+		d.gatesOnly = b.Verdict.JudgeUnavailable
 	case boulder.Continuation:
 		d.why = text.Prefixed("because: ", joined(b.Reason, strings.Join(b.Remaining, "; ")))
 	case boulder.Retry:
 		d = doing{why: text.Prefixed("because: ", b.Reason), gate: d.gate}
 	case boulder.BlockerRaised:
-		same := func(k boulder.Blocker) bool { return k.ID == b.Blocker.ID } // its record was read before its event was
+		same := func(k boulder.Blocker) bool { return k.ID == b.Blocker.ID } // the record was read before this event
 		p.raised = append(slices.DeleteFunc(p.raised, same), b.Blocker)
 	}
 	p.doing[id] = d
 }
 
-// row is a sub-task as it stands now. Programs get the exported fields.
+// row is the current state of a sub-task. --json has the exported fields.
 type row struct {
 	ID        string                `json:"id"`
 	Position  int                   `json:"position"` // in the plan, from 1
@@ -131,12 +130,12 @@ type row struct {
 	Agent     string                `json:"agent,omitempty"`
 
 	Attempt       int                   `json:"attempt"`                  // number of the newest; 0 before the first
-	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest, as the next two
+	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest attempt, as the next two fields
 	Turn          int                   `json:"turn,omitempty"`
 	SessionID     string                `json:"session_id,omitempty"`
 
 	Waiting    *schedule.Wait          `json:"waiting,omitempty"`  // for a slot: place in line and reason
-	Stopped    bool                    `json:"stopped,omitempty"`  // its turn is taken up again after the pause
+	Stopped    bool                    `json:"stopped,omitempty"`  // its turn continues after the pause
 	Activity   string                  `json:"activity,omitempty"` // last sign of life of the running turn
 	Checkpoint *boulder.Checkpoint     `json:"checkpoint,omitempty"`
 	Blockers   []boulder.RaisedBlocker `json:"blockers,omitempty"` // oldest first
@@ -145,15 +144,15 @@ type row struct {
 	Summary    string                  `json:"summary,omitempty"`
 
 	doing
-	Now     string           `json:"-"` // what it waits for, or what goes on in it
-	name    string           // of what is being done
-	attempt *boulder.Attempt // the one that is not over, or nil
-	live    bool             // an agent or the judge is at work on it, or was when the process or the pause stopped it
-	place   int              // among those that wait: the soonest first
-	replan  bool             // it waits for a new plan, which stands in its place
+	Now     string           `json:"-"` // what it waits for, or does
+	name    string           // of the work, for progress
+	attempt *boulder.Attempt // the attempt that has not ended, or nil
+	live    bool             // an agent or the judge works on it, or did until it was stopped
+	place   int              // among the waiting rows, the soonest first
+	replan  bool             // it waits for the new plan that replaces it
 }
 
-// rows are the sub-tasks in plan order, others the boulders that share their limits. running: a process is at them.
+// rows returns the sub-tasks in plan order. others share the limits; running says whether a process runs the boulder.
 func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
 	b := &p.State.Boulder
 	attempts := map[string][]*boulder.Attempt{}
@@ -187,7 +186,7 @@ func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now t
 			if !a.Status.Terminal() {
 				r.attempt, r.place, r.live, r.Stopped = a, len(waits), a.Status.Live(), stopped(b.Status == boulder.Paused, a)
 				if end = now; r.Stopped || !running {
-					end = a.UpdatedAt // since then the clock stands still
+					end = a.UpdatedAt // the clock stopped then
 				}
 			}
 			if !a.StartedAt.IsZero() {
@@ -201,37 +200,35 @@ func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now t
 			r.Waiting, r.place = &waits[at], at
 		}
 		if r.live && running {
-			r.Now = r.does(b, now)
+			r.Now = r.activeText(b, now)
 		} else {
 			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-			r.Now = cmp.Or(r.waitsFor(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
+			r.Now = cmp.Or(r.waitText(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
-// stopped reports whether a live attempt of a paused boulder rests: it was stopped with the pause, or by a fault before,
-// and nothing takes it up meanwhile. Only of an attempt that was taken up after a fault, and whose session is just being
-// looked for, the record does not tell.
+// stopped reports whether a live attempt of a paused boulder was stopped by the pause, or by a fault before it. An
+// attempt that was just resumed after a fault, and whose session is still being looked up, cannot be told apart.
 func stopped(paused bool, a *boulder.Attempt) bool {
 	return paused && a.Status.Live() && a.TakenAt.IsZero() && a.TurnedAway()
 }
 
-// idle reports whether it waits, be it for its first attempt or for a further one.
+// idle reports whether the sub-task waits, for its first attempt or a further one.
 func (r *row) idle() bool {
 	return r.Status == boulder.SubTaskPending || r.Status == boulder.SubTaskBlocked || r.attempt != nil && !r.live
 }
 
-// unused reports whether it is over without anything having been done for it.
+// unused reports whether the sub-task was dropped before any work.
 func (r *row) unused() bool {
 	dropped := []boulder.SubTaskStatus{boulder.SubTaskSuperseded, boulder.SubTaskSkipped, boulder.SubTaskCancelled}
 	return slices.Contains(dropped, r.Status) && r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
 }
 
-// waitsFor says what one waits for besides its dependencies, or where it was left. The end of a wait comes first: the
-// rest may be cut.
-func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown, now time.Time) string {
+// waitText says what the sub-task waits for besides its dependencies, or where its last run left it.
+func (r *row) waitText(cooldowns map[string]boulder.Cooldown, now time.Time) string {
 	switch w := r.Waiting; {
 	case r.Status == boulder.SubTaskBlocked:
 		return r.Reason
@@ -243,7 +240,7 @@ func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown, now time.Time) str
 		return fmt.Sprintf("left after turn %d of attempt %d", r.Turn, r.Attempt)
 	case r.live:
 		return fmt.Sprintf("left in turn %d of attempt %d", r.Turn, r.Attempt)
-	case w != nil && !w.Until.IsZero():
+	case w != nil && !w.Until.IsZero(): // the time comes first, since the rest may be cut
 		return fmt.Sprintf("limited until %s: %s", text.Until(w.Until, now), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
 	case w != nil:
 		return fmt.Sprintf("#%d in line: %s", w.Position, w.Reason)
@@ -253,8 +250,8 @@ func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown, now time.Time) str
 	return ""
 }
 
-// does says what goes on in one that is live, while a process is at it.
-func (r *row) does(b *boulder.Boulder, now time.Time) string {
+// activeText says what a live sub-task does while a process runs it.
+func (r *row) activeText(b *boulder.Boulder, now time.Time) string {
 	a, what, paused := r.attempt, "waiting for the model", b.Status == boulder.Paused
 	model := a.Model
 	if a.Status == boulder.AttemptMonitoring {
@@ -262,7 +259,7 @@ func (r *row) does(b *boulder.Boulder, now time.Time) string {
 	}
 	limited := !b.Cooldowns[model].Until.Before(a.NotBefore)
 	switch {
-	case a.NotBefore.After(now): // the end first: the rest may be cut
+	case a.NotBefore.After(now): // the time comes first, since the rest may be cut
 		what = fmt.Sprintf("%suntil %s: %s", text.If(limited, "limited "), text.Until(a.NotBefore, now), text.OneLine(a.Reason))
 	case r.Stopped:
 		what = "stopped, to be taken up again"
@@ -282,7 +279,7 @@ func (r *row) does(b *boulder.Boulder, now time.Time) string {
 		text.If(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 
-// heldBy are the slots that boulders hold. A turn that goes on although its boulder is paused has one as well.
+// heldBy returns the slots that boulders hold. A turn that continues although its boulder is paused holds one as well.
 func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
 	shares := map[string]schedule.Share{}
 	for _, d := range others {

@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// StatusAt is the status as it was at the last of the first events of a log, while a process ran the boulder.
+// StatusAt returns the status after events, which are the first of a log, as if a process ran the boulder.
 func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) *Status {
 	running := &control.Holder{Running: []string{s.Boulder.ID}}
 	status := NewStatus(&project.Reading{
@@ -26,7 +26,7 @@ func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) 
 	return status
 }
 
-// Replayed says whether the decisions of a log come out again: what `manager replay --check --json` prints, one object.
+// Replayed is what `manager replay --check --json` prints: one object that says whether a log's decisions reproduce.
 type Replayed struct {
 	Type      string `json:"type"` // replay
 	BoulderID string `json:"boulder_id"`
@@ -43,7 +43,7 @@ func (c *Replayed) Print(o page.Out) {
 	}
 	o.Say(fmt.Sprintf("%s: event %d differs, after %s as recorded.", c.BoulderID, d.Seq, decisions))
 	expected, got := told(d.Expected), told(d.Got)
-	if expected == got { // what differs is not in a sentence
+	if expected == got { // the difference is not in a sentence
 		was, _ := json.Marshal(d.Expected)
 		is, _ := json.Marshal(d.Got)
 		expected, got = string(was), string(is)
@@ -59,8 +59,8 @@ func told(e *boulder.Event) string {
 	return text.JoinedBy(" ", boulder.TypeOf(e.Body), s.SubTask) + text.Prefixed(": ", s.Line)
 }
 
-// Rescheduled is what `manager replay --limits --json` prints: one object. All times are milliseconds from the boulder's
-// beginning, without pauses.
+// Rescheduled is what `manager replay --limits --json` prints: one object. Times are milliseconds from the start of the
+// boulder, without pauses.
 type Rescheduled struct {
 	Type      string                   `json:"type"` // schedule
 	BoulderID string                   `json:"boulder_id"`
@@ -70,7 +70,7 @@ type Rescheduled struct {
 	Attempts  []orchestrator.Scheduled `json:"attempts"`
 }
 
-// NewRescheduled reports how attempts would have been spread over time with other limits.
+// NewRescheduled reports when attempts would have run with other limits.
 func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator.Scheduled) *Rescheduled {
 	r := &Rescheduled{Type: "schedule", BoulderID: boulderID, Limits: limits, Attempts: append([]orchestrator.Scheduled{}, all...)}
 	for _, a := range all {
@@ -96,24 +96,21 @@ func (r *Rescheduled) Print(o page.Out) {
 
 // Rejudged is what `manager replay --rejudge --json` prints for each turn: one object.
 type Rejudged struct {
-	Type      string `json:"type"` // rejudged
-	BoulderID string `json:"boulder_id"`
-	SubTaskID string `json:"sub_task_id"`
-	Attempt   int    `json:"attempt"`
-	Turn      int    `json:"turn"`
-	Gates     string `json:"gates"` // green, red, none
-	Was       said   `json:"was"`
-	Is        said   `json:"is"`
-	// Differs: the two judges do not say the same. AgainstGates: the new one says complete where a gate is red, or not
-	// complete where all are green.
-	Differs      bool          `json:"differs"`
-	AgainstGates bool          `json:"against_gates"`
+	Type         string        `json:"type"` // rejudged
+	BoulderID    string        `json:"boulder_id"`
+	SubTaskID    string        `json:"sub_task_id"`
+	Attempt      int           `json:"attempt"`
+	Turn         int           `json:"turn"`
+	Gates        string        `json:"gates"` // green, red, none
+	Was          said          `json:"was"`
+	Is           said          `json:"is"`
+	Differs      bool          `json:"differs"`       // the two judges disagree
+	AgainstGates bool          `json:"against_gates"` // the new judge contradicts the gates
 	Usage        boulder.Usage `json:"usage"`
 }
 
 type said struct {
-	// Complete is what the judge said, also where a rule overruled it.
-	Complete  bool     `json:"complete"`
+	Complete  bool     `json:"complete"` // as the judge said, even if a rule overruled it
 	Overruled []string `json:"overruled,omitempty"`
 	Summary   string   `json:"summary"`
 }
@@ -148,7 +145,7 @@ func (r *Rejudged) Print(o page.Out) {
 	}
 }
 
-// RejudgedTotal is a line about all of them.
+// RejudgedTotal sums up all turns in a line.
 func RejudgedTotal(all []*Rejudged, model string) string {
 	var differ, against int
 	var used boulder.Usage

@@ -19,24 +19,24 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people. Of all that
-// is printed with --json, fields, events and steps are added in later versions, never changed.
+// Report is the result of a command. encoding/json writes it for programs, Print for people. Later versions add fields,
+// events and steps to the output of --json, but never change any.
 type Report interface{ Print(o page.Out) }
 
-// Console is where a run is shown, and how.
+// Console says where and how a run is shown.
 type Console struct {
 	Stdout, Stderr       page.Out
 	JSON, Quiet, Verbose bool
 	TermType             string          // of the terminal behind Stderr
-	Limits               schedule.Limits // that explain why something waits
+	Limits               schedule.Limits // to explain why a sub-task waits
 }
 
-// Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
+// Drawable reports whether a picture can be drawn. With Verbose, diagnostics on stderr would break it.
 func (c Console) Drawable() bool {
 	return c.Stderr.File != nil && c.TermType != "dumb" && c.TermType != "" && !c.Verbose
 }
 
-// WriteJSON writes one object on a line.
+// WriteJSON writes v as one line of JSON.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -46,31 +46,29 @@ func WriteJSON(w io.Writer, v any) error {
 // StoppingText answers the first Ctrl-C.
 const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
 
-// Run shows a run while it goes on. Programs get its events, quiet people how it ended. On a terminal what is over scrolls
-// away as lines, below a picture of what is at work and what waits; elsewhere, as in a log file, there are lines alone.
+// Run shows a run in progress: its events with JSON, only its end with Quiet. On a terminal, lines about finished work
+// scroll away above a picture of what is at work and what waits. Elsewhere, as in a log file, there are only lines.
 //
-// The picture stands only while the manager works by itself. While the user is asked about the plan the terminal is
-// theirs.
+// There is no picture while the user is asked about the plan.
 type Run struct {
 	Console
-	drawn   bool   // there is a picture to draw
-	several bool   // other runs are shown as well: lines begin with the end of the boulder's id
-	on      string // says which boulder is meant, at the end of a command; empty where there is only one
+	drawn   bool   // a picture is drawn
+	several bool   // other runs are shown as well: lines begin with the last six characters of the boulder's id
+	on      string // suffix of commands that names the boulder, as " -b ID"; empty if there is only one
 	now     func() time.Time
 
-	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
+	mu       sync.Mutex // guards the fields below, which the run, the drawing goroutine and Stopping use
 	progress *Progress
-	printed  []string // lines that wait for the next frame, or for the end of a pause
-	scrolled bool     // there are some above the picture
+	printed  []string // lines for the next frame, or for the end of a pause
+	scrolled bool     // some were printed above the picture
 	stopping bool
 
 	term   sync.Mutex // guards the fields below; taken before mu
-	screen *Screen    // nil while the terminal is not ours
+	screen *Screen    // nil while no picture is drawn
 	paused bool       // the user is asked something
 }
 
-// NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
-// on names the one, as in " -b ID".
+// NewRun shows a run. p has taken the events before, if any. With several boulders, on names this one, as " -b ID".
 func NewRun(c Console, p *Progress, on string) *Run {
 	v := &Run{Console: c, drawn: c.Drawable() && !c.JSON && !c.Quiet, now: time.Now, progress: p, on: on}
 	if v.drawn && p.State != nil {
@@ -79,16 +77,16 @@ func NewRun(c Console, p *Progress, on string) *Run {
 	return v
 }
 
-// NewServeRun shows one of several runs that go on at the same time, in lines alone.
+// NewServeRun shows one of several concurrent runs, without a picture.
 func NewServeRun(c Console, p *Progress) *Run { return &Run{Console: c, progress: p, several: true} }
 
-// Event shows one event. It is called for each event in order, and does not block.
+// Event shows one event. It must be called for every event in order, and does not block.
 func (v *Run) Event(e boulder.Event) {
 	end, over := e.Body.(boulder.TaskComplete)
 	switch {
-	case v.JSON: // the documented events, one object per line
+	case v.JSON:
 		if e.Public() {
-			_ = WriteJSON(v.Stdout, e.Shown()) // a reader that went away is no reason to stop the work
+			_ = WriteJSON(v.Stdout, e.Shown()) // a reader that is gone does not stop the work
 		}
 		return
 	case v.Quiet:
@@ -114,7 +112,7 @@ func (v *Run) Event(e boulder.Event) {
 
 func (v *Run) open() { v.screen = v.Screen(v.frame, v.flush) }
 
-// take follows the event and reports whether the manager is at work after it.
+// take applies the event and reports whether the manager is at work after it.
 func (v *Run) take(e boulder.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -126,7 +124,7 @@ func (v *Run) take(e boulder.Event) bool {
 	switch v.progress.State.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
 		return true
-	case boulder.Paused: // by an order, and turns may be at work; or for good, and the picture is closed at once
+	case boulder.Paused: // turns may still be at work; at the end of the run the picture is closed at once
 		return v.screen != nil
 	}
 	return false
@@ -136,10 +134,10 @@ func (v *Run) lineStart(e boulder.Event) string {
 	return Clock(e.Time) + " " + text.If(v.several, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
 }
 
-// lines are those that an event leaves: above the picture what that does not show, elsewhere all.
+// lines returns the lines to print for an event. With a picture these are only the ones that it does not show.
 func (v *Run) lines(e boulder.Event) (lines []string) {
 	told := Describe(e)
-	sign, line, done := told.sign, told.Line, "" // done: the line of a sub-task that is over
+	sign, line, done := told.sign, told.Line, "" // done: the line of a finished sub-task
 	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
 	s := state.SubTask(told.SubTask)
 	if s != nil {
@@ -156,14 +154,14 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
 		if !b.Completed {
 			below = []string{line}
-		} else if r.alone {
+		} else if r.gatesOnly {
 			below = []string{"by the gates alone: no usable answer came from the judge"}
 		}
 		done = t.lines(r)[0]
 		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
 			text.Millis(r.ElapsedMS), report.Usage(s.Usage))
 	case boulder.SubTaskProgress:
-		if v.progress.stale {
+		if v.progress.repeated {
 			sign = ""
 		}
 		if v.Verbose && b.Activity != "" {
@@ -185,7 +183,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	case s == nil:
 		lines = []string{t.Yellow(text.Clip(sign+" "+line, t.width-1))}
 	default:
-		lines = []string{t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.wide)+" "+line, t.width-3))}
+		lines = []string{t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.labelWidth)+" "+line, t.width-3))}
 	}
 	for _, line := range below {
 		lines = append(lines, t.below(line))
@@ -195,10 +193,10 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 
 func (v *Run) table(width int) *tasks {
 	n := len(v.progress.State.SubTasks)
-	return &tasks{Paint: v.Stderr.Paint, width: min(width, page.Widest), total: n, wide: len(numbered(n, n)), fixed: true}
+	return &tasks{Paint: v.Stderr.Paint, width: min(width, page.Widest), total: n, labelWidth: len(numbered(n, n)), fixed: true}
 }
 
-// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
+// Stopping shows that the run was asked to stop and lets its turns end. It is safe for concurrent use.
 func (v *Run) Stopping() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -207,8 +205,8 @@ func (v *Run) Stopping() {
 	}
 }
 
-// Pause leaves the terminal to a question, until the function that it returns is called; the first event after that
-// brings the picture back. It may be called from any goroutine.
+// Pause frees the terminal for a question until resume is called. The first event after that restores the picture. It
+// is safe for concurrent use.
 func (v *Run) Pause() (resume func()) {
 	v.term.Lock()
 	defer v.term.Unlock()
@@ -221,14 +219,13 @@ func (v *Run) Pause() (resume func()) {
 	}
 }
 
-// Close gives the terminal back. Nothing is shown after it. It may be called again.
+// Close frees the terminal. Nothing is shown afterwards. It is idempotent.
 func (v *Run) Close() {
 	v.term.Lock()
 	defer v.term.Unlock()
 	v.close()
 }
 
-// close takes the picture away and prints the lines that are left.
 func (v *Run) close() {
 	if v.screen != nil {
 		v.screen.Close()
@@ -247,7 +244,7 @@ func (v *Run) flush() []string {
 	return lines
 }
 
-// frame draws the picture, in at most size.Room lines: the sum, what needs the user, what is at work, what waits.
+// frame draws the picture in at most size.Room lines: the totals, what needs the user, what is at work, what waits.
 func (v *Run) frame(size page.Size, tick int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -260,7 +257,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 	rows := v.progress.rows(v.Limits, nil, now, true)
 	lines := []string{v.head(t, now)}
 	if v.scrolled {
-		lines = []string{"", lines[0]} // apart from the lines that stay
+		lines = []string{"", lines[0]} // set apart from the lines above
 	}
 	say := func(style func(string) string, line string) {
 		lines = append(lines, style(text.Clip(line, t.width-1)))
@@ -276,7 +273,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 		switch {
 		case r.live:
 			live = append(live, r)
-		case (r.Status == boulder.SubTaskPending || r.attempt != nil) && !v.stopping: // a run that stops starts nothing
+		case (r.Status == boulder.SubTaskPending || r.attempt != nil) && !v.stopping: // a stopping run starts nothing
 			waiting = append(waiting, r)
 		}
 	}
@@ -309,10 +306,10 @@ func (v *Run) head(t *tasks, now time.Time) string {
 			return line
 		}
 	}
-	return text.Truncate(said, t.width-1-len(cost)) + t.Dim(cost) // what it costs is never cut
+	return text.Truncate(said, t.width-1-len(cost)) + t.Dim(cost) // the cost is never cut
 }
 
-// atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
+// atWork draws running sub-tasks: as room allows, with activity, reason of the turn and the gate that was red.
 func atWork(t *tasks, live []row, room int) []string {
 	for depth := 4; ; depth-- {
 		var lines []string
@@ -331,7 +328,7 @@ func atWork(t *tasks, live []row, room int) []string {
 	}
 }
 
-// fit keeps as many lines as there is room for, and counts those that are left out, with others that are.
+// fit keeps as many lines as there is room for. Its last line then counts the omitted ones, and others, with rest.
 func fit(lines []string, others, room int, style func(string) string, rest string) []string {
 	left := len(lines) + others - room
 	if left <= 0 || room <= 0 {
@@ -340,13 +337,13 @@ func fit(lines []string, others, room int, style func(string) string, rest strin
 	return append(lines[:room-1], style(fmt.Sprintf(rest, left+1)))
 }
 
-// Spinner is one column that turns.
+// Spinner returns the frame of a spinner, one column wide.
 func Spinner(tick int) string {
 	const frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 	return string([]rune(frames)[tick%10])
 }
 
-// printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.
+// printSummary prints how a run ended. took is its duration, 0 if unknown.
 func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {
 	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
 		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), text.If(took > 0, text.Elapsed(took))))

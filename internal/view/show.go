@@ -22,7 +22,7 @@ import (
 type Show struct {
 	Type     string                `json:"type"` // show
 	Boulder  boulder.Boulder       `json:"boulder"`
-	Revision *boulder.PlanRevision `json:"revision"`  // the plan that it runs; null while planning
+	Revision *boulder.PlanRevision `json:"revision"`  // the adopted plan; null while planning
 	SubTasks []SubTaskShow         `json:"sub_tasks"` // in plan order
 
 	claimed map[string]bool // see [boulder.Claimed]
@@ -31,16 +31,16 @@ type Show struct {
 // SubTaskShow is a sub-task with its history.
 type SubTaskShow struct {
 	boulder.SubTask
-	History []AttemptShow `json:"history"` // its attempts, from the first
+	History []AttemptShow `json:"history"` // its attempts, oldest first
 }
 
 // AttemptShow is an attempt with its turns.
 type AttemptShow struct {
 	boulder.Attempt
-	History []boulder.Turn `json:"history"` // its turns, from the first: prompt, evidence, verdict
+	History []boulder.Turn `json:"history"` // its turns, oldest first: prompt, evidence, verdict
 }
 
-// NewShow puts stored records together.
+// NewShow joins stored records.
 func NewShow(d boulder.Snapshot, turns []boulder.Turn) *Show {
 	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
 	s.claimed = boulder.Claimed(d.SubTasks)
@@ -60,7 +60,7 @@ func NewShow(d boulder.Snapshot, turns []boulder.Turn) *Show {
 	return s
 }
 
-// Print shows a report to people.
+// Print writes the records for people.
 func (s *Show) Print(o page.Out) {
 	b := s.Boulder
 	fork, loop := "", ""
@@ -111,8 +111,7 @@ func (s *Show) Print(o page.Out) {
 	}
 }
 
-// subTaskHead is what is known of a sub-task besides its history. gatesFrom names the replaced sub-tasks from which gates
-// were taken over.
+// subTaskHead prints a sub-task without its history. gatesFrom maps inherited gates to the superseded sub-task.
 func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	replaces, edit := text.If(t.Replaces != "", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision)), ""
 	if c := t.Checkpoint; c != nil {
@@ -167,7 +166,7 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 	}
 }
 
-// evidence is what the manager itself observed of a turn. `--json` has all that is stored.
+// evidence prints a part of a turn's evidence. `--json` has all of it.
 func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed map[string]bool) {
 	const shown, wide = 5, 110 // calls, diagnostics; columns of a call
 	if t := e.Ended.Truncated; !strings.Contains(endText(e.Ended), t) {
@@ -207,7 +206,6 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 	o.Field(depth, "transcript", at)
 }
 
-// verdict is what a judge said besides complete or not.
 func verdict(o page.Out, depth int, v *boulder.Verdict) {
 	o.Field(depth, "note", text.If(v.JudgeUnavailable, "no usable answer came from the judge: the gates alone decided"))
 	for _, s := range v.Overruled {
@@ -224,8 +222,8 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 		text.If(v.GoalAchieved, "the whole goal achieved")))
 }
 
-// callMark shows how a tool call ended. A shell command that OpenCode calls completed may have failed all the same: what
-// is stored of it says that it ended, and not with which exit code.
+// callMark returns the sign for the end of a tool call. A completed shell command gets no check mark: its exit code is
+// not stored, so it may have failed.
 func callMark(p page.Paint, tool, state string) string {
 	sign := map[string]string{"error": "✗", "completed": "✓"}[state]
 	if sign == "✓" && tool == "bash" {
@@ -234,7 +232,6 @@ func callMark(p page.Paint, tool, state string) string {
 	return p.Mark(cmp.Or(sign, "…"))
 }
 
-// statusSign is the sign in whose colour the status of a boulder is told.
 func statusSign(s boulder.Status) string {
 	return cmp.Or(map[boulder.Status]string{
 		boulder.Completed: "✓", boulder.Failed: "✗", boulder.Cancelled: "–",
@@ -242,31 +239,30 @@ func statusSign(s boulder.Status) string {
 	}[s], "●")
 }
 
-// Receipt says where tokens, money and time of a boulder went: one object of `manager show --receipt --json`.
+// Receipt says where tokens, money and time of a boulder went. `manager show --receipt --json` prints it as one object.
 type Receipt struct {
 	Type      string          `json:"type"` // receipt
 	BoulderID string          `json:"boulder_id"`
 	Status    boulder.Status  `json:"status"`
 	Budget    *boulder.Budget `json:"budget"` // of the run; null: none
 	spending
-	Attempts int `json:"attempts"`
-	Replans  int `json:"replans"`
-	// Planning is what the Task Ledger used: the plan, and replans.
-	Planning boulder.Usage    `json:"planning"`
+	Attempts int              `json:"attempts"`
+	Replans  int              `json:"replans"`
+	Planning boulder.Usage    `json:"planning"`  // of the Task Ledger: plan and replans
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
 
 	JudgedTurns int `json:"judged_turns"`
-	// The worst case, see [Receipt.bound]. The cost is at what a judged turn has cost so far; 0: that is not known.
+	// The worst case, see [Receipt.bound]. MostCost assumes the cost per judged turn so far; 0: unknown.
 	MostJudgedTurns int     `json:"most_judged_turns,omitempty"`
 	MostCost        float64 `json:"most_cost,omitempty"`
 
-	running bool // a process is at it
+	running bool // a process runs it
 }
 
-// spending is what something used, with the turns that are at work or were cut off.
+// spending includes turns that are at work or were cut off.
 type spending struct {
 	Usage    boulder.Usage `json:"usage"`
-	WorkedMS int64         `json:"worked_ms"` // of a run: wall clock without pauses; else of its turns together
+	WorkedMS int64         `json:"worked_ms"` // of a run: wall clock without pauses; else the sum of its turns
 }
 
 type subTaskReceipt struct {
@@ -284,10 +280,10 @@ type attemptReceipt struct {
 	Model   string                `json:"model"`
 	spending
 
-	stopped bool // by a pause
+	stopped bool // see [stopped]
 }
 
-// NewReceipt adds up what is stored, and says what it can come to.
+// NewReceipt adds up the stored usage and computes the worst case.
 func NewReceipt(of *project.Reading) *Receipt {
 	d, b := of.Snapshot, of.Boulder
 	r := &Receipt{
@@ -302,7 +298,7 @@ func NewReceipt(of *project.Reading) *Receipt {
 		}
 		r.Planning = r.Planning.Sub(t.Usage)
 		for _, a := range d.Attempts {
-			if a.SubTaskID != t.ID || a.Status == boulder.AttemptQueued { // it has not begun
+			if a.SubTaskID != t.ID || a.Status == boulder.AttemptQueued { // not started
 				continue
 			}
 			running := a.Running()
@@ -320,9 +316,9 @@ func NewReceipt(of *project.Reading) *Receipt {
 	return r
 }
 
-// bound says what the run comes to at worst, if a sub-task and all that replaces it get so many judged turns.
+// bound computes the worst case, in which a sub-task and all its replacements together get total judged turns.
 func (r *Receipt) bound(d boulder.Snapshot, total int) {
-	open := map[string]bool{} // lines, by their first
+	open := map[string]bool{} // chains of a sub-task and its replacements, by the id of the first
 	for _, t := range d.SubTasks {
 		if !t.Status.Terminal() && !d.Boulder.Status.Terminal() {
 			open[cmp.Or(t.Line, t.ID)] = true
@@ -338,7 +334,7 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 	}
 }
 
-// Print writes what was spent, by sub-task and attempt.
+// Print writes a table of the usage by sub-task and attempt.
 func (r *Receipt) Print(o page.Out) {
 	rows := [][]string{{o.Dim("where it went"), o.Dim("tokens"), o.Dim("cost"), o.Dim("calls"), o.Dim("time"), ""}}
 	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
@@ -372,7 +368,7 @@ func (r *Receipt) Print(o page.Out) {
 		}
 	}
 	add(o.Bold, "in all", r.spending, "", r.Budget)
-	printTable(o, []column{{rest: true}, {right: true}, {right: true}, {right: true}, {right: true}, {}}, rows)
+	printTable(o, []column{{flexible: true}, {right: true}, {right: true}, {right: true}, {right: true}, {}}, rows)
 	if r.MostJudgedTurns > 0 {
 		o.Say(o.Dim(text.Plural(r.JudgedTurns, "judged turn") + text.If(r.MostJudgedTurns > r.JudgedTurns,
 			fmt.Sprintf(" of at most %d%s", r.MostJudgedTurns,

@@ -26,32 +26,32 @@ type Status struct {
 	Goal      string         `json:"goal,omitempty"`
 	Status    boulder.Status `json:"status"`
 	Reason    string         `json:"reason,omitempty"`
-	// Left are sessions that the next run or resume stops: their agents may be at work although their attempts have ended.
+	// Left lists sessions of ended attempts whose agents may still be at work. The next run or resume stops them.
 	Left        []boulder.LeftSession `json:"left,omitempty"`
 	Project     string                `json:"project"`
-	Base        string                `json:"base,omitempty"` // commit the plan was made on
+	Base        string                `json:"base,omitempty"` // commit that the plan was made on
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
 	Model       string                `json:"model,omitempty"`
-	Engine      string                `json:"engine,omitempty"` // that runs it, if that is no manager on this machine
+	Engine      string                `json:"engine,omitempty"` // that runs it; empty: a manager on this machine
 	LedgerModel string                `json:"ledger_model,omitempty"`
 	RunBy       *control.Holder       `json:"run_by"`             // the process that runs it; null if none does
-	Resumable   bool                  `json:"resumable"`          // `manager resume` would go on with it now
+	Resumable   bool                  `json:"resumable"`          // `manager resume` would continue it now
 	Completed   int                   `json:"completed"`          // sub-tasks
-	Total       int                   `json:"total"`              // sub-tasks of the plan, without superseded ones
+	Total       int                   `json:"total"`              // sub-tasks, without superseded ones
 	Unlanded    bool                  `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 	Usage       boulder.Usage         `json:"usage"`
 	Summary     string                `json:"summary,omitempty"`
-	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user may still answer
+	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user can still answer
 	CreatedAt   time.Time             `json:"created_at"`
 	UpdatedAt   time.Time             `json:"updated_at"`
-	AtEvent     uint64                `json:"at_event,omitempty"` // it is as it was at this event of the log
+	AtEvent     uint64                `json:"at_event,omitempty"` // the status is as of this event of the log
 	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
 	now    time.Time
-	copied bool // from Engine, and nothing here reaches it
+	copied bool // a copy of a boulder on Engine, which cannot be reached from here
 }
 
-// NewStatus reports how a boulder stands.
+// NewStatus makes the status of a boulder.
 func NewStatus(r *project.Reading) *Status {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
 	s := &Status{
@@ -62,24 +62,23 @@ func NewStatus(r *project.Reading) *Status {
 		copied: b.Engine != "" && r.Holder == nil,
 	}
 	if r.Holder.Has(b.ID) {
-		s.Left = nil // it stops them now
+		s.Left = nil // that process stops them now
 	}
 	if r.Running() {
 		s.RunBy = r.Holder
 	} else {
-		recent = nil // what an agent did when its run ended is not what it does
+		recent = nil // activities of an ended run are not current
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
-	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well: that is when people look
+	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well
 	s.SubTasks = p.rows(r.Limits, r.Others, r.Now, s.RunBy != nil)
 	return s
 }
 
-// widestLabel bounds the column of sub-task ids, which may have 64 characters.
+// widestLabel bounds the column of sub-task ids, which can have 64 characters.
 const widestLabel = 20
 
-// Print shows the status to people: how it stands, whether it continues by itself and if not what to do, and a line for
-// each sub-task.
+// Print writes the status for people: what to do if the boulder does not continue by itself, and a line per sub-task.
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
@@ -128,7 +127,7 @@ func (s *Status) Print(o page.Out) {
 	}
 	t := tasks{Paint: o.Paint, width: o.Columns}
 	for _, r := range s.SubTasks {
-		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), widestLabel))
+		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), widestLabel))
 	}
 	for i, line := range t.lines(s.SubTasks...) {
 		if i == 0 {
@@ -141,7 +140,7 @@ func (s *Status) Print(o page.Out) {
 	}
 }
 
-// more is a second line for what did not go well, or is at work.
+// more returns a second line for a sub-task that is at work or did not succeed, or "".
 func (r *row) more() string {
 	switch c := r.Checkpoint; {
 	case r.Status.Terminal() && r.Status != boulder.SubTaskCompleted:
@@ -159,32 +158,32 @@ func (r *row) more() string {
 type ListItem struct {
 	Type string `json:"type"` // boulder
 	store.Item
-	Running   bool `json:"running"`   // a process is at it
+	Running   bool `json:"running"`   // a process runs it
 	Completed int  `json:"completed"` // sub-tasks
-	Total     int  `json:"total"`     // sub-tasks of the plan, without superseded ones
+	Total     int  `json:"total"`     // sub-tasks, without superseded ones
 }
 
-// NewListItem is a boulder as lists show it. holder is nil if no process holds the state.
+// NewListItem makes the list item of a boulder. holder is nil if no process holds the state.
 func NewListItem(b *store.Item, holder *control.Holder) ListItem {
 	runs := holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
 	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
 }
 
-// interrupted is a boulder that should be running, and no process runs.
+// interrupted is shown for a running boulder without a process.
 const interrupted = "interrupted"
 
-// ListStatuses are those that a list shows.
+// ListStatuses are the statuses that [ListItem.Shown] returns.
 var ListStatuses = []string{
 	string(boulder.Planning), string(boulder.AwaitingApproval), string(boulder.Running), interrupted, string(boulder.Paused),
 	string(boulder.Synthesizing), string(boulder.Completed), string(boulder.Partial), string(boulder.Failed), string(boulder.Cancelled),
 }
 
-// Shown is its status in a list.
+// Shown returns the status that a list shows.
 func (b *ListItem) Shown() string {
 	return cmp.Or(text.If(b.Status == boulder.Running && !b.Running, interrupted), string(b.Status))
 }
 
-// List writes boulders, a line each.
+// List writes a header and one line per boulder.
 func List(o page.Out, items []ListItem, now time.Time) {
 	rows := [][]string{{o.Dim("  BOULDER"), o.Dim("STATUS"), o.Dim("DONE"), o.Dim("STARTED"), o.Dim("TASK")}}
 	for _, b := range items {
@@ -193,21 +192,20 @@ func List(o page.Out, items []ListItem, now time.Time) {
 			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}
-	printTable(o, []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows)
+	printTable(o, []column{{}, {}, {right: true}, {right: true}, {flexible: true}}, rows)
 }
 
-// need is something in a boulder that the user has to see to, or to know of.
+// need is a question or trouble in a boulder that the user should see.
 type need struct {
-	mark    string        // one column: ? is waited for, ✗ failed, ! stands still
-	name    string        // the sub-task as [2/3], for a question behind the blocker's id
-	left    time.Duration // until its session continues without an answer; 0: it waits
+	mark    string        // one column: ? waits for an answer, ✗ failed, ! blocked
+	name    string        // the sub-task as "[2/3]"; of a question "B7 [2/3]"
+	left    time.Duration // until its session continues without an answer; 0: no limit
 	text    string        // the question, or subject and reason
-	command string        // to type; empty: nothing helps by itself
+	command string        // that resolves it; empty: none
 }
 
-// needsOf lists what is waited for and what is in trouble: questions first, then failed, parked and blocked sub-tasks in
-// the order of the plan. raised are the full records of blockers, as far as they are known. on is added to commands that
-// have to say which boulder is meant.
+// needsOf lists questions first, then failed, parked and blocked sub-tasks in plan order. raised are the known full
+// records of blockers. on is the suffix of commands that names the boulder.
 func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Time) (needs []need) {
 	places, asking := map[string]string{}, map[string]bool{}
 	for _, t := range s.SubTasks {
@@ -241,8 +239,8 @@ func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Tim
 	return needs
 }
 
-// needLines draws needs in at most room lines, none of which is as wide as the terminal: with the commands to type if
-// they fit. What does not fit is counted.
+// needLines draws needs in at most room lines narrower than width, with their commands if all fit. The last line counts
+// what does not fit.
 func needLines(needs []need, width, room int, p page.Paint) []string {
 	var heads, full []string
 	for _, n := range needs {
@@ -259,5 +257,5 @@ func needLines(needs []need, width, room int, p page.Paint) []string {
 		}
 	}
 	clip := func(s string) string { return text.Clip(s, width-1) }
-	return fit(heads, 0, room, clip, "and %d more: manager status") // they matter more than what stands above them
+	return fit(heads, 0, room, clip, "and %d more: manager status") // the needs matter more than the heading
 }

@@ -15,13 +15,13 @@ import (
 )
 
 type column struct {
-	right bool // aligned
-	least int  // columns of the terminal; 0: as wide as its cells
-	rest  bool // gets what the others leave, if its cells need it, and is cut
+	right    bool // right-aligned
+	least    int  // minimum width, in terminal columns
+	flexible bool // as wide as its cells need, cut to what the other columns leave
 }
 
-// table lays rows out in lines narrower than width. Cells are clean and may have colours. A column without anything in it is
-// left out. The last cell of a row with fewer cells than columns has the rest of the line.
+// table lays out sanitized cells in lines narrower than width, without empty columns. In a row with fewer cells than
+// columns, the last cell gets the rest of the line.
 func table(width int, columns []column, rows [][]string) []string {
 	widths := make([]int, len(columns))
 	left := width + 1
@@ -33,7 +33,7 @@ func table(width int, columns []column, rows [][]string) []string {
 			}
 		}
 		switch {
-		case c.rest:
+		case c.flexible:
 			left -= 2
 		case widths[i] > 0:
 			left -= widths[i] + 2
@@ -47,7 +47,7 @@ func table(width int, columns []column, rows [][]string) []string {
 			switch {
 			case i == len(cells)-1 && i < len(columns)-1:
 				n = width - 1 - ansi.StringWidthWc(line)
-			case columns[i].rest:
+			case columns[i].flexible:
 				n = max(min(n, left), 1)
 			case n == 0:
 				continue
@@ -67,18 +67,17 @@ func printTable(o page.Out, columns []column, rows [][]string) {
 	}
 }
 
-// tasks draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
-// are.
+// tasks draws one line per sub-task. A narrow terminal gets fewer columns.
 type tasks struct {
 	page.Paint
-	width int    // of the terminal
-	total int    // of the sub-tasks, which are named by their place; 0: by their ids
-	wide  int    // of the names
-	fixed bool   // columns do not depend on what they hold: lines are printed one by one
-	spin  string // mark of a sub-task that is at work; empty: the usual one
+	width      int    // of the terminal
+	total      int    // number of sub-tasks, which are named by position; 0: named by id
+	labelWidth int    // of the column with these names
+	fixed      bool   // column widths do not depend on the cells: lines are printed one by one
+	spin       string // mark of a live sub-task; empty: that of its status
 }
 
-// lines are those of the rows: name, model, time, tokens, cost.
+// lines draws rows: name, model, time, tokens, cost.
 func (t *tasks) lines(rows ...row) []string {
 	var models []string
 	for i := range rows {
@@ -87,7 +86,7 @@ func (t *tasks) lines(rows ...row) []string {
 		}
 	}
 	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(models) > 1)
-	columns := []column{{rest: true}, {}, {right: true}, {right: true}, {right: true}}
+	columns := []column{{flexible: true}, {}, {right: true}, {right: true}, {right: true}}
 	if t.fixed {
 		columns[0].least, columns[2].least, columns[4].least = t.width, 6, 7
 		if model {
@@ -109,17 +108,17 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.Status == boulder.SubTaskFailed:
 			name = t.Red(name)
 		}
-		head := mark + " " + t.Dim(text.Fit(cmp.Or(text.If(t.total > 0, numbered(r.Position, t.total)), r.ID), t.wide)) + " "
+		head := mark + " " + t.Dim(text.Fit(cmp.Or(text.If(t.total > 0, numbered(r.Position, t.total)), r.ID), t.labelWidth)) + " "
 		switch {
 		case r.idle():
-			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
+			room := t.width - 4 - t.labelWidth // at least 3/5 for the name, the rest for the reason
 			why := text.Prefixed(" · ", text.OneLine(r.Now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 		case r.unused():
 			cells = append(cells, []string{head + name})
 		default:
-			of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // without the provider
+			of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // no provider
 			cells = append(cells, []string{
 				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.ElapsedMS)),
 				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),
@@ -129,12 +128,11 @@ func (t *tasks) lines(rows ...row) []string {
 	return table(t.width, columns, cells)
 }
 
-// Line is a sub-task, with what goes on in it, on a line of at most so many columns, behind the branch of a tree that it
-// is on.
+// Line draws sub-task i and its activity, with branch of a tree in front, in at most width columns.
 func (s *Status) Line(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
 	for _, r := range s.SubTasks {
-		t.wide = max(t.wide, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
+		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
 	}
 	r := s.SubTasks[i]
 	if r.live {
@@ -144,12 +142,12 @@ func (s *Status) Line(p page.Paint, i, width int, branch string) string {
 }
 
 func (t *tasks) below(s string) string {
-	return strings.Repeat(" ", t.wide+3) + t.Dim(text.Clip(s, t.width-t.wide-4))
+	return strings.Repeat(" ", t.labelWidth+3) + t.Dim(text.Clip(s, t.width-t.labelWidth-4))
 }
 
 func numbered(position, total int) string { return fmt.Sprintf("[%d/%d]", position, total) }
 
-// costText is what is known of a cost: "$0.04", "$0.04+?" when some calls had no known price, "?" when none had.
+// costText returns "$0.04", "$0.04+?" if the price of some calls is unknown, or "?" if that of all is.
 func costText(u boulder.Usage) string {
 	if u.Unpriced > 0 && u.Cost == 0 {
 		return "?"

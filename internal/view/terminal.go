@@ -1,5 +1,4 @@
-// Package view is what users see: pure functions from records and events to text, and the part of a terminal that they
-// are drawn on.
+// Package view is what users see: pure functions from records and events to text, and the terminal that shows it.
 package view
 
 import (
@@ -21,22 +20,22 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// framesPerSecond bounds the drawing: events only change the state, however many come.
+// framesPerSecond bounds the drawing, however many events arrive.
 const framesPerSecond = 10
 
-// Screen is the bottom of a terminal while a picture is drawn there. It only writes: the terminal stays in its usual mode,
-// and keys and Ctrl-C do what they always do.
+// Screen draws a picture at the bottom of a terminal. It only writes: the terminal keeps its mode, so keys and Ctrl-C
+// work as usual.
 type Screen struct {
 	frame      func(size page.Size, tick int) string
 	flush      func() []string
 	stream     io.Writer
-	drawn      []string // lines, in the last of which the cursor stands
+	drawn      []string // lines; the cursor is in the last
 	over, done chan struct{}
 }
 
-// Screen takes the bottom of the terminal behind Stderr, and draws there, at each tick again, until [Screen.Close]. frame
-// gives at most size.Room lines, none of them as wide as the terminal; flush lines that scroll away above them. The
-// goroutine that draws calls both.
+// Screen starts drawing at the bottom of the terminal behind Stderr, until [Screen.Close]. frame must return at most
+// size.Room lines narrower than the terminal; flush returns lines that scroll away above them. Both are called from the
+// drawing goroutine.
 func (c Console) Screen(frame func(size page.Size, tick int) string, flush func() []string) *Screen {
 	stream := c.Stderr.File.(io.Writer)
 	s := &Screen{frame: frame, flush: flush, stream: stream, over: make(chan struct{}), done: make(chan struct{})}
@@ -62,16 +61,16 @@ func (s *Screen) run() {
 	}
 }
 
-// Close takes the picture away and returns when the terminal is as it was.
+// Close removes the picture and waits until the terminal is restored. It must be called once.
 func (s *Screen) Close() {
 	close(s.over)
 	<-s.done
 }
 
-// draw writes, where the picture begins, the lines that scroll away, and below them the new picture.
+// draw replaces the picture with the flushed lines and the new picture below them.
 func (s *Screen) draw(width int, frame string) {
 	up := -1
-	for _, line := range s.drawn { // a terminal that became narrower has broken some
+	for _, line := range s.drawn { // a terminal that became narrower has wrapped some
 		up += 1 + max(0, ansi.StringWidthWc(line)-1)/width
 	}
 	var out strings.Builder
@@ -81,22 +80,22 @@ func (s *Screen) draw(width int, frame string) {
 	s.drawn = strings.Split(frame, "\n")
 	lines := append(s.flush(), s.drawn...)
 	out.WriteString("\r" + strings.Join(lines, ansi.EraseLineRight+"\r\n") + ansi.EraseScreenBelow)
-	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn is no reason to stop the work
+	_, _ = io.WriteString(s.stream, out.String()) // a picture that cannot be drawn does not stop the work
 }
 
-// ErrInterrupted is Ctrl-C.
+// ErrInterrupted is returned for Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// ReadAnswer reads one answer on a terminal. Enter ends it; a text that is pasted stays one answer however many lines it
-// has, and a line that ends with a backslash continues in the next one. Ctrl-C is [ErrInterrupted]; Ctrl-D, or a terminal
-// that is gone, is [io.EOF]. The terminal is in raw mode only meanwhile.
+// ReadAnswer reads one answer from a terminal, which is in raw mode meanwhile. Enter ends it; pasted text may have many
+// lines, and a line that ends with a backslash continues on the next. It returns [ErrInterrupted] for Ctrl-C, and
+// [io.EOF] for Ctrl-D or if the terminal is gone.
 func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) (string, error) {
 	a := NewEditor(prompt, page.SizeOf(in).Width)
 	err := Program(ctx, a, in, out, os.Getenv("TERM"), false)
 	switch {
 	case ctx.Err() != nil:
 		return "", err
-	case err != nil || !a.over: // a terminal that is gone
+	case err != nil || !a.over: // the terminal is gone
 		return "", io.EOF
 	case a.err != nil:
 		return "", a.err
@@ -104,9 +103,9 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 	return a.Text(), nil
 }
 
-// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
-// (modes 2026 and 2027); an answer that comes late would turn up on the next command line. It does not ask over SSH, unless
-// the terminal's type is one of a few that it knows.
+// silentTerminal returns an environment in which bubbletea does not query the terminal. It asks most terminals for
+// modes 2026 and 2027, and a late reply would appear on the next command line. It does not ask over SSH, except for a
+// few terminal types.
 func silentTerminal(termType string) []string {
 	for _, asked := range []string{"ghostty", "wezterm", "alacritty", "kitty", "rio"} {
 		if strings.Contains(termType, asked) {
@@ -116,7 +115,7 @@ func silentTerminal(termType string) []string {
 	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
 }
 
-// keyboard tells when its terminal is gone: bubbletea would wait on.
+// keyboard calls gone if reading from the terminal fails. bubbletea alone would wait for ever.
 type keyboard struct {
 	*os.File
 	gone func()
@@ -130,26 +129,26 @@ func (k keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Editor is a text that the user types.
+// Editor edits a text that the user types.
 type Editor struct {
 	prompt        string
-	before, after string // the cursor
+	before, after string // the text before and after the cursor
 	width         int    // of the terminal
 	over          bool
-	err           error // that ended it
+	err           error // why it ended, or nil
 }
 
-// NewEditor begins a text in a line of some columns, with the keys of [ReadAnswer].
+// NewEditor makes an empty Editor, width columns wide, with the keys of [ReadAnswer].
 func NewEditor(prompt string, width int) *Editor { return &Editor{prompt: prompt, width: width} }
 
-// Type takes a key or a paste, and reports whether the text is complete. What is typed then goes on with the same text.
+// Type handles a key or a paste, and reports whether the text is complete. Further keys continue the same text.
 func (e *Editor) Type(msg tea.Msg) (done bool) {
 	_, _ = e.Update(msg)
 	done, e.over = e.over, false
 	return done
 }
 
-// Text is what was typed so far.
+// Text returns what was typed so far, trimmed.
 func (e *Editor) Text() string {
 	return strings.TrimSpace(strings.ReplaceAll(e.before+e.after, "\\\n", "\n"))
 }
@@ -185,7 +184,7 @@ func (e *Editor) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return e, nil
 }
 
-// strokes are the keys that move over a piece of the text or delete it: a character, a word, a line.
+// strokes are the keys that move over, or delete, a character, a word or the rest of a line.
 var strokes = []struct {
 	before       func() *regexp.Regexp
 	left, rubOut string
@@ -214,7 +213,7 @@ func (e *Editor) edit(key string) {
 	}
 }
 
-// answerLines is how many lines of an answer are seen at once.
+// answerLines is how many lines of an answer are visible at once.
 const answerLines = 12
 
 // View implements [tea.Model].
@@ -225,7 +224,7 @@ func (e *Editor) View() tea.View {
 	before, all := lines(e.before), lines(e.before+e.after)
 	first := max(0, len(before)-answerLines)
 	v := tea.NewView(strings.Join(all[first:min(len(all), first+answerLines)], "\n"))
-	if e.over { // bubbletea takes the last line away when it ends
+	if e.over { // bubbletea erases the last line when it ends
 		v.Content += "\n"
 		return v
 	}
@@ -233,8 +232,8 @@ func (e *Editor) View() tea.View {
 	return v
 }
 
-// Program runs a program that has the whole terminal, until it quits, the terminal is gone, or ctx ends, whose cause is the
-// error then. The terminal is afterwards as it was.
+// Program runs m on the terminal until it quits, the terminal is gone (no error), or ctx ends (its cause). It restores
+// the terminal.
 func Program(ctx context.Context, m tea.Model, in *os.File, out io.Writer, termType string, color bool) error {
 	there, gone := context.WithCancel(ctx)
 	defer gone()

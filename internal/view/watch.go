@@ -12,12 +12,12 @@ import (
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
-// Watch shows decisions as they are made, a line each; with all also those that say nothing new. It is called on the
-// watch's loop goroutine.
+// Watch returns a function that prints a line per decision, with all also for redundant ones. The function runs only on
+// the watch's loop goroutine.
 func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	before := map[string]watch.Entry{}
 	return func(e watch.Entry) {
-		// A run makes a session for each attempt: that they are left alone is not worth a line each.
+		// A run creates a session per attempt. That the watch ignores them is not worth a line each.
 		known := e.Gate == enforcer.GateOwned && !dryRun || saysNothingNew(before[e.SessionID], e)
 		before[e.SessionID] = e
 		if !all && (quiet || known) {
@@ -30,8 +30,8 @@ func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	}
 }
 
-// silent is the wait that says nothing new after a decision: what was sent is on its way, or a session rests that was
-// complete or let go.
+// silent maps a decision to the wait that is redundant after it: a prompt is in flight, or the session is complete or
+// was let go.
 var silent = map[enforcer.Kind]enforcer.Gate{
 	enforcer.Send: enforcer.GateInFlight, enforcer.Fresh: enforcer.GateInFlight, enforcer.Finish: enforcer.GateWork,
 	enforcer.LetGo: enforcer.GateLetGo,
@@ -42,7 +42,7 @@ func saysNothingNew(before, e watch.Entry) bool {
 	return ok && e.Decision == enforcer.Wait && e.Gate == gate
 }
 
-// Widths of columns; 0: as they come.
+// Widths of columns.
 const (
 	WidthSession     = 6
 	widthTitle       = 24
@@ -50,10 +50,10 @@ const (
 	widthCounts      = 26
 )
 
-// printDecision is a decision: when, of several sessions about which, what, and why.
+// printDecision prints time, decision and reason; with which also the session.
 func printDecision(o page.Out, e watch.Entry, which bool) {
 	of := ""
-	if which { // the end of a session's id is what people name it by
+	if which { // users name a session by the end of its id
 		title := widthTitle
 		if width := o.Lines(); width > 0 && width < 99 {
 			title = 14
@@ -76,7 +76,7 @@ func watchWord(p page.Paint, e watch.Entry) string {
 	return p.As(w[0], text.If(e.DryRun, "would: ")+cmp.Or(w[1], string(e.Decision))+":")
 }
 
-// WatchStatusLine is a watched session in one line.
+// WatchStatusLine describes a watched session in one line.
 func WatchStatusLine(p page.Paint, s watch.Status) string {
 	status := text.Fit(string(s.Status), widthWatchStatus)
 	switch s.Status {
@@ -91,19 +91,18 @@ func WatchStatusLine(p page.Paint, s watch.Status) string {
 	}, "  ")
 }
 
-// WatchHistory is what `manager show --why SESSION --json` prints of a watched session. Fields are added in later
-// versions, never changed.
+// WatchHistory is what `manager show --why SESSION --json` prints: one object.
 type WatchHistory struct {
 	Type      string        `json:"type"` // watched-session-why
 	SessionID string        `json:"session_id"`
-	Session   *watch.Status `json:"session"` // null if nothing is known of it
+	Session   *watch.Status `json:"session"` // null if unknown
 	Decisions []watch.Entry `json:"decisions"`
 }
 
-// IsSession recognises the id of an OpenCode session.
+// IsSession reports whether text is the id of an OpenCode session.
 func IsSession(text string) bool { return strings.HasPrefix(text, "ses_") }
 
-// Print writes the decisions about the session, the oldest first.
+// Print writes the decisions about the session, oldest first.
 func (h *WatchHistory) Print(o page.Out) {
 	if h.Session != nil {
 		o.Say(o.Bold("Session " + h.SessionID))

@@ -17,20 +17,19 @@ type Why struct {
 	Type          string          `json:"type"` // why
 	BoulderID     string          `json:"boulder_id"`
 	BoulderStatus boulder.Status  `json:"boulder_status"`
-	Running       bool            `json:"running"` // a process is at the boulder
+	Running       bool            `json:"running"` // a process runs the boulder
 	SubTask       boulder.SubTask `json:"sub_task"`
-	// GatesFrom names the replaced sub-tasks from which gates were taken over, by gate.
+	// GatesFrom maps inherited gates to the superseded sub-task that they come from.
 	GatesFrom map[string]string `json:"gates_from,omitempty"`
-	Chain     []Step            `json:"chain"`         // in order of time
-	Now       string            `json:"now,omitempty"` // what it does or waits for; empty once it is over
+	Chain     []Step            `json:"chain"`         // in chronological order
+	Now       string            `json:"now,omitempty"` // what it does or waits for; empty if it is over
 
 	detail boulder.Snapshot
-	ended  int    // turn that ended last
-	reason string // of the continuation that the next prompt carries
+	ended  int    // number of the turn that ended last
+	reason string // of the continuation whose prompt is sent next
 }
 
-// NewWhy makes the chain of decisions about a sub-task from the boulder's events, as far as they can be read, and says
-// what it does or waits for now.
+// NewWhy makes the chain of decisions about a sub-task from the boulder's events, as far as they can be read.
 func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	d, running := of.Snapshot, of.Running()
 	w := &Why{
@@ -56,7 +55,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
 	case t.Status == boulder.SubTaskBlocked:
 		w.Now = "blocked: " + w.Now
-	case r.attempt == nil && !r.replan: // after what it depends on
+	case r.attempt == nil && !r.replan: // Now is "after a, b": what it depends on
 		w.Now = "begins " + w.Now
 	case r.Stopped:
 		w.Now += ": " + r.attempt.Reason
@@ -73,11 +72,10 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	return w
 }
 
-// take adds what an event says about the sub-task, if it says anything.
 func (w *Why) take(e boulder.Event) {
 	t, s := &w.SubTask, Describe(e)
 	of, mine := s.SubTask, s.SubTask == t.ID
-	switch b := e.Body.(type) { // those of others may be about this one too
+	switch b := e.Body.(type) { // an event of another sub-task may be about this one too
 	case boulder.Noted:
 		mine = mine || of == "" && (t.EndSeq == 0 || e.Seq < t.EndSeq)
 	case boulder.Redone:
@@ -99,7 +97,7 @@ func (w *Why) take(e boulder.Event) {
 			mine, s.Attempt, s.By = true, 0, of
 		}
 	case boulder.ReplanTrouble:
-		if n := len(w.Chain); n > 0 { // of a replan that was asked for this sub-task
+		if n := len(w.Chain); n > 0 { // of the replan of this sub-task
 			last := w.Chain[n-1]
 			mine = last.Decision == "replan" || last.Step == stepFault && last.Attempt == 0
 		}
@@ -119,7 +117,7 @@ func (w *Why) take(e boulder.Event) {
 	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
 		s.Line += fmt.Sprintf(" (because of %q)", s.By)
 	}
-	switch b := e.Body.(type) { // what the records know besides
+	switch b := e.Body.(type) { // what Describe does not know
 	case boulder.Starting:
 		for _, a := range w.detail.Attempts {
 			if a.AttemptRef == b.AttemptRef {
@@ -143,7 +141,7 @@ func (w *Why) take(e boulder.Event) {
 	w.Chain = append(w.Chain, s)
 }
 
-// Print shows the chain of decisions to people: the log of the sub-task, with what was seen and judged below.
+// Print writes the chain for people, with evidence and verdicts.
 func (w *Why) Print(o page.Out) {
 	subTaskHead(o, &w.SubTask, w.GatesFrom)
 	o.Field(1, "boulder", w.BoulderID)

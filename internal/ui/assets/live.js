@@ -5,7 +5,7 @@
   let version = document.body.dataset.version, stream = null;
   if (!version) return;
 
-  // What the user has begun to type, or holds the focus in a form, stays as it is.
+  // A form that the user has begun to fill in, or that has the focus, is not replaced.
   const inUse = (part) => [...part.querySelectorAll("textarea, input:not([type=hidden])")].some((field) =>
     field === document.activeElement || field.value !== field.defaultValue);
 
@@ -46,7 +46,7 @@
     }
   };
 
-  // Browsers have six connections to a server: a page that nobody sees gives its own back.
+  // Browsers allow six connections per server: a hidden page closes its own.
   const connect = () => {
     if (document.hidden) {
       stream?.close();
