@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How much of an ask is kept, in characters; more is cut, visibly. OpenCode makes asks: there is nobody to shorten them.
+// Limits on the stored parts of an ask, in characters. Longer ones are cut visibly: OpenCode cannot be told to shorten.
 const (
 	maxArguments = 4_000
 	maxPattern   = 1_000
@@ -24,13 +24,11 @@ const (
 	maxName      = 200
 )
 
-// Divert rules on an ask by the policy, and records it unless the policy or an earlier answer of the user allows it. Of ask
-// it takes the scope, [boulder.Blocker.Ask] (the tool's arguments as JSON, as they are known), and Question, Context and
-// Options, which may be empty for a permission.
+// Divert applies the policy to an ask, and records it unless the policy or an earlier answer of the user allows it. ask
+// needs a scope and [boulder.Blocker.Ask] (with the tool's arguments as JSON, if known); the texts may be empty.
 //
-// The same ask of the same session is one record however often it comes, and is ruled on alike; it waits for no longer than
-// the first time. A question that comes again after it was answered is a new one. [ErrOff] means that asks are not
-// diverted. With [ErrTooMany] there is a ruling all the same; with any other error there is none.
+// Repeats of an ask in a session share one record, one ruling and the first deadline. A question asked again after it
+// was settled gets a new record. [ErrOff] means that diversion is off. Of all errors only [ErrTooMany] has a ruling.
 func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
 	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
 		return ruling, errors.New("divert: it is neither a permission nor a question")
@@ -43,7 +41,7 @@ func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boul
 	if action == Allow {
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
-	r := d.taken(ask)
+	r := d.recordOf(ask)
 	b := &r.Blocker
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
 		all := d.readable(tx)
@@ -82,9 +80,9 @@ func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boul
 	return ruling, err
 }
 
-// taken is the record of an ask: without secrets, bounded, and with words for people where it has none. Its
-// keys are made of the whole texts, without the secrets.
-func (d *Register) taken(ask boulder.Blocker) *record {
+// recordOf returns the record of an ask: without secrets, bounded, and with a question and context for the user where
+// it has none. Its keys are computed from the redacted but uncut texts.
+func (d *Register) recordOf(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
 	r := &record{Blocker: ask}
@@ -96,8 +94,8 @@ func (d *Register) taken(ask boulder.Blocker) *record {
 			r.Grants = append(r.Grants, grantKey(ask.BlockerScope, a.Permission, d.cfg.Redact(p)))
 		}
 	}
-	d.tidy(b)
-	category, question := boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", wanted(&a))
+	d.sanitize(b)
+	category, question := boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", permissionText(&a))
 	if a.Kind == boulder.AskQuestion {
 		category, question = boulder.BlockerQuestion, "The agent asked a question without words."
 		key = append(append(key, text.Fold(b.Question)), b.Options...)
@@ -114,7 +112,7 @@ func (d *Register) taken(ask boulder.Blocker) *record {
 	return r
 }
 
-// bounded cuts a list and each of its texts, visibly.
+// bounded cuts a list to most entries and each entry to long characters, visibly.
 func bounded(list []string, what string, most, long int) []string {
 	if n := len(list); n > most {
 		list = append(list[:most-1:most-1], fmt.Sprintf("… (%d %s)", n, what))
@@ -125,8 +123,8 @@ func bounded(list []string, what string, most, long int) []string {
 	return list
 }
 
-// wanted names a permission: bash: git push, git tag.
-func wanted(a *boulder.Ask) string {
+// permissionText names a permission with its patterns, as in "bash: git push, git tag".
+func permissionText(a *boulder.Ask) string {
 	name := text.Cut(text.Fold(clean(a.Permission)), maxName)
 	if len(a.Patterns) == 0 {
 		return name
@@ -134,7 +132,7 @@ func wanted(a *boulder.Ask) string {
 	return name + ": " + text.Cut(text.Fold(clean(strings.Join(a.Patterns, ", "))), 500)
 }
 
-// hashed tells its parts apart, whatever is in them.
+// hashed returns a hash of parts. Each part is prefixed with its length, so that ("ab", "c") and ("a", "bc") differ.
 func hashed(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -143,7 +141,7 @@ func hashed(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// grantKey is that of one pattern of a permission, within a sub-task or, outside of a run, a session.
+// grantKey identifies one pattern of a permission within a sub-task or, outside of a run, a session.
 func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 	within := []string{"session", scope.SessionID}
 	if scope.BoulderID != "" {
@@ -152,7 +150,7 @@ func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 	return hashed(append(within, permission, pattern)...)
 }
 
-// granted reports whether the user gave every one of these.
+// granted reports whether the user allowed every one of keys.
 func granted(all []*record, keys []string) bool {
 	var given []string
 	for _, r := range all {
@@ -163,19 +161,19 @@ func granted(all []*record, keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return !slices.Contains(given, k) })
 }
 
-// Ruling says what has become of a ruling to wait. That the time is over is stored.
+// Ruling returns the current ruling on a waiting ask, and stores a change, such as an expired deadline.
 func (d *Register) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
-	news := false
+	changed := false
 	rule := func(r *record) error {
 		if r.Ask == nil {
 			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.ID)
 		}
 		ruling = d.ruling(&r.Blocker)
-		news, r.Ask.Reply = ruling.Reply != r.Ask.Reply, ruling.Reply
+		changed, r.Ask.Reply = ruling.Reply != r.Ask.Reply, ruling.Reply
 		return nil
 	}
-	if err = d.one(ctx, reading, id, rule); err == nil && news {
-		err = d.one(ctx, changing, id, rule)
+	if err = d.withRecord(ctx, reading, id, rule); err == nil && changed {
+		err = d.withRecord(ctx, changing, id, rule)
 	}
 	return ruling, err
 }
@@ -196,10 +194,10 @@ func (d *Register) ruling(b *boulder.Blocker) boulder.Ruling {
 	return ruling
 }
 
-// Gone stores that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one away.
-// The blocker stays for the user to see, and an answer that it has for the next prompt. It may be called again.
+// Gone stores that the session got no reply: it stopped waiting, or OpenCode rejected this ask with another one. The
+// user still sees the blocker; an answer goes into the next prompt. Idempotent.
 func (d *Register) Gone(ctx context.Context, id string) error {
-	return d.one(ctx, changing, id, func(r *record) error {
+	return d.withRecord(ctx, changing, id, func(r *record) error {
 		if r.Ask != nil {
 			r.Ask.Reply = boulder.ReplyGone
 		}
@@ -207,14 +205,14 @@ func (d *Register) Gone(ctx context.Context, id string) error {
 	})
 }
 
-// Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
-// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010).
+// Instruction returns what an agent is told when its ask is diverted: the ask is refused and recorded, and how to
+// continue. It names no tasks or next steps: the agent knows them (seed 003, FR-008 and FR-010).
 func (d *Register) Instruction(ask boulder.Blocker) string {
 	said := "The user is away. The question is recorded for them to see; do not ask it again. If you may choose " +
 		"yourself, find three options, choose one, go on with it, and report it with the tool " + boulder.BlockerTool +
 		" and blocks_progress false; if you must not, call " + boulder.BlockerTool + " with blocks_progress true."
 	if ask.AsksPermission() {
-		said = "The user is away and cannot give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for the user to " +
+		said = "The user is away and cannot give this permission (" + permissionText(ask.Ask) + "). It is refused, and recorded for the user to " +
 			"see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be done without " +
 			"it, call the tool " + boulder.BlockerTool + " once, with category permission and blocks_progress true."
 	}

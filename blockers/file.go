@@ -20,15 +20,14 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// maxFile is how large blockers.md may get. It is read as a whole with every append; the user would have stopped reading a
-// thousand times earlier.
+// maxFile is the maximum size of blockers.md, which every append reads whole.
 const maxFile = 16 << 20
 
-// append adds the items that blockers.md lacks at its end, and makes it if it is not there. They are on disk when append
-// returns. After an error, some of the text may be there.
+// append adds the missing items at the end of blockers.md, and creates the file if necessary. They are synced when
+// append returns. After an error, part of the text may have been written.
 //
-// It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
-// regular file is written to, and what is in it is never changed, only added to.
+// The file belongs to the user, and agents can write to its directory. So append follows no symbolic links, writes to
+// regular files only, and never changes existing text.
 func (d *Register) append(items []item) error {
 	names, path := strings.Split(d.cfg.File, string(filepath.Separator)), filepath.Join(d.cfg.Root, d.cfg.File)
 	below, name := names[:len(names)-1], names[len(names)-1]
@@ -37,7 +36,7 @@ func (d *Register) append(items []item) error {
 		return fmt.Errorf("%w; or choose another place for the list", err)
 	}
 	defer root.Close()
-	// For its owner, as plans are: what is asked at night may be meant for few.
+	// Only the owner can read it, as with plans: its questions may be confidential.
 	made, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
 		err = errors.Join(made.Close(), boltfile.SyncDir(path))
@@ -46,11 +45,11 @@ func (d *Register) append(items []item) error {
 		return err
 	}
 	d.failpoint("made")
-	f, openErr := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would wait
+	f, openErr := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if openErr == nil {
 		defer f.Close()
 	}
-	inPlace := func() error { // not a link that was put there since, nor another file that an editor has
+	inPlace := func() error { // guards against a link put existing since, and an editor that replaced the file
 		info, err := root.Lstat(name)
 		if err == nil && !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", path)
@@ -67,39 +66,38 @@ func (d *Register) append(items []item) error {
 		return err
 	}
 	d.failpoint("opened")
-	there, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	existing, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return err
 	}
-	if len(there) > maxFile {
+	if len(existing) > maxFile {
 		return fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", path, maxFile>>20)
 	}
-	if _, err := f.WriteString(compose(string(there), items)); err != nil {
+	if _, err := f.WriteString(compose(string(existing), items)); err != nil {
 		return err
 	}
 	return cmp.Or(f.Sync(), inPlace())
 }
 
-// compose is what has to be appended to a text for it to have the items, each under its heading. An item that is there
-// word for word was appended before a crash.
-func compose(there string, items []item) string {
+// compose returns the text to append: the items, each under its heading. Items that a crash left there are skipped.
+func compose(existing string, items []item) string {
 	section := ""
-	for line := range strings.Lines(there) {
+	for line := range strings.Lines(existing) {
 		line = strings.TrimRight(line, " \t\r\n")
 		if title, ok := strings.CutPrefix(line, "## "); ok {
 			section = strings.Trim(title, "# \t")
 		} else if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~") {
-			section = "" // another heading, or code, in which ours would be none
+			section = "" // another heading; or a code block, in which our heading would not be one
 		}
 	}
 	var s strings.Builder
 	for _, i := range items {
-		if strings.Contains(there, i.Text) {
+		if strings.Contains(existing, i.Text) {
 			continue
 		}
-		if s.Len() == 0 && there == "" {
+		if s.Len() == 0 && existing == "" {
 			s.WriteString(preamble)
-		} else if s.Len() == 0 && !strings.HasSuffix(there, "\n") {
+		} else if s.Len() == 0 && !strings.HasSuffix(existing, "\n") {
 			s.WriteString("\n")
 		}
 		if i.Section != section {
@@ -111,12 +109,11 @@ func compose(there string, items []item) string {
 	return s.String()
 }
 
-// Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
-// says why something could not be written; it is tried again with the next operation.
+// Flush appends to blockers.md what it lacks. Every operation does so too, and the next one retries after an error.
 func (d *Register) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
-// flush appends what blockers.md lacks, and notes that it is there. The database is open for writing, so that no other
-// process of ours appends at the same time; items that were appended before a crash are not appended again.
+// flush appends what blockers.md lacks, and stores that it was appended. The open write transaction keeps other manager
+// processes from appending at the same time.
 func (d *Register) flush(tx *bolt.Tx) error {
 	all, _ := records(tx)
 	due, items := unlisted(all)
@@ -137,7 +134,7 @@ func (d *Register) flush(tx *bolt.Tx) error {
 	return nil
 }
 
-// unlisted are the items that blockers.md lacks, and the records that they are of.
+// unlisted returns the items that blockers.md lacks, and their records.
 func unlisted(all []*record) (due []*record, items []item) {
 	for _, r := range all {
 		n := len(items)
@@ -154,13 +151,12 @@ func unlisted(all []*record) (due []*record, items []item) {
 	return due, items
 }
 
-// item is a piece of blockers.md that is ours. It is written in one go, and never changed again.
+// item is an entry of blockers.md, written at once and never changed.
 type item struct {
-	Section string // the heading that it belongs under
+	Section string // its heading
 	Text    string // whole lines
 }
 
-// The sections.
 const (
 	sectionHard    = "Hard blockers"
 	sectionSoft    = "Soft blockers"
@@ -186,8 +182,8 @@ func raisedItem(b *boulder.Blocker) item {
 	field(&s, "Category", string(b.Category)+" ("+impact+")")
 	field(&s, "Context", b.Context)
 	if a := b.Ask; a != nil {
-		if a.Kind == boulder.AskPermission && !strings.Contains(b.Question, wanted(a)) {
-			field(&s, "Permission", wanted(a))
+		if a.Kind == boulder.AskPermission && !strings.Contains(b.Question, permissionText(a)) {
+			field(&s, "Permission", permissionText(a))
 		}
 		field(&s, "Tool", a.Tool)
 		field(&s, "Arguments", text.Cut(text.Fold(a.Arguments), maxOption))
@@ -229,9 +225,8 @@ func field(s *strings.Builder, name, value string) {
 	}
 }
 
-// inlineEscapes take from text what could become a link, a picture, HTML or a checkbox. What makes headings, lists and
-// quotes does so at the beginning of a line only, where no such text is.
+// inlineEscapes escapes links, images, HTML and checkboxes. Headings, lists and quotes need the start of a line.
 var inlineEscapes = strings.NewReplacer(`\`, `\\`, `<`, `\<`, `[`, `\[`)
 
-// inline makes one line of a text that is nothing but text.
+// inline turns s into one line of Markdown without markup.
 func inline(s string) string { return inlineEscapes.Replace(text.Fold(clean(s))) }

@@ -15,28 +15,27 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How long texts may be, in characters, for a user who reads them one after another. The agent is told, and shortens what
-// is longer or puts it into a file; nothing is cut of what it says.
+// Limits on an agent's texts, in characters, for a user who reads many of them. Nothing is cut: the agent is told to
+// shorten its text or put it into a file.
 const (
 	maxQuestion  = 2_000
 	maxContext   = 10_000
 	maxOptions   = 10
 	maxOption    = 500
 	maxReasoning = 4_000
-	maxAnswer    = 4_000 // what an order takes to a boulder, see boulder.Order
+	maxAnswer    = 4_000 // the limit of an order, see boulder.Order
 	maxID        = 200
 )
 
-// InputError says what is wrong with a call of the tool, in words for the agent that made it.
+// InputError lists what is wrong with a call of the tool, in words for the agent that made it.
 type InputError struct {
 	Problems []string // sentences, in the order of the tool's fields; at least one
 }
 
 func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// ReadInput reads the arguments of a call of the tool (seed 003, FR-003) for [Register.Raise]. Everything that is wrong
-// is told at once in an [*InputError], so that the agent has it right with the next call. A field that is null is not
-// there, as models mean it.
+// ReadInput reads the arguments of a tool call (seed 003, FR-003) for [Register.Raise]. An [*InputError] has all
+// problems, so that the agent needs one more call only. A null field counts as missing, as models mean it.
 func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
 	var blocks *bool
 	fields := []struct {
@@ -84,17 +83,17 @@ func ReadInput(arguments json.RawMessage) (in boulder.Blocker, err error) {
 	return in, checkInput(in, blocks, problems, unread)
 }
 
-// camelCase are the fields as seed 003 (FR-003) writes them, which are read as well.
+// camelCase maps the field names of seed 003 (FR-003), which are accepted too, to ours.
 var camelCase = map[string]string{
 	"blocksProgress": "blocks_progress", "chosenOption": "chosen_option", "chosenReasoning": "chosen_reasoning",
 }
 
-// kinds name what a value is by its first character; else it is a number.
+// kinds names the type of a JSON value by its first character; others are numbers.
 var kinds = map[byte]string{
 	'"': "a string", '{': "an object", '[': "a list with other things in it", 't': "true or false", 'f': "true or false",
 }
 
-// checkInput adds what is wrong with the fields of a call that could be read to what could not, as an [*InputError].
+// checkInput validates the fields that could be read, and returns problems and its own findings as an [*InputError].
 func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[string]bool) error {
 	in.Options = slices.Clone(in.Options)
 	for _, s := range texts(&in) {
@@ -162,7 +161,7 @@ func checkInput(in boulder.Blocker, blocks *bool, problems []string, unread map[
 	return nil
 }
 
-// texts are those of a blocker that come from outside.
+// texts returns the texts of a blocker that come from outside.
 func texts(b *boulder.Blocker) []*string {
 	texts := []*string{(*string)(&b.Category), &b.Question, &b.Context, &b.ChosenOption, &b.ChosenReasoning}
 	lists := [][]string{b.Options}
@@ -177,8 +176,7 @@ func texts(b *boulder.Blocker) []*string {
 	return texts
 }
 
-// clean leaves out what no text is made of: control characters, those that turn the direction of text around, invalid
-// UTF-8, and space at the ends. Lines and tabs stay.
+// clean removes control characters but line breaks and tabs, bidirectional controls, and white space at both ends.
 func clean(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -194,7 +192,7 @@ func clean(s string) string {
 	}, s))
 }
 
-// checkScope refuses ids that could be taken for others, or that no program gives.
+// checkScope refuses missing, overlong or unprintable ids, and incomplete scopes.
 func checkScope(s boulder.BlockerScope) error {
 	for name, id := range map[string]string{"session": s.SessionID, "boulder": s.BoulderID, "sub-task": s.SubTaskID} {
 		if len(id) > maxID || strings.ContainsFunc(id, unicode.IsControl) || !utf8.ValidString(id) {

@@ -10,17 +10,16 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Filter says which blockers are listed. What is zero does not filter.
+// Filter selects the blockers of [Register.List]. Zero fields do not filter.
 type Filter struct {
 	boulder.BlockerScope
 	Status boulder.BlockerStatus
 	Hard   *bool
-	// Undelivered are settled blockers that their boulder was not told about.
+	// Undelivered selects settled blockers whose boulder does not have the answer yet.
 	Undelivered bool
 }
 
-// List gives the blockers that a filter wants, oldest first. One that cannot be read is named in the error, and the others
-// are given all the same.
+// List returns the matching blockers, oldest first. The error names unreadable ones; the others are still returned.
 func (d *Register) List(ctx context.Context, f Filter) (found []boulder.Blocker, err error) {
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
 		all, err := records(tx)
@@ -37,35 +36,34 @@ func (d *Register) List(ctx context.Context, f Filter) (found []boulder.Blocker,
 	return found, err
 }
 
-// Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
+// Raised lists what was recorded for an attempt or, if the scope has none, for a session; oldest first.
 func (d *Register) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
 	if s.BoulderID != "" {
-		s.SessionID = "" // an attempt may have had several
+		s.SessionID = "" // an attempt may have had several sessions
 	}
 	return d.List(ctx, Filter{BlockerScope: s})
 }
 
-// Get gives one blocker, by its id in upper or lower case. Errors wrap [ErrNotFound].
+// Get returns the blocker with this id, in upper or lower case. Errors wrap [ErrNotFound].
 func (d *Register) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
-	err = d.one(ctx, reading, id, func(r *record) error {
+	err = d.withRecord(ctx, reading, id, func(r *record) error {
 		b = r.Blocker
 		return nil
 	})
 	return b, err
 }
 
-// Status says how things stand.
+// Status is the state of diversion in the project.
 type Status struct {
 	Switch   *bool           `json:"switch"`   // of the project; nil: as configured
-	Sessions map[string]bool `json:"sessions"` // those with a switch of their own, which counts most
-	// Unwritten is how many items blockers.md lacks, after one more try to write them; Trouble says why, and names records
-	// that cannot be read.
+	Sessions map[string]bool `json:"sessions"` // those with a switch of their own, which overrides the project's
+	// Unwritten is how many items blockers.md lacks after another attempt. Trouble says why, or names unreadable records.
 	Unwritten int    `json:"unwritten"`
 	Trouble   string `json:"trouble,omitempty"`
 	File      string `json:"file"` // the list for people, relative to the project
 }
 
-// Status reads the switches, and writes what blockers.md lacks.
+// Status flushes blockers.md and reads the switches.
 func (d *Register) Status(ctx context.Context) (Status, error) {
 	s := Status{Sessions: map[string]bool{}, File: d.cfg.File}
 	trouble := d.Flush(ctx)
@@ -93,14 +91,14 @@ func (d *Register) Status(ctx context.Context) (Status, error) {
 
 const (
 	switchProject = "project"
-	switchSession = "session/" // and its id
+	switchSession = "session/" // followed by its id
 	valueOn       = "on"
 	valueOff      = "off"
 )
 
-// On reports whether what comes up there is diverted and recorded: as the session's switch says, else the project's, else
-// it is on if the configuration says so or the boulder was started with it. Where the database cannot be read within a
-// second, for which an ask of an agent waits, no switch counts.
+// On reports whether asks and blockers of a scope are diverted. The session's switch overrides the project's, which
+// overrides the configuration and the boulder's own setting. If the database cannot be read within a second (an agent's
+// ask waits for it), the switches are ignored.
 func (d *Register) On(scope boulder.BlockerScope) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -114,7 +112,7 @@ func (d *Register) On(scope boulder.BlockerScope) bool {
 func (d *Register) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
 	on = d.cfg.Enabled || scope.Diverted
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
-		for _, key := range []string{switchProject, switchSession + scope.SessionID} { // the session's counts more
+		for _, key := range []string{switchProject, switchSession + scope.SessionID} { // the session's overrides
 			if v := tx.Bucket(bucketSwitches).Get([]byte(key)); v != nil {
 				on = string(v) == valueOn
 			}
@@ -124,8 +122,8 @@ func (d *Register) on(ctx context.Context, scope boulder.BlockerScope) (on bool,
 	return on, err
 }
 
-// Switch turns diversion on or off for a session, or with "" for the project; nil takes the switch away. It holds, over
-// restarts as well, until it is used again, and is seen by whatever comes up next in any process.
+// Switch turns diversion on or off for a session or, if sessionID is "", for the project; nil removes the switch. It
+// persists across restarts, and takes effect on the next ask or blocker in any process.
 func (d *Register) Switch(ctx context.Context, sessionID string, on *bool) error {
 	key, how, value := switchProject, making, valueOff
 	if sessionID != "" {

@@ -12,29 +12,26 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Action is what becomes of an ask.
+// Action is how the policy treats an ask.
 type Action string
 
-// The actions.
 const (
 	Allow Action = "allow" // the permission is given, and nothing is recorded
-	Deny  Action = "deny"  // refused, with the word to go on with something else, and recorded
-	AskMe Action = "ask"   // recorded; the user may answer until a deadline, and then it is as with deny
+	Deny  Action = "deny"  // refused and recorded, and the agent told to continue with something else
+	AskMe Action = "ask"   // recorded; the user may answer until a deadline, then as Deny
 )
 
-// DefaultWait is how long the user may answer an ask where nothing else is said: long enough to come back from a phone that
-// rang, short enough that a night does not pass with it.
+// DefaultWait is how long the user may answer an ask: longer than a phone call, and short compared to a night.
 const DefaultWait = 10 * time.Minute
 
-// doomLoop is the permission that OpenCode asks for when a message makes the same call three times. Refusing it ends the
-// turn, with or without a message (seen), and whether a session is stuck is for others to say. So only rules that name it
-// as it is decide it.
+// doomLoop is the permission that OpenCode asks for when a message makes the same call three times. A refusal ends the
+// turn (observed), and stuck sessions are for the enforcer to judge, so only rules that name it exactly apply.
 const doomLoop = "doom_loop"
 
-// Policy says what becomes of asks. The zero value diverts all of them, but for the permission doom_loop, which it allows.
+// Policy says how asks are treated. The zero value allows the permission doom_loop, and diverts all others.
 type Policy struct {
-	// Permissions are rules of which the last that fits decides, as in OpenCode's configuration. An ask for several patterns
-	// gets the strictest of what they get: deny before ask before allow.
+	// Permissions are rules; the last match applies, as in OpenCode's configuration. An ask with several patterns gets the
+	// strictest of their actions: deny, then ask, then allow.
 	Permissions []Rule `yaml:"permissions"`
 	// Questions is [Deny] or [AskMe]. Defaults to Deny.
 	Questions Action `yaml:"questions"`
@@ -42,16 +39,16 @@ type Policy struct {
 	Wait time.Duration `yaml:"wait"`
 }
 
-// Rule decides permissions that fit both patterns. In them * stands for any characters, ? for one, and " *" at the end for
-// nothing as well ("git push *" fits "git push"); upper and lower case differ. This is how OpenCode reads its own rules.
+// Rule applies to permissions that match both patterns. * matches any characters, ? one, and a final " *" nothing as
+// well ("git push *" matches "git push"). Matching is case-sensitive, as in OpenCode.
 type Rule struct {
 	Permission string        `yaml:"permission"` // bash, edit, external_directory, …
-	Pattern    string        `yaml:"pattern"`    // of what is asked for: a command, a path. Defaults to *
+	Pattern    string        `yaml:"pattern"`    // what is asked for: a command, a path. Defaults to *
 	Action     Action        `yaml:"action"`     // allow, deny or ask
-	Wait       time.Duration `yaml:"wait"`       // of an ask. Defaults to the policy's
+	Wait       time.Duration `yaml:"wait"`       // for ask only. Defaults to the policy's
 }
 
-// Validate names every rule that means nothing.
+// Validate returns all mistakes at once.
 func (p Policy) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -79,7 +76,7 @@ func (p Policy) Validate() error {
 	return errors.Join(faults...)
 }
 
-// decide says what becomes of an ask, and for how long the user may answer.
+// decide returns how to treat an ask, and for how long the user may answer.
 func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	if ask.Kind == boulder.AskQuestion {
 		return cmp.Or(p.Questions, Deny), cmp.Or(p.Wait, DefaultWait)
@@ -96,7 +93,7 @@ func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	return action, wait
 }
 
-// patternsOf are what is asked for, at least one: the empty one, which only * fits.
+// patternsOf returns what is asked for, at least one pattern: the empty one matches only *.
 func patternsOf(ask *boulder.Ask) []string {
 	if len(ask.Patterns) == 0 {
 		return []string{""}
@@ -119,7 +116,7 @@ func (p Policy) permission(permission, pattern string) (Action, time.Duration) {
 	return Deny, 0
 }
 
-// fits reads a pattern as OpenCode does (packages/opencode/src/util/wildcard.ts).
+// fits matches as OpenCode does (packages/opencode/src/util/wildcard.ts).
 func fits(pattern, text string) bool {
 	slashes := func(s string) string { return strings.ReplaceAll(s, `\`, "/") }
 	re := regexp.QuoteMeta(slashes(pattern))

@@ -17,11 +17,11 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Raise records what an agent reports with the tool, see [ReadInput]. It is on disk when Raise returns without an error; an
-// error means that nothing was recorded: [*InputError], [ErrOff], [ErrTooMany], or one of the database.
+// Raise records what an agent reports with the tool, see [ReadInput]. It is on disk when Raise returns. Nothing was
+// recorded after an error: [*InputError], [ErrOff], [ErrTooMany], or one of the database.
 //
-// The same question and context of the same session, white space aside, within [Config.Cooldown] is a duplicate, for which
-// the first one's record is given; unless it blocks progress now and did not before.
+// The same question and context (ignoring white space) in the same session within [Config.Cooldown] is a duplicate:
+// Raise returns the first record, unless only the new one blocks progress.
 func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder.Blocker) (b boulder.Blocker, err error) {
 	if err := cmp.Or(checkInput(in, &in.Hard, nil, nil), checkScope(scope)); err != nil {
 		return b, err
@@ -29,31 +29,29 @@ func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in bou
 	raised := in
 	raised.BlockerScope, raised.Status, raised.CreatedAt = scope, boulder.BlockerPending, d.now()
 	raised.Options = slices.Clone(in.Options)
-	d.tidy(&raised)
-	if on, err := d.on(ctx, scope); err != nil || !on { // without a database being made for it
+	d.sanitize(&raised)
+	if on, err := d.on(ctx, scope); err != nil || !on { // a check that creates no database
 		return b, cmp.Or(err, ErrOff)
 	}
-	return d.enter(ctx, &record{Blocker: raised}, d.cfg.Max, func(r *record) bool {
+	return d.storeOnce(ctx, &record{Blocker: raised}, d.cfg.Max, func(r *record) bool {
 		return r.SessionID == scope.SessionID && raised.CreatedAt.Sub(r.CreatedAt) < d.cfg.Cooldown && r.Ask == nil &&
 			(r.Hard || !raised.Hard) && text.Fold(r.Question) == text.Fold(raised.Question) &&
 			text.Fold(r.Context) == text.Fold(raised.Context)
 	})
 }
 
-// RaiseFor records a blocker that the verdict on a turn of an attempt calls for, and no agent. It is recorded wherever
-// diversion is off, too, and beyond [Config.Max]: the boulder stands still for it. Called again for the same turn it gives
-// the same record.
+// RaiseFor records a blocker that the verdict on a turn calls for, once per turn. The boulder waits for it, so neither
+// a switch nor [Config.Max] prevents it.
 func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (boulder.Blocker, error) {
 	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
 	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
-	d.tidy(&r.Blocker)
+	d.sanitize(&r.Blocker)
 	r.Question, r.Context = text.Cut(r.Question, maxQuestion), text.Cut(r.Context, maxContext)
-	return d.enter(ctx, r, math.MaxInt, func(old *record) bool { return old.Same == r.Same })
+	return d.storeOnce(ctx, r, math.MaxInt, func(old *record) bool { return old.Same == r.Same })
 }
 
-// enter stores a new record, unless the newest one that is the same is there: then that one is given. most is how many
-// its session may have.
-func (d *Register) enter(ctx context.Context, r *record, most int, same func(*record) bool) (b boulder.Blocker, err error) {
+// storeOnce stores r, unless same matches existing records: then it returns the newest of them. See add for most.
+func (d *Register) storeOnce(ctx context.Context, r *record, most int, same func(*record) bool) (b boulder.Blocker, err error) {
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
 		all := d.readable(tx)
 		for _, old := range slices.Backward(all) {
@@ -73,8 +71,7 @@ func (d *Register) enter(ctx context.Context, r *record, most int, same func(*re
 	return b, nil
 }
 
-// Adopt records a blocker that a register on another machine has recorded, under the id that it has there. Called again
-// it changes nothing.
+// Adopt records a blocker from a register on another machine under its id, once. It fails if another scope has that id.
 func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
 	key, err := keyOf(b.ID)
 	if err != nil {
@@ -82,7 +79,7 @@ func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
 	}
 	r := &record{Blocker: b}
 	if b.Ask != nil {
-		r = d.taken(b)
+		r = d.recordOf(b)
 		r.ID = b.ID
 	}
 	return d.with(ctx, making, func(tx *bolt.Tx) error {
@@ -98,7 +95,7 @@ func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
 	})
 }
 
-// readable are the records. One that cannot be read keeps no agent from reporting something.
+// readable returns the records, without unreadable ones: those must not keep an agent from reporting.
 func (d *Register) readable(tx *bolt.Tx) []*record {
 	all, err := records(tx)
 	if err != nil {
@@ -107,7 +104,7 @@ func (d *Register) readable(tx *bolt.Tx) []*record {
 	return all
 }
 
-// add stores a new record with an id of its own, unless its session has as many among all as it may have.
+// add stores a record under a new id, unless its session already has most records.
 func (d *Register) add(tx *bolt.Tx, all []*record, r *record, most int) error {
 	n := 0
 	for _, old := range all {
@@ -127,26 +124,24 @@ func (d *Register) add(tx *bolt.Tx, all []*record, r *record, most int) error {
 	return put(tx, r)
 }
 
-// tidy makes the texts of a blocker that come from outside what is stored of them: without control characters, and then
-// without secrets, which one of those may have hidden.
-func (d *Register) tidy(b *boulder.Blocker) {
+// sanitize cleans the texts that come from outside, and then redacts them: control characters may have hidden a secret.
+func (d *Register) sanitize(b *boulder.Blocker) {
 	for _, s := range texts(b) {
 		*s = d.cfg.Redact(clean(*s))
 	}
 }
 
-// Settlement is what the user says about a blocker.
+// Settlement is what the user decides about a blocker.
 type Settlement struct {
 	Status boulder.BlockerStatus // answered or skipped
-	Answer string                // at most 4,000 characters; none of a skip
-	// Allowed gives the permission that was asked for, for the rest of the sub-task (of the session, outside of a run). An
-	// answer may then be empty.
+	Answer string                // at most 4,000 characters; empty for a skip
+	// Allowed gives the permission for the sub-task or, outside of a run, the session. Answer may then be empty.
 	Allowed bool
 }
 
-// Settle stores what the user says, the number of an option being that option, and gives the blocker as it is then. Errors
-// wrap [ErrNotFound], [ErrSettled] (with the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then
-// tells the boulder, and calls [Register.Delivered].
+// Settle stores the user's decision and returns the blocker. The number of an option stands for that option. Errors
+// wrap [ErrNotFound], [ErrSettled] (with the stored blocker) or [ErrNoAnswer]. The caller then tells the boulder, if
+// any, and calls [Register.Delivered].
 func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
 	refuse := func(format string, args ...any) (boulder.Blocker, error) {
 		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
@@ -162,7 +157,7 @@ func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b bould
 	case n > maxAnswer:
 		return refuse("it has %d characters and may have %d: put it into a file of the project and name that", n, maxAnswer)
 	}
-	err = d.one(ctx, changing, id, func(r *record) error {
+	err = d.withRecord(ctx, changing, id, func(r *record) error {
 		b = r.Blocker
 		switch {
 		case b.Status.Settled():
@@ -183,20 +178,19 @@ func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b bould
 	return b, nil
 }
 
-// chosen is the option whose number an answer is, as people see them numbered; any other answer is meant as it is. An option
-// may be a number itself.
+// chosen replaces the displayed number of an option with its text. Any other answer stays.
 func chosen(options []string, answer string) string {
 	n, err := strconv.Atoi(answer)
 	if err != nil || n < 1 || n > len(options) || slices.Contains(options, answer) ||
-		n == maxOptions && strings.HasPrefix(options[n-1], "… (") { // it stands for those left out, see bounded
+		n == maxOptions && strings.HasPrefix(options[n-1], "… (") { // stands for those left out, see bounded
 		return answer
 	}
 	return options[n-1]
 }
 
-// Delivered stores that the boulder has the answer. It may be called again.
+// Delivered stores that the boulder has the answer. Idempotent.
 func (d *Register) Delivered(ctx context.Context, id string) error {
-	return d.one(ctx, changing, id, func(r *record) error {
+	return d.withRecord(ctx, changing, id, func(r *record) error {
 		if !r.Status.Settled() {
 			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.ID)
 		}
@@ -205,23 +199,22 @@ func (d *Register) Delivered(ctx context.Context, id string) error {
 	})
 }
 
-// Standing says who has use for an answer to a blocker.
+// Standing says who still needs an answer to a blocker.
 type Standing string
 
-// The standings.
 const (
-	// Awaited: work stands still, or will at the end of the turn, until the user answers.
+	// Awaited: work waits for the user's answer, or will at the end of the turn.
 	Awaited Standing = "awaited"
-	// Choice: the agent chose for itself and went on, and an answer still reaches it.
+	// Choice: the agent chose for itself and continued; an answer still reaches it.
 	Choice Standing = "choice"
-	// Moot: not answered, and not waited for any more.
+	// Moot: not answered, and no longer needed.
 	Moot Standing = "moot"
-	// Over: the user has seen to it.
+	// Over: settled by the user.
 	Over Standing = "settled"
 )
 
-// SubTaskOf finds the sub-task of a boulder that an answer to a blocker reaches. If that is over, or the boulder is, or is
-// not there any more, which is the zero value, there is none, and why says so.
+// SubTaskOf returns the sub-task that an answer to a blocker reaches. If the sub-task or boulder is over, or the
+// boulder is missing (zero), it returns nil and why.
 func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask) (t *boulder.SubTask, why string) {
 	i := slices.IndexFunc(tasks, func(t *boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	switch {
@@ -235,26 +228,25 @@ func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask)
 	return tasks[i], ""
 }
 
-// StandingOf is where a blocker stands. t is its sub-task, see [SubTaskOf]. Outside of a run there is none,
-// and what is asked there stays open.
+// StandingOf returns the standing of a blocker. t is its sub-task, see [SubTaskOf]; nil outside of a run.
 func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing {
-	of := b.BoulderID != ""
+	inRun := b.BoulderID != ""
 	switch {
 	case b.Status.Settled():
 		return Over
-	case of && (t == nil || t.Status.Terminal()):
+	case inRun && (t == nil || t.Status.Terminal()):
 		return Moot
 	case Waiting(b, now):
 		return Awaited
 	case !b.Hard:
 		return Choice
-	case of && b.Attempt != t.Attempts: // it was tried again without the answer, as boulder.SubTask.AwaitedBy has it
+	case inRun && b.Attempt != t.Attempts: // retried without the answer, see boulder.SubTask.AwaitedBy
 		return Moot
 	}
 	return Awaited
 }
 
-// Waiting reports whether a session holds still for the user's answer to what OpenCode asked.
+// Waiting reports whether a session waits for the user's answer to OpenCode's ask.
 func Waiting(b *boulder.Blocker, now time.Time) bool {
 	return b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !b.Status.Settled() && b.Until.After(now)
 }

@@ -19,12 +19,11 @@ type record struct {
 	boulder.Blocker `json:"blocker"`
 	// Delivered: the boulder has the answer.
 	Delivered bool `json:"delivered,omitempty"`
-	// Same is the same for the same ask of a session, or verdict on a turn. Like Grants, it is made of the ask as it was,
-	// and not of what is left of it here.
+	// Same identifies repeats of an ask or of a verdict on a turn. Like Grants, it is computed from the uncut ask.
 	Same string `json:"ask,omitempty"`
-	// Grants are the keys of what the user gives who allows it.
+	// Grants are the grant keys that the user gives by allowing the ask.
 	Grants []string `json:"grants,omitempty"`
-	// Listed is the newest status that blockers.md tells; empty: the blocker is not in it yet.
+	// Listed is the latest status that blockers.md shows; empty: not listed yet.
 	Listed boulder.BlockerStatus `json:"listed,omitempty"`
 }
 
@@ -39,7 +38,7 @@ func keyOf(id string) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(nil, n), nil
 }
 
-// records reads all of them, oldest first. One that cannot be read is named in the error, and the others come all the same.
+// records returns all readable records, oldest first. The error names the others.
 func records(tx *bolt.Tx) (all []*record, faults error) {
 	err := tx.Bucket(bucketRecords).ForEach(func(k, v []byte) error {
 		r, err := decode(k, v)
@@ -79,8 +78,8 @@ func put(tx *bolt.Tx, r *record) error {
 	return tx.Bucket(bucketRecords).Put(key, data)
 }
 
-// one lets fn see a record. With [changing], what fn makes of it is stored. Errors wrap [ErrNotFound].
-func (d *Register) one(ctx context.Context, how access, id string, fn func(*record) error) error {
+// withRecord calls fn with a record and, with [changing], stores fn's changes. Errors wrap [ErrNotFound].
+func (d *Register) withRecord(ctx context.Context, how access, id string, fn func(*record) error) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
@@ -107,8 +106,8 @@ func (d *Register) one(ctx context.Context, how access, id string, fn func(*reco
 	return err
 }
 
-// PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
-// some that are not here: they were imported, or the database was moved away.
+// PassOver reserves the ids up to this one. Boulders refer to blockers by id, and may know ids that are missing here:
+// they were imported, or the database was moved away.
 func (d *Register) PassOver(ctx context.Context, id string) error {
 	key, err := keyOf(id)
 	if err != nil {

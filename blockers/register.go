@@ -1,10 +1,9 @@
 // Package blockers keeps what only the user can answer: questions that agents report with the blocker tool, and
 // permissions and questions that OpenCode asked for while the user was away.
 //
-// A [Register] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the
-// user's to edit. It rules on asks by a [Policy], takes the user's answers, and knows which of them have not reached
-// their sub-task. Any number of processes may have a register on the same files: each operation opens the database,
-// waits for whoever has it, and gives it up again.
+// A [Register] records each twice: in its own database, the truth, and in blockers.md, which the user may edit. It
+// rules on asks by a [Policy], takes the user's answers, and knows which ones have not reached their sub-task. Any
+// number of processes may share the files: each operation waits for the database, opens it, and closes it again.
 package blockers
 
 import (
@@ -34,7 +33,7 @@ const (
 	DefaultFile = "blockers.md"
 
 	schemaVersion = 2
-	// patience is how long an operation waits for others. One of them takes some milliseconds.
+	// patience is how long an operation waits for others, which take milliseconds each.
 	patience = 5 * time.Second
 )
 
@@ -51,56 +50,52 @@ var (
 	bucketSwitches = []byte("switches")
 )
 
-// Config of a [Register]. Root is needed.
+// Config of a [Register]. Root is required.
 type Config struct {
-	Root string // the project's directory; the database is [FileName] in its .manager, which is made when it is needed
+	Root string // the project's directory; the database is [FileName] in its .manager, created on demand
 	// File is the list for people, relative to Root. Defaults to [DefaultFile].
 	File string
-	// Enabled says whether asks are diverted and the tool records where no switch says otherwise. Boulders that were
-	// started with it do so without ([boulder.BlockerScope.Diverted]).
+	// Enabled turns diversion on where no switch is set, as [boulder.BlockerScope.Diverted] does for a boulder.
 	Enabled bool
 	// Max is how many blockers one session may have. Defaults to 50 (seed 003, maxBlockersPerRun); below 0: none.
 	Max int
-	// Cooldown is how long the same question of a session is the same blocker. Defaults to 30 s (seed 003, FR-019); below
-	// 0: not at all.
+	// Cooldown is how long a repeated question is a duplicate. Defaults to 30 s (seed 003, FR-019); below 0: never.
 	Cooldown time.Duration
 	Policy   Policy
-	// Marker is what a diverted agent writes when nothing is left to be done. Defaults to [boulder.DoneMarker].
+	// Marker is what a diverted agent writes when nothing is left to do. Defaults to [boulder.DoneMarker].
 	Marker string
 	// Soft is what agents may choose themselves. Defaults to a name, a format, a library for a detail.
 	Soft []string
-	// Redact takes secrets out of every text before it is stored. Defaults to leaving texts alone.
+	// Redact removes secrets from every text before it is stored. Defaults to none.
 	Redact func(string) string
 	Now    func() time.Time // Defaults to time.Now.
-	Logger *slog.Logger     // Defaults to none. It is told ids and never what a blocker says.
+	Logger *slog.Logger     // Defaults to none. Logs ids, never what a blocker says.
 }
 
 var (
-	// ErrOff is returned for what comes up where diversion is switched off. Nothing was recorded.
+	// ErrOff means that diversion is off. Nothing was recorded.
 	ErrOff = errors.New("the blocker diverter is off; nothing was recorded")
-	// ErrTooMany is returned for a blocker of a session that has [Config.Max] of them. Nothing was recorded.
+	// ErrTooMany means that the session has [Config.Max] blockers. Nothing was recorded.
 	ErrTooMany = errors.New("this session has as many blockers as it may have; nothing was recorded")
-	// ErrNotFound is returned for an id that is not there.
+	// ErrNotFound means that no blocker has this id.
 	ErrNotFound = errors.New("no such blocker")
-	// ErrSettled is returned for an answer to what has one, or was skipped.
+	// ErrSettled means that the blocker was answered or skipped before.
 	ErrSettled = errors.New("it is settled already")
-	// ErrNoAnswer is returned for a settlement that makes no sense.
+	// ErrNoAnswer means that the settlement makes no sense.
 	ErrNoAnswer = errors.New("that is no answer")
 )
 
-// Register is where blockers are recorded and answered. Its methods may be called from any goroutine. They wait up to five
-// seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
-// from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
+// Register records and answers blockers. Safe for concurrent use. Methods wait up to five seconds for the database,
+// then fail with [store.ErrHeld]. A damaged or foreign file is left alone ([store.ErrUnusable], [store.VersionError]).
 type Register struct {
 	cfg      Config
 	path     string // of the database
 	patience time.Duration
-	// failpoint is called between steps, by name. For tests, which end the process there.
+	// failpoint is called between steps, by name, for tests that end the process there.
 	failpoint func(step string)
 }
 
-// Open makes a register. It reads and makes no files: that is left to the operations, and nothing is made before something is
-// recorded. The error says what is wrong with the configuration.
+// Open validates cfg and returns a register. It neither reads nor creates files; the first record creates them.
 func Open(cfg Config) (*Register, error) {
 	cfg.File, cfg.Max, cfg.Cooldown = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
 	cfg.Marker = cmp.Or(cfg.Marker, boulder.DoneMarker)
@@ -131,12 +126,12 @@ func Open(cfg Config) (*Register, error) {
 	return &Register{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
 }
 
-// Diversion is what agents are told while they are diverted.
+// Diversion returns what agents are told while they are diverted.
 func (d *Register) Diversion() boulder.Diversion {
 	return boulder.Diversion{Tool: boulder.BlockerTool, Marker: d.cfg.Marker, Soft: d.cfg.Soft}
 }
 
-// checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
+// checkFile refuses names that lead out of the project, or to manager's or git's own files.
 func checkFile(name string) error {
 	slashed := filepath.ToSlash(name)
 	switch {
@@ -155,29 +150,28 @@ func checkFile(name string) error {
 	return nil
 }
 
-// now is in UTC and without a monotonic part, so that it is the same after it was stored.
+// now is in UTC and has no monotonic reading, so that it is equal after it was stored.
 func (d *Register) now() time.Time { return d.cfg.Now().UTC().Round(0) }
 
 type access int
 
 const (
-	reading  access = iota // where nothing is stored, there is nothing to do
+	reading  access = iota // does nothing if there is no database
 	changing               // likewise
-	making                 // the database is made if it is not there
+	making                 // creates the database
 )
 
-// with opens the database for the time of fn. What fn changes is on disk when with returns. Then what blockers.md lacks is
-// written; that this could not be done is no error: it is tried again with the next operation.
+// with runs fn on the open database, and syncs its changes. Then it flushes; a failure of that is only logged.
 func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error) error {
-	var said error // by fn; everything else is about the file
+	var fnErr error // other errors are about the file
 	lacking := false
 	run := func(tx *bolt.Tx) error {
-		if said = fn(tx); said == nil {
+		if fnErr = fn(tx); fnErr == nil {
 			all, _ := records(tx)
 			_, items := unlisted(all)
 			lacking = len(items) > 0
 		}
-		return said
+		return fnErr
 	}
 	db, err := d.open(ctx, how)
 	if how != making && errors.Is(err, fs.ErrNotExist) {
@@ -190,7 +184,7 @@ func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error
 		}
 		err = errors.Join(do(ctx, run), db.Close())
 	}
-	if err != nil && !errors.Is(err, said) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, fnErr) && ctx.Err() == nil {
 		return fmt.Errorf("blockers in %s: %w", d.path, err)
 	}
 	if err == nil && lacking {
@@ -206,7 +200,7 @@ func (d *Register) open(ctx context.Context, how access) (*boltfile.DB, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// A link would let the files of a project choose where its state is.
+	// A link would let the project's files choose where its state is.
 	if info, err := os.Lstat(filepath.Dir(d.path)); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%w: %s is not a directory", store.ErrUnusable, filepath.Dir(d.path))
 	}

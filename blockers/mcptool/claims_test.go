@@ -71,8 +71,8 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 				t.Fatalf("%s: %d more made than claimed", call, n)
 			}
 		}
-		if len(s.open) != 0 {
-			t.Fatalf("left over: %v", s.open)
+		if len(s.unclaimed) != 0 {
+			t.Fatalf("left over: %v", s.unclaimed)
 		}
 	})
 }

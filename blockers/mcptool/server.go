@@ -1,6 +1,5 @@
-// Package mcptool offers agents manager's own tools, as an MCP server. That with which they report blockers is there over
-// HTTP for the sessions of an OpenCode server, and over standard input and output for whoever starts it; a todo list over
-// HTTP, for an OpenCode that has none.
+// Package mcptool serves manager's own tools to agents over MCP: the blocker tool over HTTP for an OpenCode server, or
+// over standard input and output for any client; and a todo list over HTTP, for an OpenCode without one.
 package mcptool
 
 import (
@@ -30,49 +29,49 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// DefaultName is the server's name within OpenCode. With it the tool is called [boulder.BlockerTool].
+// DefaultName is the server's name within OpenCode. With it the blocker tool is called [boulder.BlockerTool].
 const DefaultName = "manager"
 
 const (
 	path       = "/mcp"
 	setKey     = "tools"          // of the query
-	maxMessage = 1 << 20          // in bytes; a longer call is answered with a text up to there
+	maxMessage = 1 << 20          // in bytes; a longer call gets an error text up to there
 	closeGrace = 10 * time.Second // for calls that are being recorded
-	// patience is how long a call waits for its session to be told. It has been some ten milliseconds: OpenCode sends its
-	// events in batches, and makes the call in the meantime.
+	// patience is how long a call waits for its session to be announced. That took some ten milliseconds (observed):
+	// OpenCode batches its events, and makes the call meanwhile.
 	patience = 5 * time.Second
-	// keepCall is how long an announced call waits for its other half. In between lie OpenCode's own steps, a few
-	// milliseconds; one that was aborted there never comes, and must not be taken for another's that says the same.
+	// keepCall is how long an announcement waits for its call, which OpenCode makes within milliseconds. An aborted call
+	// never comes, and its announcement must not claim an equal one of another session.
 	keepCall = time.Minute
 )
 
-// Config of a [Server]. Register is needed.
+// Config of a [Server]. Register is required.
 type Config struct {
 	Register *blockers.Register
-	// Logger defaults to none. It is told ids, and never what a blocker says.
+	// Logger defaults to none. It gets ids, never what a blocker says.
 	Logger *slog.Logger
 }
 
 // Server has the tools "blocker" and "todo". It is safe for concurrent use.
 //
-// A call over HTTP does not say which session makes it (OpenCode 1.18.33); whoever follows the sessions tells, see
-// [Server.Called]. Equal inputs make the two halves one; each call of a session is claimed once, so that of two sessions
-// which say the same each gets one. Either half may be first.
+// A call over HTTP does not say which session makes it (OpenCode 1.18.33), so the follower of the sessions announces
+// it, see [Server.Called]. Call and announcement, in either order, are matched by equal inputs. Each announcement is
+// claimed once, so that equal calls of two sessions get one each.
 type Server struct {
 	cfg      Config
 	patience time.Duration
 
 	mu         sync.Mutex
-	http       *http.Server // nil before it is served
+	http       *http.Server // nil before the first Tools
 	url, token string
-	sets       map[string]*mcp.Server // with the tools of that name; several with commas in between
+	sets       map[string]*mcp.Server // by comma-separated tool names
 	closed     bool
 	serving    sync.WaitGroup
 
-	told *sync.Cond  // that open has grown; of mu
-	open []announced // calls that are not claimed, oldest first
-	// known calls are announced again and again, and are not new ones then. Providers number the calls of a conversation as
-	// they like: another session, or another call of the same, may have the same CallID.
+	added     *sync.Cond  // signals additions to unclaimed; uses mu
+	unclaimed []announced // oldest first
+	// known holds past announcements, which are repeated many times. CallID alone is not unique: providers number the
+	// calls of a conversation as they like.
 	known map[[3]string]bool // session, CallID, input
 }
 
@@ -82,17 +81,17 @@ type announced struct {
 	at    time.Time
 }
 
-// New makes a server. Nothing listens before [Server.Tools].
+// New returns a server, which does not listen before [Server.Tools].
 func New(cfg Config) *Server {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]bool{}}
-	s.told = sync.NewCond(&s.mu)
+	s.added = sync.NewCond(&s.mu)
 	return s
 }
 
-// Tools begins to listen on a free port of 127.0.0.1 and says where these tools are, named as agents know them, and with
-// which headers: without them nobody is let in. Called again it says the same. ctx bounds the beginning only; the server
-// goes on until [Server.Close], after which this is an error.
+// Tools starts to listen on a free port of 127.0.0.1 if necessary, and returns the address of these tools (named as
+// agents know them) and the headers that authorize requests. ctx bounds the start only; the server runs until
+// [Server.Close], after which Tools fails.
 func (s *Server) Tools(ctx context.Context, names ...string) (tools opencode.MCPServer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +104,8 @@ func (s *Server) Tools(ctx context.Context, names ...string) (tools opencode.MCP
 			return tools, fmt.Errorf("serve manager's tools: %w", err)
 		}
 		s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
-		// Stateless, since OpenCode does not end its MCP sessions; plain JSON, since nothing is told in between.
-		handler := mcp.NewStreamableHTTPHandler(s.chosen, &mcp.StreamableHTTPOptions{
+		// Stateless, since OpenCode does not end its MCP sessions; plain JSON, since no progress is reported.
+		handler := mcp.NewStreamableHTTPHandler(s.toolSet, &mcp.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxMessage,
 		})
 		s.http = &http.Server{
@@ -129,31 +128,30 @@ func (s *Server) Tools(ctx context.Context, names ...string) (tools opencode.MCP
 	return opencode.MCPServer{Name: DefaultName, URL: s.url + "?" + setKey + "=" + set, Headers: headers}, nil
 }
 
-// chosen has the tools that a request is about; nil: nobody was told of such a set.
-func (s *Server) chosen(r *http.Request) *mcp.Server {
+// toolSet returns the tools that a request's query names, or nil if Tools never returned that set.
+func (s *Server) toolSet(r *http.Request) *mcp.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sets[r.URL.Query().Get(setKey)]
 }
 
-// Called says which session makes a call, as soon as the session shows it with its whole input. The call may have
-// arrived already, or arrive up to a minute later. The same call may be told again: it is one with its session, its
-// CallID and its input. It does not block.
+// Called announces which session makes a call, once the session shows its whole input. The call may have arrived
+// already, or arrive up to a minute later. Repeats (same session, CallID and input) are ignored. It does not block.
 func (s *Server) Called(call boulder.BlockerCall) {
 	input, err := canonical(call.Input)
 	if err != nil {
-		return // it cannot be equal to what arrived, which was JSON
+		return // what arrived was JSON, so it cannot be equal
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if key := [3]string{call.SessionID, call.CallID, input}; !s.known[key] {
 		s.known[key] = true
-		s.open = append(s.open, announced{input, call.BlockerScope, time.Now()})
-		s.told.Broadcast()
+		s.unclaimed = append(s.unclaimed, announced{input, call.BlockerScope, time.Now()})
+		s.added.Broadcast()
 	}
 }
 
-// claim finds the session of a call that arrived. It waits for it to be announced; then it reports false.
+// claim returns the session that announced a call. It reports false if none does within the patience.
 func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
 	input, err := canonical(r.Params.Arguments)
 	if err != nil {
@@ -164,29 +162,29 @@ func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.Blo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer context.AfterFunc(ctx, func() {
-		s.mu.Lock() // whoever has it is about to wait, and would not hear it
+		s.mu.Lock() // without it, the broadcast could come between the check and the wait
 		defer s.mu.Unlock()
-		s.told.Broadcast()
+		s.added.Broadcast()
 	})()
 	for {
-		s.open = slices.DeleteFunc(s.open, func(a announced) bool { return time.Since(a.at) > keepCall })
-		if i := slices.IndexFunc(s.open, func(a announced) bool { return a.input == input }); i >= 0 {
-			scope := s.open[i].scope
-			s.open = slices.Delete(s.open, i, i+1)
+		s.unclaimed = slices.DeleteFunc(s.unclaimed, func(a announced) bool { return time.Since(a.at) > keepCall })
+		if i := slices.IndexFunc(s.unclaimed, func(a announced) bool { return a.input == input }); i >= 0 {
+			scope := s.unclaimed[i].scope
+			s.unclaimed = slices.Delete(s.unclaimed, i, i+1)
 			return scope, true
 		}
 		if ctx.Err() != nil {
 			return boulder.BlockerScope{}, false
 		}
-		s.told.Wait()
+		s.added.Wait()
 	}
 }
 
-// canonical is the same for inputs that are equal as JSON: whatever the order of the keys, the white space, and the ways
-// to write a number or a letter. Numbers are compared as JavaScript has them, since OpenCode has read them.
+// canonical returns the same text for equal JSON values, whatever their key order, white space or escapes. Numbers
+// become float64, as in OpenCode's JavaScript.
 func canonical(input json.RawMessage) (string, error) {
 	if len(bytes.TrimSpace(input)) == 0 {
-		input = json.RawMessage("{}") // how OpenCode calls a tool without arguments
+		input = json.RawMessage("{}") // what OpenCode sends for a tool without arguments
 	}
 	var value any
 	if err := json.Unmarshal(input, &value); err != nil {
@@ -196,7 +194,7 @@ func canonical(input json.RawMessage) (string, error) {
 	return string(data), err
 }
 
-// Close stops listening, and waits up to ten seconds for calls that are being recorded. It may be called twice.
+// Close stops listening, and waits up to ten seconds for calls that are being recorded. Idempotent.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -215,8 +213,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// guarded lets in who has the token. Browsers are kept out besides: they may be made to call any port of this machine by
-// any page, and tell that page's origin, or the name by which it leads here.
+// guarded requires the token. It also refuses browsers, which any page can make call a local port: their requests have
+// an Origin, or a Host that is not ours (DNS rebinding).
 func guarded(next http.Handler, host, token string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		want, got := "Bearer "+token, r.Header.Get("Authorization")
@@ -235,11 +233,11 @@ func guarded(next http.Handler, host, token string) http.HandlerFunc {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// ServeStdio offers the tool over in and out, to one client, until in ends, which is no error, or ctx does, whose cause
-// it then returns. What the client reports is one session, named after the client and this process, of which each client
-// has one of its own. OpenCode has one for a directory, so that all its sessions there are one.
+// ServeStdio offers the blocker tool over in and out to one client, until in ends (no error) or ctx does (its cause).
+// All reports count as one session, named after the client and this process. OpenCode starts one process per directory,
+// so that all its sessions there are one.
 //
-// A read of in may go on after the return; out is not written to any more.
+// A read of in may outlast the return; writes to out do not.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	tools := s.tools(func(_ context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
 		client := "mcp"
@@ -253,12 +251,11 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 
 // Stdio runs a server of tools over in and out, as [Server.ServeStdio] does.
 func Stdio(ctx context.Context, tools *mcp.Server, in io.Reader, out io.Writer) error {
-	// The library reads on until the reader ends, also when it is told to stop, and a read of a terminal or a file cannot
-	// be ended from here. So it reads from a pipe.
+	// The library reads until EOF even when stopped, and a read from a terminal cannot be interrupted: hence the pipe.
 	reader, writer := io.Pipe()
 	go func() {
 		_, err := io.Copy(writer, in)
-		writer.CloseWithError(err) // nil is the end
+		writer.CloseWithError(err) // nil means EOF
 	}()
 	defer reader.CloseWithError(io.ErrClosedPipe) // ends the copying with its next read
 	defer context.AfterFunc(ctx, func() { reader.CloseWithError(context.Cause(ctx)) })()

@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TodoName is the name of the todo list, see [ToolName].
+// TodoName is the name of the todo list tool, see [ToolName].
 const TodoName = "todo"
 
 // todoDescription is all that an agent knows of the list.
@@ -30,7 +30,7 @@ type todo struct {
 	Priority string `json:"priority,omitempty" jsonschema:"high, medium or low"`
 }
 
-// addTodos adds the todo list. Nothing is kept here: the newest call in a session is its list, see package opencode.
+// addTodos adds the todo list tool. It stores nothing: the latest call in a session is its list, see package opencode.
 func addTodos(server *mcp.Server) {
 	no := false
 	mcp.AddTool(server, &mcp.Tool{
@@ -42,7 +42,7 @@ func addTodos(server *mcp.Server) {
 		}
 		open := 0
 		for i, t := range in.Todos {
-			// "blocked" is none of the words, but what agents write all the same of what they can do nothing about.
+			// "blocked" is not documented, but agents use it for items that they cannot do.
 			if !slices.Contains([]string{"pending", "in_progress", "completed", "cancelled", "blocked"}, t.Status) {
 				return nil, nil, fmt.Errorf("todos[%d]: the status %q is none of pending, in_progress, completed, cancelled; "+
 					"nothing was changed", i, t.Status)

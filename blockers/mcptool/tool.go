@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// ToolName is the tool's name. OpenCode puts the name of the server in front of it, see [DefaultName].
+	// ToolName is the tool's name. OpenCode prefixes it with the name of the server, see [DefaultName].
 	ToolName = "blocker"
-	// Registered is what an agent reads whose blocker was taken down (seed 003, FR-009).
+	// Registered tells an agent that its blocker was recorded (seed 003, FR-009).
 	Registered = "Great, blocker registered, move on with the next non-blocking issues!"
-	// Off is what an agent reads where diversion is off.
+	// Off tells an agent that diversion is off.
 	Off = "The blocker diverter is off; nothing was recorded. Go on as if this tool were not there: ask the user if you " +
 		"need to, or choose yourself and say so in your final message."
-	// Unknown is what an agent reads whose session could not be found out.
+	// Unknown tells an agent that its session could not be identified.
 	Unknown = "It could not be found out which session made this call, so nothing was recorded. Make the same call once " +
 		"more. If that fails too, go on without it, and put the question into your final message."
 )
 
 const (
-	// recording bounds the writing: the register waits five seconds for its database. Together with patience it stays below the
-	// fifteen after which OpenCode gives a call up, see opencode.MCPServer.
+	// recording bounds the write: the register waits five seconds for its database. Together with patience it stays below
+	// OpenCode's call timeout of fifteen seconds, see opencode.MCPServer.
 	recording = 8 * time.Second
-	// maxArguments bounds a call, in bytes. The fields together may be some 21,000 characters long. A session shows up to
-	// 64 KiB of a text and 256 KiB of an input (opencode), so that whatever is well-formed can be told apart.
+	// maxArguments bounds a call, in bytes. Its fields may have some 21,000 characters in all. A session shows up to 64
+	// KiB of a text and 256 KiB of an input (opencode), so that any valid call can be matched.
 	maxArguments = 200 << 10
 )
 
-// description is all that an agent in a session of the user's own knows of it; in a run the brief says it as well.
-// %s is what it may choose itself.
+// description is all that an agent in a session of the user's own knows of the tool; in a run the brief explains it
+// too. %s is what agents may choose themselves.
 const description = `Report what only the user can decide or allow, and go on without waiting for an answer. ` +
 	`The user reads it later and may answer in a later session. Report each thing once.
 
@@ -52,8 +52,8 @@ A hard blocker (blocks_progress: true) is what you must not decide: architecture
 	`secrets, money, deleting or publishing something, a permission that was refused and that you cannot do without. ` +
 	`Do not do it in another way; go on with what does not depend on it.`
 
-// schema is the input's, with the categories to be filled in. That a soft blocker needs its options, choice and reason is
-// left to the texts: model providers refuse schemas with conditions.
+// schema is that of the input; %s are the categories. That a soft blocker needs options, choice and reason is only said
+// in texts: model providers refuse schemas with conditions.
 const schema = `{
 	"type": "object", "additionalProperties": false, "required": ["category", "question", "context", "blocks_progress"],
 	"properties": {
@@ -72,7 +72,7 @@ const schema = `{
 	}
 }`
 
-// scopeOf says which session makes a call; false if that cannot be found out.
+// scopeOf returns the session that makes a call; false if unknown.
 type scopeOf func(context.Context, *mcp.CallToolRequest) (boulder.BlockerScope, bool)
 
 func (s *Server) tools(who scopeOf, names ...string) *mcp.Server {
@@ -96,14 +96,14 @@ func (s *Server) tools(who scopeOf, names ...string) *mcp.Server {
 		InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		text, failed := s.take(ctx, r, who)
+		text, failed := s.handle(ctx, r, who)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: failed}, nil
 	})
 	return server
 }
 
-// take takes a call down and says what to answer; failed: the agent reads it as the tool's error.
-func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) (answer string, failed bool) {
+// handle records a call and returns the answer; failed marks it as the tool's error.
+func (s *Server) handle(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) (answer string, failed bool) {
 	arguments := r.Params.Arguments
 	if len(arguments) > maxArguments {
 		return fmt.Sprintf("The call is too long, with %d bytes; nothing was recorded. Shorten question and context, or put the "+
@@ -121,13 +121,13 @@ func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) 
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, recording)
 		defer cancel()
-		_, err = s.cfg.Register.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+		_, err = s.cfg.Register.Raise(ctx, scope, in) // a duplicate gets the same answer
 	}
 	var invalid *blockers.InputError
 	switch {
 	case err == nil:
 		return Registered, false
-	case errors.Is(err, blockers.ErrOff): // switched off in between
+	case errors.Is(err, blockers.ErrOff): // switched off meanwhile
 		return Off, false
 	case errors.Is(err, blockers.ErrTooMany):
 		return fmt.Sprintf("Not recorded: %s. Go on with what needs no answer, and put the question into your final message.",

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// version is that of the protocol: a server of another one does nothing.
+	// version of the protocol. A server of another version refuses.
 	version = 5
-	// callTimeout bounds a call, the connecting included.
+	// callTimeout bounds a call, connecting included.
 	callTimeout = 10 * time.Second
-	// longWait is how long an order may take besides: it has to be decided, and to be on disk, while the holder is at work.
+	// longWait is the additional time for an order, which a busy holder has to decide and store.
 	longWait = 20 * time.Second
-	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
+	// orderPatience bounds an order in the holder. The client waits longer, so that it gets an answer.
 	orderPatience = 20 * time.Second
-	// followWait is how long a request of Follow waits for events before the next one.
+	// followWait is how long a request of Follow waits for events.
 	followWait = 25 * time.Second
 	pageSize   = 1000 // events
 )
@@ -42,49 +42,48 @@ type request struct {
 	Submission *orchestrator.Request `json:"submission,omitempty"`
 }
 
-// acts reports whether it asks for more than to read.
+// acts reports whether the request does more than read.
 func (r *request) acts() bool {
 	return r.Do == "order" && r.Order != nil || r.Do == "submit" && r.Submission != nil
 }
 
-// response has both parts when some records could be read and others not.
+// response has a result and an error if some records could not be read.
 type response[T any] struct {
 	Result T          `json:"result"`
 	Error  *wireError `json:"error,omitempty"`
 }
 
-// Client reads from the process that holds the state, and gives it orders. Its methods may be called from any goroutine;
-// each ends after ten seconds, an order after thirty. Errors are those of the [Source] or [Steerer] on the other side, and
-// [ErrNotServed] when it is gone.
+// Client reads from the process that holds the state, and gives it orders. Safe for concurrent use. A call ends within
+// ten seconds, an order within thirty. Errors are those of the remote [Source] or [Steerer], or [ErrNotServed].
 type Client struct {
 	path    string
 	timeout time.Duration
-	wait    time.Duration // of a request of Follow
+	wait    time.Duration // of one request of Follow
 }
 
-// Dial finds the process that serves the socket at path. The error wraps [ErrNotServed] if there is none.
+// Dial connects to the process that serves the socket at path. The error wraps [ErrNotServed] if there is none.
 func Dial(ctx context.Context, path string) (*Client, Holder, error) {
 	c := &Client{path, callTimeout, followWait}
 	h, err := c.Holder(ctx)
 	return c, h, err
 }
 
-// Holder says who serves.
+// Holder returns who serves.
 func (c *Client) Holder(ctx context.Context) (Holder, error) {
 	return ask[Holder](ctx, c, request{Do: "holder"}, 0)
 }
 
-// Listing is that of [Source].
+// Listing implements [Source].
 func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
 	return ask[[]store.Item](ctx, c, request{Do: "listing"}, 0)
 }
 
-// Get is that of [Source].
+// Get implements [Source].
 func (c *Client) Get(ctx context.Context, boulderID string) (boulder.Snapshot, error) {
 	return ask[boulder.Snapshot](ctx, c, request{Do: "get", ID: boulderID}, 0)
 }
 
-// Events is that of [Source]. All of them are read in pages: a call is bounded in time.
+// Events implements [Source]. Without a limit it reads in pages, since a call is bounded in time.
 func (c *Client) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (all []boulder.Event, err error) {
@@ -99,24 +98,22 @@ func (c *Client) Events(
 	}
 }
 
-// Order has the holder carry an order out, and returns when that is on disk. Besides those of [Steerer], errors wrap
-// [ErrNotReady]; [ErrNotServed] if there is no holder; or [ErrUnanswered]. Only after the last of them may the order
-// have been carried out.
+// Order has the holder carry out an order, and returns when that is on disk. Errors are those of [Steerer], or wrap
+// [ErrNotReady], [ErrNotServed] or [ErrUnanswered]. Only with the last may the order have been carried out.
 func (c *Client) Order(ctx context.Context, boulderID string, o boulder.Order) error {
 	_, err := ask[any](ctx, c, request{Do: "order", ID: boulderID, Order: &o}, longWait)
 	return err
 }
 
-// Submit hands a task over, and returns the id of its boulder. Besides what the [Submitter] says, errors wrap
+// Submit hands over a task, and returns the id of its boulder. Errors are those of [Submitter], or wrap
 // [ErrNoSubmitter], [ErrNotReady], [ErrNotServed] or [ErrUnanswered].
 func (c *Client) Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error) {
 	return ask[string](ctx, c, request{Do: "submit", Submission: &r}, longWait)
 }
 
-// Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless the
-// caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone, after
-// which the rest can be read from the database, or has nothing to do with the boulder any more; or one of the [Source].
-// It does not end with the boulder.
+// Follow yields the stored events after number afterSeq, then new ones as they come; also after the end of the boulder.
+// Unless the caller stops, it ends with an error: the cause of ctx; one of the [Source]; or [ErrNotServed] if the
+// holder is gone (the remaining events are in the database) or no longer runs the boulder.
 func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: pageSize, Wait: c.wait}
@@ -142,7 +139,7 @@ func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) 
 	}
 }
 
-// ask makes one request. wait is how long the other side may take on purpose.
+// ask makes one request. wait is how long the other side may wait on purpose.
 func ask[T any](ctx context.Context, c *Client, r request, wait time.Duration) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+wait, errNoAnswer)
 	defer cancel()
@@ -157,21 +154,21 @@ func ask[T any](ctx context.Context, c *Client, r request, wait time.Duration) (
 	return answer.Result, err
 }
 
-// Server serves a [Source] on a socket. Its methods may be called from any goroutine.
+// Server serves a [Source] on a socket. It is safe for concurrent use.
 type Server struct {
 	*unixsock.Server
 	source Source
 
 	mu      sync.Mutex
 	holder  Holder
-	steerer Steerer       // nil until there is one
-	news    chan struct{} // closed when events have come, and made again
+	steerer Steerer       // nil until [Server.SetSteerer]
+	stored  chan struct{} // closed and replaced when events were stored
 }
 
-// Serve puts a socket at path, as [unixsock.Serve] does, and answers on it until [Server.Close], after which no order
-// touches the state. Requests that wait end when ctx does.
+// Serve listens at path, as [unixsock.Serve] does, and answers until [Server.Close]; after that no order touches the
+// state. Waiting requests end with ctx.
 func Serve(ctx context.Context, path string, holder Holder, source Source, logger *slog.Logger) (*Server, error) {
-	s := &Server{source: source, holder: holder, news: make(chan struct{})}
+	s := &Server{source: source, holder: holder, stored: make(chan struct{})}
 	var err error
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	s.Server, err = unixsock.Serve(ctx, path, logger, func(ctx, patient context.Context, r request, err error) any {
@@ -181,7 +178,7 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 		} else {
 			err = fmt.Errorf("%w: %w", errNotUnderstood, err)
 		}
-		if err != nil && ctx.Err() != nil && !r.acts() { // it could not be read to its end
+		if err != nil && ctx.Err() != nil && !r.acts() { // the read was interrupted
 			err = fmt.Errorf("%w: %w", ErrNotServed, err)
 		}
 		return response[any]{result, onWire(err)}
@@ -189,7 +186,7 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	return s, err
 }
 
-// Began says that the holder runs a boulder.
+// Began adds a boulder to those that the holder runs.
 func (s *Server) Began(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,15 +198,14 @@ func (s *Server) Began(id string) {
 	}
 }
 
-// SetRunning says which boulders are at work, for a process that has others run them, and what keeps it from knowing;
-// see [Holder].
+// SetRunning sets the running boulders and the trouble, for a process that has others run them; see [Holder].
 func (s *Server) SetRunning(ids []string, trouble string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holder.Running, s.holder.Trouble = ids, trouble
 }
 
-// Ended says that it runs it no more. A process that does not serve is about to end itself then, and keeps it until it has.
+// Ended removes a boulder. A process that does not serve is about to end, and keeps it until then.
 func (s *Server) Ended(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,19 +222,19 @@ func (s *Server) Runs(id string) bool {
 	return slices.Contains(s.holder.Running, id)
 }
 
-// SetSteerer says who carries out orders from now on. Until then they are refused with [ErrNotReady].
+// SetSteerer sets who carries out orders. Until then they are refused with [ErrNotReady].
 func (s *Server) SetSteerer(steerer Steerer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steerer = steerer
 }
 
-// Notify wakes requests that wait for events. It is called after each commit, and does not block.
+// Notify wakes requests that wait for events. Call it after each commit. It does not block.
 func (s *Server) Notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.news)
-	s.news = make(chan struct{})
+	close(s.stored)
+	s.stored = make(chan struct{})
 }
 
 func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
@@ -263,20 +259,20 @@ func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
 	return nil, errNotUnderstood
 }
 
-// events answers at once if there are events, and otherwise waits for as long as the request allows.
+// events returns events at once if there are any, and otherwise waits as long as the request allows.
 func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error) {
 	timeout := time.NewTimer(min(r.Wait, followWait))
 	defer timeout.Stop()
 	for {
 		s.mu.Lock()
-		news := s.news // before looking, so that nothing is missed in between
+		stored := s.stored // read before looking, so that no event is missed
 		s.mu.Unlock()
 		events, err := s.source.Events(ctx, r.ID, r.After, r.Limit)
 		if len(events) > 0 || err != nil || r.Wait <= 0 {
 			return events, err
 		}
 		select {
-		case <-news:
+		case <-stored:
 			continue
 		case <-timeout.C:
 		case <-ctx.Done(): // the server closes
@@ -285,8 +281,8 @@ func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error)
 	}
 }
 
-// carryOut hands a request on. Once it was received whole it is carried out, even if the client goes away before the
-// answer: closing a terminal at that moment takes nothing back. Only a server that closes meanwhile may end it.
+// carryOut passes on a request that was received whole. It continues if the client disconnects, such as a terminal that
+// is closed. Only closing the server interrupts it.
 func carryOut(ctx context.Context, steerer Steerer, r request) (result any, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, orderPatience, errNoAnswer)
 	defer cancel()

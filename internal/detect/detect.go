@@ -1,6 +1,5 @@
-// Package detect tells from the files of a project which commands run its tests, and which ones find errors in its source
-// where no language server does. It looks at names and at a few small files in the project's own directory, and runs
-// nothing.
+// Package detect finds the commands that run a project's tests, and those that find errors in its source where no
+// language server does. It looks at names and a few small files in the project's directory, and runs nothing.
 package detect
 
 import (
@@ -17,43 +16,42 @@ import (
 // Command is a command of a project.
 type Command struct {
 	Run     string // for `sh -c`, in the project's directory
-	Why     string // what in the project speaks for it, for people: "there is a go.mod"
-	Program string // what it needs to have installed
+	Why     string // evidence in the project, for people: "there is a go.mod"
+	Program string // what must be installed
 }
 
-// Tests gives the commands that run the tests of the project: one for each of Go, npm, Cargo and pytest that it has, or
-// else `make test`. None: it has no tests that are known here. A file that cannot be read, or is not what its name says,
-// counts as absent.
+// Tests returns the commands that run the tests of the project: one for each of Go, npm, Cargo and pytest that it has,
+// or else `make test`; none if it knows no tests. Unreadable or invalid files count as absent.
 func Tests(project fs.FS) []Command {
 	found := commands(project, "go test ./...", "test", "npm test", "cargo test")
 	if why := pytest(project); why != "" {
 		found = append(found, Command{"pytest", why, "pytest"})
 	}
-	// For projects that say it in no other way: what a Makefile calls test may be anything.
+	// Only for projects without other evidence: a Makefile's target test may be anything.
 	if makefile := makefileOf(project); len(found) == 0 && makes(read(project, makefile), "test") {
 		found = append(found, Command{"make test", makefile + " has the target \"test\"", "make"})
 	}
 	return found
 }
 
-// Lint gives the commands that find errors in the source without running it, for Go, npm and Cargo.
+// Lint returns the commands that find errors in the source without running it, for Go, npm and Cargo.
 func Lint(project fs.FS) []Command {
 	return commands(project, "go vet ./...", "lint", "npm run lint", "cargo check")
 }
 
-// commands gives those among these that the project has something for.
+// commands returns those of the given commands that fit the project.
 func commands(project fs.FS, golang, script, npm, cargo string) (found []Command) {
 	if isFile(project, "go.mod") {
 		found = append(found, Command{golang, "there is a go.mod", "go"})
 	}
 	scripts, _ := npmScripts(project)
 	run, _ := scripts[script].(string)
-	if strings.TrimSpace(run) != "" && !strings.Contains(run, "no test specified") { // as `npm init` writes it
+	if strings.TrimSpace(run) != "" && !strings.Contains(run, "no test specified") { // the default of `npm init`
 		found = append(found, Command{npm, fmt.Sprintf("package.json has the script %q", script), "npm"})
 	}
 	switch {
 	case !isFile(project, "Cargo.toml"):
-	case workspace().Match(read(project, "Cargo.toml")): // without it only the package of the directory counts, if there is one
+	case workspace().Match(read(project, "Cargo.toml")): // otherwise cargo only tests the package of the directory, if any
 		found = append(found, Command{cargo + " --workspace", "Cargo.toml has a workspace", "cargo"})
 	default:
 		found = append(found, Command{cargo, "there is a Cargo.toml", "cargo"})
@@ -69,7 +67,7 @@ func npmScripts(project fs.FS) (scripts map[string]any, ok bool) {
 	return manifest.Scripts, err == nil
 }
 
-// Missing says which script or target a command runs that the project does not have; empty: none, or it is not certain.
+// Missing names the script or target that a command runs and the project lacks; "" if there is none, or when in doubt.
 func Missing(project fs.FS, line string) string {
 	words := strings.Fields(line)
 	if slices.ContainsFunc(words, func(w string) bool { return !plainWord().MatchString(w) }) {
@@ -84,7 +82,7 @@ func Missing(project fs.FS, line string) string {
 	return ""
 }
 
-// plainWord is no option, no assignment and nothing that the shell reads.
+// plainWord matches a word that is no option or assignment and has no meaning to the shell.
 var plainWord = text.Regexp(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
 
 func missingScript(project fs.FS, tool, name string) string {
@@ -97,8 +95,7 @@ func missingScript(project fs.FS, tool, name string) string {
 	return fmt.Sprintf("package.json has no script %q", name)
 }
 
-// unlistable is what gives a Makefile targets that it does not name; with a file of a like name, make may have a rule
-// of its own.
+// unlistable matches what gives a Makefile targets that it does not list.
 var unlistable = text.Regexp(`(?m)^[ \t]*[s-]?include|%|^[^\t#\n]*\$[^\n=]*:|eval|^\.DEFAULT[ \t]*:`)
 
 func missingTarget(project fs.FS, name string) string {
@@ -116,7 +113,7 @@ func missingTarget(project fs.FS, name string) string {
 
 var workspace = text.Regexp(`(?m)^[ \t]*\[workspace\]`)
 
-// pytestSection is what stands in a file of configuration that is about pytest.
+// pytestSection matches the heading of a pytest section in a configuration file.
 var pytestSection = text.Regexp(`(?m)^[ \t]*\[(tool\.pytest(\.ini_options)?|pytest|tool:pytest)\]`)
 
 func pytest(project fs.FS) (why string) {
@@ -125,7 +122,7 @@ func pytest(project fs.FS) (why string) {
 			return name + " configures pytest"
 		}
 	}
-	for _, dir := range []string{".", "tests", "test"} { // what pytest collects, where most projects have it
+	for _, dir := range []string{".", "tests", "test"} { // where pytest finds the tests of most projects
 		for _, pattern := range []string{"conftest.py", "test_*.py", "*_test.py"} {
 			files, err := fs.Glob(project, path.Join(dir, pattern))
 			if err == nil && len(files) > 0 {
@@ -137,7 +134,7 @@ func pytest(project fs.FS) (why string) {
 }
 
 func makefileOf(project fs.FS) string {
-	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // make takes the first
+	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // in make's order of preference
 		if isFile(project, name) {
 			return name
 		}
@@ -145,7 +142,7 @@ func makefileOf(project fs.FS) string {
 	return ""
 }
 
-// rule is the head of a rule of make: targets, one or two colons, and no assignment.
+// rule matches the head of a make rule: targets and one or two colons, but no assignment.
 var rule = text.Regexp(`(?m)^([^\s:=#][^:=#\n]*?)[ \t]*::?(?:[^:=\n]|$)`)
 
 func makes(makefile []byte, target string) bool {
@@ -157,16 +154,16 @@ func makes(makefile []byte, target string) bool {
 	return false
 }
 
-// maxRead bounds the files that are read: manifests are small.
+// maxRead bounds the files that are read, in bytes: manifests are small.
 const maxRead = 1 << 20
 
-// read gives a regular file; nothing, if it is none, or large. A pipe would never end.
+// read returns the content of a regular file; nil if it is anything else (reading a pipe would block) or large.
 func read(project fs.FS, name string) []byte {
 	info, err := fs.Stat(project, name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxRead {
 		return nil
 	}
-	data, _ := fs.ReadFile(project, name) // what cannot be read counts as absent
+	data, _ := fs.ReadFile(project, name) // an unreadable file counts as absent
 	return data
 }
 

@@ -1,18 +1,14 @@
-// Package orphan ends the processes that a dead manager left behind.
+// Package orphan kills the processes that a dead manager left behind. It supports Linux and macOS.
 //
-// A manager that starts anything first registers: it makes a record in its state directory, an empty file, keeps it
-// locked, and gives everything that it starts a mark in the environment. When it ends in good order it ends what still
-// carries the mark. When it was killed, the next command in the same project finds a record without an owner, and does
-// that for it.
+// Before a manager starts any process it registers: it creates an empty, locked record file in its state directory, and
+// marks everything it starts with an environment variable. On a normal exit it kills what still has the mark. If it was
+// killed, the next command in the project finds the record unlocked, and does so in its place.
 //
-// What is ended: processes of the same user that carry the mark; their children; and whoever is in a session or a
-// process group that one of them leads, since nobody gets there but by being started there. So a program that scrubs
-// its environment is found as long as its parent or its leader still runs. What escapes: one that has no mark to be
-// read (scrubbed, overwritten as some servers do to show a title, or hidden by a set-user-id program), and that is
-// in a session and group of its own, and whose parent has ended. What is never ended: this process and those that it
-// comes from, another user's, and one that carries another manager's mark.
-//
-// Linux and macOS.
+// Killed are processes of the same user with the mark, their children, and all members of a session or process group
+// that one of them leads, since only descendants get there. So a program that clears its environment is found while its
+// parent or leader runs. A process escapes if its mark cannot be read (cleared, overwritten by a process title, or
+// hidden by a set-user-id program), it is in its own session and group, and its parent has ended. This process and its
+// ancestors, other users' processes and those with another manager's mark are never killed.
 package orphan
 
 import (
@@ -32,27 +28,25 @@ import (
 )
 
 const (
-	// DirName is the directory of records in the state directory.
+	// DirName is the directory of records, in the state directory.
 	DirName = "processes"
-	// Variable is the name of the mark in the environment.
+	// Variable is the environment variable of the mark.
 	Variable = "MANAGER_PROCESS"
 )
 
-// Registration is this process's promise to leave nothing behind: an open, locked file. Its methods may be called from any
-// goroutine.
+// Registration is the record of this process: an open, locked file. It is safe for concurrent use.
 //
-// The lock is what says that the owner lives: the kernel gives it up with the process, whatever ends it, and a process
-// id that was used again does not bring it back. The database beside it stands on locks of the same kind.
+// The lock shows that the owner lives: the kernel releases it when the process ends, however it ends, and a reused
+// process id does not restore it. The database uses locks of the same kind.
 type Registration struct {
 	records *os.Root
-	mark    string // the name of the file
+	mark    string // also the name of the file
 	file    *os.File
 	release func() error
 }
 
-// Register makes this process's record in a state directory. Call it before anything is started that is to carry the mark.
-//
-// The record is not synced: it has to survive this process, not the machine, with which all processes end.
+// Register creates this process's record in a state directory. Call it before starting any process that needs the mark.
+// The record is not synced: after a crash of the machine no processes are left.
 func Register(dir string) (*Registration, error) {
 	records, err := openRecords(dir)
 	if err == nil {
@@ -66,24 +60,24 @@ func Register(dir string) (*Registration, error) {
 		"make it writable, or choose another with -C)", dir, err)
 }
 
-// Env is what the environment of everything that this process starts has to hold: "NAME=value".
+// Env returns the variable "NAME=value" that every process started here needs in its environment.
 func (r *Registration) Env() string { return Variable + "=" + r.mark }
 
-// Release ends what still carries the mark, and removes the record. It may be called again, and does nothing then. After
-// an error something may be left; then the record stays for the next [Sweep].
+// Release kills everything with the mark, and removes the record. Idempotent. After an error the record stays for the
+// next [Sweep], since processes may be left.
 func (r *Registration) Release() error { return r.release() }
 
-// Swept is what [Sweep] found.
+// Swept is the result of [Sweep].
 type Swept struct {
-	Managers  int // that had died without a chance to clean up
-	Processes int // that they had left, and that were ended
+	Managers  int // that died without cleaning up
+	Processes int // of theirs that were killed
 }
 
-// Sweep ends what dead managers left behind in a state directory, and removes their records. It may be called at any
-// time, by several processes at once, and beside managers that are at work: those are left alone. A directory that
-// does not exist is an empty one. Entries that are no records of this user are left as they are.
+// Sweep kills what dead managers left behind in a state directory, and removes their records. It may be called at any
+// time and concurrently in several processes; running managers are left alone. A missing directory counts as empty.
+// Entries that are not records of this user are ignored.
 //
-// With an error, everything that could be done is done; what could not, the next Sweep tries again.
+// After an error the rest was still done; the next Sweep retries what failed.
 func Sweep(dir string) (total Swept, err error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link may lead to another project's
 		return total, nil
@@ -96,7 +90,7 @@ func Sweep(dir string) (total Swept, err error) {
 		return total, fmt.Errorf("look for processes that a dead manager left: %w", err)
 	}
 	defer records.Close()
-	// A manager that was started inside of another one, by its agent, is ended with it, and leaves a record too.
+	// A nested manager, started by an agent of another one, is killed with it and leaves a record too: hence the loop.
 	for before := -1; before < total.Processes; {
 		before = total.Processes
 		entries, err := fs.ReadDir(records.FS(), ".")
@@ -115,20 +109,19 @@ func Sweep(dir string) (total Swept, err error) {
 	return total, nil
 }
 
-// openRecords opens the directory of records, and makes it if it is not there. The project's files may come from anybody,
-// and must not choose where records are looked for: no link is followed.
+// openRecords opens the directory of records, and creates it if necessary. It follows no links: the project's files are
+// untrusted, and must not redirect it.
 func openRecords(dir string) (*os.Root, error) {
 	return statedir.Open(filepath.Dir(dir), filepath.Base(dir), DirName)
 }
 
-// isMark reports whether a name is one that [rand.Text] makes: 26 letters and digits of base32.
+// isMark reports whether a name looks like one of [rand.Text]: 26 letters and digits of base32.
 func isMark(name string) bool {
 	const length, alphabet = 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	return len(name) == length && strings.Trim(name, alphabet) == ""
 }
 
-// create makes the record of this process. A Sweep of another process may look at it before it is locked, and then
-// takes it away: in that case another one is made.
+// create creates the record of this process. A concurrent Sweep may remove it before it is locked: then it tries again.
 func create(records *os.Root) (*Registration, error) {
 	for range 10 {
 		r := &Registration{records: records, mark: rand.Text()}
@@ -152,7 +145,7 @@ func create(records *os.Root) (*Registration, error) {
 	return nil, errors.New("the record could not be locked: is something else at work in there?")
 }
 
-// takeOver opens and locks a record whose owner is dead, so that only one process ends what is left; nil: it is none.
+// takeOver opens and locks the record of a dead owner, so that one process cleans up; nil if it is not such a record.
 func takeOver(records *os.Root, mark string) *Registration {
 	info, err := records.Lstat(mark)
 	if err != nil || !isMark(mark) || !info.Mode().IsRegular() || !statedir.Owned(info) {
@@ -165,8 +158,8 @@ func takeOver(records *os.Root, mark string) *Registration {
 	return r
 }
 
-// lock takes the record, and closes the file if another process has it or its name leads elsewhere by now. Locks belong to
-// the open file, which no child inherits.
+// lock locks the record. If another process has it, or its name leads to another file by now, it closes the file. The
+// lock belongs to the open file, which no child inherits.
 func (r *Registration) lock() bool {
 	err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	open, openErr := r.file.Stat()
@@ -178,8 +171,7 @@ func (r *Registration) lock() bool {
 	return false
 }
 
-// finish ends everything that carries the mark and removes the record. If something is left, the record stays, and
-// anybody can take it over.
+// finish kills everything with the mark and removes the record. If something is left, the record stays, unlocked.
 func (r *Registration) finish() (ended int, err error) {
 	if ended, err = End(r.Env()); err != nil {
 		r.file.Close()
@@ -190,7 +182,7 @@ func (r *Registration) finish() (ended int, err error) {
 
 func (r *Registration) remove() error {
 	err := r.records.Remove(r.mark)
-	r.file.Close() // and with it the lock, when nobody can find the record any more
+	r.file.Close() // unlocks it, now that it cannot be found any more
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -198,28 +190,28 @@ func (r *Registration) remove() error {
 }
 
 const (
-	// patience is how long to wait for killed processes to be gone, and recheck the pause between looks at them.
+	// patience is how long to wait for killed processes to end; recheck is the pause between checks.
 	patience = 5 * time.Second
 	recheck  = 2 * time.Millisecond
-	// certain is how many looks in a row find nothing after a kill: a process that is just being executed has no
-	// environment to be read, for microseconds of its own time, which a busy machine draws out.
-	certain = 10
-	// others stands for the mark of a process that is another user's: it is nobody's to end. No real mark looks like it.
-	others = "-"
+	// quietChecks is how many checks in a row must find nothing after a kill: a process in execve has no readable
+	// environment for microseconds of CPU time, which can be long on a busy machine.
+	quietChecks = 10
+	// otherUser stands for the mark of another user's process, which is never killed. No real mark looks like it.
+	otherUser = "-"
 )
 
-// process is a running process of this user, as the system lists it.
+// process is a running process, as the system lists it.
 type process struct {
 	pid, parent, group, session int
-	start                       uint64 // in the system's own units: tells a process from a later one with the id
-	mark                        string // its value of the variable; empty: it has none, or it cannot be read
+	start                       uint64 // in the system's units; distinguishes processes that reuse an id
+	mark                        string // empty: none, or unreadable
 }
 
-// End kills every process that carries a mark, "NAME=value", in its environment, and those that belong to them (see the
-// package's comment), and returns when they are gone. It is an error if some are not after a while: they hang in the kernel,
-// or are made faster than they are ended.
+// End kills every process with a mark, "NAME=value", in its environment and those that belong to it (see the package
+// comment), and returns when they have ended. It fails if some are left after five seconds: they hang in the kernel, or
+// new ones start faster than they are killed.
 func End(mark string) (ended int, err error) {
-	type identity struct { // tells a process from a later one with the same id
+	type identity struct { // unique, unlike a process id
 		pid   int
 		start uint64
 	}
@@ -227,7 +219,7 @@ func End(mark string) (ended int, err error) {
 	killed := map[identity]bool{}
 	pause := time.NewTicker(recheck)
 	defer pause.Stop()
-	calm := 0
+	quiet := 0
 	for deadline := time.Now().Add(patience); ; <-pause.C {
 		all, err := processes(name)
 		if err != nil {
@@ -239,15 +231,15 @@ func End(mark string) (ended int, err error) {
 				killed[identity{p.pid, p.start}] = true
 			}
 		}
-		// A process that is ending has lost its environment already, and can no longer be picked.
+		// A process that is ending has no environment, and is not picked any more.
 		for _, p := range all {
 			if killed[identity{p.pid, p.start}] {
 				left = append(left, p)
 			}
 		}
-		if calm++; len(left) > 0 {
-			calm = 0
-		} else if len(killed) == 0 || calm == certain {
+		if quiet++; len(left) > 0 {
+			quiet = 0
+		} else if len(killed) == 0 || quiet == quietChecks {
 			return len(killed), nil
 		}
 		if len(left) > 0 && time.Now().After(deadline) {
@@ -257,21 +249,19 @@ func End(mark string) (ended int, err error) {
 	}
 }
 
-// kill ends the very process that was listed, and reports whether it was still there.
+// kill kills the listed process, not a later one with its id, and reports whether it still existed.
 func kill(p process) bool {
-	handle, _ := os.FindProcess(p.pid)      // it finds any on Unix
-	defer func() { _ = handle.Release() }() // it fails only if it was released before
-	// The handle stands for one process, on Linux also after its end. If that is the listed one, it was so when its
-	// environment was read.
+	handle, _ := os.FindProcess(p.pid)      // never fails on Unix
+	defer func() { _ = handle.Release() }() // fails only after a release
+	// On Linux the handle stays with one process. If the start matches now, it did when the environment was read.
 	if now, err := stat(p.pid); err != nil || now.start != p.start {
 		return false
 	}
 	return handle.Signal(syscall.SIGKILL) == nil
 }
 
-// pick finds the processes to end: those that carry the mark, and those without any mark that are children of one to
-// end, or are in a session or group that one to end leads. self and those that it comes from are never among them: a
-// person may sit in a terminal that an agent has opened.
+// pick returns the processes to kill: those with the mark, and unmarked ones that are their children or in a session or
+// group that they lead. It spares self and its ancestors: an agent may have opened the user's terminal.
 func pick(all []process, mark string, self int) []process {
 	spared := lineage(all, self)
 	taken := map[int]bool{}
@@ -282,8 +272,7 @@ func pick(all []process, mark string, self int) []process {
 			if taken[p.pid] || spared[p.pid] {
 				continue
 			}
-			// taken[p.session] asks for the leader: a session and a group have the id of the process that began them, and
-			// the system does not give it to another one while they exist.
+			// A session or group has the id of its leader, which the system does not reuse while the group exists.
 			if p.mark == mark || p.mark == "" && (taken[p.parent] || taken[p.session] || taken[p.group]) {
 				taken[p.pid], changed = true, true
 				picked = append(picked, p)
@@ -293,7 +282,7 @@ func pick(all []process, mark string, self int) []process {
 	return picked
 }
 
-// lineage is a process with its parent, and so on, and the first process of the system.
+// lineage returns a process with all its ancestors, and the ids 0 and 1.
 func lineage(all []process, pid int) map[int]bool {
 	parents := map[int]int{}
 	for _, p := range all {
@@ -307,8 +296,7 @@ func lineage(all []process, pid int) map[int]bool {
 	return line
 }
 
-// markOf finds the value of a variable in an environment as the kernel keeps it: "NAME=value" entries that end with
-// a zero byte. The first entry of a name counts, as for getenv(3).
+// markOf returns a variable from an environment of zero-terminated "NAME=value" entries: the first, as getenv(3).
 func markOf(environ []byte, name string) string {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if value, ok := bytes.CutPrefix(entry, []byte(name+"=")); ok {
@@ -318,5 +306,5 @@ func markOf(environ []byte, name string) string {
 	return ""
 }
 
-// Running reports whether a process exists and is not just waiting to be reaped.
+// Running reports whether a process exists and is not a zombie.
 func Running(pid int) bool { _, err := stat(pid); return err == nil }

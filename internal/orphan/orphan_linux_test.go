@@ -331,7 +331,7 @@ func TestForeignEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "notes.txt", "mine")
-	for _, name := range []string{mark[1:], mark + "A", strings.ToLower(mark), mark[:25] + "1", others} { // much like a mark
+	for _, name := range []string{mark[1:], mark + "A", strings.ToLower(mark), mark[:25] + "1", otherUser} { // much like a mark
 		write(t, dir, name, "")
 	}
 	records := filepath.Join(dir, DirName)

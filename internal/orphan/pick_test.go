@@ -15,7 +15,7 @@ func table(t *rapid.T) []process {
 		id := rapid.IntRange(1, n+3)
 		all[i] = process{
 			pid: i + 2, parent: id.Draw(t, "parent"), group: id.Draw(t, "group"), session: id.Draw(t, "session"),
-			mark: rapid.SampledFrom([]string{"", "", "", "ours", "theirs", others}).Draw(t, "mark"),
+			mark: rapid.SampledFrom([]string{"", "", "", "ours", "theirs", otherUser}).Draw(t, "mark"),
 		}
 	}
 	return all

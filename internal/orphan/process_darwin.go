@@ -11,7 +11,7 @@ import (
 
 const zombie = 5 // SZOMB of sys/proc.h
 
-// stat says who has a process id now. The start is in microseconds since 1970.
+// stat returns the process with this id. Its start is in microseconds since 1970.
 func stat(pid int) (process, error) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -28,8 +28,7 @@ func started(info *unix.KinfoProc) uint64 {
 	return uint64(t.Sec)*1e6 + uint64(t.Usec)
 }
 
-// processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
-// has waited for do not.
+// processes lists the running processes, with their marks from the variable. Zombies are left out.
 func processes(variable string) ([]process, error) {
 	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
@@ -48,7 +47,7 @@ func processes(variable string) ([]process, error) {
 			p.session = session
 		}
 		if int(info.Eproc.Ucred.Uid) != os.Geteuid() {
-			p.mark = others
+			p.mark = otherUser
 		} else if data, err := unix.SysctlRaw("kern.procargs2", p.pid); err == nil {
 			p.mark = markOf(environOf(data), variable)
 		}
@@ -57,8 +56,8 @@ func processes(variable string) ([]process, error) {
 	return all, nil
 }
 
-// environOf finds the environment in what macOS tells of a process (kern.procargs2): the number of arguments as a
-// 32-bit number, the path of the program, zero bytes, the arguments, the environment. It is empty if that is cut off.
+// environOf returns the environment from kern.procargs2: the number of arguments as a 32-bit number, the path of the
+// program, zero bytes, the arguments, the environment. It is empty if the data is cut.
 func environOf(data []byte) []byte {
 	const number = 4
 	if len(data) < number {

@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
-// has waited for do not.
+// processes lists the running processes, with their marks from the variable. Zombies are left out.
 func processes(variable string) ([]process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -35,7 +34,7 @@ func processes(variable string) ([]process, error) {
 		}
 		info, err := os.Lstat("/proc/" + name)
 		if err != nil || !statedir.Owned(info) {
-			p.mark = others
+			p.mark = otherUser
 		} else if environ, err := os.ReadFile("/proc/" + name + "/environ"); err == nil {
 			p.mark = markOf(environ, variable)
 		}
@@ -46,8 +45,8 @@ func processes(variable string) ([]process, error) {
 
 var errEnded = errors.New("the process has ended")
 
-// stat reads /proc/PID/stat: the start is in clock ticks since the machine was started. Its second field is the program's
-// name in brackets, which may hold anything.
+// stat reads /proc/PID/stat. The start is in clock ticks since boot. The second field is the program's name in
+// parentheses, which may contain anything.
 func stat(pid int) (process, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -57,13 +56,13 @@ func stat(pid int) (process, error) {
 }
 
 func parseStat(pid int, data []byte) (process, error) {
-	// Counted from the one behind the name, which is number 3 in proc_pid_stat(5).
+	// Indexes of the fields behind the name, from field 3 of proc_pid_stat(5).
 	const state, parent, group, session, threads, start = 0, 1, 2, 3, 17, 19
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) <= start {
 		return process{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}
-	// Dead, and not waited for. Its first thread can be that while others still run and hold its files and locks.
+	// A zombie. Its first thread can be one while others still run and hold its files and locks.
 	if strings.ContainsAny(fields[state], "ZXx") && (fields[threads] == "1" || fields[threads] == "0") {
 		return process{}, errEnded
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// form is a kind of secret that is known by how it is written.
+// form is a kind of secret that is recognized by its syntax.
 type form struct {
 	kind    string
-	needles string                // in lower case, with spaces between: a text without any of them is not searched
+	needles string                // lower case, separated by spaces; a text without any is not searched
 	pattern func() *regexp.Regexp // its last group is the secret
-	// ok looks at the groups of a match; nil: all are secrets.
+	// ok checks the groups of a match; nil accepts all.
 	ok func(groups []string) bool
 }
 
@@ -26,14 +26,14 @@ const (
 	credential = `[\w.~+/=*-]` // of an Authorization header (RFC 9110), and stars
 	pemBody    = `[A-Za-z0-9+/=:,.\- \t\r\n\\]`
 	header     = `(?i)authorization["'\\ ]{0,8}[:=]["'\\ ]{0,8}`
-	// begin is where a word begins: "task-" is no "sk-". The letter of an escape like \n is no part of a word, so that text
-	// inside of JSON reads as it does outside.
+	// begin matches before a word, so that "task-" is not "sk-". The letter of an escape like \n does not belong to the
+	// word, so that text inside JSON matches as outside.
 	begin = `(?:^|\W|\\[nrtbf])`
 
 	keyWords = "key token secret password passwd passphrase credentials"
 )
 
-// userinfo is the password of scheme://user:password@host.
+// userinfo matches the password of scheme://user:password@host.
 var userinfo = form{
 	kind: "a password in an address", needles: "://",
 	pattern: text.Regexp("://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
@@ -43,13 +43,12 @@ var userinfo = form{
 	},
 }
 
-// forms are what is searched for, the surest first. Tokens begin with a prefix of their maker's: they are those that
-// vendors document or that their keys have; lengths are lower bounds, since vendors lengthen keys. Google's, GitHub's,
-// GitLab's, Slack's and AWS' are as published by them for secret scanning.
+// forms are listed from the most certain. Prefixes come from vendors' documents or keys (Google, GitHub, GitLab, Slack,
+// AWS: as published for secret scanning). Lengths are lower bounds, since vendors lengthen keys.
 var forms = []form{
 	userinfo,
 	{"a JSON web token", "eyj", token(`eyJ[\w-]{9,}\.eyJ[\w-]*\.[\w-]{16,}`), nil},
-	// The whole block, or what there is of it if its end was cut off.
+	// The whole block, or what is there if its end was cut off.
 	{"a private key", "-----begin ", text.Regexp(`(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:` +
 		pemBody + `*?-----END [^-]{0,60}-----|` + pemBody + `*))`), keyBlock},
 	{"an Authorization header", "authorization", text.Regexp(header + `(?:bearer|basic|token) {1,8}(` + credential + `{6,})`),
@@ -81,7 +80,7 @@ var forms = []form{
 
 func token(pattern string) func() *regexp.Regexp { return text.Regexp(begin + `(` + pattern + `)`) }
 
-// find gives the secrets of the form in s; lower is s in lower case.
+// find returns the secrets of the form in s; lower is s in lower case.
 func (f *form) find(s, lower string) (spans []span) {
 	if !containsAny(lower, f.needles) {
 		return nil
@@ -110,7 +109,7 @@ func groupsOf(s string, match []int) (groups []string) {
 	return groups
 }
 
-// keyBlock tells a block from text about keys.
+// keyBlock distinguishes a key block from text about keys.
 func keyBlock(groups []string) bool {
 	return len(notBase64().ReplaceAllString(strings.SplitN(groups[0], "-----", 3)[2], "")) >= 32
 }
@@ -121,18 +120,18 @@ func opaque(groups []string) bool { return hasDigit(groups) && !placeholder(grou
 
 func hasDigit(groups []string) bool { return strings.ContainsAny(groups[0], digits) }
 
-// keyLike wants a long piece of letters and digits: sk-learn-compatible-v2 is a name.
+// keyLike requires a long part of letters and digits: sk-learn-compatible-v2 is a name.
 func keyLike(groups []string) bool {
 	pieces := strings.FieldsFunc(groups[0], func(r rune) bool { return r == '-' || r == '_' })
 	return slices.ContainsFunc(pieces, func(p string) bool { return len(p) >= 12 && strings.ContainsAny(p, digits) })
 }
 
-// named is the beginning of what is called a secret: API_KEY=…, "password": "…", token = '…'. The value follows: it may be
-// the name of another one, and a pattern of the whole would cost much.
+// named matches what precedes a value that is called a secret: API_KEY=…, "password": "…", token = '…'. It excludes the
+// value, which may be the name of another one; and one pattern for both would be slow.
 var named = text.Regexp(`(?:\\[nrtbf])?([\w-]*(?i:(` + strings.ReplaceAll(keyWords, " ", "|") + `))[\w-]*)` +
 	`(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})`)
 
-// findNamed gives the values that are called a secret.
+// findNamed returns the values that are called a secret.
 func findNamed(s, lower string) (spans []span) {
 	if !containsAny(lower, keyWords) || !strings.ContainsAny(s, ":=") {
 		return nil
@@ -146,13 +145,13 @@ func findNamed(s, lower string) (spans []span) {
 	return spans
 }
 
-// valueOf is the value that s begins with.
+// valueOf returns the value at the beginning of s.
 func valueOf(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, lowers+uppers+digits+"_.~+/=@:!%^?-"))]
 }
 
-// namedSecret judges a value by its name and what stands between them. Names and values of programs look alike, so the
-// value has to look random; in a line of an environment, NAME=value without spaces, it has only to be no word.
+// namedSecret judges a value by its name and the text between them. In programs, names and values look alike, so the
+// value must look random; in NAME=value without spaces, as in an environment, it must only be no word.
 func namedSecret(groups []string, value string) bool {
 	name, quote, sep, open := groups[0], groups[2], groups[3], groups[4]
 	tight := sep == "=" && quote == "" && !strings.HasPrefix(open, " ") && name == strings.ToUpper(name)
@@ -161,15 +160,15 @@ func namedSecret(groups []string, value string) bool {
 		(quoted || !strings.ContainsAny(value, ".:")) && random(value) && secretName(name)) && !placeholder(value)
 }
 
-// random reports whether a value looks made by a machine: by Shannon's entropy, in bits per byte, of which English words
-// have less than 3.3 mostly, and 20 random letters and digits about 4.
+// random reports whether a value looks machine-generated. Its Shannon entropy in bits per byte must be at least 3.3:
+// most English words have less, and 20 random letters and digits about 4.
 func random(v string) bool {
 	if len(v) < 16 || !strings.ContainsAny(v, digits) || !strings.ContainsAny(v, lowers+uppers) {
 		return false
 	}
 	v = v[:min(len(v), 64)]
 	entropy := 0.0
-	for i := range len(v) { // each byte adds its share of the sum over the different ones
+	for i := range len(v) { // each byte adds its share of the sum over distinct bytes
 		entropy -= math.Log2(float64(strings.Count(v, v[i:i+1])) / float64(len(v)))
 	}
 	return entropy/float64(len(v)) >= 3.3
@@ -180,7 +179,7 @@ var (
 	filePath = text.Regexp(`^(?:\.\.?|~)/|^/.*/`)
 )
 
-// placeholder reports whether a value only stands for a secret.
+// placeholder reports whether a value stands for a secret.
 func placeholder(v string) bool { return standIn().MatchString(v) }
 
 func pathLike(v string) bool { return filePath().MatchString(v) }

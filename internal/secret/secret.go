@@ -1,14 +1,12 @@
-// Package secret takes keys, tokens and passwords out of text before it is stored, shown or handed on.
+// Package secret removes keys, tokens and passwords from text before it is stored, shown or passed on.
 //
-// A [Redactor] knows secrets in two ways: by their value, which it was told or found in the environment, together
-// with the forms in which programs print values (base64, URL and JSON escapes); and by their form, for those that it
-// was never told (sk-…, ghp_…, a private key, a password in an address, API_KEY=…). It errs on the side of leaving
-// text alone: hashes, ids, encoded pictures and prose come out as they went in, so that a transcript stays worth
-// reading.
+// A [Redactor] recognizes secrets by value, if it was told them or found them in the environment, also in the encodings
+// in which programs print values (base64, URL and JSON escapes); and by form, such as sk-…, ghp_…, a private key, a
+// password in an address, or API_KEY=…. When in doubt it leaves text alone: hashes, ids, encoded pictures and prose
+// stay, so that a transcript remains readable.
 //
-// What it cannot know: a secret without a form that is in no variable whose name says so, one that is cut in two, and
-// one that was changed on purpose (reversed, encrypted, in hexadecimal). It guards against accidents, not against an
-// agent that wants to leak.
+// It misses a secret without a known form that is in no variable with a telling name, one that is split, and one that
+// was transformed (reversed, encrypted, in hexadecimal). It guards against accidents, not against intent.
 package secret
 
 import (
@@ -18,17 +16,15 @@ import (
 	"sync"
 )
 
-// Redacted stands where a secret was. It needs no escape in JSON, YAML, a URL's query or a shell.
+// Redacted replaces a secret. It needs no escape in JSON, YAML, a URL's query or a shell.
 const Redacted = "[redacted]"
 
-// Redactor takes secrets out of text. Its methods may be called from any goroutine. The zero value and nil know
-// secrets by their form only.
+// Redactor removes secrets from text. Safe for concurrent use. The zero value and nil recognize forms only.
 type Redactor struct {
 	mu    sync.RWMutex
-	known []known // each value once, in every form in which it is printed
+	known []known // each value once, in every encoding
 }
 
-// known is a secret and what people call it.
 type known struct{ value, kind string }
 
 type span struct {
@@ -36,7 +32,7 @@ type span struct {
 	kind     string
 }
 
-// Add makes further values known. Those that are too weak to be told from ordinary text are left out, see [New].
+// Add makes further values known, except those too weak to be told from ordinary text, see [New].
 func (r *Redactor) Add(kind string, values ...string) {
 	for _, v := range values {
 		if v = strings.TrimSpace(v); strong(v) {
@@ -55,8 +51,7 @@ func (r *Redactor) learn(kind, value string) {
 	}
 }
 
-// find gives the secrets in s, in order and without overlap: no end of one may be left beside the mark that replaces
-// another. The surest finding of those in the same place names it.
+// find returns the secrets in s, in order. Overlapping ones are merged into the first, so that no part remains.
 func (r *Redactor) find(s string) (merged []span) {
 	var spans []span
 	if r != nil {
@@ -89,8 +84,7 @@ func (r *Redactor) find(s string) (merged []span) {
 	return merged
 }
 
-// Text replaces each secret in s by [Redacted]. Text without any is returned as it is, without a copy. A second pass
-// changes nothing. Invalid UTF-8 is no fault and stays.
+// Text replaces each secret in s by [Redacted]. Text without secrets is returned as is. Idempotent, even on bad UTF-8.
 func (r *Redactor) Text(s string) string {
 	spans := r.find(s)
 	if len(spans) == 0 {
@@ -107,8 +101,8 @@ func (r *Redactor) Text(s string) string {
 	return out.String()
 }
 
-// Kinds says what secrets a text holds, in words that follow "it holds": "the value of OPENAI_API_KEY", "a GitHub
-// token". Each is told once, in the order of the text.
+// Kinds returns what secrets a text holds, in words that follow "it holds": "the value of OPENAI_API_KEY", "a GitHub
+// token". Each comes once, in the order of the text.
 func (r *Redactor) Kinds(s string) []string {
 	var kinds []string
 	for _, sp := range r.find(s) {

@@ -9,10 +9,9 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// JSON is [Redactor.Text] for the strings in a JSON text, the names of members included: what was valid is valid after
-// it, has the same structure and decodes into the same types. Numbers are never touched. A value whose name says
-// that it is secret is taken as a whole if it could be one. What is not JSON is treated as text. The result may be
-// data itself.
+// JSON applies [Redactor.Text] to the strings of a JSON text, member names included. Valid JSON stays valid, with the
+// same structure and types; numbers are never changed. A value whose name says that it is secret is replaced as a whole
+// if it looks random. Other input is treated as text. The result may be data itself.
 func (r *Redactor) JSON(data []byte) []byte {
 	if !json.Valid(data) {
 		return []byte(r.Text(string(data)))
@@ -39,18 +38,17 @@ func (r *Redactor) JSON(data []byte) []byte {
 	})
 }
 
-// literal is a string in valid JSON, with the colon behind it if it is a name, or what ends the value of a name.
+// literal matches a string in valid JSON, with the colon after a name; or what ends the value of a name.
 var literal = text.Regexp(`"(?:[^"\\]|\\.)*"(?:\s*:)?|[,{}]`)
 
-// Cleaner takes secrets out of texts, as a [Redactor] does.
+// Cleaner removes secrets from texts, as a [Redactor] does.
 type Cleaner interface {
 	Text(s string) string
 	JSON(data []byte) []byte
 }
 
-// Each returns a copy of v, which shares nothing that can be changed with it, with every string in it cleaned: in exported
-// fields of structs, in slices, maps (keys stay), pointers and interfaces. An encoded value ([json.RawMessage]) is cleaned
-// as JSON; other bytes and times are left as they are.
+// Each returns a deep copy of v with every string cleaned: in exported fields of structs, in slices, maps (not their
+// keys), pointers and interfaces. A [json.RawMessage] is cleaned as JSON; other bytes and times stay.
 func Each[T any](v T, c Cleaner) T {
 	var clean T
 	cleanCopy(c, reflect.ValueOf(&clean).Elem(), reflect.ValueOf(&v).Elem())
@@ -63,7 +61,7 @@ var (
 )
 
 func cleanCopy(c Cleaner, out, in reflect.Value) {
-	out.Set(in) // unexported fields and what holds no text
+	out.Set(in) // unexported fields and values without text
 	switch in.Kind() {
 	case reflect.String:
 		out.SetString(c.Text(in.String()))

@@ -11,9 +11,9 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
-// say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
-// passwords in addresses. Values that might as well be words, switches, numbers or paths are left out.
+// New returns a Redactor that knows the secrets of an environment, NAME=value each: the values of variables with secret
+// names (listed in docs/security.md), values with such names inside variables that hold JSON, and passwords in
+// addresses. Values that could be words, switches, numbers or paths are left out.
 func New(environ []string) *Redactor {
 	r := &Redactor{}
 	for _, entry := range environ {
@@ -22,7 +22,7 @@ func New(environ []string) *Redactor {
 		if secretVariable(name) && guarded(value) {
 			r.learn("the value of "+name, value)
 		}
-		var object map[string]any // a service account, a configuration of OpenCode
+		var object map[string]any // a service account, an OpenCode configuration
 		if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &object) == nil {
 			for _, v := range inJSON("", object) {
 				r.learn("a secret of "+name, v)
@@ -35,7 +35,7 @@ func New(environ []string) *Redactor {
 	return r
 }
 
-// guarded reports whether a value that is called a secret is one: addresses and paths are not.
+// guarded reports whether a value that is called a secret can be one: addresses and paths cannot.
 func guarded(v string) bool { return strong(v) && !strings.Contains(v, "://") && !pathLike(v) }
 
 func inJSON(name string, v any) (found []string) {
@@ -58,17 +58,16 @@ func inJSON(name string, v any) (found []string) {
 
 const secretWords = " PASSWORD PASSWD PASSPHRASE TOKEN SECRET APIKEY"
 
-// secretVariable reports whether the name of an environment variable says that its value is secret: its last part is
-// KEY, TOKEN, SECRET, PASSWORD or the like. Trailing numbers do not count. What is public by its name is none.
+// secretVariable reports whether the name of an environment variable says that its value is secret: it ends in KEY,
+// TOKEN, SECRET, PASSWORD or the like, ignoring trailing numbers. Names that say public are not secret.
 func secretVariable(name string) bool {
 	parts := partsOf(name)
 	return !containsAny(parts+"_", "_PUBLIC_ _PUBLISHABLE_") && (parts == "_MYSQL_PWD" ||
 		endsInAny(parts, "_ACCESS_KEY_ID"+secretWords) ||
-		endsInAny(parts[1:], "_KEY _CREDENTIAL _CREDENTIALS _PAT _PASS")) // and not only that
+		endsInAny(parts[1:], "_KEY _CREDENTIAL _CREDENTIALS _PAT _PASS")) // only after another part
 }
 
-// secretName is secretVariable for names in programs and documents, where a key is most often a word to look
-// something up by.
+// secretName is secretVariable for programs and documents, where a key is mostly a word for lookups.
 func secretName(name string) bool {
 	return endsInAny(partsOf(name), "_API_KEY _ACCESS_KEY _SECRET_KEY _PRIVATE_KEY _AUTH_KEY _ENCRYPTION_KEY _SIGNING_KEY"+
 		" _MASTER_KEY"+secretWords)
@@ -83,9 +82,9 @@ func endsInAny(s, words string) bool {
 	return false
 }
 
-// partsOf writes apiKey-2 as _API_KEY.
+// partsOf turns apiKey-2 into _API_KEY.
 func partsOf(name string) string {
-	if strings.ContainsAny(name, lowers) { // few variables have one, and every command looks at all of them
+	if strings.ContainsAny(name, lowers) { // a fast path: every command checks all variables, mostly upper case
 		name = humps().ReplaceAllString(name, "${1}_$2")
 	}
 	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_.-", r) })
@@ -97,11 +96,11 @@ func partsOf(name string) string {
 
 var humps = text.Regexp(`([a-z])([A-Z])`)
 
-// minValue is the least length of a value that is replaced wherever it stands, in bytes.
+// minValue is the minimum length of a value that is replaced wherever it occurs, in bytes.
 const minValue = 8
 
-// strong reports whether a value can be told from ordinary text. Words, short numbers, and switches such as "true" are
-// no secrets worth the name, and replacing "postgres" everywhere would only mangle what people read.
+// strong reports whether a value can be told from ordinary text. Words, short numbers and switches such as "true"
+// cannot, and replacing "postgres" everywhere would only mangle text.
 func strong(v string) bool {
 	if len(v) < minValue || strings.HasPrefix(v, "$") || strings.HasPrefix(v, Redacted) ||
 		v == strings.Repeat(v[:1], len(v)) {
@@ -117,11 +116,10 @@ func strong(v string) bool {
 		strings.Trim(v[1:], lowers+"-_. ") != "" // Capitalised
 }
 
-// printed gives the texts in which a program may print a value, and, of one with several lines, the long ones of them:
-// tools indent, number and fold.
+// printed returns the texts in which a program may print a value, and its long lines: tools indent, number and fold.
 func printed(value string) []string {
 	if !utf8.ValidString(value) {
-		return nil // a part of a character would be left of what it is cut out of
+		return nil // cutting it out would split characters
 	}
 	all := encodings(value)
 	for line := range strings.Lines(value) {
@@ -143,7 +141,7 @@ func encodings(v string) []string {
 		all = append(all, escaped, hexEscape().ReplaceAllStringFunc(escaped, strings.ToLower)) // %2F and %2f
 	}
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for shift := range 3 { // in a longer text, shift bytes after a multiple of three: without what its neighbours have a say in
+		for shift := range 3 { // inside a longer text, at each alignment, without the characters that its neighbours affect
 			encoded := alphabet.EncodeToString([]byte(strings.Repeat("\x00", shift) + v))
 			all = append(all, encoded[(shift*8+5)/6:(shift+len(v))*8/6])
 		}
@@ -157,7 +155,7 @@ func jsonEscaped(v string, html bool) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(html)
-	_ = enc.Encode(v) // a text
+	_ = enc.Encode(v) // strings always encode
 	quoted := strings.TrimSpace(b.String())
 	return quoted[1 : len(quoted)-1]
 }

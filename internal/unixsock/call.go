@@ -16,33 +16,31 @@ import (
 )
 
 const (
-	// maxRequest bounds a request, in bytes: a plan file has at most 4 MiB, and JSON is a little longer.
+	// maxRequest bounds a request, in bytes: a plan file has at most 4 MiB, and is a little longer in JSON.
 	maxRequest = 8 << 20
-	// ioTimeout bounds the reading of a request and the writing of an answer.
+	// ioTimeout bounds reading a request and writing an answer.
 	ioTimeout = 30 * time.Second
 )
 
-// Server answers requests on a socket. A connection is for one request, which is one JSON text up to the end of what the
-// client sends, and for one answer.
+// Server answers requests on a socket. A connection carries one request (JSON up to EOF) and one answer.
 type Server struct {
-	// Grace is how long Close lets requests end that are being answered. Defaults to two seconds.
+	// Grace is how long Close waits for requests that are being answered. Defaults to two seconds.
 	Grace time.Duration
 
-	path     string
-	file     fs.FileInfo // of the socket
-	listener net.Listener
-	ended    context.CancelFunc // ends requests that wait
-	abandon  context.CancelFunc // ends the others
-	work     sync.WaitGroup
+	path          string
+	file          fs.FileInfo // of the socket
+	listener      net.Listener
+	cancelWaiting context.CancelFunc // cancels waiting requests
+	cancelAll     context.CancelFunc // cancels the others
+	work          sync.WaitGroup
 }
 
-// Serve puts a socket at path, for its owner only whatever the umask, and answers on it until [Server.Close]. The directory
-// is one that only the owner can enter, and the caller holds the lock of the state beside the socket: one that is there
-// already is what a dead process left, and is replaced.
+// Serve creates a socket at path, accessible to its owner only whatever the umask, and answers on it until
+// [Server.Close]. Only the owner can enter the directory, and the caller holds the lock of the state: an existing
+// socket was left by a dead process, and is replaced.
 //
-// answer gets each request, or why it cannot be read, on a goroutine of its own; what it returns is sent as JSON. ctx ends
-// when that of Serve does, or with Close; patient lasts two seconds longer, for what should come to its end. Neither ends
-// when the client goes away.
+// answer gets each request, or the error of reading it, on a goroutine of its own; its result is sent as JSON. Its ctx
+// ends with that of Serve or with Close; patient ends Grace after Close. Neither ends when the client disconnects.
 func Serve[Q any](
 	ctx context.Context, path string, log *slog.Logger, answer func(ctx, patient context.Context, q Q, err error) any,
 ) (*Server, error) {
@@ -51,10 +49,10 @@ func Serve[Q any](
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
 	s := &Server{Grace: 2 * time.Second, path: path, file: file, listener: l}
-	patient, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, ended := context.WithCancel(ctx)
-	s.abandon, s.ended = abandon, ended
-	one := func(conn net.Conn) {
+	patient, cancelAll := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancelWaiting := context.WithCancel(ctx)
+	s.cancelAll, s.cancelWaiting = cancelAll, cancelWaiting
+	serveConn := func(conn net.Conn) {
 		hangUp := func() { _ = conn.Close() }
 		defer hangUp()
 		defer context.AfterFunc(patient, hangUp)()
@@ -73,7 +71,7 @@ func Serve[Q any](
 			conn, err := l.Accept()
 			switch {
 			case err == nil:
-				s.work.Go(func() { one(conn) })
+				s.work.Go(func() { serveConn(conn) })
 			case errors.Is(err, net.ErrClosed):
 				return
 			default: // too many open files, for example
@@ -88,10 +86,10 @@ func Serve[Q any](
 	return s, nil
 }
 
-// read reads strictly: a field that this version does not know could be what the request is about.
+// read is strict: an unknown field could be what the request is about.
 func read[Q any](conn net.Conn) (q Q, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(ioTimeout))
-	dec := json.NewDecoder(io.LimitReader(conn, maxRequest)) // one that is longer is cut, and no JSON
+	dec := json.NewDecoder(io.LimitReader(conn, maxRequest)) // cuts a longer one, which then is not JSON
 	dec.DisallowUnknownFields()
 	if err = dec.Decode(&q); err != nil {
 		return q, err
@@ -102,32 +100,32 @@ func read[Q any](conn net.Conn) (q Q, err error) {
 	return q, err
 }
 
-// Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of the
-// server runs any more. It may be called again.
+// Close removes the socket, cancels waiting requests, gives the others Grace to end, and returns when nothing of the
+// server runs any more. Idempotent.
 func (s *Server) Close() error {
 	info, err := os.Lstat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
-	case err == nil && os.SameFile(info, s.file): // else it is another one by now
+	case err == nil && os.SameFile(info, s.file): // not another process's
 		err = os.Remove(s.path)
 	}
 	if closeErr := s.listener.Close(); !errors.Is(closeErr, net.ErrClosed) {
 		err = errors.Join(err, closeErr)
 	}
-	s.ended()
-	hurry := time.AfterFunc(s.Grace, s.abandon)
+	s.cancelWaiting()
+	hurry := time.AfterFunc(s.Grace, s.cancelAll)
 	s.work.Wait()
 	hurry.Stop()
-	s.abandon()
+	s.cancelAll()
 	if err != nil {
 		return fmt.Errorf("close control socket %s: %w", s.path, err)
 	}
 	return nil
 }
 
-// Call makes one request. sent reports whether the other side may have got it. Errors wrap [ErrNotServed] if there is no
-// other side, or it ended meanwhile, or are what ctx was cancelled with.
+// Call makes one request. sent reports whether the other side may have received it. Errors wrap [ErrNotServed] if there
+// is no other side or it ended meanwhile, or are the cause of ctx.
 func Call[A any](ctx context.Context, path string, q any) (answer A, sent bool, err error) {
 	defer func() {
 		switch {

@@ -1,4 +1,4 @@
-// Package unixsock puts a unix socket beside the state that a process holds, so that others can talk to it.
+// Package unixsock serves requests of other processes on a unix socket next to the state that a process holds.
 package unixsock
 
 import (
@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// ErrNotServed is returned when no process serves a socket, or the one that did is gone.
+// ErrNotServed means that no process serves a socket, or no longer.
 var ErrNotServed = errors.New("no process serves this project")
 
-// maxSocketPath is what fits into a socket address everywhere: macOS has 104 bytes with a zero at the end, Linux 108.
+// maxSocketPath fits into a socket address everywhere, in bytes: macOS has 104 with a final zero, Linux 108.
 const maxSocketPath = 103
 
-// listen puts a socket at path. One that is there was left by a process that died: see [Serve].
+// listen creates a socket at path. An existing one was left by a dead process, see [Serve].
 func listen(ctx context.Context, path string) (l net.Listener, file fs.FileInfo, err error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, nil, errors.New("it is not a socket: move it away")
@@ -34,7 +34,7 @@ func listen(ctx context.Context, path string) (l net.Listener, file fs.FileInfo,
 	if err != nil {
 		return nil, nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // another one may have taken its place by then
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then another process may have replaced it
 	if err = os.Chmod(path, 0o600); err == nil {
 		file, err = os.Lstat(path)
 	}
@@ -44,7 +44,7 @@ func listen(ctx context.Context, path string) (l net.Listener, file fs.FileInfo,
 	return l, file, nil
 }
 
-// dial connects. Without a socket, or with one that nobody listens on, the error wraps [ErrNotServed].
+// dial connects. The error wraps [ErrNotServed] if there is no socket, or no process listens on it.
 func dial(ctx context.Context, path string) (c net.Conn, err error) {
 	err = withShortPath(path, func(short string) error {
 		c, err = new(net.Dialer).DialContext(ctx, "unix", short)
@@ -56,9 +56,8 @@ func dial(ctx context.Context, path string) (c net.Conn, err error) {
 	return c, err
 }
 
-// withShortPath calls use with a path to the same file that fits into a socket address. A project may lie deeper
-// than that; a symbolic link in the temporary directory, there as long as use takes, then stands for the directory. The
-// socket itself is where it is documented to be.
+// withShortPath calls use with a path to the same file that fits into a socket address. If path is too long, a symbolic
+// link in the temporary directory stands for its directory while use runs.
 func withShortPath(path string, use func(short string) error) error {
 	if len(path) <= maxSocketPath {
 		return use(path)

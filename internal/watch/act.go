@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// freshKey is the metadata key of a session that goes on where another one was left: the message id of its first
-	// prompt. By it the session is found again after a crash. continuedTitle ends its title.
+	// freshKey is the metadata key of a session that continues another one's work. Its value is the message id of the
+	// first prompt, by which the session is found after a crash. continuedTitle ends its title.
 	freshKey       = "manager_continues"
 	continuedTitle = " (continued)"
-	// maxResent is how often a continuation is sent again, under the same id, that began no turn.
+	// maxResent is how often a continuation that began no turn is sent again, under the same id.
 	maxResent = 3
-	// maxRequest is how much of what the user asked for, or of a summary, a fresh session is told, in bytes.
+	// maxRequest bounds the user's request and the summary that a fresh session is told, in bytes.
 	maxRequest = 8000
 )
 
-func (w *Watch) intend(s *watched, d enforcer.Decision) (messageID string) {
-	// OpenCode compares the id with those of its own, by its own clock.
+func (w *Watch) newIntent(s *watched, d enforcer.Decision) (messageID string) {
+	// The id needs the real time: OpenCode compares it with its own ids.
 	i := Intent{MessageID: opencode.NewMessageID(time.Now()), Text: w.prompt(s, d), Fresh: d.Kind == enforcer.Fresh}
-	// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
+	// For missing fields OpenCode takes what the session used last, possibly for a summary.
 	m := s.tree.Chosen()
 	i.Agent, i.Model, i.Variant = s.tree.Agent(), m.Model, m.Variant
 	_, i.Answered = s.answers()
@@ -48,7 +48,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	}
 	u.Continuous = len(w.situation(s, w.cfg.Now()).Unmet) == 0 && u.Broken == ""
 	said := prompts.KeepGoing(u)
-	if d.Kind == enforcer.Fresh { // which has to know more
+	if d.Kind == enforcer.Fresh { // needs more context
 		var b strings.Builder
 		fmt.Fprintf(&b, "%s This session continues the work of another one, %q, whose conversation became too long for "+
 			"its model. You do not know that conversation; the files are as it left them.\n\n", prompts.Mark, s.rec.Title)
@@ -64,8 +64,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	return w.cfg.Redact(said)
 }
 
-// send sends the continuation that is stored. An accepted prompt does not prove that a turn runs: the arbiter has it
-// looked for.
+// send sends the stored continuation. An accepted prompt is no proof of a turn: the arbiter will look.
 func (w *Watch) send(ctx context.Context, s *watched) {
 	i := *s.rec.Intent
 	to := s.tree.Session()
@@ -86,15 +85,15 @@ func (w *Watch) send(ctx context.Context, s *watched) {
 		w.replaced(ctx, s, to, i)
 	case err == nil:
 	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, context.Canceled):
-		w.failed(err) // whether it arrived is found out when the server is there again
+		w.failed(err) // on reconnect it turns out whether it arrived
 	default:
 		w.log.Warn("OpenCode refused a continuation", "session", s.rec.SessionID, "error", err)
 		w.apply(s, enforcer.NotSent{At: w.cfg.Now()})
 	}
 }
 
-// look finds out what became of a continuation of which nothing is heard. What was read a moment ago tells: at work,
-// the arbiter would not ask; ended, neither. So it never arrived, or began no turn.
+// look handles a continuation without a response. The state was just read, and the arbiter asks for a look only if no
+// turn is running or ended. So the prompt never arrived or began no turn, and is sent again.
 func (w *Watch) look(ctx context.Context, s *watched) {
 	switch i := s.rec.Intent; {
 	case i == nil || i.MessageID != s.rec.Track.Pending, s.resent >= maxResent:
@@ -105,7 +104,7 @@ func (w *Watch) look(ctx context.Context, s *watched) {
 	}
 }
 
-// freshSession finds the session that was begun for a continuation before a crash, or makes one.
+// freshSession returns the session created for a continuation before a crash, or creates one.
 func (w *Watch) freshSession(ctx context.Context, old opencode.Session, i Intent) (opencode.Session, error) {
 	recent := opencode.SessionFilter{Roots: old.ParentID == ""}
 	if found, err := session.Find(ctx, w.dir, recent, freshKey, i.MessageID); err != nil || found.ID != "" {
@@ -117,19 +116,19 @@ func (w *Watch) freshSession(ctx context.Context, old opencode.Session, i Intent
 	})
 }
 
-// replaced takes in that the work goes on in a fresh session, with the track of the old one.
+// replaced moves the track of a session to the fresh session that continues its work.
 func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session, i Intent) {
 	now := w.cfg.Now()
-	s.rec.Intent = nil // it is the fresh one's
+	s.rec.Intent = nil // now the fresh session's
 	main := fresh
 	if fresh.ParentID != "" {
 		main = s.main
 	}
-	w.take(fresh, main)
+	w.begin(fresh, main)
 	next := w.sessions[fresh.ID]
 	i.Fresh = false
 	next.rec.Track, next.rec.Intent, next.rec.Request, next.rec.Asked = s.rec.Track, &i, s.rec.Request, s.rec.Asked
-	next.tree.BeginAt(now) // its first prompt is the manager's
+	next.tree.BeginAt(now) // its first prompt is manager's
 	next.lookAt, next.changed = now.Add(w.cfg.Policy.Admission), true
 	w.apply(s, enforcer.Replaced{At: now, By: fresh.ID})
 	w.toast(ctx, enforcer.Decision{Toast: &enforcer.Toast{
@@ -138,19 +137,19 @@ func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session
 }
 
 type checks struct {
-	boulder.Evidence          // as the judge sees it, with the commands that were run
-	unmet            []string // one line each, without those
-	green            []string // commands
-	fault            error    // why something was not checked
+	boulder.Evidence          // for the judge, with the gates that ran
+	unmet            []string // criteria other than gates, one line each
+	green            []string // commands that passed
+	fault            error    // why the check failed
 }
 
-// maxFindings is how many errors of language servers an agent is told at once.
+// maxFindings is how many language server errors an agent is told at once.
 const maxFindings = 10
 
-// check looks at the costly criteria, until it has the answer or the session shows life.
+// check evaluates the costly criteria. Activity of the session cancels it.
 func (w *Watch) check(ctx context.Context, s *watched) {
 	checking, end := context.WithCancel(ctx)
-	s.end = end
+	s.cancelCheck = end
 	newest, id, request := s.rec.Track.Turn, s.rec.SessionID, s.rec.Request
 	_, reached := s.tree.Reached()
 	c := checks{Evidence: boulder.Evidence{FinalMessage: reached.Answer, Todos: reached.Todos}}
@@ -172,12 +171,12 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 		if ended || s.rec.Track.Turn != newest {
 			return
 		}
-		s.end, s.checks = nil, &c
+		s.cancelCheck, s.checks = nil, &c
 		w.apply(s, enforcer.Verified{At: w.cfg.Now(), Green: c.green})
 	})
 }
 
-// inBackground does work that takes its time, and afterwards, on the loop goroutine, what follows from it.
+// inBackground runs work on a goroutine of its own, then follows on the loop goroutine.
 func (w *Watch) inBackground(ctx context.Context, work, follows func()) {
 	w.inFlight++
 	w.work.Go(func() {
@@ -189,7 +188,7 @@ func (w *Watch) inBackground(ctx context.Context, work, follows func()) {
 	})
 }
 
-// verify runs the commands that the criteria need, and asks the judge where everything else holds, in the background.
+// verify runs the commands of the criteria and, if everything else holds, asks the judge. It runs in the background.
 func (w *Watch) verify(
 	ctx context.Context, dir *opencode.Directory, c *checks, request, sessionID string, turn []string,
 ) error {

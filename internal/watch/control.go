@@ -15,61 +15,60 @@ import (
 )
 
 const (
-	// SocketName is the socket of a process that watches, in the state directory.
+	// SocketName is the socket of a watching process, in the state directory.
 	SocketName = "watch.sock"
-	// callTimeout bounds a request to it; askTimeout is how long it is busy with something else at most, or says so.
+	// callTimeout bounds a request; a watch that is busy for askTimeout answers so.
 	callTimeout = 30 * time.Second
 	askTimeout  = 20 * time.Second
 )
 
-// Order is what the user tells a watch.
+// Order is what the user tells a watch to do.
 type Order string
 
-// The orders.
 const (
-	OrderStop  Order = "stop"  // nothing is sent any more, until a start
-	OrderStart Order = "start" // watch it, with all counts at zero
-	// OrderLook: blockers were switched on or off, which counts at once.
+	OrderStop  Order = "stop"  // sends nothing until a start
+	OrderStart Order = "start" // watches it, with all counts at zero
+	// OrderLook: diversion was switched on or off; takes effect at once.
 	OrderLook Order = "look"
-	// OrderTyped: Request.Word was typed after /blockers in a session, which the watch knows by Request.Token in its prompt.
+	// OrderTyped: Request.Word was typed after /blockers in the session whose prompt contains Request.Token.
 	OrderTyped Order = "typed"
 )
 
-// Request asks how the sessions are, and may have an order carried out.
+// Request asks for the state of the sessions, and may carry an order.
 type Request struct {
-	Session string `json:"session,omitempty"` // the id of one, or its end; empty: all
+	Session string `json:"session,omitempty"` // an id or its end; empty: all
 	Order   Order  `json:"order,omitempty"`   // empty: none
 	Token   string `json:"token,omitempty"`
 	Word    string `json:"word,omitempty"`
 }
 
-// Report is the answer.
+// Report is the answer to a [Request].
 type Report struct {
 	Holder   Holder   `json:"holder"`
 	Online   bool     `json:"online"`            // OpenCode answers
-	Sessions []Status `json:"sessions"`          // all of them, those that were alive last first
-	Named    []string `json:"named,omitempty"`   // those that the request is about
-	History  []Entry  `json:"history,omitempty"` // of the one that it names, the oldest first
-	Records  []Record `json:"records,omitempty"` // of all
+	Sessions []Status `json:"sessions"`          // all, latest activity first
+	Named    []string `json:"named,omitempty"`   // the ids that the request selects
+	History  []Entry  `json:"history,omitempty"` // of the requested one, oldest first
+	Records  []Record `json:"records,omitempty"` // of all sessions
 }
 
-// Holder is who watches, as it tells others.
+// Holder describes the watching process.
 type Holder struct {
-	PID     int       `json:"pid"` // 0: nobody
+	PID     int       `json:"pid"` // 0: none
 	Command string    `json:"command"`
 	URL     string    `json:"url"` // of the OpenCode server
 	Since   time.Time `json:"since"`
-	// Diverts: it was begun with --blockers, or is by its configuration.
+	// Diverts: started with --blockers, or configured to divert.
 	Diverts bool `json:"diverts,omitempty"`
 }
 
-// reply is an answer on the wire. With an error the report has what could be read.
+// reply is an answer on the wire. With a fault the report is partial.
 type reply struct {
 	Report
 	Fault string `json:"fault,omitempty"`
 }
 
-// Serve answers the requests of other processes on a socket at path until it is closed, as long as [Watch.Run] runs.
+// Serve answers other processes on a socket at path while [Watch.Run] runs, until the server is closed.
 func (w *Watch) Serve(ctx context.Context, path string, holder Holder) (*unixsock.Server, error) {
 	w.holder = holder
 	return unixsock.Serve(ctx, path, w.log, func(ctx, _ context.Context, req Request, err error) any {
@@ -92,8 +91,8 @@ func (w *Watch) Serve(ctx context.Context, path string, holder Holder) (*unixsoc
 	})
 }
 
-// Call has the process that serves the socket at path answer a request. What was ordered is on disk then. The error wraps
-// [unixsock.ErrNotServed] if there is none.
+// Call sends a request to the process that serves the socket at path. An order is on disk when Call returns. The error
+// wraps [unixsock.ErrNotServed] if there is no such process.
 func Call(ctx context.Context, path string, req Request) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -104,8 +103,7 @@ func Call(ctx context.Context, path string, req Request) (Report, error) {
 	return r.Report, err
 }
 
-// Do answers a request: on the loop goroutine or, where nobody watches, of a Watch that does not run. With an error the
-// report has what could be read.
+// Do answers a request, on the loop goroutine or on a Watch that does not run. With an error the report is partial.
 func (w *Watch) Do(ctx context.Context, req Request) (r Report, err error) {
 	if r.Named, err = w.named(req.Session); err != nil {
 		return r, err
@@ -144,7 +142,7 @@ func (w *Watch) Do(ctx context.Context, req Request) (r Report, err error) {
 	return r, errors.Join(faults...)
 }
 
-// named finds the sessions that are meant: an id, also one that is not known yet, or its end; all for an empty text.
+// named returns the sessions whose id ends with ref: all for "", and ref itself for a whole id, even an unknown one.
 func (w *Watch) named(ref string) (ids []string, err error) {
 	for id, s := range w.sessions {
 		if strings.HasSuffix(id, ref) && (s.notOwned == "" || id == ref) {
@@ -161,7 +159,7 @@ func (w *Watch) named(ref string) (ids []string, err error) {
 	return ids, nil
 }
 
-// order carries an order out, and leaves it to the caller to save that.
+// order carries out an order. The caller saves.
 func (w *Watch) order(ctx context.Context, id string, req Request) {
 	s := w.sessions[id]
 	if s == nil {
@@ -174,8 +172,8 @@ func (w *Watch) order(ctx context.Context, id string, req Request) {
 	if req.Order == OrderStart {
 		w.apply(s, enforcer.Started{At: w.cfg.Now()})
 		w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateOpen, Reason: "started by the user"})
-		if delete(w.strange, id); w.online {
-			w.meet(ctx, id)
+		if delete(w.foreign, id); w.online {
+			w.lookUp(ctx, id)
 		}
 		return
 	}

@@ -15,17 +15,15 @@ import (
 )
 
 const (
-	// blockerLook is how often it is looked whether a blocker was answered that a session waits for, and readTimeout bounds
-	// that.
+	// blockerLook is the time between looks at a session's blockers; readTimeout bounds a look.
 	blockerLook = 5 * time.Second
 	readTimeout = 2 * time.Second
-	// withdrawTimeout bounds the end of a watch.
+	// withdrawTimeout bounds the cleanup when a watch ends.
 	withdrawTimeout = 5 * time.Second
 )
 
-// offer makes manager's tools known to the server, once while it is connected: that for blockers if sessions are diverted,
-// and a todo list where OpenCode has none and it decides. Only the lack of that list is an error: agents can do without the
-// other.
+// offer adds manager's tools to the server, once per connection: the blocker tool if sessions are diverted, and a todo
+// list if OpenCode has none and the criterion needs one. Only a missing list is an error.
 func (w *Watch) offer(ctx context.Context, diverted bool) error {
 	caps := w.client.Caps()
 	caps.Todos = caps.Todos || !w.needs(boulder.DoneTodos)
@@ -67,12 +65,12 @@ func (w *Watch) standIn(s *watched) *session.StandIn {
 	}
 }
 
-// diverts reports whether there is somebody who could stand in for the user in a session.
+// diverts reports whether a session's asks can be diverted.
 func (w *Watch) diverts(s *watched) bool {
 	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
 }
 
-// diversion is what its agent is told; zero: it is not diverted.
+// diversion returns what its agent is told, or the zero value if the session is not diverted.
 func (s *watched) diversion() (d boulder.Diversion) {
 	if s.diverted {
 		d = s.standIn.Diverter.Diversion()
@@ -80,7 +78,7 @@ func (s *watched) diversion() (d boulder.Diversion) {
 	return d
 }
 
-// divert answers what a session asks, as far as that is due.
+// divert answers the asks of a session that are due.
 func (w *Watch) divert(ctx context.Context, s *watched) {
 	if !w.diverts(s) {
 		return
@@ -110,7 +108,7 @@ func (w *Watch) called(ctx context.Context, s *watched, e opencode.Event) {
 	}
 }
 
-// lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool.
+// lookAtBlockers reads what was recorded for a session, unless it did so within blockerLook and no call came since.
 func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 	if !w.diverts(s) || now.Sub(s.blockersRead) < blockerLook {
 		return
@@ -141,7 +139,7 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 	}
 }
 
-// awaited are the hard blockers of a session that nobody has settled. It is not told to go on before.
+// awaited returns the unsettled hard blockers of a session. Continuations wait for them.
 func (s *watched) awaited() []string {
 	var texts []string
 	for _, b := range s.blockers {
@@ -152,7 +150,7 @@ func (s *watched) awaited() []string {
 	return texts
 }
 
-// answers are what the user said about blockers of the session, and its agent has not been told.
+// answers returns the user's answers that the agent has not been told, and the ids of their blockers.
 func (s *watched) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
 	for _, b := range s.blockers {

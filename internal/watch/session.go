@@ -18,30 +18,30 @@ import (
 
 // watched is a session that is watched, or was. It belongs to the loop goroutine.
 //
-// An event goes through its tree (event), and what that makes of it through the arbiter's track (apply); then the
-// session is due, the arbiter's gates are asked (decide), and what they say is done (do).
+// An event passes through the session's tree (event), and then the arbiter's track (apply). The session becomes due,
+// the arbiter's gates decide (decide), and the decision is carried out (do).
 type watched struct {
 	rec      Record
-	tree     *session.Tree    // nil: it was watched once and has shown no life since
-	main     opencode.Session // of a sub-agent's session that is watched for itself: the main session
+	tree     *session.Tree    // nil: not seen active since the start
+	main     opencode.Session // the root of its tree; itself for a main session
 	notOwned string
 
-	due      time.Time          // when to decide again; zero: when something happens
-	loaded   bool               // the server's state was read since there is a connection
-	fresh    bool               // and since the newest event; nothing was done since
-	checks   *checks            // what the costly criteria said of the newest turn; nil: not looked at
-	end      context.CancelFunc // of the look at them that is under way; nil: none is
-	resent   int                // how often the pending continuation was sent again
-	lookAt   time.Time          // not before is it looked for again
-	shown    Entry              // the newest decision
-	held     bool               // of a dry run: nothing further until something happens
-	lookedAt bool               // with Once: it was looked at
-	changed  bool               // it has to be stored
+	due         time.Time          // next decision; zero: after the next event
+	loaded      bool               // state was read on this connection
+	fresh       bool               // state was read; no event and no action since
+	checks      *checks            // result for the newest turn; nil: not checked
+	cancelCheck context.CancelFunc // cancels the running check; nil: none
+	resent      int                // how often the pending continuation was sent again
+	lookAt      time.Time          // earliest next look for it
+	shown       Entry              // the latest decision
+	held        bool               // dry run: decided, waits for an event
+	lookedAt    bool               // with Once: has had its look
+	changed     bool               // not yet stored
 
-	standIn      *session.StandIn // answers in the user's stead
+	standIn      *session.StandIn // answers for the user
 	diverted     bool
 	blockers     []boulder.Blocker // of the session and its sub-agents
-	blockersRead time.Time         // and whether it is diverted
+	blockersRead time.Time         // when they and diverted were read
 }
 
 func (s *watched) wake() { s.due = time.Unix(0, 0) }
@@ -49,10 +49,10 @@ func (s *watched) wake() { s.due = time.Unix(0, 0) }
 func (w *Watch) event(ctx context.Context, e opencode.Event) {
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
-		w.found(ctx)
+		w.connected(ctx)
 		return
 	case opencode.Disconnected:
-		w.lost(p.Err)
+		w.disconnected(p.Err)
 		return
 	}
 	known := false
@@ -73,30 +73,30 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 	}
 	switch e.Payload.(type) {
 	case opencode.SessionUpdated, opencode.SessionDeleted, opencode.Unknown:
-		return // no sign of life: a session is renamed, counted, compared
+		return // no activity: renamed, counted, compared
 	}
 	if e.SessionID != "" && (!known || w.cfg.All) {
-		w.meet(ctx, e.SessionID)
+		w.lookUp(ctx, e.SessionID)
 	}
 	if p, ok := e.Payload.(opencode.PartUpdated); ok {
 		w.typedIn(ctx, e.SessionID, p.Part.Text)
 	}
 }
 
-// apply has the arbiter take in what happened.
+// apply feeds events to the arbiter's track.
 func (w *Watch) apply(s *watched, events ...enforcer.Event) {
 	for _, e := range events {
 		end, ended := e.(enforcer.TurnEnded)
 		if ended && end.Message != "" && end.Message == s.rec.Track.Turn {
-			continue // every reading tells of the newest turn
+			continue // each read repeats the newest turn
 		}
 		before := s.rec.Track.Pending
 		s.rec.Track = enforcer.Apply(s.rec.Track, e, w.policyFor(s))
 		_, life := e.(enforcer.Activity)
-		s.changed = s.changed || !life // a sign of life alone need not be stored: the next reading tells it
+		s.changed = s.changed || !life // activity alone is not stored: the next read repeats it
 		switch e.(type) {
 		case enforcer.Verified, enforcer.Decided, enforcer.TakenUp:
-			continue // not of the session's own doing
+			continue // not the session's own doing
 		case enforcer.Prompted:
 			s.rec.Request = w.cfg.Redact(text.Cut(s.tree.Request(), maxRequest))
 			s.checks = nil
@@ -122,9 +122,9 @@ func (w *Watch) apply(s *watched, events ...enforcer.Event) {
 }
 
 func (s *watched) stopChecking() {
-	if s.end != nil {
-		s.end()
-		s.end = nil
+	if s.cancelCheck != nil {
+		s.cancelCheck()
+		s.cancelCheck = nil
 	}
 }
 
@@ -151,7 +151,7 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	if len(u.Answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")
 	}
-	// Of a session in which nobody has asked for anything yet, nothing is left over.
+	// Before the first request of the user, the agent has nothing to finish.
 	if d := s.diversion(); d.Marker != "" && s.rec.Request != "" && !s.rec.Track.Promised &&
 		s.rec.Track.Status != enforcer.Complete {
 		sit.Unmet = append(sit.Unmet, "its agent has not said "+d.Marker)
@@ -192,12 +192,12 @@ func (w *Watch) needs(criteria ...string) bool {
 	return slices.ContainsFunc(criteria, func(c string) bool { return slices.Contains(w.cfg.DoneWhen, c) })
 }
 
-// decide asks the arbiter about a session, and does what it says. What is done never rests on what may be old: before it the
-// session is read, and then everything that has come meanwhile is taken in.
+// decide asks the arbiter about a session and carries out its decision. It never acts on stale state: it first reads
+// the session again, and then takes in all events that came meanwhile.
 func (w *Watch) decide(ctx context.Context, s *watched) {
 	s.due = time.Time{}
-	if s.end != nil {
-		return // the end of the check is news
+	if s.cancelCheck != nil {
+		return // its result wakes the session
 	}
 	if s.notOwned == "" && !s.loaded {
 		w.read(ctx, s)
@@ -232,7 +232,7 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 	decided := enforcer.Decided{At: w.cfg.Now(), Decision: d}
 	if d.Kind == enforcer.Send || d.Kind == enforcer.Fresh {
-		decided.MessageID = w.intend(s, d)
+		decided.MessageID = w.newIntent(s, d)
 	}
 	w.apply(s, decided)
 	s.fresh = false
@@ -255,7 +255,7 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 	}
 }
 
-// show tells a decision that is not the one before.
+// show reports a decision unless it repeats the last one.
 func (w *Watch) show(s *watched, d enforcer.Decision) {
 	e := Entry{
 		Type: "decision", Time: w.cfg.Now(), SessionID: s.rec.SessionID, Title: s.rec.Title, Decision: d.Kind, Gate: d.Gate,
@@ -277,8 +277,7 @@ func (w *Watch) show(s *watched, d enforcer.Decision) {
 	w.cfg.Show(e)
 }
 
-// toast shows the user what is about to happen. That nobody sees it is no fault. Where OpenCode has no toasts, the
-// watch's own lines say it.
+// toast announces a decision on the user's screen; errors are only logged. Without toasts, the watch's output tells.
 func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 	if d.Toast == nil || !w.client.Caps().Toasts {
 		return
@@ -296,7 +295,7 @@ func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 }
 
 func (w *Watch) read(ctx context.Context, s *watched) {
-	if err := w.offer(ctx, s.diverted); err != nil { // without a list, nothing would be left to do
+	if err := w.offer(ctx, s.diverted); err != nil { // without a todo list, no work would seem to be left
 		w.failed(err)
 		s.due = w.cfg.Now().Add(reconnect)
 		return
@@ -316,9 +315,9 @@ func (w *Watch) read(ctx context.Context, s *watched) {
 	}
 }
 
-// meet takes up a session that shows life and is not watched yet: the main session that it works for or, with All, itself.
-func (w *Watch) meet(ctx context.Context, id string) {
-	if s := w.sessions[id]; w.strange[id] || s != nil && s.tree != nil {
+// lookUp starts to watch the main session of an active session or, with All, the session itself.
+func (w *Watch) lookUp(ctx context.Context, id string) {
+	if s := w.sessions[id]; w.foreign[id] || s != nil && s.tree != nil {
 		return
 	}
 	found, err := w.dir.Session(ctx, id)
@@ -326,7 +325,7 @@ func (w *Watch) meet(ctx context.Context, id string) {
 	for err == nil && main.ParentID != "" {
 		main, err = w.dir.Session(ctx, main.ParentID)
 	}
-	w.strange[id] = err == nil || errors.Is(err, opencode.ErrNotFound) // after another error the next event tries again
+	w.foreign[id] = err == nil || errors.Is(err, opencode.ErrNotFound) // after other errors the next event retries
 	if err != nil {
 		w.log.Warn("could not look a session up", "session", id, "error", err)
 		return
@@ -334,11 +333,11 @@ func (w *Watch) meet(ctx context.Context, id string) {
 	if !w.cfg.All {
 		found = main
 	}
-	w.take(found, main)
+	w.begin(found, main)
 }
 
-// take begins to watch a session, unless it is watched, or is about to take another one's place.
-func (w *Watch) take(info, main opencode.Session) {
+// begin starts to watch a session, unless it is watched already or a pending intent will take it over.
+func (w *Watch) begin(info, main opencode.Session) {
 	replaces, fresh := info.Metadata[freshKey].(string)
 	for _, s := range w.sessions {
 		if i := s.rec.Intent; fresh && i != nil && i.Fresh && i.MessageID == replaces {
@@ -360,15 +359,15 @@ func (w *Watch) take(info, main opencode.Session) {
 	s.tree.Join(info, w.cfg.Now())
 	s.standIn = w.standIn(s)
 	s.notOwned = w.notOwned(s)
-	s.diverted = w.diverts(s) && w.cfg.Diverter.On(s.standIn.Scope) // before a turn ends, in which its agent may say that it is done
+	s.diverted = w.diverts(s) && w.cfg.Diverter.On(s.standIn.Scope) // before a turn ends
 	s.wake()
 }
 
-// ledgerTitle begins the titles of the sessions in which the ledgers ask through OpenCode, see providers/opencode. The
-// judge of a watch does so itself, and must not be asked about its own question.
+// ledgerTitle begins the titles of sessions in which a ledger asks a model, see providers/opencode. The judge of a
+// watch creates such sessions, and must not be asked about them.
 const ledgerTitle = "manager: "
 
-// notOwned says why a session is none that the user works in here; empty: it is one.
+// notOwned says why a session is not one of the user's in this project; "" if it is.
 func (w *Watch) notOwned(s *watched) string {
 	info := s.tree.Session()
 	switch tag, _ := s.main.Metadata[session.TagKey].(string); {
@@ -387,7 +386,7 @@ func (w *Watch) notOwned(s *watched) string {
 func (w *Watch) forget(s *watched) {
 	s.stopChecking()
 	delete(w.sessions, s.rec.SessionID)
-	w.strange[s.rec.SessionID] = true
+	w.foreign[s.rec.SessionID] = true
 	if !w.cfg.DryRun {
 		w.fatal = errors.Join(w.fatal, w.cfg.Store.Forget(s.rec.SessionID))
 	}

@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	// FileName is the database of watched sessions in the state directory. It is not the one of runs, so that both can be
-	// open at the same time.
+	// FileName is the database of watched sessions in the state directory: not that of runs, so that both can be open.
 	FileName = "watch.db"
-	// maxHistory is how many decisions of a session are kept, the newest.
+	// maxHistory is how many decisions of a session are kept.
 	maxHistory = 500
-	// schemaVersion is that of the tree below.
+	// schemaVersion is the version of the tree below.
 	schemaVersion = 1
 )
 
@@ -44,8 +43,7 @@ var (
 	bucketDecisions = []byte("decisions")
 )
 
-// Store keeps the records of watched sessions. One process has it open for writing. Its methods may be called from any
-// goroutine.
+// Store keeps the records of watched sessions. One process at a time has it open for writing. Safe for concurrent use.
 type Store struct{ file *boltfile.DB }
 
 // OpenStore opens the database at path as [store.Open] does.
@@ -62,8 +60,7 @@ func OpenStore(path string, opts store.Options) (*Store, error) {
 // Close gives the file up.
 func (s *Store) Close() error { return s.file.Close() }
 
-// Save stores records, and adds decisions to their sessions' histories, in one transaction that is on disk when it
-// returns.
+// Save stores records, and appends decisions to their sessions' histories, in one transaction that is synced.
 func (s *Store) Save(records []Record, entries ...Entry) error {
 	err := s.file.Update(context.Background(), func(tx *bolt.Tx) error {
 		for _, r := range records {
@@ -115,11 +112,10 @@ func (s *Store) Forget(sessionID string) error {
 	})
 }
 
-// Records gives all sessions, by their ids in order. One that cannot be read is named in the error, and the others come
-// all the same.
+// Records returns all sessions in order of their ids. The error names unreadable ones; the others are still returned.
 func (s *Store) Records() ([]Record, error) { return all[Record](s, bucketSessions) }
 
-// History gives the decisions about a session, the oldest first; none for a session that is not known.
+// History returns the decisions about a session, oldest first; none for an unknown session.
 func (s *Store) History(sessionID string) ([]Entry, error) {
 	return all[Entry](s, bucketDecisions, []byte(sessionID))
 }
@@ -157,22 +153,22 @@ type Record struct {
 	Title     string         `json:"title,omitempty"`
 	Track     enforcer.Track `json:"track"`
 	Cursor    session.Cursor `json:"cursor"`
-	// Awaits: it waits for the answer to a blocker, or its agent was not told one.
+	// Awaits: it waits for an answer to a blocker, or to be told one.
 	Awaits bool `json:"awaits,omitempty"`
 	// Intent is the continuation that Track.Pending names; nil: none.
 	Intent *Intent `json:"intent,omitempty"`
-	// Request is what the user asked for last, for a session that has to go on in a fresh one; at most 8,000 bytes.
+	// Request is the user's latest request, for a fresh session to continue it; at most 8,000 bytes.
 	Request string `json:"request,omitempty"`
-	// Asked: the user started it by its id, so that it is watched however long it rested.
+	// Asked: the user started it by its id, so it is watched no matter how long it rested.
 	Asked bool `json:"asked,omitempty"`
-	// Answered are the blockers whose answers the agent was told, or is by Intent.
+	// Answered are the blockers whose answers the agent knows, or gets with Intent.
 	Answered []string `json:"answered,omitempty"`
-	// Spent is what the session had cost when the loop began that Track.Began names. Budgets count from there.
+	// Spent is the session's cost when the loop named by Track.Began started. Budgets count from there.
 	Spent     Spent     `json:"spent"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// drop forgets the continuation. Of one that no turn came of, the answers are told again: twice is better than never.
+// drop forgets the continuation. If it began no turn, its answers are told again: twice is better than never.
 func (r *Record) drop(ran bool) {
 	if i := r.Intent; i != nil && !ran {
 		r.Answered = slices.DeleteFunc(r.Answered, func(id string) bool { return slices.Contains(i.Answered, id) })
@@ -180,8 +176,8 @@ func (r *Record) drop(ran bool) {
 	r.Intent = nil
 }
 
-// unfinished reports whether the session was watched within the last day, and was not done: a watch that is started again
-// goes on with it. What waits for the user's answer does so for however long they take.
+// unfinished reports whether the session was left undone within the last day, so that a new watch continues it. A
+// session that awaits an answer has no time limit.
 func (r *Record) unfinished(now time.Time) bool {
 	t := r.Track
 	return t.Status == enforcer.Watching &&
@@ -190,27 +186,26 @@ func (r *Record) unfinished(now time.Time) bool {
 
 // Spent is an amount of work of models.
 type Spent struct {
-	Since  time.Time `json:"since,omitzero"` // the Track.Began that it belongs to
+	Since  time.Time `json:"since,omitzero"` // its Track.Began
 	Tokens int64     `json:"tokens,omitempty"`
 	Cost   float64   `json:"cost,omitempty"` // US dollars
 }
 
-// Intent is a continuation that was decided on. It is on disk before anything is sent, so that a crash between the two
-// sends it once all the same: the server takes a message id once.
+// Intent is a continuation that was decided on. It is stored before it is sent, and sent again after a crash: the
+// server accepts a message id once.
 type Intent struct {
 	MessageID string            `json:"message_id"`
 	Text      string            `json:"text"`
 	Agent     string            `json:"agent,omitempty"`
 	Model     opencode.ModelRef `json:"model"`
 	Variant   string            `json:"variant,omitempty"`
-	// Fresh: it is to begin a session of its own, which carries the message id in its metadata.
+	// Fresh: it begins a session of its own, which has the message id in its metadata.
 	Fresh bool `json:"fresh,omitempty"`
 	// Answered are the blockers whose answers it tells.
 	Answered []string `json:"answered,omitempty"`
 }
 
-// Entry is one decision about a session, as it is stored, shown and printed. Fields are added in later versions, never
-// changed.
+// Entry is one decision about a session, as stored, shown and printed. Later versions only add fields.
 type Entry struct {
 	Type      string        `json:"type"` // decision
 	Time      time.Time     `json:"time"`
@@ -219,34 +214,33 @@ type Entry struct {
 	Decision  enforcer.Kind `json:"decision"`
 	Gate      enforcer.Gate `json:"gate"`
 	Reason    string        `json:"reason"`
-	// Iteration counts the continuations since the loop began, with this one.
+	// Iteration counts the continuations since the loop began, including this one.
 	Iteration int `json:"iteration"`
-	// Failures counts those among them, in a row, that brought no progress.
+	// Failures counts the latest ones in a row without progress.
 	Failures  int       `json:"failures,omitempty"`
-	Until     time.Time `json:"until,omitzero"`       // when it is decided again; absent: when something happens
+	Until     time.Time `json:"until,omitzero"`       // the next decision; absent: after the next event
 	MessageID string    `json:"message_id,omitempty"` // of send and fresh
 	Prompt    string    `json:"prompt,omitempty"`     // of send and fresh
-	// DryRun: nothing was done about it.
+	// DryRun: nothing was done.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// same reports whether two decisions say the same thing. Reasons that count seconds do not, and a decision that
-// ended a task is said of each task.
+// same reports whether two decisions say the same. Reasons may count seconds; the end of a task is always new.
 func (e Entry) same(other Entry) bool {
 	ends := (e.Decision == enforcer.Finish || e.Decision == enforcer.LetGo) && !e.DryRun
 	return !ends && e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
 		e.Iteration == other.Iteration && e.Failures == other.Failures
 }
 
-// Status is one session as people are told about it. Fields are added in later versions, never changed.
+// Status describes one session to users. Later versions only add fields.
 type Status struct {
 	Type      string `json:"type"` // watched-session
 	SessionID string `json:"session_id"`
 	Title     string `json:"title,omitempty"`
 	enforcer.Standing
-	Reason  string   `json:"reason,omitempty"` // of the status, or of the newest decision
-	Watched bool     `json:"watched"`          // a process watches it now
+	Reason  string   `json:"reason,omitempty"` // of the status, or of the latest decision
+	Watched bool     `json:"watched"`          // by a process, now
 	Busy    bool     `json:"busy"`
-	Open    []string `json:"open"` // items that were open when the newest turn ended
+	Open    []string `json:"open"` // when the newest turn ended
 	Newest  *Entry   `json:"newest,omitempty"`
 }

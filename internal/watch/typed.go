@@ -10,18 +10,18 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// typed is a word that the user typed after /blockers in OpenCode, which does not say in which session: its command runs
-// before there is a message. So what the command prints has a token in it, and the watch looks for the prompt with that.
+// typed is a word that the user typed after /blockers in OpenCode. The command does not know its session and runs
+// before its message exists, so it prints a token, and the watch looks for the prompt with that token.
 type typed struct {
 	word string
 	at   time.Time
 }
 
-// keepTyped is how long a token is looked for. It comes as soon as the command has ended.
+// keepTyped is how long a token is looked for. Its prompt comes when the command ends.
 const keepTyped = time.Minute
 
-// typedIn looks for a token in a prompt, has done what was typed, and sends what came of it: a prompt that joins the turn of
-// the command. What holds for a session holds for its sub-agents, so that the main session is meant.
+// typedIn looks for a token in a prompt, carries out the word, and sends the result as a prompt that joins the
+// command's turn. Switches hold for a session and its sub-agents, so they apply to the main session.
 func (w *Watch) typedIn(ctx context.Context, sessionID, text string) {
 	for token, t := range w.typed {
 		if !strings.Contains(text, token) {
@@ -49,7 +49,7 @@ func (w *Watch) typedIn(ctx context.Context, sessionID, text string) {
 	}
 }
 
-// switched looks at all sessions at once after a switch.
+// switched rereads the blockers of all sessions after a switch.
 func (w *Watch) switched(ctx context.Context) {
 	for s := range w.watched() {
 		if s.blockersRead = (time.Time{}); w.online {

@@ -1,11 +1,10 @@
-// Package watch keeps the user's own OpenCode sessions going: it follows what happens in a project's main sessions, asks
-// the arbiter (package enforcer) after every turn and at every time that the arbiter names, and does what it says: a
+// Package watch keeps the user's own OpenCode sessions going. It follows a project's main sessions, asks the arbiter
+// (package enforcer) after every turn and at every time that the arbiter names, and carries out its decision: a
 // countdown on the screen, one prompt, or nothing.
 //
-// What is known of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]. One
-// goroutine owns both and talks to OpenCode ([Watch.Run]); session.go is the way of an event through it. Only the checks,
-// which may take long, run beside it and hand back what came of them. Every decision that something is done about is on
-// disk before it is done.
+// The state of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]. One
+// goroutine owns both and talks to OpenCode ([Watch.Run]); session.go shows the path of an event. Only slow checks run
+// on other goroutines, and post their results. Every decision is on disk before it is carried out.
 package watch
 
 import (
@@ -27,54 +26,52 @@ import (
 type Config struct {
 	// Project is the directory whose sessions are watched, with symbolic links resolved, as OpenCode reports it.
 	Project string
-	// Attach connects to the OpenCode server. It is called again, after a second, while the error is
-	// [opencode.ErrUnavailable]; every other error ends [Watch.Run].
+	// Attach connects to OpenCode. It is retried every second on [opencode.ErrUnavailable]; other errors end [Watch.Run].
 	Attach func(ctx context.Context) (*opencode.Client, error)
-	// Store keeps the records. The caller closes it. It may be nil for a dry run.
+	// Store keeps the records. The caller closes it. May be nil for a dry run.
 	Store *Store
-	// Records are those that were stored.
+	// Records are the stored ones.
 	Records []Record
 
 	Policy   enforcer.Policy // the numbers of the gates
 	DoneWhen []string        // the criteria of completion, in the words of [boulder.DoneWords]
 	Tests    []string        // the commands of the criterion tests
-	// Lint are commands that stand in for a language server, for the criterion diagnostics, where OpenCode has none that
-	// works.
+	// Lint are commands for the criterion diagnostics where OpenCode has no working language server.
 	Lint []string
-	// Run runs such a command in the project, as a gate is run.
+	// Run runs a command of Tests or Lint in the project, as a gate.
 	Run func(ctx context.Context, command string) boulder.Gate
-	// Judge asks a model, for the criterion judge, whether a request of the user is fulfilled, and gives what is missing.
+	// Judge asks a model, for the criterion judge, what is missing from a request of the user.
 	Judge func(ctx context.Context, request string, e *boulder.Evidence) (missing []string, err error)
-	// Budget of each session since its loop began: tokens, cost and time, sub-agents included. Nil: none.
+	// Budget limits each session since its loop began: tokens, cost and time, sub-agents included. Nil: none.
 	Budget *boulder.Budget
-	// Since is how long a session may have rested that is watched from the beginning. Others are watched when they show
-	// life, and if they were watched within the last day and were not done.
+	// Since is how long a session may have rested to be watched from the start. Older ones are watched once they are
+	// active, or if a watch left them undone within the last day.
 	Since time.Duration
 	// All watches the sessions of sub-agents as well, each for itself.
 	All bool
-	// Once ends after one look at each session, and what comes of it.
+	// Once ends after one look at each session and its consequences.
 	Once bool
-	// DryRun does nothing and stores nothing.
+	// DryRun sends and stores nothing.
 	DryRun bool
-	// Diverter takes down what agents want the user to answer. Nil: asks wait for the user.
+	// Diverter records what agents want the user to answer. Nil: asks wait for the user.
 	Diverter session.Diverter
-	// Typed does what was typed after /blockers in a session, and says what came of it. It may take some seconds, and is
-	// called beside the loop.
+	// Typed carries out what was typed after /blockers in a session, and returns the result for the agent. It may take
+	// seconds, and runs outside the loop.
 	Typed func(ctx context.Context, sessionID, word string) string
 
-	Show   func(Entry)              // is told every decision, on the loop goroutine
-	Note   func(text string)        // is told, in a sentence, what else happens, such as a lost connection
-	Redact func(text string) string // takes secrets out of what is stored and sent
+	Show   func(Entry)              // gets every decision, on the loop goroutine
+	Note   func(text string)        // gets other news as a sentence, such as a lost connection
+	Redact func(text string) string // removes secrets from what is stored and sent
 	Logger *slog.Logger
 
 	Now   func() time.Time                       // Defaults to time.Now.
-	After func(d time.Duration) <-chan time.Time // waits by that clock. Defaults to time.After.
+	After func(d time.Duration) <-chan time.Time // by that clock. Defaults to time.After.
 }
 
 const (
-	reconnect = time.Second          // before something that failed is tried again
-	settle    = 2 * time.Millisecond // what comes in one burst is decided about once
-	idleAsk   = time.Hour            // with nothing due there is no harm in asking again
+	reconnect = time.Second          // before a retry
+	burst     = 2 * time.Millisecond // collects a burst of events before a decision
+	idleAsk   = time.Hour            // the longest wait with nothing due; waking early does no harm
 )
 
 // Watch watches the sessions of one project.
@@ -82,7 +79,7 @@ type Watch struct {
 	cfg    Config
 	log    *slog.Logger
 	holder Holder
-	posts  chan func() // to be run on the loop goroutine
+	posts  chan func() // to run on the loop goroutine
 	work   sync.WaitGroup
 
 	// Owned by the loop goroutine:
@@ -90,27 +87,27 @@ type Watch struct {
 	client   *opencode.Client
 	dir      *opencode.Directory
 	online   bool
-	told     bool // that the connection is lost
+	saidLost bool // the lost connection was noted
 	offers   session.Offers
-	offered  []string            // the tools of manager's own that the server was told of, since it is online
-	sessions map[string]*watched // those that are watched now, and those of which a record is left
-	strange  map[string]bool     // sessions that were looked up, and are none of ours
-	typed    map[string]typed    // by token, what was typed in a session that is yet to be found
-	inFlight int                 // checks that run, and words that were typed
+	offered  []string            // manager's tools that the server has, on this connection
+	sessions map[string]*watched // those watched now, and those with a record only
+	foreign  map[string]bool     // sessions that were looked up and are not ours
+	typed    map[string]typed    // by token: words whose session is not found yet
+	inFlight int                 // running checks and typed words
 	entries  []Entry             // to be stored
 	fatal    error
 }
 
-// New makes a watch of a complete configuration.
+// New returns a watch for a complete configuration.
 func New(cfg Config) *Watch {
 	if cfg.DryRun {
-		cfg.Policy.Countdown = 0 // nobody is shown one
+		cfg.Policy.Countdown = 0 // none is shown
 	}
 	if cfg.Now == nil {
 		cfg.Now, cfg.After = time.Now, time.After
 	}
 	w := &Watch{
-		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, strange: map[string]bool{},
+		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, foreign: map[string]bool{},
 		typed: map[string]typed{},
 	}
 	for _, r := range cfg.Records {
@@ -119,7 +116,7 @@ func New(cfg Config) *Watch {
 	return w
 }
 
-// Run watches until ctx ends, which is its error then, or with Once until everything was looked at. Nothing is sent
+// Run watches until ctx ends, whose cause it returns, or with Once until each session had its look. It sends nothing
 // after it returned. It is called once.
 func (w *Watch) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -145,7 +142,7 @@ func (w *Watch) Run(ctx context.Context) error {
 				return opencode.ErrClosed
 			}
 			w.event(ctx, e)
-			if _, cut := e.Payload.(opencode.Disconnected); cut { // it may come back elsewhere, as OpenCode 2's service does
+			if _, cut := e.Payload.(opencode.Disconnected); cut { // it may return elsewhere, as OpenCode 2's service does
 				w.client.Close()
 				if err := w.attach(ctx); err != nil {
 					return errors.Join(err, w.save())
@@ -154,7 +151,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			}
 		case f := <-w.posts:
 			f()
-		case <-w.cfg.After(max(due, settle)):
+		case <-w.cfg.After(max(due, burst)):
 			if next != nil {
 				w.decide(ctx, next)
 			}
@@ -170,7 +167,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// attach connects, and waits for a server that is not there yet.
+// attach connects, and waits for a server that does not answer yet.
 func (w *Watch) attach(ctx context.Context) error {
 	for {
 		client, err := w.cfg.Attach(ctx)
@@ -184,9 +181,9 @@ func (w *Watch) attach(ctx context.Context) error {
 		if w.cfg.Once || !errors.Is(err, opencode.ErrUnavailable) {
 			return err
 		}
-		w.lost(err)
+		w.disconnected(err)
 		select {
-		case f := <-w.posts: // people may ask how it is
+		case f := <-w.posts: // requests are answered meanwhile
 			f()
 			if err := w.save(); err != nil {
 				return err
@@ -198,49 +195,49 @@ func (w *Watch) attach(ctx context.Context) error {
 	}
 }
 
-// lost says once that there is no connection.
-func (w *Watch) lost(err error) {
+// disconnected notes once that there is no connection.
+func (w *Watch) disconnected(err error) {
 	w.online = false
-	if !w.told {
-		w.told = true
+	if !w.saidLost {
+		w.saidLost = true
 		w.cfg.Note("OpenCode does not answer; waiting for it.")
 		w.log.Info("no connection", "error", err)
 	}
 }
 
-// found is called when the event stream stands, the first time and after every gap: what happened before is read.
-func (w *Watch) found(ctx context.Context) {
-	w.online, w.offered = true, nil // a server that was started again has forgotten them
-	if w.told {
-		w.told = false
+// connected is called when the event stream is connected, at first and after every gap. It reads what happened before.
+func (w *Watch) connected(ctx context.Context) {
+	w.online, w.offered = true, nil // a restarted server has none
+	if w.saidLost {
+		w.saidLost = false
 		w.cfg.Note("OpenCode answers again.")
 	}
-	if w.cfg.Diverter != nil { // before there is a session
+	if w.cfg.Diverter != nil { // before the first session
 		if err := w.offer(ctx, w.cfg.Diverter.On(boulder.BlockerScope{})); err != nil {
 			w.failed(err)
 		}
 	}
 	for s := range w.watched() {
-		// Who was asked something before the gap may not know that the question is gone: idleness begins again.
+		// An ask before the gap may have vanished without an event: idle time starts again.
 		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
 		s.loaded, s.standIn.Dir = false, w.dir
 	}
-	clear(w.strange)
+	clear(w.foreign)
 	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: !w.cfg.All, UpdatedSince: w.cfg.Now().Add(-w.cfg.Since)})
 	if err != nil {
 		w.failed(err)
 	}
 	for _, info := range recent {
-		w.meet(ctx, info.ID)
+		w.lookUp(ctx, info.ID)
 	}
 	for id, s := range maps.Clone(w.sessions) {
 		if s.rec.Asked || s.rec.unfinished(w.cfg.Now()) {
-			w.meet(ctx, id)
+			w.lookUp(ctx, id)
 		}
 	}
 }
 
-// failed takes in a call that failed. The event stream says when the server is there again.
+// failed handles a failed call. The event stream tells when the server is back.
 func (w *Watch) failed(err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -261,7 +258,7 @@ func (w *Watch) watched() iter.Seq[*watched] {
 	}
 }
 
-// next is the session to decide about first, and how long there is nothing to do by itself.
+// next returns the session to decide about first, and the time until then.
 func (w *Watch) next() (next *watched, due time.Duration) {
 	if w.online {
 		for s := range w.watched() {
@@ -276,7 +273,7 @@ func (w *Watch) next() (next *watched, due time.Duration) {
 	return next, next.due.Sub(w.cfg.Now())
 }
 
-// done reports whether one look at each session has come to its end.
+// done reports whether each session has had its look.
 func (w *Watch) done() bool {
 	for s := range w.watched() {
 		if !s.lookedAt {

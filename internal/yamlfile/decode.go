@@ -14,19 +14,19 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// decoder writes values into Go's, collects what does not fit, and remembers where everything stood.
+// decoder decodes values into Go values, collects problems, and remembers where everything stood.
 type decoder struct {
 	file  *File
-	known map[string][]string // where each key is known: paths without indexes
+	known map[string][]string // paths of each key, without indexes
 }
 
-// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [scalarOf].
+// field is a struct field with its key. The option after the key in its tag says how to read a scalar, see [scalarOf].
 type field struct {
 	reflect.StructField
 	key, option string
 }
 
-// fieldsOf lists the fields that have a key in their yaml tag, or else in their json tag; a key "-" is none.
+// fieldsOf returns the fields that have a key in their yaml or else json tag; "-" is no key.
 func fieldsOf(t reflect.Type) (fields []field) {
 	for _, f := range reflect.VisibleFields(t) {
 		tag, ok := f.Tag.Lookup("yaml")
@@ -40,7 +40,7 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// learn collects the keys of a struct and of what is below it.
+// learn collects the keys of a struct and of everything below it.
 func (d *decoder) learn(path string, t reflect.Type) {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -84,7 +84,7 @@ func (d *decoder) wrongKind(path string, n *yaml.Node, wanted, do string) {
 	d.wrong(path, n, fmt.Sprintf("must be %s, not %s", wanted, is), do)
 }
 
-// read reads a value, which is nothing only as an entry of a list.
+// read reads a value. It is null only as an entry of a list.
 func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option string) {
 	d.file.spots[path] = spotOf(n)
 	switch {
@@ -116,7 +116,7 @@ func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option strin
 	}
 }
 
-// list reads a list, or a single text as a list of one. A text that is nothing, or cannot be read, keeps its place.
+// list reads a list, or a single text as a list of one. A null or invalid text keeps its place.
 func (d *decoder) list(path string, n *yaml.Node, to reflect.Value, option string) {
 	texts := to.Type().Elem().Kind() == reflect.String
 	items := n.Content
@@ -143,7 +143,7 @@ func (d *decoder) list(path string, n *yaml.Node, to reflect.Value, option strin
 	to.Set(all)
 }
 
-// mapping reads the keys of a struct, or those of a map, which may be any; each at most once.
+// mapping reads a struct or map. Keys must not repeat; those of a map are free.
 func (d *decoder) mapping(path string, n *yaml.Node, to reflect.Value) {
 	example, fields := "NAME", []field(nil)
 	if to.Kind() == reflect.Map {
@@ -178,8 +178,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, to reflect.Value) {
 	}
 }
 
-// unknown says that there is no such key, and which one was probably meant: one beside it, or else one of the same name
-// in another place.
+// unknown reports an unknown key and a likely intended one: a sibling, or else a key of the same name elsewhere.
 func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 	where := "here"
 	if path != "" {
@@ -201,7 +200,7 @@ func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 	d.file.add(spotOf(key), fmt.Sprintf("there is no key %q %s", text.Cut(key.Value, 60), where), do)
 }
 
-// scalar reads a value of one line, see [scalarOf].
+// scalar reads a one-line value, see [scalarOf].
 func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option string) {
 	s := scalarOf(to.Type(), option)
 	value, valid := s.read(n.Value)

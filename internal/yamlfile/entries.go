@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Entry is a value with the path of its key, as limits.models[0].limit.
+// Entry is a value with the path of its key, such as limits.models[0].limit.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value"` // as text
 }
 
-// Entries lists what [Decode] reads into a value of this type, but empty values.
+// Entries lists what [Decode] reads into a value of this type, without empty values.
 func Entries(of any) []Entry { return entries("", "", reflect.ValueOf(of)) }
 
 func entries(path, option string, v reflect.Value) (all []Entry) {
@@ -32,7 +32,7 @@ func entries(path, option string, v reflect.Value) (all []Entry) {
 		}
 		return one(value.String())
 	case encoding.TextMarshaler:
-		text, _ := value.MarshalText() // of times, which have one
+		text, _ := value.MarshalText() // only of times, which never fail
 		return one(string(text))
 	case []string:
 		if value == nil {
@@ -65,5 +65,5 @@ func entries(path, option string, v reflect.Value) (all []Entry) {
 	return all
 }
 
-// Paths are those of all values of the file.
+// Paths returns the paths of all values of the file.
 func (f *File) Paths() iter.Seq[string] { return maps.Keys(f.spots) }

@@ -13,14 +13,14 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// scalar is how a value of one line is read, and what an editor is told about it.
+// scalar says how to read a one-line value, and what an editor is told about it.
 type scalar struct {
 	wanted, do string // in messages
 	schema     *jsonschema.Schema
 	read       func(text string) (value any, valid bool)
 }
 
-// scalarOf gives the scalar of a type, with the option in the tag of its field:
+// scalarOf returns the scalar of a type, with the option in its field's tag:
 //
 //	off        the word off stands for -1 in a whole number, and for 0 in everything else
 //	count      1500, 200k or 2M
@@ -28,7 +28,7 @@ type scalar struct {
 //	share      from 0 to 1, or off
 //	criterion  one of [boulder.DoneWords]
 //
-// A type of texts that has a method Words takes no other ones.
+// A string type with a method Words accepts only these words.
 func scalarOf(t reflect.Type, option string) (s scalar) {
 	is := &jsonschema.Schema{}
 	s.schema = is
@@ -46,7 +46,7 @@ func scalarOf(t reflect.Type, option string) (s scalar) {
 		is.Type, is.Minimum = "integer", new(1.0)
 		s.schema = anyOf(&jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?[kKmMgG]?$`}, is)
 		s.read = func(n string) (any, bool) { return text.ParseCount(n) }
-	case option == "dollars": // a billion and more is a slip, and would not survive being written and read
+	case option == "dollars": // a billion or more is a typo, and would not survive a round trip
 		s.wanted = "an amount of US dollars of more than 0 as 5 or 0.50"
 		is.Type, is.ExclusiveMinimum, is.Maximum = "number", new(0.0), new(1e9)
 		s.schema = anyOf(&jsonschema.Schema{Type: "string", Pattern: `^\$?[0-9.]+$`}, is)
@@ -88,7 +88,7 @@ func whole(text string) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 32)
 }
 
-// parsed reads what parse does and fits; nil: all of it.
+// parsed reads what parse accepts and fits allows; nil allows everything.
 func parsed[T any](parse func(string) (T, error), fits func(T) bool) func(string) (any, bool) {
 	return func(text string) (any, bool) {
 		v, err := parse(text)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Schema is the JSON Schema of what [Decode] reads into a value of a type, by the same tags.
+// Schema returns the JSON Schema of what [Decode] reads into a type, from the same tags.
 func Schema(t reflect.Type) *jsonschema.Schema { return schema(t, "") }
 
 func schema(t reflect.Type, option string) *jsonschema.Schema {
@@ -22,7 +22,7 @@ func schema(t reflect.Type, option string) *jsonschema.Schema {
 	case kind == reflect.Slice:
 		items := schema(t.Elem(), option)
 		is := &jsonschema.Schema{Type: "array", Items: items}
-		if t.Elem().Kind() == reflect.String { // one is written without a dash
+		if t.Elem().Kind() == reflect.String { // a single one needs no dash
 			is = anyOf(items.CloneSchemas(), is)
 		}
 		return is

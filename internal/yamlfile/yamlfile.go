@@ -1,9 +1,9 @@
-// Package yamlfile reads plans and configurations: YAML that people wrote, or that came with a repository.
+// Package yamlfile reads plans and configurations: YAML written by users, or from a repository.
 //
-// It is guarded: only regular files of a bounded size and depth are read, without aliases. It is strict: unknown and
-// repeated keys and values of a wrong kind are problems, each told with its place, all of them at once. It is lenient where
-// there is only one reading: a single text where a list of texts is wanted is a list of one, any scalar where a text is
-// wanted is that text as it is written, a key without a value counts as absent.
+// It is safe on untrusted input: it only reads regular files of bounded size and depth, without aliases. It is strict:
+// it reports all unknown or repeated keys and wrong types at once, with their places. It is lenient where the meaning
+// is clear: a text stands for a list of one, any scalar for a text as written, and a key without a value counts as
+// absent.
 package yamlfile
 
 import (
@@ -31,7 +31,7 @@ const (
 	// MaxSize bounds a file, in bytes. A plan with 10,000 sub-tasks of a few lines fits well.
 	MaxSize     = 4 << 20
 	maxDepth    = 32 // four are needed
-	maxProblems = 20 // of one file are told at once
+	maxProblems = 20 // reported per file
 )
 
 // Problem is one thing that is wrong in a file.
@@ -40,10 +40,10 @@ type Problem struct {
 	Line   int    `json:"line"`   // from 1; 0 if the problem is the file as a whole
 	Column int    `json:"column"` // from 1, in characters; 0 with Line
 	What   string `json:"what"`
-	Do     string `json:"do,omitempty"` // what to do about it; empty if What says it
+	Do     string `json:"do,omitempty"` // empty if What says it
 }
 
-// String is the problem as people read it: `plan.yaml:12:5: what is wrong: what to do`.
+// String returns the problem as users read it: `plan.yaml:12:5: what is wrong: what to do`.
 func (p Problem) String() string {
 	at := p.File
 	if p.Line > 0 {
@@ -55,13 +55,13 @@ func (p Problem) String() string {
 	return at + ": " + p.What + ": " + p.Do
 }
 
-// Error says everything that is wrong in a file, in the order of the file.
+// Error lists what is wrong in a file, in the order of the file.
 type Error struct {
 	Problems []Problem // at least one, at most 20
-	More     int       // how many there are beyond these
+	More     int       // further problems
 }
 
-// Error gives one problem per line.
+// Error returns one problem per line.
 func (e *Error) Error() string {
 	var lines []string
 	for _, p := range e.Problems {
@@ -73,25 +73,25 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// spot is a place in a file; zero is the file as a whole.
+// spot is a place in a file; zero means the whole file.
 type spot struct{ line, column int }
 
 func spotOf(n *yaml.Node) spot { return spot{n.Line, n.Column} }
 
-// File is a file that was decoded: what is wrong in it, and where its values stand.
+// File is a decoded file: its problems, and the places of its values.
 type File struct {
 	name     string
 	problems []Problem
 	spots    map[string]spot // by path, as sub_tasks[0].gates[1]; "" is the root
-	unread   map[spot]bool   // what could not be read: whatever else is wrong there follows from it
+	unread   map[spot]bool   // problems there are consequences of a failed read
 }
 
 func (f *File) add(at spot, what, do string) {
 	f.problems = append(f.problems, Problem{File: f.name, Line: at.line, Column: at.column, What: what, Do: do})
 }
 
-// Report adds a problem of the value at a path, as limits.models[0].limit. A value that is not in the file is reported
-// at the nearest one around it; one that could not be read is not reported again.
+// Report adds a problem of the value at a path, such as limits.models[0].limit, or of the nearest enclosing value that
+// the file has. A value that could not be read is not reported again.
 func (f *File) Report(path, what, do string) {
 	if at := f.nearest(path); !f.unread[at] {
 		f.add(at, what, do)
@@ -107,7 +107,7 @@ func (f *File) nearest(path string) spot {
 	}
 }
 
-// Place is where the value at a path stands, as `plan.yaml:12`.
+// Place returns where the value at a path stands, such as `plan.yaml:12`.
 func (f *File) Place(path string) string { return fmt.Sprintf("%s:%d", f.name, f.nearest(path).line) }
 
 // Has reports whether the file has a value at the path.
@@ -116,14 +116,14 @@ func (f *File) Has(path string) bool {
 	return has
 }
 
-// Just is the error if nothing but this is wrong in the file.
+// Just returns the error for this problem alone.
 func (f *File) Just(path, what, do string) error {
 	one := &File{name: f.name, spots: f.spots}
 	one.Report(path, what, do)
 	return one.Err()
 }
 
-// Err is nil if nothing is wrong, else an [*Error].
+// Err returns an [*Error], or nil if nothing is wrong.
 func (f *File) Err() error {
 	if len(f.problems) == 0 {
 		return nil
@@ -135,9 +135,10 @@ func (f *File) Err() error {
 	return &Error{Problems: f.problems[:shown:shown], More: len(f.problems) - shown}
 }
 
-// Read reads a file. One that is no regular file, or is too large, is an [*Error]; what the file system says is wrapped.
+// Read reads a regular file, else it returns an [*Error]. Of a file above [MaxSize] it reads enough for [Decode] to
+// refuse.
 func Read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for its writer
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, err
 	}
@@ -159,9 +160,8 @@ func Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads the one document in data into a pointer to a struct, whose keys are the names in its yaml or json tags.
-// What is not in the file stays as it is. An error says that it is no YAML at all; what else is wrong, [File.Err] says.
-// name stands for the file in messages.
+// Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails unless
+// data is one YAML document of at most [MaxSize]; other problems are in [File.Err]. name is used in messages.
 func Decode(name string, data []byte, to any) (*File, error) {
 	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}}
 	root, err := f.parse(data)
@@ -182,7 +182,7 @@ func Decode(name string, data []byte, to any) (*File, error) {
 // Empty reports whether the file holds nothing but comments.
 func (f *File) Empty() bool { return len(f.spots) == 0 }
 
-// parse gives the root value of the one document in data; nil if there is none.
+// parse returns the root value of the only document in data; nil if there is none.
 func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 	if len(data) > MaxSize {
 		return nil, f.Just("", fmt.Sprintf("it is larger than %d MiB", MaxSize>>20),
@@ -194,7 +194,7 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 	if json.Valid(data) { // YAML has no surrogate pairs
 		data = surrogates().ReplaceAllFunc(data, func(pair []byte) []byte {
 			var character string
-			_ = json.Unmarshal(slices.Concat([]byte(`"`), pair, []byte(`"`)), &character) // it is valid
+			_ = json.Unmarshal(slices.Concat([]byte(`"`), pair, []byte(`"`)), &character) // always valid
 			return []byte(character)
 		})
 	}
@@ -225,7 +225,7 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 	if syntax.ContextMsg != "" {
 		what += " " + syntax.ContextMsg
 	}
-	if from := syntax.ContextMark; syntax.Stage == yaml.ScannerStage && from.Line > 0 { // as of a text that never ends
+	if from := syntax.ContextMark; syntax.Stage == yaml.ScannerStage && from.Line > 0 { // such as an unterminated string
 		at = spot{from.Line, from.Column}
 	}
 	lines := bytes.SplitAfterN(data, []byte("\n"), at.line+1)
@@ -238,7 +238,7 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 
 var surrogates = text.Regexp(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
 
-// checkCharacters finds what no text file holds: the library does not say where it is.
+// checkCharacters finds characters that no text file has; the library does not say where they are.
 func (f *File) checkCharacters(s string) error {
 	for at, r := range s {
 		what := ""
