@@ -123,7 +123,10 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Env = os.Environ()
 	}
 	if cfg.Now == nil {
-		cfg.Now, cfg.After = time.Now, time.After
+		cfg.Now = time.Now
+	}
+	if cfg.After == nil {
+		cfg.After = time.After
 	}
 	return &Executor{cfg: cfg}, nil
 }

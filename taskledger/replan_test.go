@@ -282,7 +282,7 @@ func TestReplanProperties(t *testing.T) {
 			rt.Fatalf("not deterministic: %v\n%s", err, cmp.Diff(got, again))
 		}
 	})
-	if usable < 10 {
+	if usable < 10 && !testing.Short() {
 		t.Errorf("%d usable answers, so the properties say little", usable)
 	}
 }
