@@ -23,7 +23,7 @@ type Kind string
 // Only rate_limit, overloaded and network are worth repeating the same request.
 const (
 	KindAuth            Kind = "auth"             // key missing, wrong or not allowed to use the model: stop the run
-	KindQuota           Kind = "quota"            // no credit, or a spending limit: does not pass by waiting
+	KindQuota           Kind = "quota"            // no credit, or a spending limit without a known end
 	KindRateLimit       Kind = "rate_limit"       // RetryAfter may say when it passes, possibly in days
 	KindOverloaded      Kind = "overloaded"       // the provider has no capacity at the moment
 	KindContextLength   Kind = "context_length"   // the request is too long for the model: shorten it and try once
@@ -264,8 +264,8 @@ var loose = []struct {
 // byForm knows no values: a provider's key is known to its [Key].
 var byForm *secret.Redactor
 
-// Redact replaces what looks like a key in text to be logged, stored or shown: sk-…, xai-…, AIza…, "Bearer …", "key=…"
-// and the like. Only [Key.Scrub] also knows the key itself.
+// Redact replaces what looks like a key in text to be logged, stored or shown: sk-…, xai-…, AIza…, "Bearer …", "key=…",
+// and so on. Only [Key.Scrub] also knows the key itself.
 func Redact(s string) string {
 	s = byForm.Text(s)
 	for _, l := range loose {

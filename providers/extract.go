@@ -20,9 +20,8 @@ const (
 
 var errNoJSON = errors.New("the answer contains no JSON object")
 
-// candidates returns the valid top-level JSON objects of a model's answer, the last one first, or else an error in
-// words for the model. It ignores reasoning, code fences and prose around them, and repairs unambiguous slips, see
-// [lenient].
+// candidates returns the valid top-level JSON objects of a model's answer, the last one first, or else an error for the
+// model. It ignores reasoning, code fences and prose around them, and repairs unambiguous slips, see [lenient].
 //
 // It never guesses. An unclosed object was cut, and completing it could lose half of the answer ("completed": true,
 // without the objections). A nested object is never taken for the answer, nor is prose.

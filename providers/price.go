@@ -109,10 +109,10 @@ type priced struct {
 }
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
-	own := *req
-	own.Model = cmp.Or(req.Model, p.ref.Model)
-	ref := ModelRef{Provider: p.ref.Provider, Model: own.Model}
-	resp, err := p.next.Complete(ctx, &own)
+	resolved := *req
+	resolved.Model = cmp.Or(req.Model, p.ref.Model)
+	ref := ModelRef{Provider: p.ref.Provider, Model: resolved.Model}
+	resp, err := p.next.Complete(ctx, &resolved)
 	if err != nil {
 		failure := asError(err)
 		p.price(ref, &failure.Usage)

@@ -86,7 +86,7 @@ func at(m []string, now time.Time) time.Time {
 	now = now.In(zone)
 	day, given := date(m[1], now)
 	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, 0, 0, zone)
-	if !given && now.Sub(t) > time.Hour { // an older message within the hour does not mean tomorrow
+	if !given && now.Sub(t) > time.Hour { // less than an hour ago: an old message, not tomorrow
 		t = t.AddDate(0, 0, 1)
 	}
 	return t

@@ -40,8 +40,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 		return nil, fmt.Errorf("anthropic: base URL %w", err)
 	}
 	options := []option.RequestOption{
-		// Not through the SDK's client: its defaults come from the environment and profiles, and could send the key
-		// elsewhere.
+		// Not through the SDK's client: its defaults come from the environment and profiles, and could leak the key.
 		option.WithBaseURL(opts.BaseURL + "/"),
 		option.WithHTTPClient(adapter.Client(opts.HTTPClient)),
 		option.WithMaxRetries(0), // see providers.WithRetry; the SDK would sleep through any Retry-After

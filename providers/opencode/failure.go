@@ -18,7 +18,7 @@ import (
 // unnamedProvider stands in errors for a provider that OpenCode chose.
 const unnamedProvider = "opencode"
 
-func about(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *providers.Error {
+func attribute(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *providers.Error {
 	e.Provider, e.Model, e.Usage = cmp.Or(model.ProviderID, unnamedProvider), model.ModelID, spent
 	return e
 }

@@ -50,22 +50,22 @@ type Completer struct {
 
 var _ providers.Completer = (*Completer)(nil)
 
-// Complete asks in a session of its own, which is deleted afterwards.
+// Complete implements [providers.Completer]. The session of the question is deleted afterwards.
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
 	model := c.Model
 	model.ModelID = cmp.Or(req.Model, model.ModelID)
 	conn, done, err := c.Host.Use(ctx)
 	if err != nil {
-		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
+		return nil, attribute(model, boulder.Usage{}, failed(ctx, err, true))
 	}
 	defer done()
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.Directory), model, req)
 	turn, isTurn := errors.AsType[*opencode.TurnError](err)
 	switch prose := isTurn && turn.Name == opencode.StructuredOutput; { // for the caller to inspect and repair
 	case err != nil && !prose:
-		return nil, about(model, spent, failed(ctx, err, false))
+		return nil, attribute(model, spent, failed(ctx, err, false))
 	case answer.Info.Finish == opencode.FinishLength:
-		return nil, about(model, spent, &providers.Error{Kind: providers.KindTruncated})
+		return nil, attribute(model, spent, &providers.Error{Kind: providers.KindTruncated})
 	}
 	resp := &providers.Response{
 		Text: answer.Text(), Usage: spent,
@@ -77,7 +77,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 	return resp, nil
 }
 
-// ask asks the question under watch. spent is valid even after an error.
+// ask asks in a session of its own, followed by a watch. spent is valid even after an error.
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
 ) (answer opencode.Message, spent boulder.Usage, err error) {

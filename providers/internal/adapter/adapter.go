@@ -103,7 +103,7 @@ func (a *Adapter) attempt(
 	if reply.Refused != "" {
 		failure := providers.Classify(answer.Status, "", a.Key.Scrub(reply.Why), answer.Header, nil)
 		failure.Kind, failure.Usage = reply.Refused, reply.Usage
-		return nil, a.about(req.Model, failure)
+		return nil, a.attribute(req.Model, failure)
 	}
 	resp := reply.Response
 	resp.Provider, resp.Model = a.Provider, cmp.Or(resp.Model, req.Model)

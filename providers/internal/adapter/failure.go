@@ -43,7 +43,7 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 		if refused || cause == nil { // what an SDK or the transport refuses to send, it will refuse again
 			failure.Kind = providers.KindBadRequest
 		}
-		return a.about(model, failure)
+		return a.attribute(model, failure)
 	}
 	said := a.Parse(answer.Body)
 	status := answer.Status
@@ -73,10 +73,10 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	case success && isHTML(answer):
 		failure.Kind = providers.KindBadRequest // a wrong base URL answers like that every time
 	}
-	return a.about(model, failure)
+	return a.attribute(model, failure)
 }
 
-func (a *Adapter) about(model string, failure *providers.Error) *providers.Error {
+func (a *Adapter) attribute(model string, failure *providers.Error) *providers.Error {
 	failure.Provider, failure.Model = a.Provider, model
 	return failure
 }
