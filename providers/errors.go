@@ -36,8 +36,7 @@ const (
 	KindSetup           Kind = "setup"            // a program is missing, has another version, or refuses the password
 )
 
-// Error is the type of every error of a [Completer]. Its text tells users what happened, what the provider said and
-// what to do, and has no secrets. Branch on Kind.
+// Error is every error of a [Completer]. Its text says what happened and what to do, without secrets. Branch on Kind.
 type Error struct {
 	Kind Kind
 	// Provider and Model were asked; Model is the provider's own name.

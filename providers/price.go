@@ -96,7 +96,6 @@ func (p Price) cost(u boulder.Usage) (float64, bool) {
 }
 
 // WithPrices returns a Completer that uses ref's model for requests without one, and prices what c leaves unpriced.
-// [RegistryConfig.Prices] does this for a registry.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
 	return priced{c, ref, prices, ""}
 }

@@ -28,8 +28,7 @@ type RegistryConfig struct {
 	Prices Prices
 }
 
-// Registry returns Completers by model reference. It opens adapters on demand, so that a missing key only matters for a
-// provider in use. It is safe for concurrent use.
+// Registry opens Completers by model reference, on demand: a missing key matters only then. Safe for concurrent use.
 type Registry struct {
 	cfg     RegistryConfig
 	sources []Source
@@ -73,8 +72,7 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Completer opens a model's provider, with retries. Requests without a model go to ref.Model. If the provider is not
-// available, the error says what to do.
+// Completer opens a model's provider, with retries. Requests without a model go to ref.Model. Errors say what to do.
 func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	have := cmp.Or(text.Prefixed("available: ", strings.Join(r.Names(), ", ")), "no provider is available")
 	i := find(r.sources, ref.Provider)

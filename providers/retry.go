@@ -14,8 +14,7 @@ import (
 
 const (
 	maxAttempts = 4
-	// firstDelay bounds the pause after the first failure; it doubles each time. The pause is random below that, so that
-	// clients that failed together do not return together.
+	// firstDelay bounds the first pause, and doubles each time. The pause is random, to spread the clients.
 	firstDelay = 500 * time.Millisecond
 	// maxWait is the longest pause that a provider may ask for. Beyond it the error is returned, with its RetryAfter.
 	maxWait = time.Minute

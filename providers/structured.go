@@ -22,9 +22,8 @@ const (
 )
 
 // Structured asks c until an answer decodes into a T and passes check. T is a struct of strings, booleans, lists and
-// such structs, with json tags. check may complete the value; its error is shown to the model word for word, so it says
-// what is wrong and what would be right. It is called once per candidate; nil accepts everything. used gets the cost of
-// each call, failed ones included.
+// such structs, with json tags. check may complete the value, is called once per candidate, and may be nil; the model
+// sees its error, so it says what is wrong and what would be right. used gets the cost of every call.
 //
 // A bad answer is sent back with the exact reason, after 250 ms times the number of the repair. A cut answer is
 // requested again, shorter, with twice the original limit. Other errors are returned. After three repairs the error is

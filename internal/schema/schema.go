@@ -1,5 +1,4 @@
-// Package schema describes what manager reads and prints as JSON Schema (draft 2020-12), for editors and for readers of
-// events. It derives the schemas from the Go types.
+// Package schema derives JSON Schemas (draft 2020-12) from the types that manager reads and prints.
 package schema
 
 import (

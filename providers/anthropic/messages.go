@@ -101,8 +101,7 @@ func text(message *sdk.Message) string {
 	return b.String()
 }
 
-// statuses maps each type of error to its status, from Anthropic's API reference. The type counts if they differ: an
-// error may occur after a 200 was sent.
+// statuses maps types of errors to statuses (Anthropic's API reference), as errors may also occur after a 200.
 var statuses = map[string]int{
 	"invalid_request_error": http.StatusBadRequest,
 	"authentication_error":  http.StatusUnauthorized,

@@ -25,9 +25,8 @@ func attribute(model opencode.ModelRef, spent boulder.Usage, e *providers.Error)
 
 // failed classifies the error of [opencode.Host.Connect], or of a question to a running server.
 //
-// A server that died or timed out while starting, as on a busy machine, may succeed next time. Other reasons not to
-// start (no binary, another version) need the user, so they must not count as temporary. Nor may the server's 401,
-// about its password, count as a wrong key.
+// A server that died or timed out while starting may succeed next time. Other reasons not to start (no binary, another
+// version) are permanent until the user acts. The server's 401 is about its password, not about a provider's key.
 func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())

@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// maxCalls bounds the model calls for one answer. A first call of an unknown tool, or with broken arguments, is
-// corrected by most models in the second.
+// maxCalls bounds the model calls for one answer. Most models correct an unknown tool or bad arguments in the second.
 const maxCalls = 5
 
 var errRunaway = errors.New("the model kept calling tools that it does not have")
