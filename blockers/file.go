@@ -112,8 +112,7 @@ func compose(existing string, items []item) string {
 // Flush appends to blockers.md what it lacks. Every operation does so too, and the next one retries after an error.
 func (d *Register) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
-// flush appends what blockers.md lacks, and stores that it was appended. The open write transaction keeps other manager
-// processes from appending at the same time.
+// flush appends what blockers.md lacks, and stores that. Its write transaction excludes appends by other processes.
 func (d *Register) flush(tx *bolt.Tx) error {
 	all, _ := records(tx)
 	due, items := unlisted(all)

@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Limits on an agent's texts, in characters, for a user who reads many of them. Nothing is cut: the agent is told to
-// shorten its text or put it into a file.
+// Limits on an agent's texts, in characters. Nothing is cut: the agent is told to shorten the text or use a file.
 const (
 	maxQuestion  = 2_000
 	maxContext   = 10_000

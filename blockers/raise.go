@@ -40,8 +40,7 @@ func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in bou
 	})
 }
 
-// RaiseFor records a blocker that the verdict on a turn calls for, once per turn. The boulder waits for it, so neither
-// a switch nor [Config.Max] prevents it.
+// RaiseFor records a blocker of the verdict on a turn, once per turn, regardless of switches and [Config.Max].
 func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (boulder.Blocker, error) {
 	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
 	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
@@ -213,8 +212,7 @@ const (
 	Over Standing = "settled"
 )
 
-// SubTaskOf returns the sub-task that an answer to a blocker reaches. If the sub-task or boulder is over, or the
-// boulder is missing (zero), it returns nil and why.
+// SubTaskOf returns the sub-task that an answer to a blocker reaches, or nil and why it reaches none.
 func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask) (t *boulder.SubTask, why string) {
 	i := slices.IndexFunc(tasks, func(t *boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	switch {

@@ -9,60 +9,55 @@ import (
 
 // Completer asks a model for one answer.
 //
-// Complete makes exactly one attempt: no retries, no waiting for a rate limit to pass; [WithRetry] does that. (An
-// adapter may ask a second time within an attempt when an endpoint refuses a feature, such as a response format, that
-// it can do without.) It blocks until the answer is whole, the attempt fails or ctx ends. It does not change or keep
-// req. It may be called from many goroutines at once.
+// Complete makes exactly one attempt; [WithRetry] retries and waits for rate limits. (Within an attempt an adapter may
+// ask again without an optional feature that the endpoint refuses, such as a response format.) It blocks until the
+// answer is complete, the attempt fails or ctx ends. It neither changes nor keeps req. It is safe for concurrent use.
 //
-// A non-nil error is always an [*Error]; the [*Response] is then nil, and what the failed attempt cost, where the
-// provider told, is in the error's Usage. When ctx was cancelled the kind is [KindCanceled]; when a deadline of ctx
-// passed it is [KindNetwork], because the adapter cannot tell the deadline of one attempt from that of the whole work.
+// A non-nil error is always an [*Error], and the [*Response] is then nil. The error's Usage is the cost of the failed
+// attempt, if the provider reported it. The kind is [KindCanceled] if ctx was cancelled, but [KindNetwork] if its
+// deadline passed: the adapter cannot distinguish the deadline of an attempt from that of the whole work.
 //
-// The provider is asked to constrain its answer to the Schema as well as it can. That is help, not a promise: callers
-// validate, best through [Structured]. An answer that was cut by the output limit is an error of [KindTruncated], a
-// refusal of [KindContentFilter].
+// The provider is asked to constrain its answer to the Schema as well as it can. That is no guarantee: callers
+// validate, best with [Structured]. A cut answer is an error of [KindTruncated], a refusal of [KindContentFilter].
 type Completer interface {
 	Complete(ctx context.Context, req *Request) (*Response, error)
 }
 
 // Request is one question to a model.
 type Request struct {
-	// Model is the provider's own name of the model, without the provider. Empty: the one that the Completer was opened
-	// for, see [Registry.Completer].
+	// Model is the provider's own name of the model. Empty: the Completer's own, see [Registry.Completer].
 	Model    string
-	System   string    // the instruction that stands above the conversation. Empty: none.
-	Messages []Message // the conversation, oldest first, ending with a user message. Texts are not empty.
-	// Schema is a JSON Schema of the wanted answer; required. Vendors agree only on this much: the root is an object, every
-	// property is in "required", optional ones are anyOf with null, additionalProperties is false, no bounds and no
-	// patterns. It is sent byte for byte: the order of properties steers generation, so put the reason before the verdict.
+	System   string    // the system instruction. Empty: none.
+	Messages []Message // oldest first, ending with a user message. Texts are not empty.
+	// Schema is a JSON Schema of the answer; required. All vendors accept only this: an object as the root, every property
+	// in "required", optional ones as anyOf with null, additionalProperties false, no bounds and no patterns. It is sent
+	// unchanged: the order of properties steers generation, so put the reason before the verdict.
 	Schema json.RawMessage
 	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
 	SchemaName      string
-	MaxOutputTokens int // limits the answer, reasoning included. Zero: the provider's own limit.
+	MaxOutputTokens int // includes reasoning. Zero: the provider's own limit.
 }
 
-// Role says who speaks in a [Message].
+// Role is the speaker of a [Message].
 type Role string
 
-// The roles of a conversation; the system instruction is [Request.System].
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 )
 
-// Message is one turn of a conversation.
+// Message is one message of a conversation.
 type Message struct {
 	Role Role
 	Text string
 }
 
-// Response is a whole answer.
+// Response is a complete answer.
 type Response struct {
-	Text     string // the answer without the model's reasoning, where the provider keeps them apart
+	Text     string // without the model's reasoning, where the provider separates them
 	Provider string // the name under which the adapter was opened, as in [ModelRef]
-	// Model is the model that answered, as the provider reports it: often a dated version of the one that was asked.
+	// Model is the model that answered, as the provider reports it: often a dated version of the requested one.
 	Model string
-	// Usage is what the call cost. A call that was billed at a price the provider did not tell is Unpriced; Calls are not
-	// counted here.
+	// Usage is the cost of the call. It is Unpriced if the provider did not report the price; Calls are not counted here.
 	Usage boulder.Usage
 }

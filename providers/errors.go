@@ -17,46 +17,44 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Kind says what went wrong in terms of what a caller can do about it.
+// Kind classifies an error by what the caller can do about it.
 type Kind string
 
-// Only rate_limit, overloaded and network are worth another attempt of the same request.
+// Only rate_limit, overloaded and network are worth repeating the same request.
 const (
-	KindAuth            Kind = "auth"             // the key is missing, wrong or not allowed to use the model: stop the run
-	KindQuota           Kind = "quota"            // no credit, or a spending limit that names no end: does not pass by waiting
-	KindRateLimit       Kind = "rate_limit"       // too many requests or tokens per minute; RetryAfter may say when it passes, also after days
+	KindAuth            Kind = "auth"             // key missing, wrong or not allowed to use the model: stop the run
+	KindQuota           Kind = "quota"            // no credit, or a spending limit without a known end
+	KindRateLimit       Kind = "rate_limit"       // RetryAfter may say when it passes, possibly in days
 	KindOverloaded      Kind = "overloaded"       // the provider has no capacity at the moment
 	KindContextLength   Kind = "context_length"   // the request is too long for the model: shorten it and try once
-	KindContentFilter   Kind = "content_filter"   // the provider's filter or the model refused, and will refuse it again
-	KindNetwork         Kind = "network"          // no connection, a cut or late answer, a 5xx, or an answer without content
-	KindTruncated       Kind = "truncated"        // a structured answer was cut by the output limit
-	KindMalformedOutput Kind = "malformed_output" // the answers could not be used, after all repairs; see [Structured]
-	KindBadRequest      Kind = "bad_request"      // the request itself is refused: an unknown model or parameter
+	KindContentFilter   Kind = "content_filter"   // the provider's filter or the model refused, and will again
+	KindNetwork         Kind = "network"          // no connection, a cut, late or empty answer, or a 5xx
+	KindTruncated       Kind = "truncated"        // the output limit cut a structured answer
+	KindMalformedOutput Kind = "malformed_output" // unusable answers, after all repairs; see [Structured]
+	KindBadRequest      Kind = "bad_request"      // the request itself was refused: an unknown model or parameter
 	KindCanceled        Kind = "canceled"         // the caller's context ended
-	KindSetup           Kind = "setup"            // a program is missing, of another version, or refuses the password
+	KindSetup           Kind = "setup"            // a program is missing, has another version, or refuses the password
 )
 
-// Error is every error of a [Completer]. Its text is for people: it says what happened, what the provider said and
-// what to do, and contains no secret. Branch on Kind.
+// Error is every error of a [Completer]. Its text says what happened and what to do, without secrets. Branch on Kind.
 type Error struct {
 	Kind Kind
-	// Provider and Model say who was asked; Model is the provider's own name.
+	// Provider and Model were asked; Model is the provider's own name.
 	Provider, Model string
-	// KeyEnv is the environment variable that the key came from; named to the person when the key is the trouble.
+	// KeyEnv is the environment variable of the key, for messages about the key.
 	KeyEnv string
-	// Status is the HTTP status, or the one that an error inside a 200 answer claims. Zero: there was no answer.
+	// Status is the HTTP status, or the one claimed by an error in a 200 answer. Zero: no answer.
 	Status  int
-	Code    string // the provider's own word for the error ("insufficient_quota"). Empty: none.
+	Code    string // the provider's own error code ("insufficient_quota"). Empty: none.
 	Message string // the provider's text, without secrets, at most 600 characters
-	// RetryAfter is how long the provider asked to wait, counted from the answer. Zero: it did not say.
+	// RetryAfter is how long the provider asked to wait, from its answer on. Zero: not said.
 	RetryAfter time.Duration
-	Usage      boulder.Usage // what the failed attempt cost, as far as the provider told
-	// Err is the cause on this side: a transport error, the end of a context, a decoding error. Nil when the provider
-	// answered with an error.
+	Usage      boulder.Usage // the cost of the failed attempt, as far as reported
+	// Err is the local cause: a transport, context or decoding error. Nil if the provider answered with an error.
 	Err error
 }
 
-// meanings say of each kind what happened and what to do, and whether the same request may succeed later.
+// meanings say what happened, what to do, and whether the same request may succeed later.
 var meanings = map[Kind]struct {
 	what, todo string
 	passes     bool
@@ -97,13 +95,13 @@ func (e *Error) Error() string {
 	return text.JoinedBy(": ", who, what, strings.TrimRight(e.Message, ". \n")) + text.Prefixed("; ", todo)
 }
 
-// Unwrap gives the cause on this side, for errors.Is(err, context.Canceled) and the like.
+// Unwrap returns the local cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return meanings[e.Kind].passes }
 
-// asError gives a copy of what a Completer returned; what breaks its contract is classified.
+// asError returns a copy of a Completer's error, and classifies one that is no [*Error].
 func asError(err error) *Error {
 	if typed, ok := errors.AsType[*Error](err); ok {
 		return new(*typed)
@@ -111,13 +109,13 @@ func asError(err error) *Error {
 	return Classify(0, "", "", nil, err)
 }
 
-// Classify makes the [*Error] for a failed call: status as in [Error.Status], the provider's own code and words, the
-// headers of the answer, and the error on this side; each may be zero. It is the one place that maps failures to
-// kinds. The caller adds who was asked, and scrubs them with its own key first.
+// Classify returns the [*Error] for a failed call. status is as in [Error.Status]; code and said are the provider's;
+// header is that of the answer; err is the local error. Each may be zero. No other place maps failures to kinds. The
+// caller scrubs its key from the texts first, and adds Provider and Model.
 //
-// Statuses alone are not enough: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
-// 403, and a request that is too long as 400, 413 and 429. So code and text are looked at first, the gravest meaning
-// before the milder ones, and nothing that waiting cannot cure is taken for something it can.
+// Statuses alone are ambiguous: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
+// 403, and a too long request as 400, 413 and 429. So code and text come first, from the gravest meaning to the
+// mildest, and nothing permanent passes as temporary.
 func Classify(status int, code, said string, header http.Header, err error) *Error {
 	e := &Error{
 		Status:     status,
@@ -134,7 +132,7 @@ func Classify(status int, code, said string, header http.Header, err error) *Err
 	return e
 }
 
-// limited takes in until when a limit holds by the provider's own words. One that says so passes, whatever else it is called.
+// limited takes the end of a limit from the provider's words. A limit with an end is temporary, whatever its code.
 func (e *Error) limited(said string) {
 	wait := retryafter.Text(said, time.Now())
 	switch {
@@ -153,7 +151,7 @@ func (e *Error) limited(said string) {
 	e.RetryAfter = max(e.RetryAfter, wait)
 }
 
-// usageLimit is what the limits of subscriptions are called.
+// usageLimit matches the names of subscription limits.
 var usageLimit = text.Regexp(`(?i)usage.limit|hit your (\w+ )?limit|limit (reached|exceeded|will reset)|quota`)
 
 func kindOf(status int, code, text string, err error) Kind {
@@ -201,15 +199,14 @@ func kindOf(status int, code, text string, err error) Kind {
 
 const redacted = secret.Redacted
 
-// Key is a provider's secret. However it is printed, logged or marshalled, it reads "[redacted]"; only [Key.Reveal]
-// gives the secret. The zero value is "no key".
+// Key is a provider's secret. It always prints as "[redacted]"; only [Key.Reveal] returns it. Zero means no key.
 type Key struct {
-	// A function and not a string: fmt reaches unexported fields of an enclosing struct by reflection, past every
-	// String method, and would print a string; of a function it prints the address.
+	// A function, since fmt would print a string: it reads unexported fields of an enclosing struct by reflection, without
+	// calling their String methods. Of a function it prints the address.
 	reveal func() string
 }
 
-// NewKey wraps a secret. Surrounding white space, which comes along when keys are read from files, is cut off.
+// NewKey wraps a secret, without surrounding white space such as that of a file.
 func NewKey(key string) Key {
 	key = strings.TrimSpace(key)
 	if key == "" {
@@ -218,7 +215,7 @@ func NewKey(key string) Key {
 	return Key{reveal: func() string { return key }}
 }
 
-// Reveal gives the secret, for the header of a request and nothing else.
+// Reveal returns the secret. Use it only for the header of a request.
 func (k Key) Reveal() string {
 	if k.reveal == nil {
 		return ""
@@ -226,11 +223,11 @@ func (k Key) Reveal() string {
 	return k.reveal()
 }
 
-// IsZero reports that there is no key.
+// IsZero reports whether there is no key.
 func (k Key) IsZero() bool { return k.reveal == nil }
 
-// Scrub replaces the secret itself in s, whatever it looks like, and then what [Redact] knows. A secret shorter than
-// eight bytes is a placeholder for a server that wants none ("none", "ollama"): replacing it would only mangle words.
+// Scrub replaces the secret itself in s, and then what [Redact] knows. A secret shorter than eight bytes is a
+// placeholder for a server without keys ("none", "ollama"), and replacing it would only mangle text.
 func (k Key) Scrub(s string) string {
 	if key := k.Reveal(); len(key) >= 8 {
 		s = strings.ReplaceAll(s, key, redacted)
@@ -244,12 +241,11 @@ func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 // MarshalText covers JSON and YAML.
 func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// maxMessage is the longest text of a provider that is kept in an [Error], in characters. Gateways answer with whole
-// HTML pages.
+// maxMessage bounds a provider's text in an [Error], in characters. Gateways answer with whole HTML pages.
 const maxMessage = 600
 
-// loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred,
-// hence the * in the classes; what is a key anywhere is known to package secret.
+// loose matches what is a key in a provider's error, but may be something else elsewhere. Vendors echo keys partly
+// starred, hence the * in the classes. Package secret knows what is a key anywhere.
 var loose = []struct {
 	pattern func() *regexp.Regexp
 	with    string
@@ -264,11 +260,11 @@ var loose = []struct {
 	},
 }
 
-// byForm knows no values: a provider's own key is known to its [Key].
+// byForm knows no values: a provider's key is known to its [Key].
 var byForm *secret.Redactor
 
-// Redact replaces what looks like a key in a text that is about to be logged, stored or shown: sk-…, xai-…, AIza…,
-// "Bearer …", "key=…" and their kin. It knows keys by form only; [Key.Scrub] also knows the key itself.
+// Redact replaces what looks like a key in text to be logged, stored or shown: sk-…, xai-…, AIza…, "Bearer …", "key=…",
+// and so on. Only [Key.Scrub] also knows the key itself.
 func Redact(s string) string {
 	s = byForm.Text(s)
 	for _, l := range loose {

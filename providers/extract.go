@@ -14,32 +14,30 @@ import (
 )
 
 const (
-	maxAnswer  = 1 << 20 // the longest answer that is searched for JSON, in bytes. Ledgers are a few kilobytes.
-	maxObjects = 16      // how many objects are tried, from the end. Drafts come in twos and threes.
+	maxAnswer  = 1 << 20 // in bytes. Ledgers are a few kilobytes.
+	maxObjects = 16      // tried, from the end. Drafts come in twos and threes.
 )
 
 var errNoJSON = errors.New("the answer contains no JSON object")
 
-// candidates gives the valid top-level JSON objects of a model's answer, the last one first, at least one if the error is
-// nil. Reasoning blocks, code fences and prose around them are ignored; slips that have only one reading are put right, see
-// [lenient]. The error says, in words fit for the model, what is wrong.
+// candidates returns the valid top-level JSON objects of a model's answer, the last one first, or else an error for the
+// model. It ignores reasoning, code fences and prose around them, and repairs unambiguous slips, see [lenient].
 //
-// What it never does is guess. An object that is not closed was cut, and completing it would turn half an answer into
-// a whole one ("completed": true, with the objections missing); an object inside of another is never taken for the
-// answer; prose stays prose.
+// It never guesses. An unclosed object was cut, and completing it could lose half of the answer ("completed": true,
+// without the objections). A nested object is never taken for the answer, nor is prose.
 func candidates(answer string) ([]json.RawMessage, error) {
 	if len(answer) > maxAnswer {
 		return nil, fmt.Errorf("the answer of %d bytes is too long, at most %d are read", len(answer), maxAnswer)
 	}
-	// Some gateways encode the object a second time, as a JSON string.
+	// Some gateways encode the object again, as a JSON string.
 	var inner string
 	if json.Unmarshal([]byte(answer), &inner) == nil {
 		answer = inner
 	}
 	answer = leadingReasoning().ReplaceAllString(answer, "")
 	found, err := scan([]byte(answer))
-	// A closing tag without its opening one ends a reasoning block too: chat templates often open it in the prompt.
-	// But the words may also stand inside of a string, so the part behind it counts only if an answer is there.
+	// A closing tag without an opening one also ends reasoning, as chat templates often open it in the prompt. But it may
+	// be part of a string, so the text after it counts only if it has an answer.
 	if tag := lastClosingTag().FindStringIndex(answer); tag != nil {
 		if behind, tailErr := scan([]byte(answer[tag[1]:])); tailErr == nil {
 			found, err = behind, nil
@@ -48,10 +46,10 @@ func candidates(answer string) ([]json.RawMessage, error) {
 	return found, err
 }
 
-// blank is what is invisible outside of strings; JSON knows four of them.
+// blank matches what is invisible outside strings; JSON allows four of them.
 const blank = `\s\x{85}\p{Z}\x{200B}-\x{200D}\x{2060}\x{FEFF}`
 
-// Models think aloud between marks; in brackets Magistral, in triangles Kimi. A block that is never closed is all there is.
+// Models mark their reasoning; Magistral with brackets, Kimi with triangles. An unclosed block extends to the end.
 var (
 	leadingReasoning = text.Regexp(`(?s)^(?:[` + blank + `]|<think>.*?(?:</think>|\z)|<thinking>.*?(?:</thinking>|\z)|` +
 		`<reasoning>.*?(?:</reasoning>|\z)|<thought>.*?(?:</thought>|\z)|` +
@@ -59,8 +57,7 @@ var (
 	lastClosingTag = text.Regexp(`(?s)^.*(?:</(?:think|thinking|reasoning|thought)>|\[/THINK\]|◁/think▷)`)
 )
 
-// scan gives the valid top-level objects of src, the last one first, at least one if the error is nil. The error is
-// about the last one.
+// scan returns the valid top-level objects of src, the last one first, or else an error about the last one.
 func scan(src []byte) ([]json.RawMessage, error) {
 	values, err := topLevel(src)
 	if err != nil {
@@ -84,10 +81,10 @@ func scan(src []byte) ([]json.RawMessage, error) {
 	return nil, problem
 }
 
-// almost matches what was meant to be an object, but does not begin like one.
+// almost matches an intended object that does not start like one.
 var almost = text.Regexp(`\{\s*(?:(“|”|„|«|\\")|([A-Za-z_][A-Za-z0-9_]*)\s*:)`)
 
-// maxHint is how much of an answer without an object is searched for what was meant to be one, in bytes.
+// maxHint is how much of an answer without an object is searched for an intended one, in bytes.
 const maxHint = 16 << 10
 
 func noJSON(src []byte) error {
@@ -106,8 +103,8 @@ func noJSON(src []byte) error {
 	}
 }
 
-// A value begins like an object, or like a list of objects, and not like prose or a template with braces ("{name}",
-// "{{"). Its tokens are strings, comments and brackets.
+// opening matches the start of an object, or of a list of objects, but not of prose or a template with braces
+// ("{name}", "{{"). token matches strings, comments and brackets.
 var (
 	opening = text.Regexp(`(?:\[[` + blank + `]*)?\{[` + blank + `]*["'}/#]`)
 	token   = text.Regexp(`(?s)` + stringOrComment + `|[][{}"']`)
@@ -115,8 +112,8 @@ var (
 
 const stringOrComment = `"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|#[^\n]*|//[^\n]*|/\*.*?(?:\*/|\z)`
 
-// topLevel finds what is balanced and looks like an object or a list of objects, in order. Its time is linear, whatever
-// the input: what is balanced is stepped over, and what is not ends the search.
+// topLevel returns the balanced values that look like an object or a list of objects, in order. It is linear for any
+// input: it skips balanced values, and stops at an unbalanced one.
 func topLevel(src []byte) ([][]byte, error) {
 	var values [][]byte
 	for {
@@ -135,8 +132,7 @@ func topLevel(src []byte) ([][]byte, error) {
 	}
 }
 
-// balancedLen gives the length of the value that src begins with, or -1 if it is not closed. Brackets inside of
-// strings and comments do not count.
+// balancedLen returns the length of the value at the start of src, or -1 if it is not closed.
 func balancedLen(src []byte) int {
 	depth := 0
 	for at := 0; ; {
@@ -153,13 +149,13 @@ func balancedLen(src []byte) int {
 			if depth--; depth == 0 {
 				return at
 			}
-		case found[1]-found[0] == 1 && first != '#': // a quote without its other one
+		case found[1]-found[0] == 1 && first != '#': // a single quotation mark
 			return -1
 		}
 	}
 }
 
-// single makes the one object of a balanced value: itself, or the only element of a list.
+// single returns the object of a balanced value: itself, or the only element of a list.
 func single(src []byte) (json.RawMessage, error) {
 	value := src
 	if !json.Valid(value) {
@@ -185,11 +181,10 @@ func single(src []byte) (json.RawMessage, error) {
 	return value, nil
 }
 
-// member matches the strings and brackets of valid JSON; behind the name of a member comes a colon.
+// member matches the strings and brackets of valid JSON; a colon follows a member's name.
 var member = text.Regexp(`("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]`)
 
-// repeatedKey gives a key that an object inside of value, or value itself, has twice: nobody can tell which one is
-// meant, and a decoder would take the last. value is valid JSON.
+// repeatedKey returns a key that occurs twice in an object of value, which is valid JSON. Decoders would take the last.
 func repeatedKey(value []byte) string {
 	var open []map[string]bool // the keys of each open object
 	for _, found := range member().FindAllSubmatch(value, -1) {
@@ -212,7 +207,7 @@ func repeatedKey(value []byte) string {
 	return ""
 }
 
-// invalid describes a syntax error with the text before it, which a model finds more easily than an offset.
+// invalid describes a syntax error by the text before it, which a model finds more easily than an offset.
 func invalid(src, value []byte, err error) error {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok {
@@ -232,16 +227,15 @@ func quoteTail(b []byte) string {
 
 var (
 	slip = text.Regexp(`(?s)` + stringOrComment + `|\b(?:True|TRUE|False|FALSE|None|NULL)\b|[：，、]|[` + blank + `]+`)
-	// inString is what stands in a string for itself, and the escapes that JSON or Python know.
+	// inString matches what needs no escape in a string, and the escapes of JSON or Python.
 	inString = text.Regexp(`\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt']|\\|"|[\x00-\x1f]`)
-	// commas are the last ones before a closing bracket, and those before which something is missing: these stay.
+	// commas matches trailing commas, which are removed, and commas before which something is missing, which stay.
 	commas = text.Regexp(`(?s)"(?:[^"\\]|\\.)*"|[[{,:]\s*,|,\s*[]}]`)
 )
 
-// lenient rewrites a balanced value so that slips which have exactly one reading become JSON: trailing commas,
-// comments, other languages' words for true, false and null, single-quoted strings, raw line breaks and tabs inside of
-// strings, escapes that JSON does not know, typographic blanks and full-width colons and commas outside of strings.
-// Everything else is left as it is, for the decoder to refuse. Valid JSON keeps its meaning.
+// lenient turns slips with exactly one reading into JSON: trailing commas, comments, other languages' true, false and
+// null, single-quoted strings, raw line breaks and tabs in strings, unknown escapes, and typographic blanks and
+// full-width colons and commas outside strings. The decoder refuses anything else. Valid JSON keeps its meaning.
 func lenient(src []byte) []byte {
 	value := slip().ReplaceAllFunc(src, func(found []byte) []byte {
 		switch string(found) {
@@ -271,9 +265,9 @@ func mendInString(found []byte) []byte {
 	switch {
 	case found[0] < ' ':
 		return fmt.Appendf(nil, `\u%04x`, found[0])
-	case string(found) == `"`: // only possible inside of single quotes
+	case string(found) == `"`: // only inside single quotes
 		return []byte(`\"`)
-	case string(found) == `\`: // \d, \_ or C:\Users: nothing but a literal backslash can be meant
+	case string(found) == `\`: // \d, \_ or C:\Users can only mean a literal backslash
 		return []byte(`\\`)
 	case string(found) == `\'`: // an escape in Python only
 		return []byte(`'`)
@@ -281,15 +275,14 @@ func mendInString(found []byte) []byte {
 	return found
 }
 
-// coerced rewrites a valid JSON value towards the Go type that it shall be decoded into, where model and type differ
-// only in form: "true" for a boolean, 3 for a string (ids), one value for a list. What does not fit is left as it is, for
-// the decoder to name. Types that decode themselves are not touched.
+// coerced adapts a valid JSON value to a Go type where they differ only in form: "true" for a boolean, 3 for a string
+// (ids), one value for a list. Anything else stays, for the decoder to report. Types that decode themselves stay too.
 func coerced(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	var value any
 	in := json.NewDecoder(bytes.NewReader(raw))
-	in.UseNumber()                                // to write them as they were
+	in.UseNumber()                                // keeps numbers as written
 	_ = in.Decode(&value)                         // it is valid
-	encoded, _ := json.Marshal(coerce(value, to)) // and stays it
+	encoded, _ := json.Marshal(coerce(value, to)) // and stays so
 	return encoded
 }
 

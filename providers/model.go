@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// maxModelRef bounds a reference in bytes; the longest seen in OpenCode's catalogue is below 100.
+// maxModelRef bounds a reference, in bytes. The longest in OpenCode's catalogue is below 100.
 const maxModelRef = 256
 
-// ModelRef names a model of a provider, written "provider/model" as OpenCode writes it. The model part may contain
-// slashes ("openrouter/anthropic/claude-sonnet-4.5"). Models are free strings: vendors add and drop them monthly.
-// The zero value means "none named".
+// ModelRef names a model as OpenCode writes it: "provider/model". The model may contain slashes
+// ("openrouter/anthropic/claude-sonnet-4.5"). Any name is valid: vendors add and drop models monthly. Zero means none.
 type ModelRef struct {
 	Provider string
 	Model    string
 }
 
-// ParseModel reads "provider/model". Both parts must be there; spaces and control characters are refused, so that a
-// reference can be used in a flag, a log line or a file name's label without quoting.
+// ParseModel reads "provider/model". Both parts are required. Spaces and control characters are refused, so that a
+// reference needs no quoting in a flag, a log line or a file name.
 func ParseModel(s string) (ModelRef, error) {
 	provider, model, found := strings.Cut(s, "/")
 	switch {
@@ -37,7 +36,7 @@ func ParseModel(s string) (ModelRef, error) {
 	return ModelRef{Provider: provider, Model: model}, nil
 }
 
-// String gives "provider/model", or "" for the zero value.
+// String returns "provider/model", or "" for the zero value.
 func (r ModelRef) String() string {
 	if r.IsZero() {
 		return ""
@@ -45,5 +44,5 @@ func (r ModelRef) String() string {
 	return r.Provider + "/" + r.Model
 }
 
-// IsZero reports that no model is named.
+// IsZero reports whether no model is named.
 func (r ModelRef) IsZero() bool { return r == ModelRef{} }

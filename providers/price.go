@@ -12,29 +12,27 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// Price is what the models that a pattern matches cost, in US dollars per million tokens. A price of 0 is a known
-// price, as of a server of one's own; one that is not there is unknown. The tags are those of the configuration file.
+// Price is the cost of the models that a pattern matches, in US dollars per million tokens. 0 is a known price, for
+// example of the user's own server; nil is unknown. The tags are those of the configuration file.
 //
-// There is one price for each kind of token, whatever the length of the prompt, the time of day or the service tier.
-// Where a vendor asks more for a long prompt, name the higher price: a budget is then kept, if not used up.
+// Each kind of token has one price, whatever the length of the prompt, the time of day or the service tier. If a vendor
+// charges more for long prompts, use the higher price: budgets then hold.
 type Price struct {
-	// Model is a pattern for provider/model, in which * stands for any characters, slashes included. Case does not
-	// matter.
+	// Model is a pattern for provider/model. * matches any characters, slashes included. Case is ignored.
 	Model string `yaml:"model"`
-	// Input is for each token of the input that was neither read from nor written to a cache; required.
+	// Input is per input token that was neither read from nor written to a cache; required.
 	Input *float64 `yaml:"input"`
-	// CachedInput is for each token that was read from a cache. Defaults to Input, above which no vendor asks.
+	// CachedInput is per token read from a cache. Defaults to Input, the most that vendors charge.
 	CachedInput *float64 `yaml:"cached_input,omitempty"`
-	// CacheWrite is for each token that was written to a cache. Without it the cost of a call that wrote is unknown:
-	// vendors ask more for these than for Input.
+	// CacheWrite is per token written to a cache. Without it such a call's cost is unknown: it exceeds Input.
 	CacheWrite *float64 `yaml:"cache_write,omitempty"`
-	Output     *float64 `yaml:"output"` // for each token of the output, reasoning included; required
+	Output     *float64 `yaml:"output"` // per output token, reasoning included; required
 }
 
-// Prices is a table of prices. The first pattern that matches a model counts.
+// Prices is a table of prices. The first matching pattern counts.
 type Prices []Price
 
-// Validate says everything that is wrong with a configured table, rows that can never count included.
+// Validate returns all mistakes of a configured table, including rows that can never match.
 func (p Prices) Validate() error {
 	var errs []error
 	for i, price := range p {
@@ -61,8 +59,8 @@ func (p Prices) Validate() error {
 				wrong(": %s is %v; write US dollars per million tokens, 0 or more", field.name, *field.value)
 			}
 		}
-		// Each star of a later pattern falls under a star of an earlier one that matches its text, so what the later
-		// one matches is matched by the earlier one.
+		// If an earlier pattern matches the text of a later one, each star of the later falls under a star of the earlier. So
+		// the earlier one matches everything that the later one does.
 		above := slices.IndexFunc(p[:i], func(earlier Price) bool { return wildcard.Match(earlier.Model, price.Model) })
 		if above >= 0 {
 			wrong(" never counts: %q stands above it and matches first; move it up", p[above].Model)
@@ -71,8 +69,8 @@ func (p Prices) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Cost gives the price of a call in US dollars; false means that it is unknown: no pattern matches, the matching row
-// lacks a price that the usage needs, or the provider told no tokens while they are not free.
+// Cost returns the price of a call in US dollars. It reports false if that is unknown: no pattern matches, a needed
+// price is missing, or the provider reported no tokens and they are not free.
 func (p Prices) Cost(ref ModelRef, u boulder.Usage) (float64, bool) {
 	for _, price := range p {
 		if wildcard.Match(price.Model, ref.String()) {
@@ -97,8 +95,7 @@ func (p Price) cost(u boulder.Usage) (float64, bool) {
 		float64(u.Output)**p.Output) / million, true
 }
 
-// WithPrices gives a Completer that asks ref where a request names no model, and prices from the table what c
-// leaves unpriced. [RegistryConfig.Prices] does it for those of a registry.
+// WithPrices returns a Completer that uses ref's model for requests without one, and prices what c leaves unpriced.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
 	return priced{c, ref, prices, ""}
 }
@@ -107,21 +104,21 @@ type priced struct {
 	next   Completer
 	ref    ModelRef
 	prices Prices
-	keyEnv string // the variable that the key came from, for errors
+	keyEnv string // the variable of the key, for errors
 }
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
-	own := *req
-	own.Model = cmp.Or(req.Model, p.ref.Model)
-	ref := ModelRef{Provider: p.ref.Provider, Model: own.Model}
-	resp, err := p.next.Complete(ctx, &own)
+	resolved := *req
+	resolved.Model = cmp.Or(req.Model, p.ref.Model)
+	ref := ModelRef{Provider: p.ref.Provider, Model: resolved.Model}
+	resp, err := p.next.Complete(ctx, &resolved)
 	if err != nil {
 		failure := asError(err)
 		p.price(ref, &failure.Usage)
 		failure.KeyEnv = p.keyEnv
 		return nil, failure
 	}
-	// Where the request and the Completer leave the choice to the other side, the model is the one that answered.
+	// If neither request nor ref named a model, it is the one that answered.
 	ref = ModelRef{Provider: cmp.Or(ref.Provider, resp.Provider), Model: cmp.Or(ref.Model, resp.Model)}
 	p.price(ref, &resp.Usage)
 	return resp, nil

@@ -11,26 +11,24 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Source is one provider that a [Registry] can open.
+// Source is a provider that a [Registry] can open.
 type Source struct {
 	Name string // the provider part of a [ModelRef]
-	// KeyEnv names the environment variables that may hold the key; the first that is set is used. Empty: the provider
-	// needs no key and is always available.
+	// KeyEnv names the environment variables that may hold the key; the first one set is used. Empty: no key is needed.
 	KeyEnv []string
-	Open   func(Key) (Completer, error) // makes the adapter; it does not block
+	Open   func(Key) (Completer, error) // makes the adapter; does not block
 }
 
 // RegistryConfig configures a [Registry].
 type RegistryConfig struct {
-	// Getenv reads the environment; required. Keys are read when they are needed and kept nowhere but in the adapter.
+	// Getenv reads the environment; required. Keys are read on demand, and only the adapter keeps them.
 	Getenv func(string) string
-	Logger *slog.Logger // told of attempts that are repeated. Defaults to none.
-	// Prices give the cost of calls whose provider does not tell it. Defaults to none: such a cost is unknown.
+	Logger *slog.Logger // logs retries. Defaults to none.
+	// Prices give the cost of calls whose provider does not report it. Defaults to none: such costs are unknown.
 	Prices Prices
 }
 
-// Registry gives Completers by model reference. It opens an adapter when it is asked for, so that a missing key of a
-// provider nobody uses is no error. It may be used from many goroutines.
+// Registry opens Completers by model reference, on demand: a missing key matters only then. Safe for concurrent use.
 type Registry struct {
 	cfg     RegistryConfig
 	sources []Source
@@ -60,7 +58,7 @@ func find(sources []Source, name string) int {
 	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
 }
 
-// Has reports whether the provider is known and its key, if it needs one, is set.
+// Has reports whether the provider is known, and its key is set if it needs one.
 func (r *Registry) Has(provider string) bool { return slices.Contains(r.Names(), provider) }
 
 // Names lists the available providers.
@@ -74,8 +72,7 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Completer opens a model's provider. Requests without a model go to ref.Model. What may pass is tried again by the
-// registry's policy. The error says what to do if the provider is not available.
+// Completer opens a model's provider, with retries. Requests without a model go to ref.Model. Errors say what to do.
 func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	have := cmp.Or(text.Prefixed("available: ", strings.Join(r.Names(), ", ")), "no provider is available")
 	i := find(r.sources, ref.Provider)
@@ -96,7 +93,7 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	return WithRetry(priced{adapter, ref, r.cfg.Prices, variable}, r.cfg.Logger), nil
 }
 
-// key is that of a source, which is available with one, or if it needs none, and the variable that it came from.
+// key returns a source's key and its variable. A source is available if it has a key or needs none.
 func (r *Registry) key(source Source) (key Key, variable string, available bool) {
 	for _, variable := range source.KeyEnv {
 		if key := NewKey(r.cfg.Getenv(variable)); !key.IsZero() {

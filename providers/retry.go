@@ -14,19 +14,17 @@ import (
 
 const (
 	maxAttempts = 4
-	// firstDelay is the longest pause after the first failure; it doubles with each further one. The pause is drawn
-	// between zero and that, so that clients which failed together do not return together.
+	// firstDelay bounds the first pause, and doubles each time. The pause is random, to spread the clients.
 	firstDelay = 500 * time.Millisecond
-	// maxWait is the longest pause that a provider may ask for and get; a longer one is returned as the error, whose
-	// RetryAfter tells the caller when to come back.
+	// maxWait is the longest pause that a provider may ask for. Beyond it the error is returned, with its RetryAfter.
 	maxWait = time.Minute
 	// attemptTimeout ends an attempt that hangs: reasoning models think for minutes before the first byte.
 	attemptTimeout = 5 * time.Minute
 )
 
-// WithRetry gives a Completer that tries c again after errors that may pass: four times in all, half a second, one and
-// two after each other at most, or when the provider asks for it. Its error is that of the last attempt, with the Usage
-// of all. It is the only place that retries: SDKs and adapters must not, or attempts multiply.
+// WithRetry returns a Completer that repeats temporary failures of c: up to four attempts in all, with pauses of at
+// most half a second, one and two, or as the provider asks. Its error is that of the last attempt, with the Usage of
+// all. Nothing else retries: SDKs and adapters must not, or attempts multiply.
 func WithRetry(c Completer, log *slog.Logger) Completer { return retrier{c, log} }
 
 type retrier struct {
@@ -48,11 +46,11 @@ func (r retrier) Complete(ctx context.Context, req *Request) (*Response, error) 
 			return nil, failure
 		}
 		wait := time.Duration(rand.Float64() * float64(firstDelay<<(attempt-1)))
-		if asked := failure.RetryAfter; asked > 0 { // never earlier, and not all clients at once
+		if asked := failure.RetryAfter; asked > 0 { // never earlier, and spread over clients
 			wait = asked + time.Duration(rand.Float64()*float64(asked)/10)
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-			return nil, failure // the pause would only end in a cancellation that hides why
+			return nil, failure // the pause would only end in a cancellation that hides the reason
 		}
 		r.log.InfoContext(ctx, "model call failed, trying again",
 			"attempt", attempt, "wait", wait, "kind", string(failure.Kind), "error", failure)
@@ -62,8 +60,7 @@ func (r retrier) Complete(ctx context.Context, req *Request) (*Response, error) 
 	}
 }
 
-// attempt is one call with its own deadline. Here, where both contexts are known, the end of the caller's context is
-// told from the end of the attempt's.
+// attempt makes one call with its own deadline. Knowing both contexts, it can tell which one ended.
 func (r retrier) attempt(ctx context.Context, req *Request) (*Response, *Error) {
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -77,7 +74,7 @@ func (r retrier) attempt(ctx context.Context, req *Request) (*Response, *Error) 
 	return nil, asError(err)
 }
 
-// canceled keeps who was asked and what it cost, and says that the caller's context ended and why.
+// canceled reports the end of the caller's context and its cause, with failure's model and cost.
 func canceled(ctx context.Context, failure *Error) *Error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {

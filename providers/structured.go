@@ -15,21 +15,19 @@ import (
 )
 
 const (
-	repairs = 3 // how many times a bad answer is sent back with the reason
-	// repairPause grows with each repair: a model that just failed is often one under load.
+	repairs = 3 // how often a bad answer is sent back with the reason
+	// repairPause grows with each repair: a model that just failed is often overloaded.
 	repairPause = 250 * time.Millisecond
-	maxQuoted   = 8000 // bounds how much of a bad answer is shown to the model again, in characters
+	maxQuoted   = 8000 // of a bad answer that the model sees again, in characters
 )
 
-// Structured asks c until it has an answer that decodes into a T and passes check. T is a struct of strings, booleans,
-// lists and such structs, each field with its json tag. check judges a decoded answer and may complete it; its error is
-// shown to the model word for word, so it says what is wrong and what would be right. It is called once for each
-// candidate; nil: anything that decodes is good. used is told what each call cost, failed ones included.
+// Structured asks c until an answer decodes into a T and passes check. T is a struct of strings, booleans, lists and
+// such structs, with json tags. check may complete the value, is called once per candidate, and may be nil; the model
+// sees its error, so it says what is wrong and what would be right. used gets the cost of every call.
 //
-// A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
-// answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
-// are returned as they are. After three repairs the error is an [*Error] of [KindMalformedOutput], or
-// [KindTruncated] if the last answer was cut. req is not changed.
+// A bad answer is sent back with the exact reason, after 250 ms times the number of the repair. A cut answer is
+// requested again, shorter, with twice the original limit. Other errors are returned. After three repairs the error is
+// an [*Error] of [KindMalformedOutput], or [KindTruncated] if the last answer was cut. It does not change req.
 func Structured[T any](
 	ctx context.Context, c Completer, req *Request, check func(*T) error, used func(boulder.Usage),
 ) (value T, err error) {
@@ -51,7 +49,7 @@ func Structured[T any](
 			}
 			wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
 				"that follows the schema, brief texts, and nothing else."
-			// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+			// Often reasoning took the room, so a shorter answer does not help. Doubling once is enough to find out.
 			asked.MaxOutputTokens = 2 * req.MaxOutputTokens
 		} else {
 			used(resp.Usage)
@@ -67,7 +65,7 @@ func Structured[T any](
 		if repair > repairs {
 			return value, problem
 		}
-		said = cmp.Or(said, "(no text)") // providers refuse an empty turn
+		said = cmp.Or(said, "(no text)") // providers refuse an empty message
 		asked.Messages = append(asked.Messages, Message{RoleAssistant, said}, Message{RoleUser, wish})
 		if !pause(ctx, repairPause*time.Duration(repair)) {
 			return value, canceled(ctx, problem)
@@ -75,8 +73,8 @@ func Structured[T any](
 	}
 }
 
-// Decode is the pure part of [Structured]: it gives the last object in a model's answer that decodes into a T and
-// passes check. The error is about the last object of the answer, in words fit for the model.
+// Decode is the pure part of [Structured]: it returns the last object in a model's answer that decodes into a T and
+// passes check. The error is about the last object, in words for the model.
 func Decode[T any](text string, check func(*T) error) (none T, problem error) {
 	found, err := candidates(text)
 	if err != nil {
@@ -95,8 +93,7 @@ func Decode[T any](text string, check func(*T) error) (none T, problem error) {
 	return none, problem
 }
 
-// decodeObject decodes as it is and, if a type does not fit, once more after [coerce]. Keys that T does not have are
-// ignored: models like to add some.
+// decodeObject decodes raw and, if a type does not match, [coerced] raw. It ignores unknown keys, which models add.
 func decodeObject[T any](raw json.RawMessage) (value T, err error) {
 	err = json.Unmarshal(raw, &value)
 	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)

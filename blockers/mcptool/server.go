@@ -70,8 +70,7 @@ type Server struct {
 
 	added     *sync.Cond  // signals additions to unclaimed; uses mu
 	unclaimed []announced // oldest first
-	// known holds past announcements, which are repeated many times. CallID alone is not unique: providers number the
-	// calls of a conversation as they like.
+	// known holds past announcements, which are repeated. Providers choose CallIDs freely, so they are not unique.
 	known map[[3]string]bool // session, CallID, input
 }
 
@@ -89,9 +88,8 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Tools starts to listen on a free port of 127.0.0.1 if necessary, and returns the address of these tools (named as
-// agents know them) and the headers that authorize requests. ctx bounds the start only; the server runs until
-// [Server.Close], after which Tools fails.
+// Tools listens on a free port of 127.0.0.1, once, and returns the address of these tools (named as agents know them)
+// and the headers with the token. ctx only bounds the start. After [Server.Close] it fails.
 func (s *Server) Tools(ctx context.Context, names ...string) (tools opencode.MCPServer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +232,7 @@ func guarded(next http.Handler, host, token string) http.HandlerFunc {
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
 // ServeStdio offers the blocker tool over in and out to one client, until in ends (no error) or ctx does (its cause).
-// All reports count as one session, named after the client and this process. OpenCode starts one process per directory,
-// so that all its sessions there are one.
+// Client and process make one session; OpenCode has one process per directory, for all sessions there.
 //
 // A read of in may outlast the return; writes to out do not.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {

@@ -281,8 +281,7 @@ func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error)
 	}
 }
 
-// carryOut passes on a request that was received whole. It continues if the client disconnects, such as a terminal that
-// is closed. Only closing the server interrupts it.
+// carryOut carries out a request received whole, even if the client disconnects. Only closing the server interrupts it.
 func carryOut(ctx context.Context, steerer Steerer, r request) (result any, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, orderPatience, errNoAnswer)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package freeport finds a port for an OpenCode server. OpenCode 1.18 takes 4096 for port 0 where it is free, which is
-// the port that people give to an OpenCode of their own.
+// Package freeport finds a port for an OpenCode server. For port 0, OpenCode 1.18 takes 4096 if that is free, which is
+// the port that users give to their own OpenCode.
 package freeport
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Find returns a TCP port of 127.0.0.1 from 10000 to 29999 that nobody listens on, below those that systems hand out
-// (Linux: from 32768), so that nobody else takes it while a server comes back to it.
+// Find returns a TCP port of 127.0.0.1 from 10000 to 29999 without a listener. Systems assign higher ports (Linux: from
+// 32768), so no other program takes it while a server restarts.
 func Find() (string, error) {
 	for range 100 {
 		port := strconv.Itoa(10_000 + rand.IntN(20_000))

@@ -63,8 +63,7 @@ func Register(dir string) (*Registration, error) {
 // Env returns the variable "NAME=value" that every process started here needs in its environment.
 func (r *Registration) Env() string { return Variable + "=" + r.mark }
 
-// Release kills everything with the mark, and removes the record. Idempotent. After an error the record stays for the
-// next [Sweep], since processes may be left.
+// Release kills everything with the mark, and removes the record unless it failed: then [Sweep] retries. Idempotent.
 func (r *Registration) Release() error { return r.release() }
 
 // Swept is the result of [Sweep].
@@ -109,8 +108,7 @@ func Sweep(dir string) (total Swept, err error) {
 	return total, nil
 }
 
-// openRecords opens the directory of records, and creates it if necessary. It follows no links: the project's files are
-// untrusted, and must not redirect it.
+// openRecords opens or creates the directory of records. It follows no links, since the project's files are untrusted.
 func openRecords(dir string) (*os.Root, error) {
 	return statedir.Open(filepath.Dir(dir), filepath.Base(dir), DirName)
 }

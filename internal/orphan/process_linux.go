@@ -45,8 +45,7 @@ func processes(variable string) ([]process, error) {
 
 var errEnded = errors.New("the process has ended")
 
-// stat reads /proc/PID/stat. The start is in clock ticks since boot. The second field is the program's name in
-// parentheses, which may contain anything.
+// stat reads /proc/PID/stat. The start is in clock ticks since boot. The name in parentheses may contain anything.
 func stat(pid int) (process, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

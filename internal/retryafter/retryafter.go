@@ -1,4 +1,4 @@
-// Package retryafter reads until when a server wants its clients to wait: from the headers of its answer, and from words.
+// Package retryafter reads how long a server wants its clients to wait, from the headers or the words of its answer.
 package retryafter
 
 import (
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Of reads Retry-After in seconds (fractions are seen in the wild) or as a date, and Retry-After-Ms; the longest counts. A
-// date is compared with the answer's own Date, so that a wrong clock here does not matter, and without one with now. Where
-// there is neither, the reset times of rate limits count that are used up.
+// Of reads Retry-After in seconds (fractions were observed) or as a date, and Retry-After-Ms; the longest counts. Dates
+// are relative to the answer's own Date, so that a wrong local clock does not matter, or else to now. Without either,
+// the reset times of exhausted rate limits count.
 func Of(header http.Header, now time.Time) time.Duration {
 	if sent, err := http.ParseTime(header.Get("Date")); err == nil {
 		now = sent
@@ -26,8 +26,8 @@ func Of(header http.Header, now time.Time) time.Duration {
 	return cmp.Or(max(seconds(ms/1000), seconds(s)), resets(header, now))
 }
 
-// resets is the longest wait for a rate limit with nothing remaining: X-Ratelimit-Reset-Requests (OpenAI, Groq),
-// Anthropic-Ratelimit-Tokens-Reset, X-Ratelimit-Reset (OpenRouter) and their kin. They come with every answer.
+// resets returns the longest wait for an exhausted rate limit: X-Ratelimit-Reset-Requests (OpenAI, Groq),
+// Anthropic-Ratelimit-Tokens-Reset, X-Ratelimit-Reset (OpenRouter) and the like. They come with every answer.
 func resets(header http.Header, now time.Time) (wait time.Duration) {
 	for name, values := range header {
 		rest, limit := strings.CutPrefix(strings.ToLower(name), "anthropic-")
@@ -46,7 +46,7 @@ func resets(header http.Header, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// amount reads a wait as "6m0s" or in seconds, and a time as seconds or milliseconds since 1970 or by RFC 3339.
+// amount reads a duration as "6m0s" or in seconds, or a time as seconds or milliseconds since 1970 or in RFC 3339.
 func amount(value string, now time.Time) time.Duration {
 	if d, err := time.ParseDuration(value); err == nil {
 		return seconds(d.Seconds())
@@ -54,7 +54,7 @@ func amount(value string, now time.Time) time.Duration {
 	if at, err := time.Parse(time.RFC3339, value); err == nil {
 		return seconds(at.Sub(now).Seconds())
 	}
-	const longAgo = 1e9 // seconds since 1970: in 2001
+	const longAgo = 1e9 // seconds since 1970: the year 2001
 	switch s, err := strconv.ParseFloat(value, 64); {
 	case err != nil:
 		return 0
@@ -67,7 +67,7 @@ func amount(value string, now time.Time) time.Duration {
 	}
 }
 
-// seconds converts without overflow; negative and absurd values come from broken proxies.
+// seconds converts without overflow. Broken proxies send negative and absurd values.
 func seconds(s float64) time.Duration {
 	const year = 365 * 24 * time.Hour
 	if math.IsNaN(s) || s <= 0 {

@@ -21,8 +21,8 @@ var (
 		` ?(\d{1,2})(?::(\d\d)(?::\d\d)?)? ?([ap]\.?m\b)?(?: ?\(?(UTC|GMT|Z\b|[a-z]+/[a-z/_+0-9-]+))?`)
 )
 
-// Text reads until when the words of a provider say that a limit holds. A time without a zone is in that of now, one
-// without a date is the next. Zero: they say nothing about that, or nothing that can be believed.
+// Text reads how long a limit holds from the words of a provider. A time without a zone is in that of now; without a
+// date it is the next such time. Zero means that they say nothing credible.
 func Text(said string, now time.Time) time.Duration {
 	said = strings.Join(strings.Fields(said), " ")
 	for _, m := range inWords().FindAllStringSubmatch(said, -1) {
@@ -43,7 +43,7 @@ func Text(said string, now time.Time) time.Duration {
 	return 0
 }
 
-// sum reads "5 days 22 hours 11 minutes" and "9m38.016s"; zero: not all of it is time.
+// sum reads "5 days 22 hours 11 minutes" or "9m38.016s"; zero if any part is not a duration.
 func sum(words string) time.Duration {
 	all := 0.0
 	for _, m := range part().FindAllStringSubmatch(words, -1) {
@@ -61,7 +61,7 @@ func sum(words string) time.Duration {
 	return seconds(all)
 }
 
-// at is the time that clock matched; zero: it is none.
+// at returns the time that clock matched, or zero if it is none.
 func at(m []string, now time.Time) time.Time {
 	zone, half := now.Location(), strings.ToLower(m[4])
 	if m[5] != "" {
@@ -81,18 +81,18 @@ func at(m []string, now time.Time) time.Time {
 		hour = hour%12 + map[byte]int{'p': 12}[half[0]]
 	}
 	if half == "" && m[3] == "" || hour > 23 || minute > 59 {
-		return time.Time{} // a number that says something else
+		return time.Time{} // a number with another meaning
 	}
 	now = now.In(zone)
 	day, given := date(m[1], now)
 	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, 0, 0, zone)
-	if !given && now.Sub(t) > time.Hour { // less is an old message, which does not mean tomorrow
+	if !given && now.Sub(t) > time.Hour { // less than an hour ago: an old message, not tomorrow
 		t = t.AddDate(0, 0, 1)
 	}
 	return t
 }
 
-// date reads "2026-04-01", "Oct 6" and "Sep 24th, 2026"; else it is that of now.
+// date reads "2026-04-01", "Oct 6" or "Sep 24th, 2026", or else returns the date of now.
 func date(said string, now time.Time) (day time.Time, given bool) {
 	if t, err := time.Parse(time.DateOnly, said); err == nil {
 		return t, true

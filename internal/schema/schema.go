@@ -1,5 +1,4 @@
-// Package schema describes what manager reads and prints as JSON Schema (draft 2020-12), for editors and for programs
-// that read events. It is made of the types that are read and printed.
+// Package schema derives JSON Schemas (draft 2020-12) from the types that manager reads and prints.
 package schema
 
 import (
@@ -15,10 +14,10 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// Names are those of the schemas: of a plan file, of a configuration file, and of an event of `--json`.
+// Names of the schemas: a plan file, a configuration file, and an event of `--json`.
 var Names = []string{"plan", "config", "events"}
 
-// Of is the schema with a name.
+// Of returns the schema with a name.
 func Of(name string) (*jsonschema.Schema, error) {
 	var s *jsonschema.Schema
 	var err error
@@ -42,7 +41,7 @@ func Of(name string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// Text is [Of] as a file.
+// Text returns [Of] as the content of a file.
 func Text(name string) ([]byte, error) {
 	s, err := Of(name)
 	if err != nil {
@@ -52,7 +51,7 @@ func Text(name string) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// events is one of the public events. Later versions add types and fields, which a reader has to pass over.
+// events is the schema of any public event. Later versions add types and fields, which readers must ignore.
 func events() (*jsonschema.Schema, error) {
 	one := &jsonschema.Schema{}
 	for name, body := range boulder.PublicTypes() {
@@ -79,7 +78,7 @@ func events() (*jsonschema.Schema, error) {
 	return one, nil
 }
 
-// open lets objects have further keys.
+// open allows additional keys in objects.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -1,5 +1,4 @@
-// Package scope compares patterns of files: whether two sub-tasks that say what they write may write the
-// same file, and what one wrote besides.
+// Package scope compares file patterns: whether two sub-tasks may write one file, and what one wrote beyond its own.
 package scope
 
 import (
@@ -8,8 +7,8 @@ import (
 	"strings"
 )
 
-// Check says what is wrong with a pattern: a path below the project's root with / between names, in which * and ? stand
-// for characters of a name and ** for any number of directories.
+// Check returns what is wrong with a pattern. A pattern is a path below the project's root with / between names, in
+// which * and ? stand for characters of a name and ** for any number of directories.
 func Check(pattern string) error {
 	names := strings.Split(pattern, "/")
 	switch {
@@ -23,7 +22,7 @@ func Check(pattern string) error {
 	return nil
 }
 
-// Outside returns the files that no pattern matches; none, if there is no pattern.
+// Outside returns the files that no pattern matches; none if there are no patterns.
 func Outside(patterns, files []string) (outside []string) {
 	for _, file := range files {
 		if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -35,8 +34,7 @@ func Outside(patterns, files []string) (outside []string) {
 	return outside
 }
 
-// Overlap returns a pattern of each list for which there may be a file that both match; "" if there is none. Case does not
-// count: it does not on every file system.
+// Overlap returns a pattern of each list such that both may match a file; "" if there are none. Case is ignored.
 func Overlap(one, other []string) (string, string) {
 	for _, a := range one {
 		for _, b := range other {
@@ -54,8 +52,7 @@ func overlap(a, b []string) bool {
 	})
 }
 
-// names are those of a pattern. One that ends with a slash, or with a name without wildcard and ending, may be a directory:
-// all below is meant as well.
+// names splits a pattern. With a final slash, or a last name without wildcard and extension, it includes all below.
 func names(pattern string) []string {
 	pattern = strings.ToLower(strings.TrimPrefix(pattern, "./"))
 	all := strings.Split(strings.TrimSuffix(pattern, "/"), "/")
@@ -65,9 +62,9 @@ func names(pattern string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "." || name == "" })
 }
 
-// meet reports whether two sequences may stand for the same one. star stands for any number of elements.
+// meet reports whether two sequences may match the same one. star matches any number of elements.
 func meet[T comparable](a, b []T, star T, same func(x, y T) bool) bool {
-	next := make([]bool, len(b)+1) // whether what is behind meets, by the place in b
+	next := make([]bool, len(b)+1) // whether a[i+1:] meets b[j:], by j
 	for i := len(a); i >= 0; i-- {
 		now := make([]bool, len(b)+1)
 		for j := len(b); j >= 0; j-- {

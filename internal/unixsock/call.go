@@ -100,8 +100,7 @@ func read[Q any](conn net.Conn) (q Q, err error) {
 	return q, err
 }
 
-// Close removes the socket, cancels waiting requests, gives the others Grace to end, and returns when nothing of the
-// server runs any more. Idempotent.
+// Close removes the socket, cancels waiting requests, gives the others Grace to end, and waits for all. Idempotent.
 func (s *Server) Close() error {
 	info, err := os.Lstat(s.path)
 	switch {

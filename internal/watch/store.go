@@ -191,8 +191,7 @@ type Spent struct {
 	Cost   float64   `json:"cost,omitempty"` // US dollars
 }
 
-// Intent is a continuation that was decided on. It is stored before it is sent, and sent again after a crash: the
-// server accepts a message id once.
+// Intent is a continuation, stored before it is sent and resent after a crash: the server takes a message id once.
 type Intent struct {
 	MessageID string            `json:"message_id"`
 	Text      string            `json:"text"`

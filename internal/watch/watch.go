@@ -55,8 +55,7 @@ type Config struct {
 	DryRun bool
 	// Diverter records what agents want the user to answer. Nil: asks wait for the user.
 	Diverter session.Diverter
-	// Typed carries out what was typed after /blockers in a session, and returns the result for the agent. It may take
-	// seconds, and runs outside the loop.
+	// Typed carries out what was typed after /blockers in a session, outside the loop, and returns the agent's text.
 	Typed func(ctx context.Context, sessionID, word string) string
 
 	Show   func(Entry)              // gets every decision, on the loop goroutine
@@ -117,7 +116,7 @@ func New(cfg Config) *Watch {
 }
 
 // Run watches until ctx ends, whose cause it returns, or with Once until each session had its look. It sends nothing
-// after it returned. It is called once.
+// after it returned. Call it once.
 func (w *Watch) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.work.Wait()

@@ -1,10 +1,9 @@
-// Package wildcard compares names of models with patterns, as limits and prices have them.
+// Package wildcard matches names of models against the patterns of limits and prices.
 package wildcard
 
 import "strings"
 
-// Match reports whether a pattern, in which * stands for any characters, slashes included, matches all of a text. Case
-// does not matter.
+// Match reports whether a pattern matches all of a text. * matches any characters, slashes included. Case is ignored.
 func Match(pattern, text string) bool {
 	head, rest, star := strings.Cut(strings.ToLower(pattern), "*")
 	tail, begins := strings.CutPrefix(strings.ToLower(text), head)

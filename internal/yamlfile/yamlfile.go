@@ -2,8 +2,7 @@
 //
 // It is safe on untrusted input: it only reads regular files of bounded size and depth, without aliases. It is strict:
 // it reports all unknown or repeated keys and wrong types at once, with their places. It is lenient where the meaning
-// is clear: a text stands for a list of one, any scalar for a text as written, and a key without a value counts as
-// absent.
+// is clear: a text stands for a list of one, any scalar for a text as written, and a key without value counts as absent.
 package yamlfile
 
 import (
@@ -135,8 +134,7 @@ func (f *File) Err() error {
 	return &Error{Problems: f.problems[:shown:shown], More: len(f.problems) - shown}
 }
 
-// Read reads a regular file, else it returns an [*Error]. Of a file above [MaxSize] it reads enough for [Decode] to
-// refuse.
+// Read reads a regular file, else it returns an [*Error]. Above [MaxSize] it reads enough for [Decode] to refuse.
 func Read(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
@@ -160,8 +158,8 @@ func Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails unless
-// data is one YAML document of at most [MaxSize]; other problems are in [File.Err]. name is used in messages.
+// Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails if
+// data is larger than [MaxSize], not YAML, or two documents; [File.Err] has other problems. name is used in messages.
 func Decode(name string, data []byte, to any) (*File, error) {
 	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}}
 	root, err := f.parse(data)

@@ -20,11 +20,11 @@ const (
 	baseURL = "https://api.anthropic.com"
 )
 
-// Options are for [Source] and [New]. BaseURL is the address up to and without "/v1/messages".
+// Options are for [Source] and [New]. BaseURL is the address without "/v1/messages".
 type Options = adapter.Options
 
-// Source is for a registry: "anthropic", with ANTHROPIC_API_KEY and, if opts names no address,
-// ANTHROPIC_BASE_URL. Nothing else that the SDK would read from the environment or from files counts.
+// Source returns "anthropic" for a registry, with ANTHROPIC_API_KEY and, if opts has no address, ANTHROPIC_BASE_URL.
+// Other variables and files that the SDK would read are ignored.
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
 	return providers.Source{
@@ -33,21 +33,20 @@ func Source(getenv func(string) string, opts Options) providers.Source {
 	}
 }
 
-// New makes a Completer. It opens no connection. The zero key sends none, for a proxy that adds its own.
+// New returns a Completer. It opens no connection. The zero key sends none, for a proxy that adds its own.
 func New(key providers.Key, opts Options) (providers.Completer, error) {
 	opts.BaseURL = strings.TrimRight(cmp.Or(opts.BaseURL, baseURL), "/")
 	if err := adapter.CheckBaseURL(opts.BaseURL); err != nil {
 		return nil, fmt.Errorf("anthropic: base URL %w", err)
 	}
 	options := []option.RequestOption{
-		// The service is made without the SDK's client, whose defaults come from the environment and from profiles:
-		// another address there would get the key and the prompts.
+		// Not through the SDK's client: its defaults come from the environment and profiles, and could leak the key.
 		option.WithBaseURL(opts.BaseURL + "/"),
 		option.WithHTTPClient(adapter.Client(opts.HTTPClient)),
 		option.WithMaxRetries(0), // see providers.WithRetry; the SDK would sleep through any Retry-After
-		// Without a timeout of its own the SDK refuses high output limits unstreamed. The context ends a call sooner.
+		// Without its own timeout the SDK refuses high output limits unstreamed. The context ends a call sooner.
 		option.WithRequestTimeout(time.Hour),
-		option.WithoutOpenTelemetry(), // prompts could get into the traces of a program that embeds us
+		option.WithoutOpenTelemetry(), // prompts could get into the traces of an embedding program
 	}
 	if !key.IsZero() {
 		options = append(options, option.WithAPIKey(key.Reveal()))
@@ -65,9 +64,9 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	}, nil
 }
 
-// The parts of a request that not every model or endpoint takes.
+// Features that not every model or endpoint accepts.
 const (
-	// structured: the answer is constrained to the schema by output_config. Newer than many imitations of the API.
+	// structured: the answer is constrained to the schema by output_config. Many compatible servers lack it.
 	structured = "output_config.format"
 	forcedTool = "tool_choice" // the answer is the argument of a tool that must be called. Excludes thinking.
 	roomy      = "max_tokens"  // an output limit of [defaultMaxTokens]. The oldest models allow less.

@@ -14,15 +14,14 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// The API wants a limit in every request. The default is room for a ledger and its reasoning, below the 21,333 that
-// the SDK sends unstreamed without being asked to, and below the limit of every model since Claude 4. The other one is
-// what the oldest models allow.
+// The API requires a limit. The default leaves room for a ledger and its reasoning. It is below the SDK's limit for
+// unstreamed calls, 21,333, and that of every model since Claude 4. The other one is that of the oldest models.
 const (
 	defaultMaxTokens = 16_000
 	fewestMaxTokens  = 4096
 )
 
-// params translates a request. Objects are overridden where a map of the SDK's would sort the schema's properties.
+// params translates a request. Overrides keep the order of the schema's properties, which the SDK's maps would sort.
 func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{Model: req.Model, MaxTokens: int64(cmp.Or(req.MaxOutputTokens, fewestMaxTokens))}
 	if use.Has(roomy) {
@@ -62,13 +61,13 @@ func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
 }
 
 func reply(message *sdk.Message) adapter.Reply {
-	// An overload that comes up while the model works is reported with status 200.
+	// An overload during generation is reported with status 200.
 	if message.Type != "message" || message.StopReason == "" {
 		return adapter.Reply{Missing: "message"}
 	}
 	out := adapter.Reply{Response: providers.Response{
 		Text: text(message), Model: message.Model,
-		Usage: boulder.Usage{ // Anthropic counts what was read from and written to a cache beside the input
+		Usage: boulder.Usage{ // Anthropic counts cache reads and writes separately from the input
 			Input: message.Usage.InputTokens + message.Usage.CacheReadInputTokens +
 				message.Usage.CacheCreationInputTokens,
 			CacheRead:  message.Usage.CacheReadInputTokens,
@@ -88,7 +87,7 @@ func reply(message *sdk.Message) adapter.Reply {
 	return out
 }
 
-// text gives the argument of the forced tool where it was called, and else the text without the model's thoughts.
+// text returns the argument of the forced tool if it was called, else the text without the model's thoughts.
 func text(message *sdk.Message) string {
 	var b strings.Builder
 	for _, block := range message.Content {
@@ -102,8 +101,7 @@ func text(message *sdk.Message) string {
 	return b.String()
 }
 
-// statuses gives the status that each type of error is sent with, as Anthropic's API reference lists them. The type
-// counts where it contradicts the status: an error may come up after a 200 was sent.
+// statuses maps types of errors to statuses (Anthropic's API reference), as errors may also occur after a 200.
 var statuses = map[string]int{
 	"invalid_request_error": http.StatusBadRequest,
 	"authentication_error":  http.StatusUnauthorized,

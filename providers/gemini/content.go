@@ -29,7 +29,7 @@ func contents(req *providers.Request) []*genai.Content {
 func config(req *providers.Request, use adapter.Features) *genai.GenerateContentConfig {
 	out := &genai.GenerateContentConfig{
 		MaxOutputTokens:       int32(min(req.MaxOutputTokens, math.MaxInt32)),
-		AutomaticContinuation: new(false), // one request for each attempt
+		AutomaticContinuation: new(false), // one request per attempt
 	}
 	system := req.System
 	if !use.Has(structured) {
@@ -42,10 +42,9 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 		out.ResponseMIMEType = "application/json"
 	}
 	if use.Has(structured) {
-		// The SDK's own field would decode the schema and sort its properties, and their order is the one in which
-		// current models answer.
+		// The SDK's own field would decode the schema and sort its properties, but models answer in their order.
 		out.HTTPOptions = &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
-			body["generationConfig"].(map[string]any)["responseJsonSchema"] = req.Schema // beside the MIME type
+			body["generationConfig"].(map[string]any)["responseJsonSchema"] = req.Schema // next to the MIME type
 			return body
 		}}
 	}
@@ -54,7 +53,7 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 
 func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 	out := adapter.Reply{Response: providers.Response{Model: resp.ModelVersion}}
-	if u := resp.UsageMetadata; u != nil { // thoughts are counted beside the answer; both are billed as output
+	if u := resp.UsageMetadata; u != nil { // thoughts are counted apart from the answer; both are billed as output
 		out.Usage = boulder.Usage{
 			Input:     int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
 			CacheRead: int64(u.CachedContentTokenCount),
@@ -77,14 +76,13 @@ func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,
 		genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII:
 		return filtered("answer", string(reason), candidate.FinishMessage)
-	case genai.FinishReasonMaxTokens, genai.FinishReasonContinuation: // the server wants to be asked for the rest
+	case genai.FinishReasonMaxTokens, genai.FinishReasonContinuation: // the server wants a request for the rest
 		out.Refused = providers.KindTruncated
 	}
 	if candidate.Content == nil {
 		return out
 	}
-	// The SDK's Text method would print a warning to standard error. There are no parts at all when the model's thoughts
-	// took the whole output limit.
+	// The SDK's Text method prints warnings to standard error. There are no parts if thoughts took the whole output limit.
 	for _, part := range candidate.Content.Parts {
 		if part != nil && !part.Thought {
 			out.Text += part.Text
@@ -93,8 +91,7 @@ func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 	return out
 }
 
-// parseError reads {"error":{"code","message","status","details":[…]}}: google.rpc.Status in JSON. Details come in many
-// forms.
+// parseError reads {"error":{"code","message","status","details":[…]}}: google.rpc.Status in JSON.
 func parseError(body []byte) adapter.Said {
 	var envelope struct {
 		Error struct {
@@ -113,10 +110,10 @@ func parseError(body []byte) adapter.Said {
 	adapter.Unmarshal(body, &envelope)
 	e := envelope.Error
 	out := adapter.Said{Code: e.Status, Text: e.Message, Status: e.Code}
-	// A tier that does not include the model words it as a rate limit of zero.
+	// A tier without the model reports a rate limit of zero.
 	exhausted := strings.Contains(e.Message, "limit: 0,")
 	for _, detail := range e.Details {
-		out.Code = cmp.Or(detail.Reason, out.Code) // says more: a wrong key is an INVALID_ARGUMENT
+		out.Code = cmp.Or(detail.Reason, out.Code) // more specific: a wrong key is an INVALID_ARGUMENT
 		if wait, err := time.ParseDuration(detail.RetryDelay); err == nil {
 			out.RetryAfter = max(out.RetryAfter, wait)
 		}

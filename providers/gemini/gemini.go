@@ -1,5 +1,5 @@
-// Package gemini is the adapter for Google's Gemini API, on top of google.golang.org/genai. In model references its
-// name is "google", as OpenCode writes it. Answers are not streamed.
+// Package gemini is the adapter for Google's Gemini API, on top of google.golang.org/genai. Model references call it
+// "google", as OpenCode does. Answers are not streamed.
 package gemini
 
 import (
@@ -22,11 +22,11 @@ const (
 // keyEnv names the variables that may hold the key, the more specific one first.
 var keyEnv = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
 
-// Options are for [Source] and [New]. BaseURL is the address up to and without "/v1beta/models".
+// Options are for [Source] and [New]. BaseURL is the address without "/v1beta/models".
 type Options = adapter.Options
 
-// Source is for a registry: "google", with GEMINI_API_KEY or else GOOGLE_API_KEY and, if opts names no
-// address, GOOGLE_GEMINI_BASE_URL. Nothing else that the SDK would read from the environment counts.
+// Source returns "google" for a registry, with GEMINI_API_KEY or else GOOGLE_API_KEY and, if opts has no address,
+// GOOGLE_GEMINI_BASE_URL. Other variables that the SDK would read are ignored.
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
 	return providers.Source{
@@ -35,8 +35,7 @@ func Source(getenv func(string) string, opts Options) providers.Source {
 	}
 }
 
-// New makes a Completer. It opens no connection. A key is required: without one the SDK would look for it in the
-// environment.
+// New returns a Completer. It opens no connection. A key is required, else the SDK would read the environment.
 func New(key providers.Key, opts Options) (providers.Completer, error) {
 	if key.IsZero() {
 		return nil, errors.New("google: no key; set " + keyEnv[0])
@@ -47,8 +46,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	}
 	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{
 		APIKey: key.Reveal(),
-		// Both are set although they are the defaults: the environment could change them, and another address would get
-		// the key and the prompts.
+		// Both are defaults, but set explicitly: the environment could change them, and send key and prompts elsewhere.
 		Backend:     genai.BackendGeminiAPI,
 		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL},
 		HTTPClient:  adapter.Client(opts.HTTPClient),
@@ -59,8 +57,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	return &adapter.Adapter{
 		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (out adapter.Reply, err error) {
-			// The SDK's decoding asserts types ({"candidates":"none"} is enough to panic), and what a server sends may not
-			// end the program.
+			// The SDK's decoding panics on wrong types (such as {"candidates":"none"}), and a server must not crash the program.
 			defer func() {
 				if cause := recover(); cause != nil {
 					out, err = adapter.Reply{}, fmt.Errorf("genai panicked: %v", cause)
@@ -75,10 +72,10 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	}, nil
 }
 
-// The parts of a request that not every model takes.
+// Features that not every model accepts.
 const (
 	structured = "responseJsonSchema" // the answer is constrained to the schema
-	jsonMode   = "responseMimeType"   // the answer is some JSON object. Gemma has not even that.
+	jsonMode   = "responseMimeType"   // the answer is some JSON object. Gemma lacks even that.
 )
 
 var features = []adapter.Feature{

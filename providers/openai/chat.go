@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// body translates a request. go-openai refuses max_tokens for models whose names look like reasoning models of OpenAI,
-// also on other vendors' endpoints; its own validator is asked for which.
+// body translates a request. go-openai refuses max_tokens for names that look like OpenAI's reasoning models, even on
+// other vendors' endpoints; its own validator tells which.
 func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCompletionRequest {
 	body := sdk.ChatCompletionRequest{Model: req.Model}
 	system := req.System
@@ -25,7 +25,7 @@ func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCom
 		body.ResponseFormat = &sdk.ChatCompletionResponseFormat{
 			Type: sdk.ChatCompletionResponseFormatTypeJSONSchema,
 			JSONSchema: &sdk.ChatCompletionResponseFormatJSONSchema{
-				// A RawMessage goes out verbatim, property order kept.
+				// A RawMessage is sent verbatim, with its property order.
 				Name: cmp.Or(req.SchemaName, "answer"), Schema: req.Schema, Strict: true,
 			},
 		}
@@ -72,7 +72,7 @@ func reply(sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse) ad
 	return out
 }
 
-// usage normalises: OpenAI counts reasoning inside of the completion tokens, xAI beside them. The total tells which.
+// usage normalizes: OpenAI includes reasoning in the completion tokens, xAI does not. The total shows which.
 func usage(u sdk.Usage) boulder.Usage {
 	out := boulder.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens)}
 	if u.PromptTokensDetails != nil {
@@ -87,10 +87,9 @@ func usage(u sdk.Usage) boulder.Usage {
 	return out
 }
 
-// promptCut recognises a server that silently read only the end of the prompt, as Ollama does at its default of 4,096
-// tokens: a verdict on evidence that nobody read is worse than an error. Six letters or digits per token is more than
-// tokenisers reach on prose or code of any language (about four), so an honest count is never this low. Counts below
-// 1,500 are not looked at: no server's default context is that small.
+// promptCut detects a server that silently read only the end of the prompt, as Ollama does at its default of 4,096
+// tokens: a verdict on unread evidence is worse than an error. Tokenizers reach about four letters or digits per token
+// in any language, so six prove it. Counts below 1,500 are ignored: no default context is that small.
 func promptCut(sent *sdk.ChatCompletionRequest, spent boulder.Usage) string {
 	const lettersPerToken, tooSmallToTell = 6, 1500
 	var letters int64
@@ -108,8 +107,8 @@ func promptCut(sent *sdk.ChatCompletionRequest, spent boulder.Usage) string {
 		"context length (Ollama: OLLAMA_CONTEXT_LENGTH)", spent.Input, letters)
 }
 
-// parseError reads the forms in use: {"error":{"message","type","code"}} (OpenAI, most others), {"error":"text",
-// "code":"text"} (xAI), {"object":"error","message",…} and {"detail":…} (vLLM, FastAPI), and a list around any of them.
+// parseError reads {"error":{"message","type","code"}} (OpenAI, most others), {"error":"text","code":"text"} (xAI),
+// {"object":"error","message",…} and {"detail":…} (vLLM, FastAPI), and a list of any of them.
 func parseError(body []byte) adapter.Said {
 	var flat, nested map[string]json.RawMessage
 	adapter.Unmarshal(body, &flat)
@@ -120,7 +119,7 @@ func parseError(body []byte) adapter.Said {
 	out := adapter.Said{
 		Code: word(fields["code"]), Text: cmp.Or(word(fields["message"]), word(flat["error"]), word(flat["detail"])),
 	}
-	// A numeric code is an HTTP status in disguise, and the type says more. A null one says nothing at all.
+	// A numeric code is an HTTP status, and the type says more.
 	if status, err := strconv.Atoi(out.Code); err == nil {
 		out.Status, out.Code = status, ""
 	}
@@ -128,7 +127,7 @@ func parseError(body []byte) adapter.Said {
 	return out
 }
 
-// word gives a string as it is, null and nothing as "", and any other value as JSON.
+// word returns a string as is, null and nothing as "", and any other value as JSON.
 func word(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || json.Unmarshal(raw, &s) == nil {

@@ -1,5 +1,5 @@
-// Package openai is the adapter for OpenAI, xAI and every endpoint that speaks OpenAI's chat completions, on top of
-// go-openai. What differs between endpoints is a field of [Endpoint], not a guess.
+// Package openai is the adapter for OpenAI, xAI and every endpoint with OpenAI's chat completions, on top of go-openai.
+// [Endpoint] states how they differ; the adapter does not guess.
 package openai
 
 import (
@@ -15,7 +15,7 @@ import (
 // Options are for sources and [New]. Their BaseURL has no effect: each endpoint has its own.
 type Options = adapter.Options
 
-// Source is OpenAI for a registry: "openai", with OPENAI_API_KEY and OPENAI_BASE_URL.
+// Source returns OpenAI for a registry: "openai", with OPENAI_API_KEY and OPENAI_BASE_URL.
 func Source(getenv func(string) string, opts Options) providers.Source {
 	return Endpoint{
 		Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"),
@@ -23,7 +23,7 @@ func Source(getenv func(string) string, opts Options) providers.Source {
 	}.Source(opts)
 }
 
-// XAI is xAI for a registry: "xai", with XAI_API_KEY.
+// XAI returns xAI for a registry: "xai", with XAI_API_KEY.
 func XAI(opts Options) providers.Source {
 	return Endpoint{
 		Name: "xai", BaseURL: "https://api.x.ai/v1",
@@ -31,7 +31,7 @@ func XAI(opts Options) providers.Source {
 	}.Source(opts)
 }
 
-// Source is the endpoint for a registry.
+// Source returns the endpoint for a registry.
 func (e Endpoint) Source(opts Options) providers.Source {
 	source := providers.Source{
 		Name: e.Name,
@@ -43,7 +43,7 @@ func (e Endpoint) Source(opts Options) providers.Source {
 	return source
 }
 
-// New makes a Completer. It opens no connection. The zero key sends none.
+// New returns a Completer. It opens no connection. The zero key sends none.
 func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Completer, error) {
 	if err := endpoint.Validate(); err != nil {
 		return nil, err
@@ -65,8 +65,7 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	}, nil
 }
 
-// features are the forms of structured output, of which the strongest is used that the endpoint offers and the model does
-// not refuse.
+// features are the forms of structured output; the strongest that endpoint and model accept is used.
 func (e Endpoint) features() []adapter.Feature {
 	words := []string{"response_format", "json_schema", "json_object"}
 	return []adapter.Feature{

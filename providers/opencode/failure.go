@@ -15,19 +15,18 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// unnamedProvider stands in errors for the provider of OpenCode's own choice of a model.
+// unnamedProvider stands in errors for a provider that OpenCode chose.
 const unnamedProvider = "opencode"
 
-func about(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *providers.Error {
+func attribute(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *providers.Error {
 	e.Provider, e.Model, e.Usage = cmp.Or(model.ProviderID, unnamedProvider), model.ModelID, spent
 	return e
 }
 
-// failed sorts the error of [opencode.Host.Connect], or of a question to a server that runs.
+// failed classifies the error of [opencode.Host.Connect], or of a question to a running server.
 //
-// A server that died while it started, or was too slow on a busy machine, may do better next time; nothing else that keeps
-// it from starting (no binary, another version) goes away without the user, so it must not pass for something that is
-// worth another try. Nor may the server's 401, which is about its password, pass for a provider's key.
+// A server that died or timed out while starting may succeed next time. Other reasons not to start (no binary, another
+// version) are permanent until the user acts. The server's 401 is about its password, not about a provider's key.
 func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())
@@ -53,24 +52,24 @@ func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	case died, is(opencode.ErrStartTimeout, opencode.ErrUnavailable, context.DeadlineExceeded):
 	case starting, is(opencode.ErrUnauthorized, opencode.ErrUnsupported):
 		e.Kind = providers.KindSetup
-	case is(opencode.ErrNotFound): // a session that is gone was deleted by somebody
+	case is(opencode.ErrNotFound): // the session was deleted
 	case refused && call.Status >= http.StatusBadRequest:
 		e.Kind = providers.KindBadRequest
 	}
 	return e
 }
 
-// kinds are the errors that OpenCode's own name says all about.
+// kinds are the errors that OpenCode's own name describes completely.
 var kinds = map[string]providers.Kind{
 	opencode.ProviderAuth:        providers.KindAuth,
 	opencode.ContextOverflow:     providers.KindContextLength,
 	opencode.ContentFilter:       providers.KindContentFilter,
 	opencode.MessageOutputLength: providers.KindTruncated,
-	opencode.MessageAborted:      providers.KindCanceled, // by somebody else, such as the end of the server
+	opencode.MessageAborted:      providers.KindCanceled, // from outside, such as the end of the server
 }
 
-// Classify sorts by OpenCode's own name of the error where that says it all, else by what the provider said. Its code, which
-// tells missing credit from too many requests, is in the body only.
+// Classify uses OpenCode's own name of the error if that is clear, else what the provider said. Only the body has the
+// provider's code, which distinguishes missing credit from too many requests.
 func Classify(turn *opencode.TurnError) *providers.Error {
 	var body struct {
 		Error struct {
@@ -78,14 +77,14 @@ func Classify(turn *opencode.TurnError) *providers.Error {
 			Code                  any // a word, or the HTTP status again
 		}
 	}
-	_ = json.Unmarshal([]byte(turn.Body), &body) // what is not such a body is known by its text
+	_ = json.Unmarshal([]byte(turn.Body), &body) // other bodies are classified by their text
 	said := body.Error
 	word, _ := said.Code.(string)
 	e := providers.Classify(
 		turn.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, turn.Message), nil, nil)
 	e.Kind, e.RetryAfter = cmp.Or(kinds[turn.Name], e.Kind), max(e.RetryAfter, turn.RetryAfter)
 	if e.Retryable() && e.RetryAfter == 0 {
-		e.RetryAfter = retryafter.Text(turn.Body, time.Now()) // as Codex has it: "resets_in_seconds"
+		e.RetryAfter = retryafter.Text(turn.Body, time.Now()) // as Codex says: "resets_in_seconds"
 	}
 	return e
 }

@@ -1,5 +1,4 @@
-// Package opencode asks models through an OpenCode server, with whatever its user is logged in to: the ledgers' way to
-// a model when no key is set.
+// Package opencode asks models through an OpenCode server, with the user's logins, for ledgers without a key.
 package opencode
 
 import (
@@ -20,11 +19,10 @@ import (
 // Agent is the name of the agent that [AgentConfig] defines.
 const Agent = "manager-ledger"
 
-// AgentConfig is for "agent" in OpenCode's configuration: an agent without tools and with a short prompt of its own.
-// A server that was started with it spends some 900 characters of system prompt on a ledger call instead of 9,800.
+// AgentConfig is the value of "agent" in OpenCode's configuration: an agent without tools and with a short prompt. With
+// it a ledger call has a system prompt of some 900 characters instead of 9,800.
 //
-// The session of a question denies all tools as well; only denied here, in the agent, do the user's skills disappear
-// from the system prompt too.
+// The session of a question denies all tools as well, but only this one removes the user's skills from the prompt.
 func AgentConfig() map[string]any {
 	return map[string]any{Agent: map[string]any{
 		"mode": "primary", "hidden": true,
@@ -35,40 +33,39 @@ func AgentConfig() map[string]any {
 	}}
 }
 
-// Completer implements providers.Completer on an OpenCode server. Host and Directory are required.
+// Completer implements [providers.Completer] on an OpenCode server. Host and Directory are required.
 //
-// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where
-// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens
-// has no effect: OpenCode has a setting of its own for it.
+// OpenCode repeats temporarily refused calls itself: six requests in all, within a minute unless the provider asks for
+// longer. So do not add retries. MaxOutputTokens has no effect: OpenCode has its own setting.
 type Completer struct {
 	Host      *opencode.Host
-	Directory string // absolute; OpenCode reads its configuration from there
-	// Model is asked when a request names none; one that a request names is a model of its provider. Zero: the one that
-	// the user's configuration names, else OpenCode's choice.
+	Directory string // absolute; OpenCode reads its configuration there
+	// Model is used for requests without one; a named model is one of its provider. Zero: the model of the user's
+	// configuration, else OpenCode's choice.
 	Model opencode.ModelRef
-	// Agent answers. It is used only if the server knows it; else the default agent answers, with all tools denied.
+	// Agent answers if the server knows it; else the default agent does. All tools are denied either way.
 	Agent   string
-	Timeout time.Duration // bounds one question, OpenCode's own retries included. Defaults to 10 minutes.
+	Timeout time.Duration // of one question, including OpenCode's retries. Defaults to 10 minutes.
 }
 
 var _ providers.Completer = (*Completer)(nil)
 
-// Complete asks in a session of its own, which is deleted afterwards.
+// Complete implements [providers.Completer]. The session of the question is deleted afterwards.
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
 	model := c.Model
 	model.ModelID = cmp.Or(req.Model, model.ModelID)
 	conn, done, err := c.Host.Use(ctx)
 	if err != nil {
-		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
+		return nil, attribute(model, boulder.Usage{}, failed(ctx, err, true))
 	}
 	defer done()
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.Directory), model, req)
 	turn, isTurn := errors.AsType[*opencode.TurnError](err)
-	switch prose := isTurn && turn.Name == opencode.StructuredOutput; { // the caller has to look at it, and to repair
+	switch prose := isTurn && turn.Name == opencode.StructuredOutput; { // for the caller to inspect and repair
 	case err != nil && !prose:
-		return nil, about(model, spent, failed(ctx, err, false))
+		return nil, attribute(model, spent, failed(ctx, err, false))
 	case answer.Info.Finish == opencode.FinishLength:
-		return nil, about(model, spent, &providers.Error{Kind: providers.KindTruncated})
+		return nil, attribute(model, spent, &providers.Error{Kind: providers.KindTruncated})
 	}
 	resp := &providers.Response{
 		Text: answer.Text(), Usage: spent,
@@ -80,7 +77,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 	return resp, nil
 }
 
-// ask puts the question under watch. What it spent holds whatever came of it.
+// ask asks in a session of its own, followed by a watch. spent is valid even after an error.
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
 ) (answer opencode.Message, spent boulder.Usage, err error) {
@@ -102,7 +99,7 @@ func (c *Completer) ask(
 	return answer, w.spent(answer.Info), w.explain(err)
 }
 
-// flatten makes one text of a conversation: a session of its own has no earlier answers.
+// flatten turns a conversation into one text, since a new session has no history.
 func flatten(messages []providers.Message) string {
 	if len(messages) == 1 {
 		return messages[0].Text

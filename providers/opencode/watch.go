@@ -11,32 +11,30 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or
-// one with broken arguments, is mended by most models in the second.
+// maxCalls bounds the model calls for one answer. Most models correct an unknown tool or bad arguments in the second.
 const maxCalls = 5
 
 var errRunaway = errors.New("the model kept calling tools that it does not have")
 
-// watch follows one question by its events, because the call that asks says nothing before its end:
+// watch follows the events of one question, because the request itself returns nothing before its end:
 //
-//   - OpenCode (1.18.33) tells a model that called an unknown tool, or with broken arguments, that it did, and asks
-//     again, without any bound: 173 calls in 20 s were seen, and the setting "steps" of an agent does not stop it. The
-//     watch does.
-//   - The answer tells what its own call cost, not what those before it did.
-//   - A question that runs into its deadline may have been waiting for a provider that is not there.
+//   - OpenCode (1.18.33) reports an unknown tool or broken arguments to the model and asks again, without limit: 173
+//     calls in 20 s were observed, and an agent's setting "steps" does not help. The watch stops it.
+//   - The answer includes the cost of its own call only.
+//   - A question that times out may have waited for an unreachable provider.
 type watch struct {
 	client *opencode.Client
 	sub    *opencode.Subscription // nil until the question has a session
 	cancel context.CancelCauseFunc
 	reader sync.WaitGroup
 
-	// Belong to the reader until end:
+	// Owned by the reader until end:
 
-	calls   map[string]opencode.MessageInfo // by message id: one message for each call of the model
+	calls   map[string]opencode.MessageInfo // by message id: one message per model call
 	waiting string                          // why OpenCode last repeated a call
 }
 
-// newWatch is for one question. The returned ctx ends when the watch stops it. The caller calls end.
+// newWatch is for one question. The returned ctx ends when the watch stops the question. The caller calls end.
 func newWatch(ctx context.Context, client *opencode.Client) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &watch{client: client, cancel: cancel, calls: map[string]opencode.MessageInfo{}}
@@ -74,7 +72,7 @@ func (w *watch) follow() {
 	}
 }
 
-// spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
+// spent returns the cost of all calls: the last from the answer, which is exact, the others from their events.
 func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	sum := session.Usage(a.Tokens, a.Cost)
 	for id, m := range w.calls {
@@ -85,7 +83,7 @@ func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	return sum
 }
 
-// explain adds what the server was waiting for when nobody wanted to wait any longer.
+// explain adds to a timeout what the server was waiting for.
 func (w *watch) explain(err error) error {
 	if w.waiting == "" || !errors.Is(err, context.DeadlineExceeded) {
 		return err

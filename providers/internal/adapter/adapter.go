@@ -1,6 +1,5 @@
-// Package adapter is what the adapters that talk HTTP have in common: the way from a request to an answer or an error,
-// and a memory of what the models of an endpoint do not take. Which model takes which parameter changes monthly and
-// differs between a vendor's own server and its imitations, so adapters ask, and learn from the refusal.
+// Package adapter is what HTTP adapters share: sending a request, and remembering which features a model refuses. Which
+// model accepts which parameter changes monthly and differs between compatible servers, so adapters try and learn.
 package adapter
 
 import (
@@ -15,35 +14,35 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// Options are those of every adapter.
+// Options are common to all adapters.
 type Options struct {
-	BaseURL string // the address up to and without the path of the API. Defaults to the vendor's own server.
-	// HTTPClient is copied, and extended by the recording of answers and a redirect policy. Defaults to a client with
-	// the default transport. Leave its Timeout zero: attempts are bounded by their context.
+	BaseURL string // without the path of the API. Defaults to the vendor's own server.
+	// HTTPClient is copied, and the copy records answers and limits redirects. Defaults to a client with the default
+	// transport. Leave its Timeout zero: the context bounds an attempt.
 	HTTPClient *http.Client
 	Logger     *slog.Logger // defaults to none
 }
 
-// Feature is a part of a request that not every model takes, and that the request can do without.
+// Feature is an optional part of a request that not every model accepts.
 type Feature struct {
 	Name string // of the API's parameter
-	// Wanted reports whether a request wants it beside those of the features before it that it uses. Nil: always.
+	// Wanted reports whether a request wants it, given the earlier features in use. Nil: always.
 	Wanted func(req *providers.Request, use Features) bool
-	// Words name it in refusals, in small letters. There are no codes for it.
+	// Words identify it in the text of a refusal, in lower case: there are no codes.
 	Words []string
 }
 
-// Features are the names of those that a request uses.
+// Features are the names of the features that a request uses.
 type Features []string
 
-// Has reports whether the request uses one.
+// Has reports whether the request uses a feature.
 func (f Features) Has(one string) bool { return slices.Contains(f, one) }
 
-// Reply is an answer with status 200, which need not be a success.
+// Reply is an answer with status 200, which may still be a failure.
 type Reply struct {
 	providers.Response        // Provider is filled in here, Model if it is empty
-	Missing            string // what an answer without any content lacks, in the provider's word: "choices"
-	// Refused is the kind of the error that an answer stands for which was billed and cannot be used, and Why its text.
+	Missing            string // what an answer without content lacks, as the provider calls it: "choices"
+	// Refused and Why are the kind and text of the error for an answer that was billed but cannot be used.
 	Refused providers.Kind
 	Why     string
 }
@@ -53,21 +52,19 @@ type Adapter struct {
 	Provider string
 	Key      providers.Key
 	Logger   *slog.Logger // defaults to none
-	// Parse reads the error in an answer's body; of a body without one it gives the zero value.
+	// Parse reads the error in a body; zero if there is none.
 	Parse func(body []byte) Said
-	// Features are looked for in refusals in this order: where a word of one stands for another too, the narrower one
-	// goes first.
+	// Features are looked for in refusals in this order: if the words of two overlap, the narrower one comes first.
 	Features []Feature
-	// Call is one HTTP request with these features; the error is that of the SDK.
+	// Call makes one HTTP request with these features, and returns the SDK's error.
 	Call func(ctx context.Context, req *providers.Request, use Features) (Reply, error)
 
-	refused sync.Map // of model and feature; for as long as the adapter lives, since an endpoint may learn
+	refused sync.Map // by model and feature; not stored, since endpoints change
 }
 
 type refusal struct{ model, feature string }
 
-// Complete implements [providers.Completer]. What the model refuses and can do without is left out at once, and
-// remembered for the model.
+// Complete implements [providers.Completer]. It drops features that a model refuses, at once and for good.
 func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
 	for {
 		var use Features
@@ -100,13 +97,13 @@ func (a *Adapter) attempt(
 	if err != nil || reply.Missing != "" {
 		return nil, a.failed(req.Model, answer, reply.Missing, err)
 	}
-	if reply.Usage.Tokens() > 0 { // the vendors tell no prices
+	if reply.Usage.Tokens() > 0 { // the vendors report no prices
 		reply.Usage.Unpriced = 1
 	}
 	if reply.Refused != "" {
 		failure := providers.Classify(answer.Status, "", a.Key.Scrub(reply.Why), answer.Header, nil)
 		failure.Kind, failure.Usage = reply.Refused, reply.Usage
-		return nil, a.about(req.Model, failure)
+		return nil, a.attribute(req.Model, failure)
 	}
 	resp := reply.Response
 	resp.Provider, resp.Model = a.Provider, cmp.Or(resp.Model, req.Model)
@@ -128,8 +125,8 @@ func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bo
 	return "", false
 }
 
-// Prompted gives the system instruction of req, followed by its schema, for models that cannot be constrained to it. The
-// word JSON in it is needed: OpenAI refuses to answer with some JSON object when no message contains it.
+// Prompted returns the system instruction of req followed by its schema, for models that cannot be constrained to it.
+// It must contain the word JSON: OpenAI's JSON mode requires that.
 func Prompted(req *providers.Request) string {
 	wish := "Answer with one JSON object that follows this JSON Schema, and nothing else:\n" + string(req.Schema)
 	if req.System == "" {

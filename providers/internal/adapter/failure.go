@@ -15,17 +15,16 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// Said is the error in an answer's body. Zero fields were not there.
+// Said is the error in a body. Absent fields are zero.
 type Said struct {
-	Code       string // the provider's own word for the error
+	Code       string // the provider's own error code
 	Text       string
-	Status     int            // the HTTP status that the body claims. It counts where the real one is that of a success.
-	RetryAfter time.Duration  // how long the body asks to wait; the longer one of this and the header's counts
-	Kind       providers.Kind // set where the body says more than code and text do
+	Status     int            // claimed by the body. It counts if the real status is a success.
+	RetryAfter time.Duration  // how long the body asks to wait; the longer of this and the header's counts
+	Kind       providers.Kind // set if the body says more than code and text
 }
 
-// Unmarshal reads the JSON of an error, also with a list around it. A field of another type than expected costs that
-// field only: what servers say comes in many forms.
+// Unmarshal reads the JSON of an error, possibly inside a list. A field of an unexpected type stays zero.
 func Unmarshal(body []byte, into any) {
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -34,23 +33,22 @@ func Unmarshal(body []byte, into any) {
 	_ = json.Unmarshal(body, into)
 }
 
-// failed makes the error for a call without a usable answer. err is that of the SDK; nil if it took the answer for a
-// good one. It is kept in the chain only if it arose on this side. The recorded answer is read and not the SDKs' error
-// types: those lose what some servers say (string errors, errors inside of a 200), and carry the body into the error
-// chain, where no redaction reaches it.
+// failed returns the error for a call without a usable answer. err is the SDK's, nil if it accepted the answer; it is
+// kept in the chain only if it arose locally. failed reads the recorded answer instead of the SDKs' error types: those
+// lose string errors and errors in a 200 answer, and carry the unredacted body.
 func (a *Adapter) failed(model string, answer *recorded, missing string, err error) *providers.Error {
 	cause := transportError(err)
 	if refused := errors.Is(err, errRedirect) || errors.Is(err, errTooLarge); refused || answer.Status == 0 {
 		failure := providers.Classify(0, "", a.Key.Scrub(cmp.Or(cause, err).Error()), answer.Header, cmp.Or(cause, err))
-		if refused || cause == nil { // what an SDK does not send, or the transport not take, it will refuse the next time too
+		if refused || cause == nil { // what an SDK or the transport refuses to send, it will refuse again
 			failure.Kind = providers.KindBadRequest
 		}
-		return a.about(model, failure)
+		return a.attribute(model, failure)
 	}
 	said := a.Parse(answer.Body)
 	status := answer.Status
 	if status < http.StatusBadRequest && said.Status >= http.StatusBadRequest {
-		status = said.Status // an upstream's failure, or one that came up after the headers were sent
+		status = said.Status // an upstream's failure, or one after the headers were sent
 	}
 	success := status < http.StatusBadRequest
 	what := said.Text
@@ -61,7 +59,7 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	case success && err == nil:
 		what = "the answer contains no " + missing
 	case success:
-		reason, _, _ := strings.Cut(err.Error(), "\n") // genai puts the whole body on the lines that follow
+		reason, _, _ := strings.Cut(err.Error(), "\n") // genai puts the whole body on the following lines
 		what = "the answer cannot be read: " + reason
 	default:
 		what = string(answer.Body)
@@ -75,16 +73,16 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	case success && isHTML(answer):
 		failure.Kind = providers.KindBadRequest // a wrong base URL answers like that every time
 	}
-	return a.about(model, failure)
+	return a.attribute(model, failure)
 }
 
-func (a *Adapter) about(model string, failure *providers.Error) *providers.Error {
+func (a *Adapter) attribute(model string, failure *providers.Error) *providers.Error {
 	failure.Provider, failure.Model = a.Provider, model
 	return failure
 }
 
-// transportError is what happened to the connection or the context, without the whole URL that net/http puts in front,
-// and without the errors in which SDKs repeat the answer.
+// transportError returns the failure of the connection or context, without the URL that net/http adds and the SDK
+// errors that repeat the answer. Nil if err is neither.
 func transportError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err

@@ -10,7 +10,7 @@ import (
 	"net/url"
 )
 
-// maxBody bounds an answer in bytes. The largest honest one, 128k tokens with escapes, is below 2 MiB.
+// maxBody bounds an answer, in bytes. The largest legitimate one, 128k tokens with escapes, is below 2 MiB.
 const maxBody = 16 << 20
 
 var (
@@ -18,9 +18,8 @@ var (
 	errTooLarge = fmt.Errorf("answer is larger than %d MiB", maxBody>>20)
 )
 
-// recorded is what the server said last within the context of an attempt, which has it under [answerKey], and SDKs drop: an
-// error inside a 200 answer or a Retry-After header is then not lost. Zero: it said nothing. It may be read when the SDK
-// has returned.
+// recorded is the latest answer within an attempt, stored in its context under [answerKey]: SDKs drop errors in a 200
+// answer and Retry-After headers. Zero: no answer. Read it only after the SDK has returned.
 type recorded struct {
 	Status int
 	Header http.Header
@@ -29,9 +28,8 @@ type recorded struct {
 
 type answerKey struct{}
 
-// Client gives a copy of base that records answers, reads them whole and refuses redirects which would carry the key
-// somewhere else or turn the request into another. Nil base: a client with the default transport. Attempts are bounded
-// by their context, so base should have no Timeout of its own.
+// Client returns a copy of base (nil: default transport) that records answers, reads them whole, and refuses redirects
+// that would leak the key or change the request. base should have no Timeout: the context bounds an attempt.
 func Client(base *http.Client) *http.Client {
 	client := *cmp.Or(base, new(http.Client))
 	client.Transport = recorder{next: cmp.Or(client.Transport, http.DefaultTransport)}
@@ -39,7 +37,7 @@ func Client(base *http.Client) *http.Client {
 	return &client
 }
 
-// checkRedirect follows within one server only. It names no more than the host: the rest of a location may be secret.
+// checkRedirect only follows redirects within one server. It names no more than the host: the rest may be secret.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -57,7 +55,7 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 
 type recorder struct{ next http.RoundTripper }
 
-// RoundTrip reads the whole answer before it returns, so that a cut body is an error here, of one kind for all SDKs.
+// RoundTrip reads the whole answer, so that a cut body is the same error for all SDKs.
 func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
@@ -78,7 +76,7 @@ func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CheckBaseURL says what is wrong with a configured address. Addresses are printed, so there may be no secret in one.
+// CheckBaseURL returns what is wrong with a configured address. Addresses are printed: no secrets.
 func CheckBaseURL(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
