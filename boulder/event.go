@@ -299,7 +299,7 @@ type Parked struct {
 	Program string   `json:"program,omitempty"`           // missing program of a gate; it continues once installed
 }
 
-// SessionLeft: an order ended an attempt whose session may run until Stopped. It may follow the boulder's end.
+// SessionLeft says that an order ended an attempt whose session may run until Stopped. It may follow the boulder's end.
 type SessionLeft struct {
 	LeftSession
 	Stopped bool `json:"stopped,omitempty"`

@@ -168,6 +168,7 @@ func (t *Turn) Load(r Reading, prompt string) {
 	}
 }
 
+// ToolsRunning counts the calls in progress.
 func (t *Turn) ToolsRunning() int {
 	n := 0
 	for _, m := range t.members {
