@@ -39,7 +39,7 @@ func Until(t, now time.Time) string {
 	switch {
 	case t.Sub(now) < 10*time.Minute:
 		return t.Format(time.TimeOnly)
-	case t.YearDay() == now.YearDay():
+	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
 		return t.Format("15:04")
 	}
 	return t.Format("Mon 2 Jan 15:04")

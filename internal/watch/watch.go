@@ -103,7 +103,10 @@ func New(cfg Config) *Watch {
 		cfg.Policy.Countdown = 0 // none is shown
 	}
 	if cfg.Now == nil {
-		cfg.Now, cfg.After = time.Now, time.After
+		cfg.Now = time.Now
+	}
+	if cfg.After == nil {
+		cfg.After = time.After
 	}
 	w := &Watch{
 		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, foreign: map[string]bool{},
