@@ -146,7 +146,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 	})
 }
 
-// A terminal gets no control characters of agents.
+// A terminal gets no control characters of agents, and no forged heading.
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

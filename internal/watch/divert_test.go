@@ -25,7 +25,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// standIn is who stands in for the user, as `manager watch --blockers` puts it together.
+// standIn stands in for the user, wired as in `manager watch --blockers`.
 type standIn struct {
 	*blockers.Register
 	*mcptool.Server
@@ -46,7 +46,7 @@ func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	return standIn{register, server}
 }
 
-// settle has the user answer a blocker.
+// settle answers a blocker as the user.
 func (s standIn) settle(w *world, id string, how blockers.Settlement) {
 	w.t.Helper()
 	how.Status = boulder.BlockerAnswered
@@ -55,7 +55,7 @@ func (s standIn) settle(w *world, id string, how blockers.Settlement) {
 	}
 }
 
-// all are the blockers of a session, of which there have to be so many.
+// all returns the blockers of a session, and fails unless there are want of them.
 func (s standIn) all(k *talk, want int) []boulder.Blocker {
 	k.t.Helper()
 	all, err := s.Raised(k.w.ctx, boulder.BlockerScope{SessionID: k.id})
@@ -65,7 +65,7 @@ func (s standIn) all(k *talk, want int) []boulder.Blocker {
 	return all
 }
 
-// mayDelete is an agent that needs the user.
+// mayDelete calls the blocker tool.
 var mayDelete = use(boulder.BlockerTool, map[string]any{
 	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
 	"blocks_progress": true,
@@ -79,7 +79,7 @@ var question = use("question", map[string]any{"questions": []map[string]any{{
 
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
-// sendsAnswer waits for a continuation that has the user's answer in it.
+// sendsAnswer waits for a continuation with the user's answer.
 func (k *talk) sendsAnswer(r *running) {
 	k.t.Helper()
 	sent := k.until(r, "send open")
@@ -88,8 +88,8 @@ func (k *talk) sendsAnswer(r *running) {
 	}
 }
 
-// A session whose user is away is refused what it asks for and goes on in the same turn; what it cannot do without
-// them holds it up until there is an answer, and then it goes on with that.
+// Asks of a session whose user is away are refused, and it continues in the same turn. A hard blocker makes it wait for
+// the answer, with which it then continues.
 func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
@@ -125,8 +125,8 @@ func TestDiverted(t *testing.T) {
 	k.continued(1)
 }
 
-// clock stands still, but for waits that the user would have to sit through: they are over at once. So the times that a
-// loaded machine takes do not count.
+// clock stands still, except that waits for the user end at once when skips is set. So delays of a loaded machine do
+// not count.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -154,9 +154,9 @@ func (c *clock) skip(on bool) {
 	c.skips = on
 }
 
-// An agent that is diverted, has no list, and never says that it is done is asked five times with the numbers of
-// people, within two minutes, and let go; on the real OpenCode see TestManySessions. What would break it: an idle time
-// or a cool-down that are longer than that.
+// A diverted agent without a list that never says it is done is asked five times, with the default policy, within two
+// minutes, and let go. An idle time or a cool-down longer than that breaks it. TestManySessions has the same on the
+// real OpenCode.
 func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 	w := secondWorld(t)
 	away, c := newStandIn(t, true), &clock{now: time.Now()}
@@ -186,7 +186,7 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 	}
 }
 
-// An agent that is diverted is asked where it stands, although it has no list, until it says that it is done.
+// A diverted agent without a list is asked for its status until it says that it is done.
 func TestStopIsPrevented(t *testing.T) {
 	w := newWorld(t)
 	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
@@ -206,11 +206,11 @@ func TestStopIsPrevented(t *testing.T) {
 	r = r.again(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
 	k.until(r, "wait work", "complete") // it is not asked again
 	k.user("What is two and two?")
-	k.until(r, "send open") // but after each prompt of the user
+	k.until(r, "send open") // a new prompt of the user starts over
 }
 
-// What the agent asks for a /blockers clarify is for the user who typed it, not for who stands in for them; and so is what
-// handing the answer over needs. What is asked later is diverted as before.
+// What the agent asks during /blockers clarify goes to the user who typed it, including the permissions that it needs
+// to record the answer. Later asks are diverted as before.
 func TestClarifyAsksTheUser(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
@@ -250,14 +250,14 @@ func TestClarifyAsksTheUser(t *testing.T) {
 	}
 }
 
-// Switched off, nobody stands in for the user. A switch counts for what is asked already.
+// While switched off, asks go to the user. Switching on also diverts asks that already wait.
 func TestDivertedWhenSwitchedOn(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, false)
 	k := w.begin(steps(bash("true"), say("It works.\n"+boulder.DoneMarker)), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	k.until(r, "wait asks", "permission bash [true]")
-	// Another test may have had the directory before, and withdrawn the tool.
+	// A test that used the directory before may have withdrawn the tool.
 	if servers, err := w.dir.MCPServers(w.ctx); err != nil ||
 		servers[mcptool.DefaultName].Status == opencode.MCPConnected {
 		t.Errorf("the tool is offered although nobody asked for that: %v, %v", servers, err)
@@ -270,7 +270,7 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 	away.all(k, 1)
 }
 
-// proxied puts a server before OpenCode, which may refuse requests.
+// proxied puts a proxy before OpenCode. It answers the requests that refuse selects with status 400.
 func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) bool) func(*watch.Config) {
 	t.Helper()
 	target, err := url.Parse(to)
@@ -294,8 +294,8 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	}
 }
 
-// A watch that is started again goes on with a session that waits for an answer, however long it rested. The answer is told
-// until a turn came of it: OpenCode refused the first prompt that had it.
+// A restarted watch continues a session that waits for an answer, however long it was idle. The answer is repeated
+// until a turn results from it: here OpenCode refuses the first prompt with it.
 func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
@@ -309,7 +309,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	r.noted(boulder.BlockerTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
-	for e := range events.C() { // it waits for that while it is still at work
+	for e := range events.C() { // asks wait before the turn ends
 		if p, ok := e.Payload.(opencode.StatusChanged); ok && e.SessionID == k.id && p.Status.Type == opencode.Idle {
 			break
 		}

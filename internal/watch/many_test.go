@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// stops are the ways in which an agent that has three tasks ends a turn after the first of them: what it calls before,
-// and what it says then.
+// stops has ways in which an agent with three tasks ends a turn after the first: what it calls before, and what it then
+// says.
 var stops = []struct {
 	name  string
 	calls scriptmodel.Reply
@@ -38,11 +38,10 @@ var stops = []struct {
 
 var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
-// many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that
-// OpenCode has a part in come first. Each tenth says the same for ever, and is let go for that. At least 80 % of the
-// stops with work left are followed by a continuation, and so many sessions come to their end, without the user (seed
-// 003, SC-004, of 20 sessions: `make torture`). The agents are scripted: it shows what manager does, not how a model
-// takes it.
+// many runs n sessions whose agents stop after each of three tasks, in the ways of stops; those that involve OpenCode
+// come first. Every tenth agent repeats itself forever and is let go for that. Without the user, at least 80 % of the
+// stops with work left are followed by a continuation, and 80 % of the sessions end (seed 003, SC-004, with 20
+// sessions: `make torture`). The agents are scripted: this shows what the manager does, not how a model reacts.
 func many(t *testing.T, w *world, n int) {
 	t.Helper()
 	if _, err := w.dir.Catalogue(w.ctx); err != nil {
@@ -58,7 +57,7 @@ func many(t *testing.T, w *world, n int) {
 		how, same := stops[i%len(stops)], i%10 == 4
 		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
+				told := strings.Count(r.Text(), "[manager]") // as many tasks are done
 				switch {
 				case same:
 					return say("I wrote the first one.")

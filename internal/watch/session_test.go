@@ -21,8 +21,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// A session that is left with open items is told to go on, with its agent and model, and left alone when they are done. The
-// user's screen shows an error for one that is idle, a warning for one that says that it is done, and that it is complete.
+// A session with open items is told to continue, with its agent and model, until they are done. The user's screen shows
+// an error toast when it is idle, a warning when it claims to be done, and finally that it is complete.
 func TestGoesOnUntilComplete(t *testing.T) {
 	w := newWorld(t)
 	screen := w.events()
@@ -72,8 +72,8 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	}
 }
 
-// A user who writes ends a countdown, and all counts restart: the manager's own prompts are never taken for
-// theirs. A continuous watch goes on when everything is there.
+// A prompt of the user ends a countdown and resets all counters; the manager's own prompts do not. A continuous watch
+// continues although everything is done.
 func TestUserInBetween(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I think about b."), say("It scatters."), promised, say("It is better.\n"+boulder.Promise)))
@@ -93,7 +93,8 @@ func TestUserInBetween(t *testing.T) {
 	k.continued(2)
 }
 
-// An abort stops the session, through a restart of the watch and against a start within the window; a start lifts it.
+// An abort stops the session, also across a restart of the watch. An order to start lifts that once the abort window is
+// over.
 func TestAbortIsObeyed(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -134,7 +135,7 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
-// An agent that plans with the user is left to them, whatever is open, until they have another one go on.
+// A session with a planning agent is left to the user, whatever is open, until they switch to another agent.
 func planned(t *testing.T, w *world, r *running) {
 	t.Helper()
 	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
@@ -144,7 +145,7 @@ func planned(t *testing.T, w *world, r *running) {
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a and b.\n" + k.mark})
 	k.until(r, "wait agent", "the agent plan is left to the user")
 	other.user("Write a and b.")
-	other.until(r, "finish work") // by then it would have been sent something long ago
+	other.until(r, "finish work") // by then a continuation to the first would be overdue
 	k.continued(0)
 	k.user("Yes.")
 	k.until(r, "send open", boulder.Promise)
@@ -157,7 +158,7 @@ func TestPlanIsLeftAlone(t *testing.T) {
 	planned(t, w, w.watch())
 }
 
-// What such an agent asks is for the user as well where blockers are on.
+// Asks of a planning agent go to the user even where blockers are on.
 func asksTheUser(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
@@ -181,7 +182,7 @@ func TestPlanAsksTheUser(t *testing.T) { asksTheUser(t, newWorld(t)) }
 
 func TestOpenCode2PlanAsksTheUser(t *testing.T) { asksTheUser(t, secondWorld(t)) }
 
-// call does in a session what OpenCode's screen does for the user and the client has no call for.
+// call makes a request to the session that the client has no method for, as OpenCode's screen does.
 func (k *talk) call(method, path, body string) {
 	k.t.Helper()
 	address := k.w.url + "/session/" + k.id + path + "?" + url.Values{"directory": {k.w.dir.Path()}}.Encode()
@@ -200,8 +201,8 @@ func (k *talk) call(method, path, body string) {
 	}
 }
 
-// A session that the user archives is left alone, and one that is deleted is forgotten. One in which they undo a turn is left
-// alone until they redo it: a continuation would delete what they may want to have back.
+// An archived session is left alone, and a deleted one is forgotten. A session with an undone turn is left alone until
+// the user redoes it: a continuation would delete that turn for good.
 func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	w := newWorld(t)
 	archived, k := w.talk(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
@@ -222,7 +223,7 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	if err != nil || len(records) != 1 || records[0].SessionID != k.id {
 		t.Errorf("%+v, %v", records, err)
 	}
-	r = r.again() // which is fast, and sees it from the beginning
+	r = r.again() // without the long countdown, and from the start of the session
 	k.until(r, "wait undo")
 	k.call(http.MethodPost, "/unrevert", "")
 	k.until(r, "send open")
@@ -232,8 +233,8 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	}
 }
 
-// Sessions of a run, and those of its sub-agents, are never told anything, whatever is open in them. With All another
-// sub-agent's is watched for itself.
+// Sessions of a run and of its sub-agents get no prompts, whatever is open. With All, a user's sub-agent is watched by
+// itself.
 func TestRunsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	model := steps(say("I wrote a."))
@@ -251,14 +252,14 @@ func TestRunsAreLeftAlone(t *testing.T) {
 	for _, k := range left {
 		k.until(r, "wait owned", "run of manager")
 	}
-	own.until(r, "finish work") // by then the others would have been sent something long ago
+	own.until(r, "finish work") // by then continuations to the others would be overdue
 	for _, k := range left {
 		k.continued(0)
 	}
 }
 
-// While a sub-agent's sub-agent is at work nothing is sent, also after a restart, when no event tells of it. Their own
-// sessions are not watched.
+// Nothing is sent while a sub-agent's sub-agent is at work, even after a restart, when no event reports it. Sub-agents'
+// sessions are not watched by themselves.
 func TestGrandchildAtWork(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -282,8 +283,8 @@ func TestGrandchildAtWork(t *testing.T) {
 	}
 }
 
-// A session that was compacted too often without progress is left for a fresh one, which is told what the work is, is
-// watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
+// A session compacted too often without progress is replaced by a fresh one. That is told the work, inherits the
+// counters, and finishes. A crash that leaves the fresh session without its prompt makes no second one.
 func TestFreshSessionAfterCompactions(t *testing.T) {
 	w := newWorld(t)
 	k := w.talk(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -339,8 +340,8 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	}
 }
 
-// A dry run says what would be done, and neither does nor stores anything; one look does what is due. So is a budget that is
-// used up.
+// A dry run reports what it would do, and neither acts nor stores anything, not even a used-up budget. Once does what
+// is due, and ends.
 func TestDryRunAndOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I wrote a.")))
@@ -362,8 +363,8 @@ func TestDryRunAndOnce(t *testing.T) {
 	k.continued(1)
 }
 
-// Stop and start reach a watch that runs, and stay; a second watch is refused. A "stop" that the user writes holds until they
-// write there again.
+// Stop and start reach a running watch, and survive a restart. A second watch is refused. A "stop" typed by the user
+// holds until they write again.
 func TestStopAndStart(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -382,7 +383,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Fatal(report.Named, err)
 	}
 	k.until(r, "wait stopped")
-	k.user("Is it blue?") // does not lift a stop in so many words
+	k.user("Is it blue?") // does not lift an explicit stop
 	report, err := r.ask(watch.Request{})
 	if err != nil || report.Holder.PID != 42 || !report.Online || len(report.Sessions) != 1 ||
 		report.Sessions[0].Status != enforcer.Stopped || !report.Sessions[0].Watched {
@@ -409,7 +410,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-// crashing holds a request of the watch up, so that it can be ended there.
+// crashing holds up a request of the watch, so that the watch can be ended there.
 func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}, how func(*watch.Config)) {
 	w.t.Helper()
 	reached := make(chan struct{}, 1)
@@ -423,8 +424,8 @@ func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}
 	})
 }
 
-// A crash between the decision and the sending: the same message is sent once, and the count goes on. So it is after a crash
-// while that is answered, and after it was.
+// After a crash between the decision and the sending, the same message is sent, once, and the count continues. A crash
+// during or after the answer sends nothing.
 func TestRestartAroundASend(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -457,8 +458,8 @@ func TestRestartAroundASend(t *testing.T) {
 	}
 }
 
-// OpenCode dies while the agent is at work, and another one has its sessions then, as after a restart: the watch waits
-// for it, says so once, and the session goes on.
+// OpenCode dies while the agent is at work, and a new one has its sessions. The watch waits for it, reports that once,
+// and continues the session.
 func TestOpenCodeRestarts(t *testing.T) {
 	w := newWorld(t)
 	s, err := octest.Serve(shared.repos.Home, shared.env, "0")

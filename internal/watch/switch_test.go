@@ -15,16 +15,15 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// separate has sessions at once with switches of their own (seed 003, SC-007, of ten: `make torture`). Where it is on,
-// an agent has the tool, and its asks are refused and recorded; where it is off, neither, and what is asked waits for
-// the user. Then each switch is thrown the other way. What would break it: anything that is kept for the directory in
-// the place of the session.
+// separate runs sessions with switches of their own at once (seed 003, SC-007, with ten: `make torture`). Where the
+// switch is on, the agent has the tool, and its asks are refused and recorded. Where it is off, it has no tool, and
+// asks wait for the user. Then every switch is reversed. State kept for the directory instead of the session breaks it.
 func separate(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
 	var mu sync.Mutex
-	had := map[int]bool{}                             // in the newest call of a session's model: the tool
-	if _, err := w.dir.Catalogue(w.ctx); err != nil { // the directory is booted, so that the tool is offered in time
+	had := map[int]bool{}                             // whether the newest request of a session had the tool
+	if _, err := w.dir.Catalogue(w.ctx); err != nil { // boots the directory, so that the tool is offered in time
 		t.Fatal(err)
 	}
 	var r *running
@@ -80,7 +79,7 @@ func separate(t *testing.T, w *world) {
 	}
 	r = w.watch(listed, func(c *watch.Config) { c.Diverter = away })
 	r.noted(boulder.BlockerTool)
-	for _, k := range talks { // which the watch knows from then on
+	for _, k := range talks { // the watch knows them from then on
 		k.until(r, "wait work", "no turn has ended yet")
 	}
 	turn(0)
@@ -96,9 +95,9 @@ func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 
 func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
-// typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the
-// command printed, and says there what came of it. In that session nobody has written before, and it was left alone. It
-// is no task for the agent, which is not asked afterwards whether it is done.
+// typed covers a word after /blockers. The watch finds its session by the token that the command printed, even if the
+// session had no task before, and reports the result there. The command is no task: the agent is not asked whether it
+// is done.
 func typed(t *testing.T, w *world) {
 	t.Helper()
 	type call struct{ session, word string }
@@ -136,11 +135,11 @@ func typed(t *testing.T, w *world) {
 			return len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch"
 		})
 	})
-	k.user(slash) // the same text once more, as of a message that is read again, does nothing
+	k.user(slash) // a message that is read again has no effect
 	r.mu.Lock()
 	k.next = len(r.log)
 	r.mu.Unlock()
-	k.user("Thanks.") // a task, with which it finishes again
+	k.user("Thanks.") // a task, after which it finishes again
 	k.until(r, "finish work")
 	sent := k.continued(1)[0].Text()
 	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {
