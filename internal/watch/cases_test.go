@@ -214,13 +214,13 @@ func TestCases(t *testing.T) {
 	}
 	t.Run("together", func(t *testing.T) {
 		w := newWorld(t)
-		talks := make([]*talk, len(together))
+		chats := make([]*chat, len(together))
 		begin := func(early bool) {
 			for i, c := range together {
 				if early == (i%2 == 0 && !c.seen) {
-					talks[i] = w.talk(opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
+					chats[i] = w.chat(opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
 					of := opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: cmp.Or(c.of, scriptmodel.ModelAgent)}
-					talks[i].write("Write a and b.\n"+talks[i].mark, of)
+					chats[i].write("Write a and b.\n"+chats[i].mark, of)
 				}
 			}
 		}
@@ -230,21 +230,21 @@ func TestCases(t *testing.T) {
 		begin(false)
 		for i, c := range together {
 			t.Run(c.name, func(t *testing.T) {
-				talks[i].t = t
-				c.play(r, talks[i])
+				chats[i].t = t
+				c.play(r, chats[i])
 			})
 		}
 	})
 }
 
-func (c *watchCase) play(r *running, k *talk) {
+func (c *watchCase) play(r *running, k *chat) {
 	k.t.Helper()
 	last := len(c.want) - 1
 	for _, want := range c.want[:last] {
 		k.until(r, want)
 	}
 	k.until(r, c.want[last], c.reason)
-	k.continued(c.sent)
+	k.continuations(c.sent)
 	entries, err := r.store.History(k.id)
 	if err != nil {
 		k.t.Fatal(err)

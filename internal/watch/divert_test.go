@@ -46,8 +46,8 @@ func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	return standIn{register, server}
 }
 
-// settle answers a blocker as the user.
-func (s standIn) settle(w *world, id string, how blockers.Settlement) {
+// answerBlocker answers a blocker as the user.
+func (s standIn) answerBlocker(w *world, id string, how blockers.Settlement) {
 	w.t.Helper()
 	how.Status = boulder.BlockerAnswered
 	if _, err := s.Settle(w.ctx, id, how); err != nil {
@@ -55,8 +55,8 @@ func (s standIn) settle(w *world, id string, how blockers.Settlement) {
 	}
 }
 
-// all returns the blockers of a session, and fails unless there are want of them.
-func (s standIn) all(k *talk, want int) []boulder.Blocker {
+// blockersOf returns the blockers of a session, and fails unless there are want of them.
+func (s standIn) blockersOf(k *chat, want int) []boulder.Blocker {
 	k.t.Helper()
 	all, err := s.Raised(k.w.ctx, boulder.BlockerScope{SessionID: k.id})
 	if err != nil || len(all) != want {
@@ -80,7 +80,7 @@ var question = use("question", map[string]any{"questions": []map[string]any{{
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
 // sendsAnswer waits for a continuation with the user's answer.
-func (k *talk) sendsAnswer(r *running) {
+func (k *chat) sendsAnswer(r *running) {
 	k.t.Helper()
 	sent := k.until(r, "send open")
 	if !strings.Contains(sent.Prompt, answer) || !strings.Contains(sent.Prompt, boulder.DoneMarker) {
@@ -93,11 +93,11 @@ func (k *talk) sendsAnswer(r *running) {
 func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		bash("rm -r old"), mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "wait asks")
 	r.wait(t, "the wait for an answer to B2", func() bool {
@@ -108,7 +108,7 @@ func TestDiverted(t *testing.T) {
 		}
 		return false
 	})
-	all := away.all(k, 2)
+	all := away.blockersOf(k, 2)
 	asked, hard := all[0], all[1]
 	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
 		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" ||
@@ -118,11 +118,11 @@ func TestDiverted(t *testing.T) {
 	if !hard.Hard || hard.SessionID != k.id {
 		t.Errorf("the hard one is recorded as %+v", hard)
 	}
-	k.continued(0)
-	away.settle(w, hard.ID, blockers.Settlement{Answer: answer})
+	k.continuations(0)
+	away.answerBlocker(w, hard.ID, blockers.Settlement{Answer: answer})
 	k.sendsAnswer(r)
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 }
 
 // clock stands still, except that waits for the user end at once when skips is set. So delays of a loaded machine do
@@ -160,7 +160,7 @@ func (c *clock) skip(on bool) {
 func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 	w := secondWorld(t)
 	away, c := newStandIn(t, true), &clock{now: time.Now()}
-	k := w.talk(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	k := w.chat(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		return say(fmt.Sprint("I am still waiting for number ", r.AssistantTurns()))
 	})
 	r := w.watch(func(cfg *watch.Config) {
@@ -171,7 +171,7 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 			c.skip(slices.Contains([]enforcer.Gate{enforcer.GateIdle, enforcer.GateCooldown, enforcer.GateCountdown}, e.Gate))
 		}
 	})
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	began := c.Now()
 	k.user("Write a and b.")
 	for range 5 {
@@ -180,7 +180,7 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 		}
 	}
 	let := k.until(r, "let_go answers", "the same answer 5 times within 2m")
-	k.continued(5)
+	k.continuations(5)
 	if took := let.Time.Sub(began); took > 2*time.Minute {
 		t.Errorf("it took %s", took)
 	}
@@ -189,16 +189,16 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 // A diverted agent without a list is asked for its status until it says that it is done.
 func TestStopIsPrevented(t *testing.T) {
 	w := newWorld(t)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		say("I wrote a."), say("I look at b."), say("Both are there.\n"+boulder.DoneMarker), say("Four."),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter, c.DoneWhen = newStandIn(t, true), []string{boulder.DonePromise} })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "send open", "has not said "+boulder.DoneMarker)
 	k.until(r, "send open")
 	k.until(r, "finish work")
-	for _, m := range k.continued(2) {
+	for _, m := range k.continuations(2) {
 		if strings.Contains(m.Text(), boulder.Promise) {
 			t.Errorf("it asks for two words: %s", m.Text())
 		}
@@ -214,13 +214,13 @@ func TestStopIsPrevented(t *testing.T) {
 func TestClarifyAsksTheUser(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		both(question, bash("true")), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
 	))
 	asked := w.events()
 	defer asked.Close()
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("It was carried out, and this is what it printed:\n\n" + boulder.ClarifyPrompt + "1 hard blocker waits for an answer.")
 	k.until(r, "wait asks", "Which name?")
 	for answered := 0; answered < 2; {
@@ -230,7 +230,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 			continue
 		}
 		answered++
-		away.all(k, 0)
+		away.blockersOf(k, 0)
 		err := error(nil)
 		if p.Request.Permission == "" {
 			err = w.dir.AnswerQuestion(w.ctx, p.Request.ID, [][]string{{"a"}})
@@ -242,10 +242,10 @@ func TestClarifyAsksTheUser(t *testing.T) {
 		}
 	}
 	k.until(r, "finish work")
-	away.all(k, 0)
+	away.blockersOf(k, 0)
 	k.user("Write a and b.")
 	k.until(r, "finish work")
-	if all := away.all(k, 1); all[0].Category != boulder.BlockerQuestion {
+	if all := away.blockersOf(k, 1); all[0].Category != boulder.BlockerQuestion {
 		t.Errorf("%+v", all[0])
 	}
 }
@@ -267,7 +267,7 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(r, "finish work")
-	away.all(k, 1)
+	away.blockersOf(k, 1)
 }
 
 // proxied puts a proxy before OpenCode. It answers the requests that refuse selects with status 400.
@@ -299,14 +299,14 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
 	events := w.events()
 	defer events.Close()
 	r := w.watch(change)
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
 	for e := range events.C() { // asks wait before the turn ends
@@ -315,7 +315,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 		}
 	}
 	r.end()
-	away.settle(w, "B1", blockers.Settlement{Answer: answer})
+	away.answerBlocker(w, "B1", blockers.Settlement{Answer: answer})
 	var refused atomic.Bool
 	r = r.again(change, proxied(t, w.url, func(r *http.Request, body string) bool {
 		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
@@ -323,7 +323,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	k.sendsAnswer(r)
 	k.sendsAnswer(r)
 	k.until(r, "finish work")
-	if k.continued(1); !refused.Load() {
+	if k.continuations(1); !refused.Load() {
 		t.Error("nothing was refused")
 	}
 }

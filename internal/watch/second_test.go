@@ -24,13 +24,13 @@ func secondWorld(t *testing.T) *world {
 func TestOpenCode2(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(listed, func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
-	r.noted("no todo list")
+	r.waitForNote("no todo list")
 	k := w.begin(steps(half, say("I wrote a."), whole, say("Both are there.")),
 		opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // the watch allows it
 	k.until(r, "countdown countdown", "Write b")
 	k.until(r, "send open", "Write b")
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 	r.end()
 	servers, err := w.dir.MCPServers(w.ctx)
 	if err != nil || len(servers) != 0 {
@@ -41,7 +41,7 @@ func TestOpenCode2(t *testing.T) {
 func TestOpenCode2LeavesPlanAlone(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
-	planned(t, w, r)
+	testPlanIsLeftAlone(t, w, r)
 }
 
 // A session whose agent has no list tool does not count as done.
@@ -56,7 +56,7 @@ func TestOpenCode2WithoutAList(t *testing.T) {
 	<-r.done
 	if r.err == nil || !strings.Contains(r.err.Error(), "agents have no todo list") ||
 		slices.ContainsFunc(r.log, func(e watch.Entry) bool { return e.SessionID == k.id && e.Gate == "work" }) {
-		t.Errorf("%v:\n%s", r.err, r.said(k.id))
+		t.Errorf("%v:\n%s", r.err, r.decisionLog(k.id))
 	}
 	r.err = nil
 	r = w.watch(func(c *watch.Config) { // the promise decides, and needs no list

@@ -33,7 +33,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	first := k.until(r, "send open")
 	second := k.until(r, "send open")
 	k.until(r, "finish work")
-	for i, m := range k.continued(2) {
+	for i, m := range k.continuations(2) {
 		sent := []watch.Entry{first, second}[i]
 		if m.Info.ID != sent.MessageID || m.Text() != sent.Prompt || sent.Iteration != i+1 {
 			t.Errorf("%+v, and %+v", m, sent)
@@ -42,7 +42,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 			t.Errorf("the prompt names what is open, and nothing else: %s", m.Text())
 		}
 	}
-	if n := strings.Count(r.said(k.id), "countdown countdown"); n != 2 {
+	if n := strings.Count(r.decisionLog(k.id), "countdown countdown"); n != 2 {
 		t.Errorf("%d countdowns", n)
 	}
 	for _, want := range []string{
@@ -63,7 +63,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 				}
 				shown = toast.Variant + ": " + toast.Title + ": " + toast.Message
 			case <-w.ctx.Done():
-				t.Fatalf("%q was not shown:\n%s", want, r.said(k.id))
+				t.Fatalf("%q was not shown:\n%s", want, r.decisionLog(k.id))
 			}
 			if !strings.HasPrefix(shown, want) || strings.Contains(shown, "Write a") {
 				t.Errorf("%q, want %q, and nothing that is done", shown, want)
@@ -82,7 +82,7 @@ func TestUserInBetween(t *testing.T) {
 	k.user("By the way, why is the sky blue?")
 	k.until(r, "wait idle")
 	k.until(r, "countdown countdown")
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 1 })
 	k.until(r, "let_go iterations")
 	k.user("Go on, please.")
@@ -90,7 +90,7 @@ func TestUserInBetween(t *testing.T) {
 		t.Errorf("after the user's prompt it is iteration %d", e.Iteration)
 	}
 	k.until(r, "let_go iterations")
-	k.continued(2)
+	k.continuations(2)
 }
 
 // An abort stops the session, also across a restart of the watch. An order to start lifts that once the abort window is
@@ -126,7 +126,7 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "wait stopped", "aborted")
 	r = r.again(func(c *watch.Config) { c.Policy.AbortWindow = never })
 	k.until(r, "wait stopped")
-	k.continued(0)
+	k.continuations(0)
 	if report, err := r.ask(watch.Request{Session: k.id, Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
 		t.Fatal(report.Named, err)
 	}
@@ -135,34 +135,35 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
-// A session with a planning agent is left to the user, whatever is open, until they switch to another agent.
-func planned(t *testing.T, w *world, r *running) {
+// testPlanIsLeftAlone: a session with a planning agent is left to the user, whatever is open, until they switch to
+// another agent.
+func testPlanIsLeftAlone(t *testing.T, w *world, r *running) {
 	t.Helper()
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		say("Shall I write b as well?"), say("I look at b."), promised,
 	))
-	other := w.talk(opencode.NewSession{Title: "other"}, twice)
+	other := w.chat(opencode.NewSession{Title: "other"}, twice)
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a and b.\n" + k.mark})
 	k.until(r, "wait agent", "the agent plan is left to the user")
 	other.user("Write a and b.")
 	other.until(r, "finish work") // by then a continuation to the first would be overdue
-	k.continued(0)
+	k.continuations(0)
 	k.user("Yes.")
 	k.until(r, "send open", boulder.Promise)
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 }
 
 func TestPlanIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	planned(t, w, w.watch())
+	testPlanIsLeftAlone(t, w, w.watch())
 }
 
 // Asks of a planning agent go to the user even where blockers are on.
 func asksTheUser(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
 	events := w.events()
 	defer events.Close()
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a.\n" + k.mark})
@@ -172,7 +173,7 @@ func asksTheUser(t *testing.T, w *world) {
 	}
 	r := w.watch(func(c *watch.Config) { c.Diverter, c.Once = away, true })
 	<-r.done
-	away.all(k, 0)
+	away.blockersOf(k, 0)
 	if err := w.dir.AnswerQuestion(w.ctx, asked.Request.ID, [][]string{{"a"}}); r.err != nil || err != nil {
 		t.Error(r.err, err)
 	}
@@ -182,8 +183,8 @@ func TestPlanAsksTheUser(t *testing.T) { asksTheUser(t, newWorld(t)) }
 
 func TestOpenCode2PlanAsksTheUser(t *testing.T) { asksTheUser(t, secondWorld(t)) }
 
-// call makes a request to the session that the client has no method for, as OpenCode's screen does.
-func (k *talk) call(method, path, body string) {
+// request calls a route of the session that the client has no method for, as OpenCode's screen does.
+func (k *chat) request(method, path, body string) {
 	k.t.Helper()
 	address := k.w.url + "/session/" + k.id + path + "?" + url.Values{"directory": {k.w.dir.Path()}}.Encode()
 	req, err := http.NewRequestWithContext(k.w.ctx, method, address, strings.NewReader(body))
@@ -205,19 +206,19 @@ func (k *talk) call(method, path, body string) {
 // the user redoes it: a continuation would delete that turn for good.
 func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	w := newWorld(t)
-	archived, k := w.talk(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
+	archived, k := w.chat(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	archived.user("Write a and b.")
 	archived.until(r, "countdown countdown")
-	archived.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
+	archived.request(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
 	archived.until(r, "wait owned", "archived")
-	archived.continued(0)
+	archived.continuations(0)
 	if err := w.dir.DeleteSession(w.ctx, archived.id); err != nil {
 		t.Fatal(err)
 	}
 	k.until(r, "countdown countdown")
 	before := k.messages()
-	k.call(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
+	k.request(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
 	k.until(r, "wait undo")
 	records, err := r.store.Records()
 	if err != nil || len(records) != 1 || records[0].SessionID != k.id {
@@ -225,7 +226,7 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	}
 	r = r.again() // without the long countdown, and from the start of the session
 	k.until(r, "wait undo")
-	k.call(http.MethodPost, "/unrevert", "")
+	k.request(http.MethodPost, "/unrevert", "")
 	k.until(r, "send open")
 	k.until(r, "finish work")
 	if after := k.messages(); len(after) <= len(before) || after[0].Info.ID != before[0].Info.ID {
@@ -238,13 +239,13 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 func TestRunsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	model := steps(say("I wrote a."))
-	tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
-	left := []*talk{
-		tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
-		w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
+	tagged := w.chat(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
+	left := []*chat{
+		tagged, w.chat(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
+		w.chat(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
 	}
-	users := w.talk(opencode.NewSession{Title: "three"}, model)
-	own := w.talk(opencode.NewSession{Title: "own child", ParentID: users.id}, twice)
+	users := w.chat(opencode.NewSession{Title: "three"}, model)
+	own := w.chat(opencode.NewSession{Title: "own child", ParentID: users.id}, twice)
 	r := w.watch(func(c *watch.Config) { c.All = true })
 	for _, k := range append(left, own) {
 		k.user("Write a and b.")
@@ -254,7 +255,7 @@ func TestRunsAreLeftAlone(t *testing.T) {
 	}
 	own.until(r, "finish work") // by then continuations to the others would be overdue
 	for _, k := range left {
-		k.continued(0)
+		k.continuations(0)
 	}
 }
 
@@ -269,16 +270,16 @@ func TestGrandchildAtWork(t *testing.T) {
 	k := w.begin(twice)
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
-	child := w.talk(opencode.NewSession{Title: "child", ParentID: k.id}, model)
-	grandchild := w.talk(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
+	child := w.chat(opencode.NewSession{Title: "child", ParentID: k.id}, model)
+	grandchild := w.chat(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
 	grandchild.user("Where is a used?")
 	k.until(r, "wait background")
 	r = r.again()
 	k.until(r, "wait background", `"grandchild" is at work`)
 	close(release)
 	k.until(r, "finish work")
-	k.continued(1)
-	if said := r.said(child.id) + r.said(grandchild.id); strings.Contains(said, "/") {
+	k.continuations(1)
+	if said := r.decisionLog(child.id) + r.decisionLog(grandchild.id); strings.Contains(said, "/") {
 		t.Errorf("about the sub-agents' sessions:\n%s", said)
 	}
 }
@@ -287,7 +288,7 @@ func TestGrandchildAtWork(t *testing.T) {
 // counters, and finishes. A crash that leaves the fresh session without its prompt makes no second one.
 func TestFreshSessionAfterCompactions(t *testing.T) {
 	w := newWorld(t)
-	k := w.talk(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	k := w.chat(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case len(r.Tools) == 0:
 			return say("Summary: a is written, b is not.")
@@ -313,7 +314,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	<-crashed
 	r = r.again(listed, once, soon)
 	k.until(r, "wait stopped")
-	fresh := &talk{t: t, w: w}
+	fresh := &chat{t: t, w: w}
 	r.wait(t, "a decision about the fresh session", func() bool {
 		for _, e := range r.log {
 			if e.SessionID != k.id {
@@ -325,7 +326,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	if done := fresh.until(r, "finish work"); done.Iteration != sent.Iteration {
 		t.Errorf("iteration %d after %d", done.Iteration, sent.Iteration)
 	}
-	m := fresh.continued(1)[0]
+	m := fresh.continuations(1)[0]
 	if m.Info.ID != sent.MessageID {
 		t.Errorf("%+v, want message %s", m.Info, sent.MessageID)
 	}
@@ -353,14 +354,14 @@ func TestDryRunAndOnce(t *testing.T) {
 	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, boulder.Promise) {
 		t.Errorf("%+v, %v", e, r.err)
 	}
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(func(c *watch.Config) { c.Once = true })
 	k.until(r, "send open")
 	<-r.done
 	if r.err != nil {
 		t.Error(r.err)
 	}
-	k.continued(1)
+	k.continuations(1)
 }
 
 // Stop and start reach a running watch, and survive a restart. A second watch is refused. A "stop" typed by the user
@@ -404,7 +405,7 @@ func TestStopAndStart(t *testing.T) {
 	k.until(r, "wait stopped", "wrote")
 	k.user("Go on.")
 	k.until(r, "finish work")
-	k.continued(0)
+	k.continuations(0)
 	if report, err := r.ask(watch.Request{Session: k.id}); err != nil || len(report.History) < 4 {
 		t.Errorf("%d decisions, %v", len(report.History), err)
 	}
@@ -441,20 +442,20 @@ func TestRestartAroundASend(t *testing.T) {
 	intended := k.until(r, "send open")
 	<-crashed
 	r.end()
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(soon)
 	k.until(r, "look in_flight")
 	k.until(r, "wait in_flight", "at work")
-	said := r.said(k.id)
+	said := r.decisionLog(k.id)
 	r = r.again(soon)
 	k.until(r, "wait in_flight", "at work")
 	r.end()
-	said += r.said(k.id)
+	said += r.decisionLog(k.id)
 	close(release)
 	r = r.again(soon)
 	k.until(r, "finish work")
-	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.said(k.id), "send open") {
-		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.said(k.id))
+	if m := k.continuations(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.decisionLog(k.id), "send open") {
+		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.decisionLog(k.id))
 	}
 }
 
@@ -484,10 +485,10 @@ func TestOpenCodeRestarts(t *testing.T) {
 	})
 	k.until(r, "wait idle") // at work
 	s.Kill()
-	r.noted("does not answer")
+	r.waitForNote("does not answer")
 	dead.Store(true)
 	url.Store(w.url)
-	r.noted("answers again")
+	r.waitForNote("answers again")
 	k.until(r, "send open")
 	k.until(r, "finish work")
 	r.mu.Lock()

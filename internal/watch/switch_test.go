@@ -27,11 +27,11 @@ func separate(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	var r *running
-	var talks []*talk
+	var chats []*chat
 	on := func(i, round int) bool { return (i+round)%2 == 0 }
 	turn := func(round int) {
 		t.Helper()
-		for i, k := range talks {
+		for i, k := range chats {
 			set := on(i, round)
 			if err := away.Switch(w.ctx, k.id, &set); err != nil {
 				t.Fatal(err)
@@ -40,10 +40,10 @@ func separate(t *testing.T, w *world) {
 		if _, err := r.ask(watch.Request{Order: watch.OrderLook}); err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range talks {
+		for _, k := range chats {
 			k.user("Run it.")
 		}
-		for i, k := range talks {
+		for i, k := range chats {
 			if !on(i, round) {
 				k.until(r, "wait asks", "permission bash")
 				asks, err := w.dir.Requests(w.ctx)
@@ -59,14 +59,14 @@ func separate(t *testing.T, w *world) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for i := range talks {
+		for i := range chats {
 			if had[i] != on(i, round) {
 				t.Errorf("round %d: that session %d has the tool is %t", round, i, had[i])
 			}
 		}
 	}
 	for i := range *sessions / 2 {
-		talks = append(talks, w.talk(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
+		chats = append(chats, w.chat(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				mu.Lock()
 				defer mu.Unlock()
@@ -78,14 +78,14 @@ func separate(t *testing.T, w *world) {
 			}))
 	}
 	r = w.watch(listed, func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
-	for _, k := range talks { // the watch knows them from then on
+	r.waitForNote(boulder.BlockerTool)
+	for _, k := range chats { // the watch knows them from then on
 		k.until(r, "wait work", "no turn has ended yet")
 	}
 	turn(0)
 	turn(1)
-	for _, k := range talks {
-		if b := away.all(k, 1)[0]; b.Ask == nil || b.Ask.Reply != boulder.ReplyDiverted {
+	for _, k := range chats {
+		if b := away.blockersOf(k, 1)[0]; b.Ask == nil || b.Ask.Reply != boulder.ReplyDiverted {
 			t.Errorf("recorded: %+v", b)
 		}
 	}
@@ -95,10 +95,10 @@ func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 
 func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
-// typed covers a word after /blockers. The watch finds its session by the token that the command printed, even if the
-// session had no task before, and reports the result there. The command is no task: the agent is not asked whether it
-// is done.
-func typed(t *testing.T, w *world) {
+// testTypedWord covers a word after /blockers. The watch finds its session by the token that the command printed, even
+// if the session had no task before, and reports the result there. The command is no task: the agent is not asked
+// whether it is done.
+func testTypedWord(t *testing.T, w *world) {
 	t.Helper()
 	type call struct{ session, word string }
 	var calls []call
@@ -109,7 +109,7 @@ func typed(t *testing.T, w *world) {
 		}
 		return say("That is all.\n" + boulder.DoneMarker)
 	}
-	k, other := w.talk(opencode.NewSession{Title: "one"}, play), w.talk(opencode.NewSession{Title: "other"}, play)
+	k, other := w.chat(opencode.NewSession{Title: "one"}, play), w.chat(opencode.NewSession{Title: "other"}, play)
 	r := w.watch(func(c *watch.Config) {
 		c.Diverter = newStandIn(t, true)
 		c.Typed = func(_ context.Context, session, word string) string {
@@ -119,7 +119,7 @@ func typed(t *testing.T, w *world) {
 			return "blockers " + word
 		}
 	})
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.until(r, "wait work", "no turn has ended yet")
 	other.user("Hello.")
 	other.until(r, "finish work")
@@ -141,11 +141,11 @@ func typed(t *testing.T, w *world) {
 	r.mu.Unlock()
 	k.user("Thanks.") // a task, after which it finishes again
 	k.until(r, "finish work")
-	sent := k.continued(1)[0].Text()
+	sent := k.continuations(1)[0].Text()
 	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {
 		t.Errorf("it says:\n%s", sent)
 	}
-	other.continued(0)
+	other.continuations(0)
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Equal(calls, []call{{k.id, "status"}}) {
@@ -153,6 +153,6 @@ func typed(t *testing.T, w *world) {
 	}
 }
 
-func TestTypedInASession(t *testing.T) { typed(t, newWorld(t)) }
+func TestTypedInASession(t *testing.T) { testTypedWord(t, newWorld(t)) }
 
-func TestOpenCode2TypedInASession(t *testing.T) { typed(t, secondWorld(t)) }
+func TestOpenCode2TypedInASession(t *testing.T) { testTypedWord(t, secondWorld(t)) }

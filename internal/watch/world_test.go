@@ -133,8 +133,8 @@ func attach(ctx context.Context, url string) (*opencode.Client, error) {
 	return opencode.Attach(ctx, url, opencode.AttachConfig{CallTimeout: patience})
 }
 
-// talk is a session of the user with its own scripted model.
-type talk struct {
+// chat is a session of the user with its own scripted model.
+type chat struct {
 	t    *testing.T
 	w    *world
 	id   string
@@ -144,9 +144,9 @@ type talk struct {
 }
 
 // begin creates a session and sends the user's first prompt.
-func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *talk {
+func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *chat {
 	w.t.Helper()
-	k := w.talk(opencode.NewSession{Title: w.t.Name(), Rules: rules}, model)
+	k := w.chat(opencode.NewSession{Title: w.t.Name(), Rules: rules}, model)
 	k.user("Write a and b.")
 	return k
 }
@@ -158,9 +158,9 @@ func (w *world) events() *opencode.Subscription {
 	return sub
 }
 
-func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
+func (w *world) chat(n opencode.NewSession, model scriptmodel.Handler) *chat {
 	w.t.Helper()
-	k := &talk{t: w.t, w: w, mark: "[" + w.t.Name() + "/" + n.Title + "]"}
+	k := &chat{t: w.t, w: w, mark: "[" + w.t.Name() + "/" + n.Title + "]"}
 	shared.cast.Play(k.mark, model)
 	s, err := w.dir.CreateSession(w.ctx, n)
 	if err != nil {
@@ -170,26 +170,26 @@ func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
 	return k
 }
 
-func (k *talk) user(text string) {
+func (k *chat) user(text string) {
 	k.t.Helper()
 	k.write(text+"\n"+k.mark, agentModel)
 }
 
-// write is [talk.user] for any model and without the mark. The scripted model needs the mark in the first prompt only.
-func (k *talk) write(text string, model opencode.ModelRef) {
+// write is [chat.user] for any model and without the mark. The scripted model needs the mark in the first prompt only.
+func (k *chat) write(text string, model opencode.ModelRef) {
 	k.t.Helper()
 	k.prompt(opencode.Prompt{Agent: "build", Model: model, Text: text})
 }
 
-func (k *talk) prompt(p opencode.Prompt) {
+func (k *chat) prompt(p opencode.Prompt) {
 	k.t.Helper()
 	if err := k.w.dir.Prompt(k.w.ctx, k.id, p); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-// continued returns the manager's prompts in the session, and fails unless there are want of them.
-func (k *talk) continued(want int) (all []opencode.Message) {
+// continuations returns the manager's prompts in the session, and fails unless there are want of them.
+func (k *chat) continuations(want int) (all []opencode.Message) {
 	k.t.Helper()
 	for _, m := range k.messages() {
 		if len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch" {
@@ -200,12 +200,12 @@ func (k *talk) continued(want int) (all []opencode.Message) {
 		}
 	}
 	if len(all) != want {
-		k.t.Fatalf("%d continuations, want %d:\n%s", len(all), want, k.of.said(k.id))
+		k.t.Fatalf("%d continuations, want %d:\n%s", len(all), want, k.of.decisionLog(k.id))
 	}
 	return all
 }
 
-func (k *talk) messages() []opencode.Message {
+func (k *chat) messages() []opencode.Message {
 	k.t.Helper()
 	messages, err := k.w.dir.Messages(k.w.ctx, k.id, session.MaxMessages)
 	if err != nil {
@@ -320,20 +320,20 @@ func (r *running) wait(t *testing.T, what string, holds func() bool) {
 			return
 		}
 		if ended {
-			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
+			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.decisionLog(""))
 		}
 		select {
 		case <-more:
 		case <-r.done:
 			ended = true
 		case <-r.w.ctx.Done():
-			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
+			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.decisionLog(""))
 		}
 	}
 }
 
-// noted waits for a note that contains text.
-func (r *running) noted(text string) {
+// waitForNote waits for a note that contains text.
+func (r *running) waitForNote(text string) {
 	r.w.t.Helper()
 	r.wait(r.w.t, "the note "+text, func() bool {
 		return slices.ContainsFunc(r.notes, func(n string) bool { return strings.Contains(n, text) })
@@ -341,7 +341,7 @@ func (r *running) noted(text string) {
 }
 
 // until waits for and returns the session's next decision that is "kind gate" and has this in its reason.
-func (k *talk) until(r *running, what string, reason ...string) (found watch.Entry) {
+func (k *chat) until(r *running, what string, reason ...string) (found watch.Entry) {
 	k.t.Helper()
 	if k.of != r {
 		k.of, k.next = r, 0
@@ -359,8 +359,8 @@ func (k *talk) until(r *running, what string, reason ...string) (found watch.Ent
 	return found
 }
 
-// said lists the decisions about a session so far, or about all sessions if id is empty.
-func (r *running) said(id string) string {
+// decisionLog lists the decisions about a session so far, or about all sessions if id is empty.
+func (r *running) decisionLog(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
