@@ -39,7 +39,6 @@ func FuzzAnswer(f *testing.F) {
 	)
 }
 
-// says is an answer with the given parts.
 func says(finish, parts string) string {
 	return fmt.Sprintf(`{"candidates":[{"content":{"role":"model","parts":[%s]},"finishReason":%q}],"modelVersion":"m-1",
 		"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}`, parts, finish)
@@ -86,7 +85,7 @@ func TestStepsDownAndRemembers(t *testing.T) {
 	})
 }
 
-// The SDK would sort the properties of the schema; their order is the one in which the model answers.
+// The SDK would sort the properties of the schema, but the model answers in their order.
 func TestParametersOnTheWire(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","properties":{"reason":{"type":"string"},"done":{"type":"boolean"}},` +
@@ -109,8 +108,8 @@ func TestParametersOnTheWire(t *testing.T) {
 	}
 }
 
-// Thoughts and parts of unknown kinds are no part of the answer, and nothing is printed about them. Not parallel,
-// because it catches what the SDK prints.
+// Thoughts and unknown parts are not in the answer, and the SDK's warnings about them are not printed. Not parallel: it
+// redirects the global log.
 func TestTextWithoutThoughts(t *testing.T) {
 	var printed bytes.Buffer
 	log.SetOutput(&printed)
@@ -127,7 +126,6 @@ func TestTextWithoutThoughts(t *testing.T) {
 	}
 }
 
-// The forms in which the API reports errors.
 func TestErrorForms(t *testing.T) {
 	t.Parallel()
 	status := func(code, status, text, details string) string {
@@ -205,7 +203,7 @@ func TestFinishReasons(t *testing.T) {
 	})
 }
 
-// The SDK refuses some names of models before it sends anything; trying again would not help.
+// The SDK refuses some model names before it sends anything. That is not retryable.
 func TestModelNameThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	c := open(t, adaptertest.Trap(t), providers.NewKey("k"), adaptertest.HTTPClient(t))
@@ -218,8 +216,8 @@ func TestModelNameThatIsNotSent(t *testing.T) {
 	}
 }
 
-// The whole way from a reference to a request. What the process's own environment says to the SDK does not count: not
-// parallel, because it sets it.
+// From a reference to the request. Variables that the SDK would read from the process's environment have no effect. Not
+// parallel: it sets them.
 func TestRegistryToWire(t *testing.T) {
 	thief := adaptertest.Trap(t)
 	for name, value := range map[string]string{
