@@ -127,8 +127,7 @@ func TestWaiting(t *testing.T) {
 	listed(t, d, Filter{})
 }
 
-// If no database can be created, the error says where. An empty file, as a creator leaves that stopped early, reads as
-// empty and is reused.
+// The error says where a database cannot be created. An empty file, left by a creator that stopped early, is reused.
 func TestPlacesForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

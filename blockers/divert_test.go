@@ -83,8 +83,7 @@ func TestDivertQuestion(t *testing.T) {
 	}
 }
 
-// The user's decision counts if it comes in time. After that the agent continues, and a late decision still counts for
-// the next time.
+// A decision in time counts. Without one the agent continues, and a late decision counts for the next ask.
 func TestDivertAndWait(t *testing.T) {
 	t.Parallel()
 	yes := Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "Only this branch."}
@@ -133,8 +132,7 @@ func TestDivertAndWait(t *testing.T) {
 	}
 }
 
-// A permission that the user allows holds for exactly those patterns, in the rest of the sub-task and its later
-// attempts. Using it leaves no record.
+// A granted permission holds for exactly its patterns, in all attempts of the sub-task. Using it leaves no record.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

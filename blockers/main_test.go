@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 
 var epoch = time.Date(2026, 3, 1, 2, 14, 5, 0, time.UTC)
 
-// clock is a settable time.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -51,7 +50,6 @@ func (c *clock) pass(d time.Duration) time.Time {
 	return c.t
 }
 
-// project is a directory for registers.
 type project struct {
 	dir   string
 	clock *clock

@@ -50,8 +50,7 @@ func playWait(dir string) error {
 	return errors.New("it did not come to the step")
 }
 
-// A process killed between two steps loses nothing that was committed, writes nothing twice, and blocks no other
-// process.
+// A process killed between two steps loses nothing committed, writes nothing twice, and blocks no other process.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"committed", "appending", "appended"} {
@@ -100,8 +99,7 @@ func playFileLimit(dir string) error {
 		l.Cur = bytes
 		check(panicking{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l))
 	}
-	// No room for the first pages of the database: the partial file is removed, so that it is not taken for a damaged
-	// one.
+	// No room for the first pages of the database: the partial file must not remain.
 	limit(8 << 10)
 	if _, err := d.Raise(context.Background(), scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("recorded without room: %w", err)

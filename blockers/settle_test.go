@@ -33,8 +33,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// The number of an option stands for that option, unless an option is itself that number, or it is the placeholder for
-// options left out.
+// An option's number stands for it, unless an option has that very text, or it is the placeholder for those cut off.
 func TestSettleByNumber(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).register(t)
@@ -123,8 +122,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A session's switch overrides the project's, which overrides the configuration and the boulder. Every process sees a
-// switch at once, until the next one.
+// A session's switch overrides the project's, which overrides configuration and boulder, at once in every process.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

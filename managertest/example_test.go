@@ -42,8 +42,7 @@ func run(s boulder.Spec, agent orchestrator.Runner, judge orchestrator.Judge) (d
 	return dir, events, nil
 }
 
-// An agent claims too early that it is done. The judge believes it, but the gate overrules the judge, and the agent is
-// told.
+// An agent claims to be done too early. The judge believes it, but the gate vetoes it, and the agent is told.
 func Example() {
 	agent := &managertest.Runner{Turn: func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
 		if job.Turn.Kind == boulder.TurnContinuation {

@@ -117,7 +117,6 @@ func TestExtractFindsEveryValidObject(t *testing.T) {
 	})
 }
 
-// A truncated object is never completed.
 func TestExtractNeverCompletes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// keyed is a provider that needs one of these keys.
 func keyed(name string, keyEnv ...string) providers.Source {
 	return providers.Source{
 		Name: name, KeyEnv: keyEnv,
@@ -18,7 +17,6 @@ func keyed(name string, keyEnv ...string) providers.Source {
 	}
 }
 
-// keyless is a provider without a key, whose model plays steps.
 func keyless(name string, steps ...step) providers.Source {
 	model := &script{steps: steps}
 	return providers.Source{Name: name, Open: func(providers.Key) (providers.Completer, error) { return model, nil }}
@@ -97,7 +95,6 @@ func TestRegistryOpensLazily(t *testing.T) {
 	}
 }
 
-// An auth error names the variable of the refused key.
 func TestErrorNamesTheKeysVariable(t *testing.T) {
 	t.Parallel()
 	for variable, set := range map[string]map[string]string{

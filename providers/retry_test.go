@@ -137,8 +137,7 @@ func TestRetryStopsWithTheContext(t *testing.T) {
 	}
 }
 
-// Whatever fails, attempts and pauses stay within the policy. The error is the last attempt's, with the usage of all
-// attempts.
+// Attempts and pauses stay within the policy. The error is the last attempt's, with the usage of all attempts.
 func TestRetryStaysWithinPolicy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

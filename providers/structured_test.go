@@ -35,7 +35,6 @@ func needsSummary(v *verdict) error {
 	return nil
 }
 
-// step is a model's reaction to one call.
 type step func() (*providers.Response, error)
 
 // script is a Completer that plays steps and records its requests.

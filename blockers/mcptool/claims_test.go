@@ -21,7 +21,6 @@ func callOf(session, call, input string) boulder.BlockerCall {
 	}
 }
 
-// claimed claims a session for a call that arrives.
 func (s *Server) claimed(ctx context.Context, input string) (session string, ok bool) {
 	scope, ok := s.claim(ctx, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Arguments: json.RawMessage(input)}})
 	return scope.SessionID, ok

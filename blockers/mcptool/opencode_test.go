@@ -116,8 +116,7 @@ func TestSessionsOfOpenCode(t *testing.T) {
 	}
 }
 
-// follow tells the server about calls as sessions show them, until all sessions are idle. It returns what the agents
-// read.
+// follow tells the server about calls until all sessions are idle, and returns what the agents read.
 func follow(t *testing.T, sub *opencode.Subscription, s *Server, sessions int) (told map[string][]string) {
 	t.Helper()
 	told = map[string][]string{}

@@ -91,7 +91,6 @@ func connect(t *testing.T, s *Server, names ...string) *mcp.ClientSession {
 	return session
 }
 
-// callTool calls the tool, and returns the text that an agent reads.
 func callTool(t *testing.T, session *mcp.ClientSession, arguments string) (text string, failed bool) {
 	t.Helper()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{

@@ -24,7 +24,6 @@ func (s *shape) add(id, title, status, note string, after ...string) *shape {
 	return s
 }
 
-// diamond is a plan without statuses.
 func diamond() *shape {
 	s := &shape{title: "Add dark mode"}
 	return s.add("base", "Collect the colours in one place", "", "").
@@ -68,7 +67,6 @@ func layers(deep, wide, after int) *shape {
 	return s
 }
 
-// fan has one start, many nodes after it, and one end after them all.
 func fan(wide int) *shape {
 	s := (&shape{title: "Port all packages"}).add("start", "Make the list of packages", "completed", "")
 	var all []string

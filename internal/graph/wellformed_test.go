@@ -24,7 +24,6 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkAll checks that a shape is well-formed in all formats.
 func checkAll(t failer, s *shape) {
 	t.Helper()
 	g := s.graph()

@@ -15,8 +15,7 @@ import (
 
 var night = time.Date(2026, 3, 4, 22, 0, 0, 0, time.UTC)
 
-// inputOf returns a boulder after a night, with one of everything that a report can show. say makes the texts of users,
-// models and agents.
+// inputOf returns a boulder with one of everything that a report shows. say makes the texts of users and agents.
 func inputOf(say func(string) string) report.Input {
 	green := boulder.Gate{Command: say("go test ./..."), Duration: 2 * time.Second}
 	red := boulder.Gate{
@@ -220,8 +219,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// The boulder's and the register's records may lag behind each other: what either has settled is settled, and nothing
-// is lost.
+// Boulder and register may lag behind each other: what either has settled is settled, and nothing is lost.
 func TestBlockersOfBothSides(t *testing.T) {
 	t.Parallel()
 	in := inputOf(asItIs)

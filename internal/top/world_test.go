@@ -21,7 +21,6 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// hostile is text of an agent that imitates something else.
 const hostile = "\x1b[31mred\x1b[2J \u202eright to left 漢字"
 
 func commit(t *testing.T, dir string, samples ...*sample.Boulder) {

@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// boulders returns the logs of real runs, by name.
 func boulders(t *testing.T) map[string][]boulder.Event {
 	t.Helper()
 	files, err := filepath.Glob("../../orchestrator/testdata/boulders/*.json.gz")

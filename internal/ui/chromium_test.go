@@ -173,7 +173,6 @@ func (p *tab) load(address string) {
 	p.until("document.readyState === 'complete' && document.querySelector('main')")
 }
 
-// look sets the width and the colour scheme.
 func (p *tab) look(width int, colours string) {
 	p.t.Helper()
 	p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})

@@ -42,7 +42,6 @@ func storeIn(t testing.TB, dir string, samples ...*sample.Boulder) {
 	}
 }
 
-// hostile is text of an agent that imitates something else.
 const hostile = `</pre><script>alert(1)</script><img src=x onerror=alert(2)>" onclick="alert(3)`
 
 // blocked stores two samples: one in which a sub-task waits for a hard blocker B1 and a permission B3, with a soft

@@ -26,8 +26,7 @@ func console() (c Console, stdout, stderr *bytes.Buffer) {
 	}, stdout, stderr
 }
 
-// shown returns the output on a terminal of width columns (0: a file). It fails if a line does not fit or if an escape
-// sequence gets through.
+// shown prints for a terminal of width columns (0: a file). It fails on lines that do not fit and on escape sequences.
 func shown(t *testing.T, width int, write func(page.Out)) string {
 	t.Helper()
 	var out strings.Builder
@@ -107,7 +106,6 @@ func playTo(s *sample.Boulder, v *Run) {
 	v.Close()
 }
 
-// after returns a new sample after some plays.
 func after(t *testing.T, plays ...func(*sample.Boulder)) *sample.Boulder {
 	t.Helper()
 	s := sample.New(t, sample.ID)
@@ -131,5 +129,4 @@ func says(t *testing.T, text string, words ...string) {
 	}
 }
 
-// ref returns the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }

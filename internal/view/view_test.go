@@ -208,8 +208,7 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	}
 }
 
-// storedAt is a store when the event at begin is shown. It already holds the next event, as a run stores several events
-// at once before it shows them.
+// storedAt is a store one event ahead of the event at begin: a run stores several events before it shows them.
 type storedAt struct {
 	events []boulder.Event
 	begin  int

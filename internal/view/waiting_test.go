@@ -18,8 +18,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Waits and refusals matter to the reader of the log as well. Each is shown once, without --verbose, in plain lines and
-// above the live view.
+// Each wait and refusal is shown once, without --verbose, in plain lines and above the live view.
 func TestNoticesAreShownOnce(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -212,7 +211,6 @@ func TestReceiptFits(t *testing.T) {
 	}
 }
 
-// Orders and notes of the user appear in the views of the run.
 func TestOrdersInTheViews(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)

@@ -35,8 +35,7 @@ type watchCase struct {
 	of     string // name of the model; defaults to the shared one
 	rules  []opencode.Rule
 	change func(*watch.Config)
-	// world makes a project of its own, in which the promise completes a session. Defaults to the shared project, where
-	// the todo list does.
+	// world makes a separate project, where the promise completes a session; nil: the shared one, with the todo list.
 	world func(*testing.T) *world
 	// want has decisions that must be made in this order; others may be in between.
 	want []string

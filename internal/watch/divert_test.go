@@ -46,7 +46,6 @@ func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	return standIn{register, server}
 }
 
-// answerBlocker answers a blocker as the user.
 func (s standIn) answerBlocker(w *world, id string, how blockers.Settlement) {
 	w.t.Helper()
 	how.Status = boulder.BlockerAnswered
@@ -65,7 +64,6 @@ func (s standIn) blockersOf(k *chat, want int) []boulder.Blocker {
 	return all
 }
 
-// mayDelete calls the blocker tool.
 var mayDelete = use(boulder.BlockerTool, map[string]any{
 	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
 	"blocks_progress": true,
@@ -88,8 +86,7 @@ func (k *chat) sendsAnswer(r *running) {
 	}
 }
 
-// Asks of a session whose user is away are refused, and it continues in the same turn. A hard blocker makes it wait for
-// the answer, with which it then continues.
+// Asks are refused while the user is away, and the turn continues. A hard blocker waits for an answer, then continues.
 func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
@@ -125,8 +122,7 @@ func TestDiverted(t *testing.T) {
 	k.continuations(1)
 }
 
-// clock stands still, except that waits for the user end at once when skips is set. So delays of a loaded machine do
-// not count.
+// clock stands still, but waits for the user end at once if skips is set: delays of a loaded machine do not count.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time

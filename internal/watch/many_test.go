@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// stops has ways in which an agent with three tasks ends a turn after the first: what it calls before, and what it then
-// says.
+// stops has ways in which an agent with three tasks ends a turn early: what it calls, and what it says then.
 var stops = []struct {
 	name  string
 	calls scriptmodel.Reply
@@ -38,11 +37,10 @@ var stops = []struct {
 
 var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
-// testManySessions runs n sessions whose agents stop after each of three tasks, in the ways of stops; those that
-// involve OpenCode come first. Every tenth agent repeats itself forever and is let go for that. Without the user, at
-// least 80 % of the stops with work left are followed by a continuation, and 80 % of the sessions end (seed 003,
-// SC-004, with 20 sessions: `make torture`). The agents are scripted: this shows what the manager does, not how a model
-// reacts.
+// testManySessions runs n sessions whose agents stop after each of three tasks, in the ways of stops. Every tenth agent
+// repeats itself forever and is let go for that. Without the user, at least 80 % of the stops with work left are
+// followed by a continuation, and 80 % of the sessions end (seed 003, SC-004, with 20 sessions: `make torture`). The
+// agents are scripted: this shows what the manager does, not how a model reacts.
 func testManySessions(t *testing.T, w *world, n int) {
 	t.Helper()
 	if _, err := w.dir.Catalogue(w.ctx); err != nil {

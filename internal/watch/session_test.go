@@ -93,8 +93,7 @@ func TestUserInBetween(t *testing.T) {
 	k.continuations(2)
 }
 
-// An abort stops the session, also across a restart of the watch. An order to start lifts that once the abort window is
-// over.
+// An abort stops the session, also across a restart. An order to start lifts it once the abort window is over.
 func TestAbortIsObeyed(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -135,8 +134,7 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
-// testPlanIsLeftAlone: a session with a planning agent is left to the user, whatever is open, until they switch to
-// another agent.
+// testPlanIsLeftAlone: the session of a planning agent is left to the user until they switch to another agent.
 func testPlanIsLeftAlone(t *testing.T, w *world, r *running) {
 	t.Helper()
 	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
@@ -234,8 +232,7 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	}
 }
 
-// Sessions of a run and of its sub-agents get no prompts, whatever is open. With All, a user's sub-agent is watched by
-// itself.
+// Sessions of a run and of its sub-agents get no prompts. With All, a user's sub-agent is watched by itself.
 func TestRunsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	model := steps(say("I wrote a."))
@@ -341,8 +338,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	}
 }
 
-// A dry run reports what it would do, and neither acts nor stores anything, not even a used-up budget. Once does what
-// is due, and ends.
+// A dry run neither acts nor stores anything, not even a used-up budget. Once does what is due, and ends.
 func TestDryRunAndOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I wrote a.")))
@@ -459,8 +455,7 @@ func TestRestartAroundASend(t *testing.T) {
 	}
 }
 
-// OpenCode dies while the agent is at work, and a new one has its sessions. The watch waits for it, reports that once,
-// and continues the session.
+// OpenCode dies at work, and a new one has its sessions: the watch waits, says so once, and continues the session.
 func TestOpenCodeRestarts(t *testing.T) {
 	w := newWorld(t)
 	s, err := octest.Serve(shared.repos.Home, shared.env, "0")

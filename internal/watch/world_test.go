@@ -94,7 +94,6 @@ func newWorld(t *testing.T) *world {
 	return worldIn(t, &shared.repos)
 }
 
-// comparedWorld enables snapshots.
 func comparedWorld(t *testing.T) *world {
 	t.Helper()
 	return worldIn(t, &shared.compared)
@@ -217,7 +216,6 @@ func (k *chat) messages() []opencode.Message {
 // soon shortens the time after which a continuation without a sign of a turn is looked for, for tests of crashes.
 func soon(c *watch.Config) { c.Policy.Admission = time.Second }
 
-// running is a running watch.
 type running struct {
 	w     *world
 	stop  context.CancelFunc
@@ -273,7 +271,6 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	return r
 }
 
-// again ends the watch and starts another one.
 func (r *running) again(change ...func(*watch.Config)) *running {
 	r.w.t.Helper()
 	r.end()
@@ -332,7 +329,6 @@ func (r *running) wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// waitForNote waits for a note that contains text.
 func (r *running) waitForNote(text string) {
 	r.w.t.Helper()
 	r.wait(r.w.t, "the note "+text, func() bool {

@@ -209,8 +209,7 @@ func TestStopReasons(t *testing.T) {
 	adaptertest.Ends(t, open, ends)
 }
 
-// From a reference to the request. Variables that the SDK would read from the process's environment have no effect. Not
-// parallel: it sets them.
+// The SDK's own environment variables have no effect on a request. Not parallel: it sets them.
 func TestRegistryToWire(t *testing.T) {
 	for name, value := range map[string]string{
 		"ANTHROPIC_BASE_URL": adaptertest.Trap(t), "ANTHROPIC_API_KEY": "of-the-process", "ANTHROPIC_AUTH_TOKEN": "token",

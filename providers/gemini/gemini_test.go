@@ -63,7 +63,6 @@ var api = adaptertest.API{
 	},
 }
 
-// refusing refuses a parameter of generationConfig.
 func refusing(text, name string) []adaptertest.Rule {
 	return []adaptertest.Rule{adaptertest.Refusing(text, "generationConfig", name)}
 }
@@ -108,8 +107,7 @@ func TestParametersOnTheWire(t *testing.T) {
 	}
 }
 
-// Thoughts and unknown parts are not in the answer, and the SDK's warnings about them are not printed. Not parallel: it
-// redirects the global log.
+// Thoughts and unknown parts are not in the answer, and the SDK logs nothing. Not parallel: it redirects the log.
 func TestTextWithoutThoughts(t *testing.T) {
 	var printed bytes.Buffer
 	log.SetOutput(&printed)
@@ -216,8 +214,7 @@ func TestModelNameThatIsNotSent(t *testing.T) {
 	}
 }
 
-// From a reference to the request. Variables that the SDK would read from the process's environment have no effect. Not
-// parallel: it sets them.
+// The SDK's own environment variables have no effect on a request. Not parallel: it sets them.
 func TestRegistryToWire(t *testing.T) {
 	thief := adaptertest.Trap(t)
 	for name, value := range map[string]string{

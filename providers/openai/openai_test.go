@@ -75,8 +75,7 @@ var api = adaptertest.API{
 	},
 }
 
-// Servers that know no response format cost three requests once, and one from then on. Without a schema in the request,
-// the prompt has it.
+// Servers without response formats cost three requests once, then one. The prompt has the schema instead.
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
 	req := *adaptertest.Ask()

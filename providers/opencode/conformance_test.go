@@ -79,7 +79,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// localProvider returns a project's configuration of the provider at base.
 func localProvider(base, key string) string {
 	model := map[string]any{"name": "m", "tool_call": true, "limit": map[string]any{"context": 200_000, "output": 8_000}}
 	config, err := json.Marshal(map[string]any{"provider": map[string]any{"local": map[string]any{
@@ -130,8 +129,7 @@ func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 	})
 }
 
-// ownSystem returns the last line. Before it is what OpenCode adds (the agent's prompt, the environment, the order to
-// use the tool).
+// ownSystem returns the last line. Before it is what OpenCode adds: its agent's prompt, the environment, the tool.
 func ownSystem(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndex(text, "\n")+1:]

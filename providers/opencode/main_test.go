@@ -141,7 +141,6 @@ func (s *scene) question() *providers.Request {
 	}
 }
 
-// requests returns the scene's requests that reached the model.
 func (s *scene) requests() []scriptmodel.Request {
 	var own []scriptmodel.Request
 	for _, r := range shared.model.Requests() {
@@ -152,7 +151,6 @@ func (s *scene) requests() []scriptmodel.Request {
 	return own
 }
 
-// noSessions fails the test if a question left its session behind.
 func (s *scene) noSessions() {
 	s.t.Helper()
 	conn, err := shared.host.Connect(s.t.Context())

@@ -158,7 +158,7 @@ func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	}
 }
 
-// OpenCode would ask such a model forever, at about ten calls a second.
+// OpenCode would ask a model that calls missing tools forever, at about ten calls a second.
 func TestRunawayModelIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, says(strayCall()))

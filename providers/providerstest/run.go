@@ -39,7 +39,6 @@ func Run(t *testing.T, a Adapter) {
 	t.Run("many at once", a.concurrent)
 }
 
-// serve starts a server that answers with respond, and returns a Completer for it.
 func (a Adapter) serve(t *testing.T, respond func(Seen) Reply) providers.Completer {
 	t.Helper()
 	server := httptest.NewServer(a.Wire(respond))

@@ -1,5 +1,5 @@
 // Package providerstest checks that an adapter keeps the contract of [providers.Completer]. Every adapter's test calls
-// [Run] with a [Wire] for its provider's format. The scenarios and expectations are the same for all.
+// [Run] with an [Adapter.Wire] for its provider's format. The scenarios and expectations are the same for all.
 package providerstest
 
 import (
@@ -17,8 +17,7 @@ import (
 type Adapter struct {
 	// Provider is the name that the adapter reports in answers and errors.
 	Provider string
-	// Open creates the adapter for a server at baseURL. It must use client for all requests; Run closes its
-	// connections.
+	// Open creates the adapter for baseURL. It must use client for all requests; Run closes its connections.
 	Open func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
 	// Wire creates a server for the provider's format. It decodes each completion request, calls respond, and renders
 	// the reply. It answers other requests of the protocol (sessions, catalogues) itself. [Protocol] implements it for
@@ -50,6 +49,7 @@ type Reply struct {
 	Message string
 }
 
+// Fault is a way to fail.
 type Fault string
 
 // A wire renders each in its provider's format.
@@ -72,7 +72,7 @@ const (
 // Malformed is the body of [FaultMalformed].
 const Malformed = `{"answer": <this is no JSON>`
 
-// Cut sends half of a body, but the Content-Length of it all: [FaultCut].
+// Cut sends half of a body and drops the connection, as [FaultCut] does.
 func Cut(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

@@ -19,7 +19,6 @@ type answering func(*http.Request) *http.Response
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// post makes a request, as an SDK does.
 func post(ctx context.Context, url string, server answering) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("question"))
 	if err != nil {

@@ -75,6 +75,7 @@ type End struct {
 	Kind providers.Kind // of the error; empty: a success
 }
 
+// Ends runs a test for each end.
 func Ends(t *testing.T, open Open, ends map[string]End) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +93,7 @@ func Ends(t *testing.T, open Open, ends map[string]End) {
 	}
 }
 
-// FuzzAnswer tests that a call returns an answer or an error of the contract, and never panics, whatever the server
-// sends. bodies are the seeds.
+// FuzzAnswer tests that each call returns an answer or an error of the contract. bodies are the seeds.
 func FuzzAnswer(f *testing.F, open Open, bodies ...string) {
 	for _, body := range bodies {
 		f.Add(200, body)
@@ -115,7 +115,6 @@ func FuzzAnswer(f *testing.F, open Open, bodies ...string) {
 	})
 }
 
-// answers is a transport with a fixed answer.
 type answers struct {
 	status int
 	body   []byte
