@@ -23,7 +23,7 @@ func (p *project) edit(change func(*bolt.Tx) error) error {
 	return errors.Join(db.Update(change), db.Close())
 }
 
-// A file that is not ours, or was damaged, or is from a later manager, is named with what to do, and left as it is.
+// A foreign, damaged or newer file is refused with what to do, and left unchanged.
 func TestDatabasesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, damage := range map[string]func(p *project, path string) error{
@@ -69,7 +69,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is named, and the others come all the same.
+// A record that cannot be read is named, and the others are returned.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -97,7 +97,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// Whoever has the file is waited for; a caller that gives up, or has waited long enough, is told.
+// A register waits for a database that another process holds, until the context ends or its patience is over.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -127,8 +127,7 @@ func TestWaiting(t *testing.T) {
 	listed(t, d, Filter{})
 }
 
-// A project in which nothing can be made says so and where. An empty file is what a maker leaves that has not come further:
-// it is nothing to read, and is made use of.
+// The error says where a database cannot be created. An empty file, left by a creator that stopped early, is reused.
 func TestPlacesForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

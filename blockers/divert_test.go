@@ -12,12 +12,12 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// waiting is a policy with which the user is asked for everything.
+// waiting is a policy that asks the user about everything.
 func waiting(c *Config) {
 	c.Policy = Policy{Questions: AskMe, Wait: time.Minute, Permissions: []Rule{{Permission: "*", Action: AskMe}}}
 }
 
-// An ask that is diverted is recorded with what it is about, and its record is the same however often it comes.
+// A diverted ask is recorded with its details. The same ask again gets the same record.
 func TestDivert(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -44,7 +44,7 @@ func TestDivert(t *testing.T) {
 			Tool: "bash", Arguments: `{"command":"git push && git tag v1"}`, Reply: boulder.ReplyDiverted,
 		},
 	}
-	if diff := cmp.Diff(record, get1(t, d, "B1")); diff != "" {
+	if diff := cmp.Diff(record, mustGet(t, d, "B1")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	p.clock.pass(time.Hour)
@@ -62,7 +62,6 @@ func TestDivert(t *testing.T) {
 	}
 }
 
-// A question is answered in the agent's stead.
 func TestDivertQuestion(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).register(t)
@@ -71,7 +70,7 @@ func TestDivertQuestion(t *testing.T) {
 		!strings.Contains(r.Message, boulder.BlockerTool+" and blocks_progress false") {
 		t.Errorf("%+v", r)
 	}
-	if b := get1(t, d, "B1"); b.Category != boulder.BlockerQuestion || len(b.Options) != 2 || b.Hard {
+	if b := mustGet(t, d, "B1"); b.Category != boulder.BlockerQuestion || len(b.Options) != 2 || b.Hard {
 		t.Errorf("%+v", b)
 	}
 	q.Ask.RequestID = "que_2"
@@ -84,7 +83,7 @@ func TestDivertQuestion(t *testing.T) {
 	}
 }
 
-// The user who is asked in time decides; when the time is over the agent goes on, and their word comes later.
+// A decision in time counts. Without one the agent continues, and a late decision counts for the next ask.
 func TestDivertAndWait(t *testing.T) {
 	t.Parallel()
 	yes := Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "Only this branch."}
@@ -118,7 +117,7 @@ func TestDivertAndWait(t *testing.T) {
 			r, err := d.Ruling(t.Context(), "B1")
 			check(t, err)
 			rulings := []boulder.Ruling{r}
-			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission is granted, see TestGrants
+			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission: see TestGrants
 				rulings = append(rulings, divert(t, p.register(t, waiting), c.ask))
 			}
 			for _, r := range rulings {
@@ -126,15 +125,14 @@ func TestDivertAndWait(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
-			if reply := get1(t, d, "B1").Ask.Reply; reply != c.want || len(listed(t, d, Filter{})) != 1 {
+			if reply := mustGet(t, d, "B1").Ask.Reply; reply != c.want || len(listed(t, d, Filter{})) != 1 {
 				t.Errorf("recorded: %s", reply)
 			}
 		})
 	}
 }
 
-// What the user allows is allowed for the rest of the sub-task, in later attempts too, for exactly what was asked; nothing
-// else is, and it leaves no record.
+// A granted permission holds for exactly its patterns, in all attempts of the sub-task. Using it leaves no record.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -173,7 +171,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A session that does not wait any longer leaves its blocker for people, and an answer for the next prompt.
+// An ask whose session no longer waits leaves its blocker to the user, and the answer to the next prompt.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -191,11 +189,11 @@ func TestGone(t *testing.T) {
 		for range 2 {
 			check(t, d.Gone(t.Context(), id))
 		}
-		if b := get1(t, d, id); want != "" && b.Ask.Reply != want || b.Status.Settled() != (id == "B2") {
+		if b := mustGet(t, d, id); want != "" && b.Ask.Reply != want || b.Status.Settled() != (id == "B2") {
 			t.Errorf("%+v, %+v", b, b.Ask)
 		}
 	}
-	if r := divert(t, d, permission("per_1", "one")); r.Reply != boulder.ReplyWaiting || get1(t, d, "B1").Ask.Reply != r.Reply {
+	if r := divert(t, d, permission("per_1", "one")); r.Reply != boulder.ReplyWaiting || mustGet(t, d, "B1").Ask.Reply != r.Reply {
 		t.Errorf("it is back, and there is time left: %+v", r)
 	}
 	if _, err := d.Ruling(t.Context(), "B4"); !errors.Is(err, ErrNotFound) {
@@ -203,7 +201,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// What OpenCode asks for is kept within bounds, and every cut is seen. The whole of it decides, not what is kept.
+// The texts of an ask are bounded, and every cut is visible. A grant is for the whole text, not for what is kept.
 func TestAsksAreBounded(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).register(t)
@@ -219,7 +217,7 @@ func TestAsksAreBounded(t *testing.T) {
 		return a
 	}
 	divert(t, d, long("a"))
-	b := get1(t, d, "B1")
+	b := mustGet(t, d, "B1")
 	total := len([]rune(b.Question+b.Context+b.Ask.Permission+b.Ask.Tool+b.Ask.Arguments)) - 2*maxName
 	if total != maxQuestion+maxContext+maxArguments || len(b.Ask.Patterns) != maxPatterns || len(b.Options) != maxOptions ||
 		b.Ask.Patterns[maxPatterns-1] != "… (30 patterns)" || b.Options[maxOptions-1] != "… (30 options)" ||
@@ -233,7 +231,7 @@ func TestAsksAreBounded(t *testing.T) {
 	if r := divert(t, d, long("a")); r.Reply != boulder.ReplyAllowed {
 		t.Error("what was allowed is not")
 	}
-	// What is no ask, or of nobody, is refused.
+	// An ask without a kind or a session is refused.
 	nobody := permission("per_1", "ls")
 	nobody.SessionID = ""
 	for _, wrong := range []boulder.Blocker{{BlockerScope: scope}, {BlockerScope: scope, Ask: &boulder.Ask{}}, nobody} {

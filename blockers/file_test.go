@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A place outside of the project, or among git's and manager's own files, is refused before anything is written.
+// A path outside of the project, or among the files of git and manager, is refused before anything is written.
 func TestPlacesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -29,7 +29,7 @@ func TestPlacesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A place in a directory of the project is made.
+// A missing directory of the list is created.
 func TestListInADirectory(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -42,9 +42,8 @@ func TestListInADirectory(t *testing.T) {
 	}
 }
 
-// What is put in the list's place does not lead the text elsewhere and does not stop anything: links to files in and
-// outside of the project, dangling ones, links on the way, and what is no file. The item waits, and is written when the
-// place is free.
+// Links, directories, pipes and other things in place of the list neither redirect its text nor stop anything. The item
+// waits, and is written once the path is free.
 func TestWhatLiesInThePlace(t *testing.T) {
 	t.Parallel()
 	const name = "notes/" + DefaultFile
@@ -104,7 +103,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 	}
 }
 
-// A link that is put there at any moment, also between the look and the opening, is not followed.
+// A link is not followed, at whatever moment it is put there, even between the check and the opening.
 func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"committed", "appending", "made", "opened"} {
@@ -115,7 +114,7 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 			check(t, os.WriteFile(victim, []byte("mine\n"), 0o600))
 			d := p.register(t)
 			d.failpoint = func(step string) {
-				if step == "committed" { // it is a file, until it is none
+				if step == "committed" { // it is a file, up to this step
 					_ = os.Remove(path)
 					p.write(t, "# Mine\n")
 				}
@@ -137,7 +136,7 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 	}
 }
 
-// editors are ways in which programs save a file that they have read. Each is given the text to be saved.
+// editors has ways in which programs save a file. Each gets the text to save.
 var editors = map[string]func(path, text string) error{
 	"in place": func(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) },
 	"by renaming": func(path, text string) error {
@@ -152,7 +151,7 @@ var editors = map[string]func(path, text string) error{
 	},
 }
 
-// An editor that saves what it read before, at the worst moments: nothing of what the person wrote is lost.
+// An editor that saves a stale text at the worst moment loses nothing of what the user wrote.
 func TestEditorsThatSaveOldText(t *testing.T) {
 	t.Parallel()
 	for name, save := range editors {
@@ -172,7 +171,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 					}
 				}
 				raise(t, d, softInput("The second?"))
-				listed(t, p.register(t), Filter{}) // any process
+				listed(t, p.register(t), Filter{}) // as any process does
 				got := p.file(t)
 				if !saved || !strings.Contains(got, "[x] **B1**") || !strings.Contains(got, note) {
 					t.Errorf("saved: %v; what the person wrote is lost:\n%s", saved, got)
@@ -185,7 +184,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 	}
 }
 
-// What the user takes out is not put back.
+// Items that the user deletes are not written again.
 func TestWhatPeopleTakeOut(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -204,8 +203,8 @@ func TestWhatPeopleTakeOut(t *testing.T) {
 	}
 }
 
-// What cannot be written is told, kept over restarts, and written with the next operation of any kind once it can be
-// (SC-009: within three tries; this takes one). Nothing else depends on it.
+// What cannot be written is reported, survives restarts, and is written by the next operation of any kind (seed 003,
+// SC-009, allows three tries; this takes one). Nothing else depends on it.
 func TestUnwritableList(t *testing.T) {
 	t.Parallel()
 	for name, operation := range map[string]func(*Register) error{
@@ -216,7 +215,7 @@ func TestUnwritableList(t *testing.T) {
 	} {
 		p := newProject(t)
 		path := filepath.Join(p.dir, DefaultFile)
-		check(t, os.Mkdir(path, 0o700)) // as good as a full disk: nothing can be written there
+		check(t, os.Mkdir(path, 0o700)) // like a full disk: nothing can be written there
 		d := p.register(t)
 		raise(t, d, hardInput("The first?"))
 		raise(t, d, softInput("The second?"))
@@ -227,7 +226,7 @@ func TestUnwritableList(t *testing.T) {
 		check(t, os.Remove(path))
 		after := p.register(t)
 		check(t, operation(after))
-		p.present(t, after)
+		p.checkList(t, after)
 		if s := status(t, after); s.Unwritten != 0 || s.Trouble != "" {
 			t.Errorf("%s: %+v", name, s)
 		}

@@ -19,7 +19,7 @@ const softJSON = `{"category":"question","question":"Which?","context":"Two name
 
 const hardJSON = `{"category":"security","question":"May it be stored?","context":"A token.","blocks_progress":true}`
 
-// The seed's names of fields are read as ours.
+// The seed's field names are accepted as well.
 func TestReadCamelCase(t *testing.T) {
 	t.Parallel()
 	ours, err := ReadInput(json.RawMessage(softJSON))
@@ -33,7 +33,7 @@ func TestReadCamelCase(t *testing.T) {
 	}
 }
 
-// changed is the good soft call with other fields; nil leaves one out.
+// changed returns the valid soft call with other fields. A nil value removes the field.
 func changed(fields map[string]any) string {
 	var call map[string]any
 	if err := json.Unmarshal([]byte(softJSON), &call); err != nil {
@@ -51,7 +51,7 @@ func changed(fields map[string]any) string {
 	return string(data)
 }
 
-// Every field that is missing or wrong is named once, in the words that the agent gets.
+// Every missing or wrong field is named once, with a hint for the agent.
 func TestReadInput(t *testing.T) {
 	t.Parallel()
 	const (
@@ -79,7 +79,7 @@ func TestReadInput(t *testing.T) {
 
 		``: nothing, `null`: nothing,
 		`"text"`: {noObject}, `[{}]`: {noObject},
-		with("category", "Other"): {"Invalid category. " + oneOf}, // the seed's words
+		with("category", "Other"): {"Invalid category. " + oneOf}, // seed 003
 		changed(map[string]any{"question": " \n", "context": "\x00\t"}): {ask, explain},
 		with("question", []string{"Which?"}): {
 			"question has to be a string, and not a list with other things in it.",
@@ -136,7 +136,7 @@ func TestReadInput(t *testing.T) {
 	}
 }
 
-// Nothing that turns a terminal or a reader's eye around is stored.
+// Control characters and bidirectional overrides are not stored.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -149,7 +149,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// Ids come from programs: what none of them gives is refused, since it could be taken for another one's.
+// Ids come from programs. A scope with too few of them is refused, since it could be mistaken for another.
 func TestCheckScope(t *testing.T) {
 	t.Parallel()
 	for s, good := range map[boulder.BlockerScope]bool{
@@ -165,7 +165,7 @@ func TestCheckScope(t *testing.T) {
 	}
 }
 
-// Whatever comes as arguments is either accepted by the register's own check, or refused with a readable text.
+// Arguments either pass the register's own check, or are refused with a readable text.
 func FuzzReadInput(f *testing.F) {
 	for _, seed := range []string{
 		softJSON, hardJSON, ``, `{}`, `[]`, `{"a\u0000b":1}`, `{"options":[null]}`, `{"question":1e999}`,

@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden"
 )
 
-// The whole list, as the user finds it in the morning: one of each kind.
+// The whole list, with one item of each kind.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -40,14 +40,14 @@ func TestGolden(t *testing.T) {
 	golden.Compare(t, "blockers.md", p.file(t))
 }
 
-// ours are the only lines that there are, whatever anybody says: so text makes no headings, checkboxes, HTML or links.
+// ours matches every line that the list may contain: no text adds headings, checkboxes, HTML or links.
 var ours = regexp.MustCompile(`^(|## (Hard blockers|Soft blockers|Answers)` +
 	`|- \[ \] \*\*B\d+\*\* [^\[<]*|- \*\*B\d+ (answered|allowed|skipped)\*\* [^\[<]*` +
 	`|  - (Category|Context|Permission|Tool|Arguments|Option \d+|Chosen|Because|Waits for the user|Sub-task|Session|Question): ` +
 	`[^\[<]*` +
 	`|  - (Recorded|Settled): 2026-03-01 02:14:05 UTC)$`)
 
-// hostile is text that somebody thought about.
+// hostile generates text that imitates the list, Markdown or a terminal.
 func hostile() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
@@ -58,7 +58,7 @@ func hostile() *rapid.Generator[string] {
 	}))
 }
 
-// Whatever agents and people say: every line is one of ours, each item is found again, and the text is still in it.
+// Whatever the texts, every line is one of ours, and each item is found again. A torn item is written once more.
 func TestNothingButText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +82,7 @@ func TestNothingButText(t *testing.T) {
 		if again := compose("# Mine\n"+text, items); again != "" {
 			t.Fatalf("not found again: %q", again)
 		}
-		for _, i := range items { // torn, it is appended once more
+		for _, i := range items { // torn
 			if torn := text[:strings.Index(text, i.Text)+len(i.Text)-3]; !strings.Contains(compose(torn, items), i.Text) {
 				t.Fatalf("taken for whole: %q", torn)
 			}
@@ -112,7 +112,7 @@ func drawBlocker(t *rapid.T) boulder.Blocker {
 	return b
 }
 
-// Items stand under their headings, whatever people wrote at the end of the file.
+// Items go under their headings, whatever users wrote at the end of the file.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	hard := item{Section: sectionHard, Text: "- H\n"}
@@ -141,7 +141,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The file is people's: whatever is in it, what is appended is found again.
+// Whatever a user's file contains, an appended item is found again.
 func FuzzCompose(f *testing.F) {
 	b := boulder.Blocker{ID: "B7", BlockerScope: scope, Question: "Which?", Context: "C", CreatedAt: epoch}
 	i := raisedItem(&b)

@@ -19,7 +19,7 @@ import (
 // roles are what the test binary can act as.
 var roles map[string]func(dir string) error
 
-// roleEnv makes the test binary act as another process: what a kill, a limit or a full disk do can only be seen from there.
+// roleEnv makes the test binary act as another process, to observe kills, limits and full disks from outside.
 const roleEnv = "MANAGER_BLOCKERS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 
 var epoch = time.Date(2026, 3, 1, 2, 14, 5, 0, time.UTC)
 
-// clock is a time that tests move.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -51,7 +50,6 @@ func (c *clock) pass(d time.Duration) time.Time {
 	return c.t
 }
 
-// project is a place with registers.
 type project struct {
 	dir   string
 	clock *clock
@@ -70,14 +68,14 @@ func (p *project) config() Config {
 
 func (p *project) database() string { return filepath.Join(p.dir, ".manager", FileName) }
 
-// fataler is a test, or a step of a property's.
+// fataler is a test, or a step of a property test.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)
 	Errorf(format string, args ...any)
 }
 
-// register opens one, as another process would.
+// register opens a register, as another process would.
 func (p *project) register(t fataler, changes ...func(*Config)) *Register {
 	t.Helper()
 	cfg := p.config()
@@ -89,7 +87,7 @@ func (p *project) register(t fataler, changes ...func(*Config)) *Register {
 	return d
 }
 
-// file is what people find in blockers.md; missing is empty.
+// file returns blockers.md, or "" if it is missing.
 func (p *project) file(t fataler) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, DefaultFile))
@@ -104,8 +102,8 @@ func (p *project) write(t fataler, text string) {
 	check(t, os.WriteFile(filepath.Join(p.dir, DefaultFile), []byte(text), 0o600))
 }
 
-// present fails unless the items of all blockers are in the file from end to end, once each.
-func (p *project) present(t fataler, d *Register) {
+// checkList fails unless the items of all blockers are in the file, whole and once each.
+func (p *project) checkList(t fataler, d *Register) {
 	t.Helper()
 	text := p.file(t)
 	for _, b := range listed(t, d, Filter{}) {
@@ -167,7 +165,6 @@ func check(t fataler, err error) {
 	}
 }
 
-// raise records something that is not refused.
 func raise(t fataler, d *Register, in boulder.Blocker) boulder.Blocker {
 	t.Helper()
 	b, err := d.Raise(context.Background(), scope, in)
@@ -189,7 +186,7 @@ func settle(t fataler, d *Register, id string, s Settlement) boulder.Blocker {
 	return b
 }
 
-func get1(t fataler, d *Register, id string) boulder.Blocker {
+func mustGet(t fataler, d *Register, id string) boulder.Blocker {
 	t.Helper()
 	b, err := d.Get(context.Background(), id)
 	check(t, err)

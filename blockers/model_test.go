@@ -17,18 +17,18 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// model is what a register should have, kept in the plainest way.
+// model is a trivial implementation of a register.
 type model struct {
-	records []boulder.Blocker
-	granted map[string]bool // sub-task, pattern
-	told    map[string]bool // id
-	off     map[string]bool // session
+	records   []boulder.Blocker
+	granted   map[string]bool // by sub-task and pattern
+	delivered map[string]bool // by id
+	off       map[string]bool // by session
 }
 
 const modelMax = 4
 
-// Whatever happens in whatever order, to whichever process, with a list that can be written and one that cannot: the register
-// has the records that the plain model has, and in the end the list has all items, once each.
+// Under random operations of two processes, with a list that is writable or not, the register has the model's records.
+// In the end the list has all items, once each.
 func TestDeskAndModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,7 +39,7 @@ func TestDeskAndModel(t *testing.T) {
 			c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "wait*", Action: AskMe, Wait: time.Minute}}
 		}
 		registers := []*Register{p.register(t, change), p.register(t, change)}
-		m := &model{granted: map[string]bool{}, told: map[string]bool{}, off: map[string]bool{}}
+		m := &model{granted: map[string]bool{}, delivered: map[string]bool{}, off: map[string]bool{}}
 		blocked := filepath.Join(p.dir, DefaultFile)
 		scopeOf := func() boulder.BlockerScope {
 			n := rapid.IntRange(0, 2).Draw(t, "session")
@@ -87,7 +87,7 @@ func TestDeskAndModel(t *testing.T) {
 				if len(found) > 0 {
 					id := rapid.SampledFrom(ids(found)).Draw(t, "id")
 					check(t, register().Delivered(t.Context(), id))
-					m.told[id] = true
+					m.delivered[id] = true
 				}
 			},
 			"switch": func(t *rapid.T) {
@@ -101,7 +101,7 @@ func TestDeskAndModel(t *testing.T) {
 					time.Second, 29 * time.Second, 30 * time.Second, time.Minute, time.Hour,
 				}).Draw(t, "time"))
 			},
-			"block": func(t *rapid.T) { // nothing but a file can be written to; what was written is put aside
+			"block": func(t *rapid.T) { // a directory in its place makes the list unwritable
 				if info, err := os.Lstat(blocked); err == nil && info.IsDir() {
 					return
 				}
@@ -120,11 +120,11 @@ func TestDeskAndModel(t *testing.T) {
 		})
 		unblock(t, blocked)
 		check(t, register().Flush(t.Context()))
-		p.present(t, register())
+		p.checkList(t, register())
 	})
 }
 
-// aboutAsk is what the model leaves to other tests.
+// aboutAsk selects what the model leaves to other tests.
 func aboutAsk(path cmp.Path) bool {
 	return slices.Contains([]string{"Ask", "Until", "Question", "Context", "Category"}, path.Last().String()[1:])
 }
@@ -139,7 +139,7 @@ func unblock(t *rapid.T, path string) {
 	}
 }
 
-// memoryDir is where nothing waits for a disk, if there is such a place.
+// memoryDir returns a directory on a RAM disk, if there is one.
 func memoryDir(t fataler) string {
 	dir, err := os.MkdirTemp("/dev/shm", "blockers")
 	if err != nil {
@@ -235,7 +235,7 @@ func (m *model) settle(n int, s Settlement, now time.Time) error {
 
 func (m *model) undelivered() (ids []string) {
 	for _, b := range m.records {
-		if b.Status.Settled() && b.BoulderID != "" && !m.told[b.ID] {
+		if b.Status.Settled() && b.BoulderID != "" && !m.delivered[b.ID] {
 			ids = append(ids, b.ID)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Patterns mean what they mean in OpenCode's configuration (packages/opencode/src/util/wildcard.ts, 1.18.33).
+// Patterns mean the same as in OpenCode's configuration (packages/opencode/src/util/wildcard.ts, 1.18.33).
 func TestWildcards(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

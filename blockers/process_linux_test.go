@@ -31,27 +31,26 @@ func actor(t *testing.T, role, dir string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// playing is a test where there is none: it ends the process.
-type playing struct{}
+// panicking is a fataler outside of a test, for roles.
+type panicking struct{}
 
-func (playing) Helper()                           {}
-func (playing) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
-func (playing) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (panicking) Helper()                           {}
+func (panicking) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (panicking) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func playWait(dir string) error {
-	d := (&project{dir, &clock{t: epoch}}).register(playing{})
+	d := (&project{dir, &clock{t: epoch}}).register(panicking{})
 	d.failpoint = func(step string) {
 		if step == os.Getenv(stepEnv) {
 			fmt.Println("there")
 			_, _ = io.Copy(io.Discard, os.Stdin)
 		}
 	}
-	raise(playing{}, d, hardInput("Which?"))
+	raise(panicking{}, d, hardInput("Which?"))
 	return errors.New("it did not come to the step")
 }
 
-// A process that is killed between any two steps loses nothing that was committed, does not write it twice, and keeps
-// nobody waiting.
+// A process killed between two steps loses nothing committed, writes nothing twice, and blocks no other process.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"committed", "appending", "appended"} {
@@ -72,14 +71,14 @@ func TestKill(t *testing.T) {
 			if found := listed(t, d, Filter{}); len(found) != 1 {
 				t.Fatalf("%d records", len(found))
 			}
-			p.present(t, d)
+			p.checkList(t, d)
 			raise(t, d, softInput("Who?"))
-			p.present(t, d)
+			p.checkList(t, d)
 		})
 	}
 }
 
-// A limit on the size of files (`ulimit -f`) is a full disk to this process only, and cuts an item in two.
+// A file size limit (`ulimit -f`) acts like a full disk for this process only, and cuts an item in two.
 func TestFileLimit(t *testing.T) {
 	t.Parallel()
 	if out, err := actor(t, "file-limit", t.TempDir()).CombinedOutput(); err != nil {
@@ -91,32 +90,32 @@ func playFileLimit(dir string) error {
 	const size, room = 512 << 10, 100
 	p := &project{dir, &clock{t: epoch}}
 	theirs := strings.Repeat("x", size-room-1) + "\n"
-	p.write(playing{}, theirs)
-	d := p.register(playing{})
+	p.write(panicking{}, theirs)
+	d := p.register(panicking{})
 	var l syscall.Rlimit
-	check(playing{}, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l))
+	check(panicking{}, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l))
 	before := l.Cur
 	limit := func(bytes uint64) {
 		l.Cur = bytes
-		check(playing{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l))
+		check(panicking{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l))
 	}
-	// No room for the database's first pages: what there is of them is not left to be taken for a damaged one.
+	// No room for the first pages of the database: the partial file must not remain.
 	limit(8 << 10)
 	if _, err := d.Raise(context.Background(), scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("recorded without room: %w", err)
 	}
 	limit(size)
-	raise(playing{}, d, hardInput("Which?"))
-	if s := status(playing{}, d); s.Unwritten != 1 || !strings.Contains(s.Trouble, syscall.EFBIG.Error()) {
+	raise(panicking{}, d, hardInput("Which?"))
+	if s := status(panicking{}, d); s.Unwritten != 1 || !strings.Contains(s.Trouble, syscall.EFBIG.Error()) {
 		return fmt.Errorf("%+v", s)
 	}
-	data := p.file(playing{})
+	data := p.file(panicking{})
 	if len(data) != size || !strings.Contains(data, "**B1** Which?") {
 		return fmt.Errorf("no item was cut in two: %q", data[size-room:])
 	}
 	limit(before)
-	b := get1(playing{}, d, "B1")
-	if data = p.file(playing{}); !strings.HasPrefix(data, theirs) || !strings.Contains(data, raisedItem(&b).Text) {
+	b := mustGet(panicking{}, d, "B1")
+	if data = p.file(panicking{}); !strings.HasPrefix(data, theirs) || !strings.Contains(data, raisedItem(&b).Text) {
 		return errors.New("what people wrote is lost, or the item is not whole")
 	}
 	_, err := os.Stat(filepath.Join(dir, ".manager", FileName))

@@ -19,7 +19,7 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
-// What is raised is there for every other process, with all that was said, and its files are for their owner only.
+// A raised blocker is visible to every other process, with all its fields. Its files are private to the owner.
 func TestRaise(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -31,7 +31,7 @@ func TestRaise(t *testing.T) {
 		Question: "Which\nname?", Context: "It is a detail.", Options: []string{"first", "second", "third"},
 		ChosenOption: "second", ChosenReasoning: "It is the middle.", Status: boulder.BlockerPending, CreatedAt: epoch,
 	}
-	for _, b := range []boulder.Blocker{got, get1(t, p.register(t), "b1")} {
+	for _, b := range []boulder.Blocker{got, mustGet(t, p.register(t), "b1")} {
 		if diff := cmp.Diff(want, b); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -49,7 +49,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// Nothing is made by looking, by what is refused, or by what is off.
+// Reading, refusals and operations while off create no files.
 func TestNothingIsMadeForNothing(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -85,8 +85,8 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 	}
 }
 
-// A session has at most 50; the next is refused, an ask with what to do instead. That nothing is left then, and that other
-// sessions and known asks go on, is in TestDeskAndModel.
+// A session has at most 50 blockers by default. The next one is refused, and an ask gets instructions instead.
+// TestDeskAndModel checks that nothing is left behind, and that other sessions and known asks still work.
 func TestCap(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -108,7 +108,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// Ten sessions at once, in two processes' stead: every record is there once, under its session, and in the file.
+// Ten sessions at once, through two registers: every record exists once, under its session, and is in the list.
 func TestTenSessionsAtOnce(t *testing.T) {
 	t.Parallel()
 	const sessions, each = 10, 6
@@ -136,12 +136,12 @@ func TestTenSessionsAtOnce(t *testing.T) {
 			t.Errorf("session %d has %d records, %v", s, len(found), err)
 		}
 	}
-	if p.present(t, d); strings.Count(p.file(t), "- [ ] ") != sessions*each {
+	if p.checkList(t, d); strings.Count(p.file(t), "- [ ] ") != sessions*each {
 		t.Errorf("%d in the file", strings.Count(p.file(t), "- [ ] "))
 	}
 }
 
-// No byte of what is written holds a secret, whichever field it came in; control characters do not hide one.
+// Nothing that is written contains a secret, whichever field it came in, even with control characters inside.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const key = `planted key of 40 characters, & more`
@@ -178,13 +178,13 @@ func TestSecrets(t *testing.T) {
 	if err != nil || strings.Contains(logged.String(), "planted") || logged.Len() == 0 {
 		t.Errorf("%v, %s", err, &logged)
 	}
-	if b := get1(t, d, "B1"); b.Question != "it is [redacted]" || b.ChosenOption != "a [redacted]" ||
+	if b := mustGet(t, d, "B1"); b.Question != "it is [redacted]" || b.ChosenOption != "a [redacted]" ||
 		!slices.Equal(b.Options, []string{"a [redacted]", "b"}) {
 		t.Errorf("%+v", b)
 	}
 }
 
-// What a verdict needs of the user is recorded where diversion is off and beyond the limit of a session, and once for a turn.
+// A blocker of a verdict is recorded even while off and beyond the limit of a session, and once for each turn.
 func TestRaiseFor(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -211,13 +211,13 @@ func TestRaiseFor(t *testing.T) {
 	}
 }
 
-// A blocker of a register on another machine has its id here too. What is allowed here is then allowed there.
+// A blocker from another machine keeps its id here. A permission allowed here is then allowed there.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	there, here := newProject(t).register(t), newProject(t).register(t)
 	check(t, there.PassOver(t.Context(), "B4711000"))
 	ruled := divert(t, there, permission("r1", "git push"))
-	raised := get1(t, there, ruled.BlockerID)
+	raised := mustGet(t, there, ruled.BlockerID)
 	for range 2 {
 		check(t, here.Adopt(t.Context(), raised))
 	}

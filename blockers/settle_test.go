@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// An answer is taken once. What becomes of it then is in TestDeskAndModel.
+// A blocker is settled once. TestDeskAndModel covers what follows.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -25,7 +25,7 @@ func TestSettle(t *testing.T) {
 	if b.Status != boulder.BlockerAnswered || b.Answer != "Yes.\nDo." || !b.SettledAt.Equal(epoch.Add(time.Hour)) {
 		t.Errorf("%+v", b)
 	}
-	if diff := cmp.Diff(b, get1(t, p.register(t), "B1")); diff != "" {
+	if diff := cmp.Diff(b, mustGet(t, p.register(t), "B1")); diff != "" {
 		t.Error(diff)
 	}
 	if b, err := d.Settle(t.Context(), "B1", skipped); !errors.Is(err, ErrSettled) || b.Answer != "Yes.\nDo." {
@@ -33,7 +33,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// The number of an option is that option, unless an option is that number, or it stands for those that are left out.
+// An option's number stands for it, unless an option has that very text, or it is the placeholder for those cut off.
 func TestSettleByNumber(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).register(t)
@@ -69,7 +69,7 @@ func TestSettlementsThatAreRefused(t *testing.T) {
 	} {
 		for _, id := range []string{"B1", "B2"} {
 			if _, err := d.Settle(t.Context(), id, s); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), want) ||
-				!strings.HasPrefix(err.Error(), "that is no answer to "+id+": ") || get1(t, d, id).Status != boulder.BlockerPending {
+				!strings.HasPrefix(err.Error(), "that is no answer to "+id+": ") || mustGet(t, d, id).Status != boulder.BlockerPending {
 				t.Errorf("%+v: %v", s, err)
 			}
 		}
@@ -81,7 +81,7 @@ func TestSettlementsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Each filter finds what it says, oldest first, alone and with others.
+// Each filter finds what it says, oldest first, alone and combined.
 func TestList(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).register(t)
@@ -122,8 +122,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The session's switch holds before the project's, and that before the configuration and the boulder; in every process at
-// once, and until it is used again.
+// A session's switch overrides the project's, which overrides configuration and boulder, at once in every process.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

@@ -42,7 +42,7 @@ func run(s boulder.Spec, agent orchestrator.Runner, judge orchestrator.Judge) (d
 	return dir, events, nil
 }
 
-// The gate of a plan is tried on an agent that says it is done too early: no judge can overrule it, and the agent is told.
+// An agent claims to be done too early. The judge believes it, but the gate vetoes it, and the agent is told.
 func Example() {
 	agent := &managertest.Runner{Turn: func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
 		if job.Turn.Kind == boulder.TurnContinuation {
@@ -75,8 +75,8 @@ func Example() {
 	// completed: Now it is there.
 }
 
-// A judge of your own, or as here the Progress Ledger, asks a model that says what you want to see dealt with: a
-// sub-task that it calls complete, although it names a criterion that is not met, is not.
+// To test a judge of your own, or as here the Progress Ledger, script the model's answers. This one says "completed"
+// but names a criterion that is not met: the sub-task is not completed.
 func TestJudgeWithScriptedModel(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, req managertest.Request) managertest.Reply {

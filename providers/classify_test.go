@@ -31,7 +31,7 @@ func TestClassify(t *testing.T) {
 		{status: 400, text: "Your credit balance is too low", want: providers.KindQuota},
 		{status: 400, text: "You have reached your specified API usage limits.", want: providers.KindQuota},
 		{status: 400, text: "You have reached your specified API usage limits. You will regain access on 2025-07-01 at 00:00 UTC.",
-			want: providers.KindQuota}, // long ago
+			want: providers.KindQuota}, // in the past
 		{status: 400, text: "You have reached your specified API usage limits. Try again in 3 days.",
 			want: providers.KindRateLimit, retryable: true},
 		{text: "5 hour usage limit reached. It will reset in 2 hours 5 minutes.", want: providers.KindRateLimit, retryable: true},
@@ -60,7 +60,7 @@ func TestClassify(t *testing.T) {
 		{status: 200, code: "overloaded_error", want: providers.KindOverloaded, retryable: true},
 		{status: 503, want: providers.KindOverloaded, retryable: true},
 		{status: 429, want: providers.KindRateLimit, retryable: true},
-		// Gemini words its limits per minute like this; waiting helps.
+		// Gemini uses these words for its limits per minute, where waiting helps.
 		{
 			status: 429, code: "RESOURCE_EXHAUSTED",
 			text: "You exceeded your current quota, please check your plan and billing details.",
@@ -79,7 +79,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Whatever a provider sends, a message is short, whole characters, and without keys.
+// Whatever a provider sends, the message is short, valid UTF-8 and has no keys.
 func TestMessageIsBoundedAndRedacted(t *testing.T) {
 	t.Parallel()
 	got := providers.Classify(500, "", "sk-abcdefgh12345678 "+strings.Repeat("ü", 5000), nil, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// answers is the corpus: answers in the forms that models were seen to give, each with what is to be read in it.
+// answers returns the corpus: answers in forms that were seen from models, each with the expected result.
 func answers(t testing.TB) map[string]*txtar.Archive {
 	t.Helper()
 	files, err := filepath.Glob("testdata/answers/*.txtar")
@@ -37,7 +37,7 @@ func answers(t testing.TB) map[string]*txtar.Archive {
 	return corpus
 }
 
-// extract gives the object that is read in an answer, as it was written.
+// extract returns the object in an answer, as written.
 func extract(text string) (json.RawMessage, error) {
 	return providers.Decode[json.RawMessage](text, nil)
 }
@@ -74,7 +74,7 @@ func decoded(t testing.TB, raw []byte) any {
 	return value
 }
 
-// jsonValue draws any JSON value, with strings that are full of what the search looks for.
+// jsonValue generates any JSON value, with strings that contain what the parser looks for.
 func jsonValue(depth int) *rapid.Generator[any] {
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching("[{}\\[\\]\"'\\\\,/*\n\tTrue<>:`]{0,12}"),
 		rapid.SampledFrom([]string{"</think>", "<think>", "```json", "//", "/*", ",}", `\"`, "None", "True"}))
@@ -86,7 +86,7 @@ func jsonValue(depth int) *rapid.Generator[any] {
 		rapid.MapOfN(text, jsonValue(depth-1), 0, 3).AsAny())
 }
 
-// Any object that a model writes correctly is found again, whatever its strings contain and whatever stands around it.
+// Any valid object of a model is found, whatever its strings contain and whatever surrounds it.
 func TestExtractFindsEveryValidObject(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,7 +117,6 @@ func TestExtractFindsEveryValidObject(t *testing.T) {
 	})
 }
 
-// No beginning of an object is ever completed into one.
 func TestExtractNeverCompletes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,7 +132,7 @@ func TestExtractNeverCompletes(t *testing.T) {
 	})
 }
 
-// Hostile answers end: nothing recurses or reads the same again without end.
+// Hostile answers take bounded time: no unbounded recursion or rescanning.
 func TestExtractHostile(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{
@@ -149,7 +148,7 @@ func TestExtractHostile(t *testing.T) {
 	}
 }
 
-// Megabytes of garbage, and nesting that would need megabytes of stack, are an answer that cannot be used.
+// Megabytes of garbage, and nesting that would overflow the stack, are refused.
 func TestExtractRefusesGarbage(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 5<<20)

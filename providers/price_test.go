@@ -88,7 +88,7 @@ func TestPricesValidate(t *testing.T) {
 	}
 }
 
-// A row that Validate refuses as unreachable is one: no model that it matches gets past the row above it.
+// A row that Validate refuses as unreachable is unreachable: every model that it matches also matches the row above.
 func TestUnreachableRowsNeverCount(t *testing.T) {
 	t.Parallel()
 	pattern := rapid.StringMatching(`[ab*/]{1,6}`)
@@ -100,7 +100,7 @@ func TestUnreachableRowsNeverCount(t *testing.T) {
 		if table.Validate() == nil {
 			return
 		}
-		var model strings.Builder // something that below matches
+		var model strings.Builder // a model that below matches
 		for _, r := range below {
 			if r == '*' {
 				model.WriteString(rapid.StringMatching(`[ab/]{0,3}`).Draw(t, "star"))
@@ -111,7 +111,7 @@ func TestUnreachableRowsNeverCount(t *testing.T) {
 		provider, name, _ := strings.Cut(model.String(), "/")
 		ref := providers.ModelRef{Provider: provider, Model: name}
 		if ref.String() != model.String() {
-			return // not written as a reference
+			return // no valid reference
 		}
 		if cost, ok := table.Cost(ref, boulder.Usage{Input: 1e6}); !ok || cost != 1 {
 			t.Fatalf("%q costs %v, known %t, with %q above %q", ref, cost, ok, above, below)
@@ -119,7 +119,7 @@ func TestUnreachableRowsNeverCount(t *testing.T) {
 	})
 }
 
-// The registry prices each attempt, failed ones included, and leaves alone what the provider priced itself.
+// The registry prices each attempt, including failed ones, unless the provider priced it itself.
 func TestRegistryPrices(t *testing.T) {
 	t.Parallel()
 	prices := providers.Prices{{Model: "p/*", Input: new(1e6), Output: new(1e6)}} // a dollar a token
@@ -148,7 +148,7 @@ func TestRegistryPrices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := providers.RegistryConfig{Getenv: env(nil), Prices: prices}
-			r, err := providers.NewRegistry(cfg, tell(tt.provider, tt.steps...))
+			r, err := providers.NewRegistry(cfg, keyless(tt.provider, tt.steps...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// keyed is a provider that needs one of these keys.
 func keyed(name string, keyEnv ...string) providers.Source {
 	return providers.Source{
 		Name: name, KeyEnv: keyEnv,
@@ -18,8 +17,7 @@ func keyed(name string, keyEnv ...string) providers.Source {
 	}
 }
 
-// tell is a provider without a key that plays these steps.
-func tell(name string, steps ...step) providers.Source {
+func keyless(name string, steps ...step) providers.Source {
 	model := &script{steps: steps}
 	return providers.Source{Name: name, Open: func(providers.Key) (providers.Completer, error) { return model, nil }}
 }
@@ -71,7 +69,7 @@ func TestRegistryAvailability(t *testing.T) {
 	}
 }
 
-// Adapters are opened when asked for, with the key; an error is not remembered.
+// Adapters are opened on first use, with the key. An error is not cached.
 func TestRegistryOpensLazily(t *testing.T) {
 	t.Parallel()
 	var opened []string
@@ -97,13 +95,12 @@ func TestRegistryOpensLazily(t *testing.T) {
 	}
 }
 
-// An auth error names the variable that the refused key is in.
 func TestErrorNamesTheKeysVariable(t *testing.T) {
 	t.Parallel()
 	for variable, set := range map[string]map[string]string{
 		"A_KEY": {"A_KEY": "a", "B_KEY": "b"}, "B_KEY": {"A_KEY": " ", "B_KEY": "b"},
 	} {
-		s := tell("p", fails(providers.Error{Kind: providers.KindAuth}))
+		s := keyless("p", fails(providers.Error{Kind: providers.KindAuth}))
 		s.KeyEnv = []string{"A_KEY", "B_KEY"}
 		c, err := newRegistry(t, set, s).Completer(providers.ModelRef{Provider: "p", Model: "m"})
 		if err != nil {
@@ -119,7 +116,7 @@ func TestErrorNamesTheKeysVariable(t *testing.T) {
 func TestRegistryBindsTheModel(t *testing.T) {
 	t.Parallel()
 	model := &script{steps: []step{says("1"), says("2")}}
-	s := tell("p")
+	s := keyless("p")
 	s.Open = func(providers.Key) (providers.Completer, error) { return model, nil }
 	c, err := newRegistry(t, nil, s).Completer(providers.ModelRef{Provider: "p", Model: "vendor/bound"})
 	if err != nil {

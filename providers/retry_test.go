@@ -21,15 +21,14 @@ func retrying(c providers.Completer) providers.Completer {
 	return providers.WithRetry(c, slog.New(slog.DiscardHandler))
 }
 
-// From what a server says to what is done: only what passes is waited for, as long as it asks, up to a minute, and at most
-// a tenth longer.
+// Only transient errors are retried, after what the server asks for (at most a minute) plus at most a tenth.
 func TestRetryByWhatTheServerSaid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		status     int
 		code       string
 		retryAfter string
-		least      time.Duration // below 0: there is no pause, the error is returned
+		least      time.Duration // below 0: no retry, the error is returned
 		most       time.Duration // defaults to a tenth above least
 	}{
 		"429":                     {429, "rate_limit_error", "60", time.Minute, 0},
@@ -40,7 +39,7 @@ func TestRetryByWhatTheServerSaid(t *testing.T) {
 		"529, does not say":       {529, "overloaded_error", "", 0, 500 * time.Millisecond},
 		"503":                     {503, "UNAVAILABLE", "7", 7 * time.Second, 0},
 		"500, with a Retry-After": {500, "api_error", "5", 5 * time.Second, 0},
-		// A provider that sends Retry-After with these means something else.
+		// Retry-After does not make these transient.
 		"429, but no credit":   {429, "insufficient_quota", "1", -1, 0},
 		"402":                  {402, "billing_error", "1", -1, 0},
 		"429, but a wrong key": {429, "invalid_api_key", "1", -1, 0},
@@ -72,14 +71,13 @@ func TestRetryByWhatTheServerSaid(t *testing.T) {
 	}
 }
 
-// completerFunc is a Completer made of a function.
 type completerFunc func(context.Context) error
 
 func (f completerFunc) Complete(ctx context.Context, _ *providers.Request) (*providers.Response, error) {
 	return nil, f(ctx)
 }
 
-// A hung attempt is ended and tried again; it is not the caller's cancellation.
+// An attempt that hangs is ended and retried. It does not count as the caller's cancellation.
 func TestRetryAttemptTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestRetryStopsWithTheContext(t *testing.T) {
 	}{
 		"cancelled in a pause":   {limited, time.Hour, providers.KindCanceled, errShutdown},
 		"deadline in an attempt": {hangs, 500 * time.Millisecond, providers.KindCanceled, context.DeadlineExceeded},
-		// Waiting for a time after the deadline would only replace the reason by "deadline exceeded".
+		// Waiting beyond the deadline would only hide the reason behind "deadline exceeded".
 		"deadline before the pause ends": {limited, 5 * time.Second, providers.KindRateLimit, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +137,7 @@ func TestRetryStopsWithTheContext(t *testing.T) {
 	}
 }
 
-// Whatever fails and however the dice fall: attempts and pauses stay within the policy, the error is that of the last
-// attempt, and what all of them cost is told.
+// Attempts and pauses stay within the policy. The error is the last attempt's, with the usage of all attempts.
 func TestRetryStaysWithinPolicy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

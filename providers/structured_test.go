@@ -35,10 +35,9 @@ func needsSummary(v *verdict) error {
 	return nil
 }
 
-// step is what a model does with one call.
 type step func() (*providers.Response, error)
 
-// script is a Completer that plays answers and records what it was asked.
+// script is a Completer that plays steps and records its requests.
 type script struct {
 	steps []step
 	asked []providers.Request
@@ -67,7 +66,6 @@ func (s *script) Complete(_ context.Context, req *providers.Request) (*providers
 	return s.steps[len(s.asked)-1]()
 }
 
-// bill is what calls have cost.
 type bill struct {
 	boulder.Usage
 	calls int
@@ -82,7 +80,7 @@ func request() *providers.Request {
 	}
 }
 
-// structured has a model play these steps, and gives what comes of the request, the model, and what it cost.
+// structured makes a request to a model that plays steps, and returns the result, the model, and the usage.
 func structured(
 	t *testing.T, check func(*verdict) error, steps ...step,
 ) (got verdict, model *script, spent bill, err error) {
@@ -98,7 +96,6 @@ func structured(
 	return got, model, spent, err
 }
 
-// kindOf is the kind of a provider's error.
 func kindOf(err error) providers.Kind {
 	if failure, ok := errors.AsType[*providers.Error](err); ok {
 		return failure.Kind
@@ -106,7 +103,7 @@ func kindOf(err error) providers.Kind {
 	return ""
 }
 
-// Each bad answer and the exact reason stand in the next request.
+// Each bad answer and its exact mistake are in the next request.
 func TestStructuredRepairs(t *testing.T) {
 	t.Parallel()
 	got, model, spent, err := structured(t, needsSummary,
@@ -152,7 +149,7 @@ func TestStructuredGivesUp(t *testing.T) {
 	}
 }
 
-// An answer that was cut is asked for again, shorter, and with more room once. Its usage counts.
+// After a truncated answer the next request asks for a shorter one, and once for more tokens. Its usage counts.
 func TestStructuredTruncated(t *testing.T) {
 	t.Parallel()
 	cut := fails(providers.Error{Kind: providers.KindTruncated, Usage: boulder.Usage{Input: 10, Output: 500}})
@@ -174,7 +171,7 @@ func TestStructuredTruncated(t *testing.T) {
 	}
 }
 
-// Errors of the provider are not answers: nothing is repaired, and what was spent is told.
+// Errors of the provider are not repaired. The usage so far is reported.
 func TestStructuredPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	_, model, spent, err := structured(t, nil, says("prose"), fails(providers.Error{Kind: providers.KindAuth}))
@@ -196,7 +193,7 @@ func TestStructuredStopsWithTheContext(t *testing.T) {
 	})
 }
 
-// A long bad answer is not sent back in full with every repair, nor an empty one as an empty turn: providers refuse that.
+// A long bad answer is cut in later requests, and an empty one is not sent as an empty turn: providers refuse that.
 func TestStructuredQuotesBounded(t *testing.T) {
 	t.Parallel()
 	_, model, _, err := structured(t, nil, says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`))
@@ -242,7 +239,7 @@ func TestDecodeDoesNotInvent(t *testing.T) {
 	}
 }
 
-// The last object that passes the check counts, and if none does, what is wrong with the last one.
+// The last object that passes the check counts. If none does, the error is about the last one.
 func TestDecodePrefersTheLastGoodOne(t *testing.T) {
 	t.Parallel()
 	got, err := providers.Decode(`{"summary": "a"} {"summary": "b"} {"example": 1}`, needsSummary)
@@ -255,7 +252,7 @@ func TestDecodePrefersTheLastGoodOne(t *testing.T) {
 	}
 }
 
-// A decoded answer says what its JSON says, whatever was put right; and what is refused is refused in words.
+// A decoded answer survives a round trip, and a refusal is short and valid UTF-8.
 func FuzzDecode(f *testing.F) {
 	for _, archive := range answers(f) {
 		f.Add(string(archive.Files[0].Data))

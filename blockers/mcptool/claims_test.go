@@ -21,14 +21,13 @@ func callOf(session, call, input string) boulder.BlockerCall {
 	}
 }
 
-// claimed is the session of a call that arrives.
 func (s *Server) claimed(ctx context.Context, input string) (session string, ok bool) {
 	scope, ok := s.claim(ctx, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Arguments: json.RawMessage(input)}})
 	return scope.SessionID, ok
 }
 
-// Whatever the order in which both halves of calls come, and however often a session shows one: each that arrives gets
-// a session that made it, no call of a session is given away twice, and nobody goes without who need not.
+// Whatever the order of arrivals and announcements, and however often a session announces a call: each arrival gets a
+// session that made that call, and each call of a session is claimed once.
 func TestEachCallIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,7 +35,7 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 			arrives bool
 			call    boulder.BlockerCall
 		}
-		made := map[string]int{} // calls by session and input
+		made := map[string]int{} // number of calls by session and input
 		var halves []half
 		for i := range rapid.IntRange(1, 12).Draw(t, "calls") {
 			call := callOf( // the same CallID with another input, or in another session, is another call
@@ -77,8 +76,8 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 	})
 }
 
-// A call whose session nobody tells is given up, and what is told later is for the next. An announced call that never
-// arrives, such as one that was aborted, does not lend its session to one that says the same later.
+// A call without an announced session is given up, and a late announcement is left for the next call. An announced call
+// that never arrives, such as an aborted one, expires: a later equal call must not get its session.
 func TestWhatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +98,7 @@ func TestWhatWaitsTooLong(t *testing.T) {
 	})
 }
 
-// Inputs are the same if they are equal as JSON, and only then.
+// Inputs are the same if and only if they are equal as JSON.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	var seen []string

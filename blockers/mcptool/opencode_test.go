@@ -16,16 +16,15 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Five sessions of a real OpenCode report blockers at the same time, over the one connection that it has for a
-// directory: each is recorded for the session that made it, also where all say the same, and each agent reads its own
-// answer. The todo list, where it is offered as well, is on the same connection.
+// Five sessions of a real OpenCode report blockers at once, over its one connection for a directory. Each is recorded
+// for its session, even if all say the same, and each agent reads its own answer. The todo tool shares the connection.
 func TestSessionsOfOpenCode(t *testing.T) {
 	t.Parallel()
 	const sessions = 5
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
-	begun, all := 0, make(chan struct{}) // closed when all have asked the model
+	begun, all := 0, make(chan struct{}) // closed when all have called the model
 	model := octest.Model(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if r.TurnsSinceUser() == 0 {
 			mu.Lock()
@@ -71,7 +70,7 @@ func TestSessionsOfOpenCode(t *testing.T) {
 	sub := server.Client().Subscribe(opencode.Filter{Directory: dir.Path()})
 	defer sub.Close()
 	defer context.AfterFunc(ctx, sub.Close)()
-	first := <-sub.C() // says that nothing is missed from now on
+	first := <-sub.C() // no event is missed from now on
 	if _, ok := first.Payload.(opencode.Resync); !ok {
 		t.Fatalf("the first event is %#v, %v", first.Payload, ctx.Err())
 	}
@@ -108,7 +107,7 @@ func TestSessionsOfOpenCode(t *testing.T) {
 			t.Errorf("session %d has %d of its own and %d of all", i, own[id], same[id])
 		}
 		texts := told[id]
-		slices.Sort(texts) // the calls are made at once
+		slices.Sort(texts) // calls run in parallel
 		if len(texts) != 5 || texts[0] != Registered || texts[1] != Registered || texts[2] != "Noted: 1 of 2 items are open." ||
 			!strings.Contains(texts[3], "Did you mean blocks_progress?") ||
 			!strings.Contains(texts[4], `"maybe" is none of pending, in_progress, completed, cancelled`) {
@@ -117,8 +116,7 @@ func TestSessionsOfOpenCode(t *testing.T) {
 	}
 }
 
-// follow tells the server of calls as the sessions show them, until all sessions have come to rest. It returns what
-// their agents read.
+// follow tells the server about calls until all sessions are idle, and returns what the agents read.
 func follow(t *testing.T, sub *opencode.Subscription, s *Server, sessions int) (told map[string][]string) {
 	t.Helper()
 	told = map[string][]string{}

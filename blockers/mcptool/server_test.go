@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	os.Exit(octest.CheckLeaks(m.Run()))
 }
 
-// newRegister is a real register in an empty project.
 func newRegister(t *testing.T, change func(*blockers.Config)) *blockers.Register {
 	t.Helper()
 	root := t.TempDir()
@@ -56,7 +55,6 @@ func newServer(t *testing.T, register *blockers.Register) *Server {
 	return s
 }
 
-// bearer adds headers to every request.
 type bearer struct {
 	headers map[string]string
 	http.Transport
@@ -70,7 +68,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// connect is a client of the server, by the library that OpenCode's is the model of.
+// connect returns a client of the server, by the official MCP library.
 func connect(t *testing.T, s *Server, names ...string) *mcp.ClientSession {
 	t.Helper()
 	if names == nil {
@@ -93,7 +91,6 @@ func connect(t *testing.T, s *Server, names ...string) *mcp.ClientSession {
 	return session
 }
 
-// callTool calls the tool and gives the text that an agent reads.
 func callTool(t *testing.T, session *mcp.ClientSession, arguments string) (text string, failed bool) {
 	t.Helper()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
@@ -125,7 +122,7 @@ func input(question string) string {
 	return string(data)
 }
 
-// Agents are offered one tool, with every field of the input and the four that are always needed.
+// Agents get one tool, with every field of the input, of which four are required.
 func TestTheToolIsOffered(t *testing.T) {
 	t.Parallel()
 	session := connect(t, newServer(t, newRegister(t, nil)))
@@ -150,7 +147,7 @@ func TestTheToolIsOffered(t *testing.T) {
 	}
 }
 
-// A set of tools has what it names. Who asks for another one than those that OpenCode was told of is refused.
+// A set has the tools in its name. A request for a set that OpenCode was not given is refused.
 func TestSetsOfTools(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, newRegister(t, nil))
@@ -169,7 +166,7 @@ func TestSetsOfTools(t *testing.T) {
 	}
 }
 
-// The todo list is refused where it would not be read as it was meant; what is right is counted.
+// A todo list that could be misread is refused. Open items of a valid one are counted.
 func TestTodos(t *testing.T) {
 	t.Parallel()
 	session := connect(t, newServer(t, newRegister(t, nil)), opencode.TodoTool)
@@ -193,8 +190,8 @@ func TestTodos(t *testing.T) {
 	}
 }
 
-// tells calls the tool, and checks what an agent reads: all of it, or what is in it after "… ".
-func tells(t *testing.T, session *mcp.ClientSession, arguments, want string, fails bool) {
+// checkReply calls the tool, and checks what an agent reads: the whole text, or a part of it if want begins with "… ".
+func checkReply(t *testing.T, session *mcp.ClientSession, arguments, want string, fails bool) {
 	t.Helper()
 	text, failed := callTool(t, session, arguments)
 	part, partly := strings.CutPrefix(want, "… ")
@@ -212,7 +209,7 @@ func recorded(t *testing.T, register *blockers.Register, n int) []boulder.Blocke
 	return raised
 }
 
-// What an agent is told, in each case, and what is kept of its call.
+// What an agent reads in each case, and what is recorded of its call.
 func TestACall(t *testing.T) {
 	t.Parallel()
 	register := newRegister(t, func(c *blockers.Config) { c.Max = 2 })
@@ -226,7 +223,7 @@ func TestACall(t *testing.T) {
 		s.Called(boulder.BlockerCall{
 			BlockerScope: scope, CallID: fmt.Sprintf("call_%d", n), Input: json.RawMessage(arguments),
 		})
-		tells(t, session, arguments, want, fails)
+		checkReply(t, session, arguments, want, fails)
 	}
 	made(soft, "Great, blocker registered, move on with the next non-blocking issues!", false) // seed 003, FR-009
 	made(soft, Registered, false)                                                              // the same again
@@ -249,7 +246,7 @@ func TestACall(t *testing.T) {
 	}
 }
 
-// A call that no session shows is not recorded for anybody; of one that is wrong too, what is wrong is told.
+// A call that no session announced is not recorded. If it is invalid as well, the agent reads what is wrong.
 func TestACallOfNobody(t *testing.T) {
 	t.Parallel()
 	register := newRegister(t, nil)
@@ -257,9 +254,9 @@ func TestACallOfNobody(t *testing.T) {
 	s.patience = time.Millisecond
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", input("Another question?")))
-	tells(t, session, hard, Unknown, true)
-	tells(t, session, `{}`, "… question is missing", true)
-	tells(t, session, input(strings.Repeat("long ", 50_000)), "… too long", true)
+	checkReply(t, session, hard, Unknown, true)
+	checkReply(t, session, `{}`, "… question is missing", true)
+	checkReply(t, session, input(strings.Repeat("long ", 50_000)), "… too long", true)
 	recorded(t, register, 0)
 }
 
@@ -274,7 +271,7 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// Nobody is let in without the token, from a browser, or under another name; and nothing large is read.
+// Requests without the token, from a browser, or under another host name are refused. Large bodies are not read.
 func TestTheDoor(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, newRegister(t, nil))
@@ -354,7 +351,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// pipes connects a client to the server's standard input and output; ended gets what ServeStdio returns.
+// pipes connects a client to ServeStdio. ended gets its result.
 func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io.WriteCloser, <-chan error) {
 	t.Helper()
 	toServer, in := io.Pipe()
@@ -372,15 +369,15 @@ func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io
 	return session, in, ended
 }
 
-// A client over standard input and output is one session. It stops when it is told to, although nobody ends the input; the
-// end of the input is in TestMCP of internal/cli.
+// A client on standard input and output is one session. The server stops when its context ends, although the input is
+// open; TestMCP of internal/cli ends the input.
 func TestServeStdio(t *testing.T) {
 	t.Parallel()
 	register, stop := newRegister(t, nil), errors.New("told to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	session, in, ended := pipes(ctx, t, New(Config{Register: register}))
-	tells(t, session, soft, Registered, false)
-	tells(t, session, `{}`, "… question is missing", true)
+	checkReply(t, session, soft, Registered, false)
+	checkReply(t, session, `{}`, "… question is missing", true)
 	if b := recorded(t, register, 1)[0]; b.SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
 		t.Errorf("recorded: %+v", b)
 	}
@@ -388,6 +385,6 @@ func TestServeStdio(t *testing.T) {
 	if err := <-ended; !errors.Is(err, stop) {
 		t.Errorf("it ended with %v", err)
 	}
-	in.Close() // the read that was left
+	in.Close() // ends the pending read
 	session.Close()
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/internal/detect"
 )
 
-// project makes files out of "name: content" pairs.
 func project(files map[string]string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for name, text := range files {
@@ -107,7 +106,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// A pipe in the place of a manifest would hang whoever reads it, and a directory is no manifest.
+// A pipe in place of a manifest would hang its reader. A directory is no manifest.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -126,7 +125,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-// Whatever stands in the files: every command says why and what it needs, and none comes twice.
+// Whatever the files contain, every command has a reason and a program, and none is found twice.
 func TestAnything(t *testing.T) {
 	t.Parallel()
 	names := []string{"go.mod", "package.json", "Cargo.toml", "pyproject.toml", "tox.ini", "Makefile", "tests/test_a.py"}

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden"
 )
 
-// Look at the pictures when these change: `go test ./internal/graph -update`, then the .svg in a browser.
+// If a golden changes, look at the picture: run `go test ./internal/graph -update` and open the .svg in a browser.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*shape{
@@ -26,7 +26,7 @@ func TestGolden(t *testing.T) {
 	golden.Compare(t, "golden/many.txt", layers(3, 20, 3).graph().Text(80, plain))
 }
 
-// Paint gets every sign, and nothing else is coloured.
+// Paint gets every status sign, and nothing else is coloured.
 func TestPaint(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -44,7 +44,7 @@ func TestPaint(t *testing.T) {
 	}
 }
 
-// Far larger than what people draw: code that is quadratic in lanes or levels takes minutes and gigabytes here.
+// Far larger than real plans: code that is quadratic in lanes or levels would take minutes and gigabytes.
 func TestLargeGraphs(t *testing.T) {
 	t.Parallel()
 	const n = 4_000

@@ -8,7 +8,6 @@ import (
 
 func plain(_, text string) string { return text }
 
-// shape is a graph that is drawn in the tests.
 type shape struct {
 	title string
 	nodes []graph.Node
@@ -25,7 +24,6 @@ func (s *shape) add(id, title, status, note string, after ...string) *shape {
 	return s
 }
 
-// diamond is a plan: no status is known.
 func diamond() *shape {
 	s := &shape{title: "Add dark mode"}
 	return s.add("base", "Collect the colours in one place", "", "").
@@ -34,7 +32,7 @@ func diamond() *shape {
 		add("docs", "Write it down", "", "", "toggle", "theme")
 }
 
-// statuses has each of them, long titles, and an edge that passes two levels.
+// statuses has a node of each status, long titles, and an edge that skips two levels.
 func statuses() *shape {
 	s := &shape{title: "A task whose title is so long that it does not fit on one line, whatever is done, and which goes" +
 		" on and on after that as if there was no end to it"}
@@ -52,7 +50,7 @@ func statuses() *shape {
 		add("done", "<b>Say</b> & \"done\"", "pending", "", "index", "schema", "cache")
 }
 
-// layers has every sub-task of a level after some of the one before.
+// layers makes each sub-task of a level depend on some of the level before.
 func layers(deep, wide, after int) *shape {
 	s := &shape{title: fmt.Sprintf("%d levels of %d", deep, wide)}
 	words := []string{"completed", "completed", "in_progress", "pending", "pending"}
@@ -69,7 +67,6 @@ func layers(deep, wide, after int) *shape {
 	return s
 }
 
-// fan goes out from one to many and in again.
 func fan(wide int) *shape {
 	s := (&shape{title: "Port all packages"}).add("start", "Make the list of packages", "completed", "")
 	var all []string

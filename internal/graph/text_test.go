@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/graph"
 )
 
-// plans draws acyclic graphs, each node with its id as title.
+// plans generates acyclic graphs, whose nodes have no title.
 func plans(t *rapid.T) *shape {
 	s := &shape{}
 	n := rapid.IntRange(1, 12).Draw(t, "nodes")
@@ -26,7 +26,7 @@ func plans(t *rapid.T) *shape {
 	return s
 }
 
-// Who follows the line down from a row comes to exactly the rows that wait for it, and all of them are below.
+// The line down from a row leads to exactly the rows that depend on it, all of them below.
 func TestLinesLeadToWhatWaits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,7 +63,7 @@ func TestLinesLeadToWhatWaits(t *testing.T) {
 	})
 }
 
-// Also without lines, each row says after which others it comes.
+// Each row names its dependencies, even where no lines are drawn.
 func TestRowsSayWhatTheyWaitFor(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -83,7 +83,7 @@ func TestRowsSayWhatTheyWaitFor(t *testing.T) {
 
 var svgRect = regexp.MustCompile(`class="box" x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"`)
 
-// No box of an SVG lies on another one or off the page, and each edge has its arrow head.
+// Boxes of an SVG do not overlap or leave the page, and each edge has an arrow head.
 func TestBoxesHaveRoom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -18,13 +18,12 @@ import (
 
 func name(i int) string { return fmt.Sprint("n", i) }
 
-// failer is what the checks need of a test.
+// failer is the part of a test that the checks need.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// checkAll draws a shape in all formats and checks that each drawing is well-formed.
 func checkAll(t failer, s *shape) {
 	t.Helper()
 	g := s.graph()
@@ -36,7 +35,7 @@ func checkAll(t failer, s *shape) {
 	}
 }
 
-// What an SVG of ours may hold. Anything else came out of a text.
+// Everything that our SVGs may contain. Anything else leaked out of a text.
 var (
 	svgElements = []string{"svg", "title", "style", "defs", "marker", "path", "rect", "text", "g", "circle"}
 	svgNames    = []string{
@@ -124,7 +123,7 @@ func checkText(t failer, text string, width int) {
 	}
 }
 
-// nasty are pieces of texts that mean something in one of the languages.
+// nasty has pieces of text with a meaning in one of the formats.
 var nasty = []string{
 	`"`, `'`, "`", `\`, `\"`, `\N`, "]", `"]`, `"]:::x`, "<", ">", "</text>", "<script>alert(1)</script>", "]]>",
 	"<!--", "-->",
@@ -145,8 +144,8 @@ func nastyText(t *rapid.T, label string) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(nasty), 0, 12).Draw(t, label), "")
 }
 
-// Whatever a plan says, nothing of it gets out of its place in a drawing. Damaged records have circles, edges to nothing,
-// ids and edges that are given twice: they must not hang or crash a drawing either.
+// No text of a plan may escape from its place in a drawing. Damaged records have cycles, edges to missing nodes, and
+// duplicate ids and edges: they must not hang or crash a drawing.
 func TestWellFormedProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

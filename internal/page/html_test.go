@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 )
 
-// What the same calls make of a page.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -32,7 +31,7 @@ two &lt;b&gt;</pre>
 	}
 }
 
-// No text makes an element, closes one or leaves one open, however it is styled.
+// No text opens or closes an element, whatever its style.
 func TestHTMLOfAnyText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

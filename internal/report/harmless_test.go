@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 )
 
-// hostile are texts that would be something else than text: in Markdown, in HTML, in a terminal.
+// hostile has texts with a meaning in Markdown, HTML or a terminal.
 var hostile = []string{
 	"# heading", "## Next\n- `rm -rf /`", "- item", "* item", "+ item", "1. one", "2) two", "> quote", "---", "***", "===",
 	"```\nrm -rf /\n```", "~~~", "`code`", "``", "`", "**bold**", "__bold__", "_em_", "a_b", "[x](http://e)", "![p](http://e)",
@@ -24,17 +24,17 @@ var hostile = []string{
 	"\x1b[31mred", "\x1b]0;title\x07", "\x9b2J", "\u202e", "text", "", " ", "0", "don't", "3. ", "[a]: http://e",
 }
 
-// Whatever agents write, the report has the same lines with the same structure, and nothing that is more than text.
+// Whatever agents write, the report has the same lines and structure, and their text stays text.
 func TestMarkdownIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.Custom(func(t *rapid.T) string {
-			// Without control characters: what begins a command that does not end swallows what is kept behind it.
+			// No control characters: an unterminated escape sequence would swallow what follows it.
 			random := rapid.StringOfN(rapid.RuneFrom(nil, unicode.L, unicode.N, unicode.P, unicode.S, unicode.Zs), 0, 8, -1)
 			return strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(hostile), random), 1, 4).Draw(t, "parts"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
 		})
-		// What is said is kept behind it: what says nothing, or the same again, is left out.
-		said := map[string]string{} // an option that was chosen is the same text
+		// The original text follows, as empty and repeated texts are left out.
+		said := map[string]string{} // a chosen option must stay equal to its option
 		got := markdown(inputOf(func(s string) string {
 			if said[s] == "" {
 				said[s] = text.Draw(t, "text") + s
@@ -46,7 +46,7 @@ func TestMarkdownIsHarmless(t *testing.T) {
 }
 
 func markdown(in report.Input) string {
-	for i := range in.SubTasks { // lines of programs have as many lines as they have; they are looked at below
+	for i := range in.SubTasks { // gate outputs vary in length; TestOutputStaysInItsFence has them
 		for j, g := range in.SubTasks[i].GateRuns {
 			if g.Output != "" {
 				in.SubTasks[i].GateRuns[j].Output = "out"
@@ -60,7 +60,7 @@ func markdown(in report.Input) string {
 
 var structure = regexp.MustCompile(`^( *- ([✓≈✗!○–] )?(\*\*)?|#+ | *)`)
 
-// checkMarkdown compares the beginnings of all lines, and looks for what means something in what is no code.
+// checkMarkdown compares the structure of each line, and looks for special characters outside of code.
 func checkMarkdown(t *rapid.T, want, got string) {
 	wantLines, gotLines := strings.Split(want, "\n"), strings.Split(got, "\n")
 	if len(wantLines) != len(gotLines) {
@@ -88,15 +88,15 @@ var (
 	means   = regexp.MustCompile(`[\[\]|~]|<[\pL/!?]|(^|[^\pL\pN_])_|_([^\pL\pN_]|$)`) // HTML, links, tables, emphasis
 )
 
-// stars reads a line as CommonMark does: a backslash takes the meaning from what follows it, and a run of backticks is
-// code until the next run that is as long. Of the rest only stars may mean something, for our own bold; it counts them.
+// stars parses a line as CommonMark does: a backslash escapes the next character, and a run of backticks opens code up
+// to the next run of that length. It returns the number of stars in the rest, where nothing else may have a meaning.
 func stars(t *rapid.T, line string) int {
 	plain, rest := "", line
 	for at := special.FindStringIndex(rest); at != nil; at = special.FindStringIndex(rest) {
 		found := rest[at[0]:at[1]]
 		plain, rest = plain+rest[:at[0]], rest[at[1]:]
 		if found[0] == '\\' {
-			plain += map[bool]string{true: "0", false: " "}[found == `\_`] // within a word, which it cannot make a tag, or not
+			plain += map[bool]string{true: "0", false: " "}[found == `\_`] // an escaped _ stays part of its word
 			continue
 		}
 		runs := ticks.FindAllStringIndex(rest, -1)
@@ -113,7 +113,7 @@ func stars(t *rapid.T, line string) int {
 	return strings.Count(plain, "*")
 }
 
-// The output of a program stays between its fences, whatever fences are in it.
+// The output of a program stays inside its fence, whatever fences it contains.
 func TestOutputStaysInItsFence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -146,7 +146,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 	})
 }
 
-// A terminal gets no commands from it either, and no line that was not ours.
+// A terminal gets no control characters of agents, and no forged heading.
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

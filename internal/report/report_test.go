@@ -15,8 +15,7 @@ import (
 
 var night = time.Date(2026, 3, 4, 22, 0, 0, 0, time.UTC)
 
-// inputOf is a boulder the morning after, in which everything is to be seen. Texts that people, models and agents wrote
-// are made by say.
+// inputOf returns a boulder with one of everything that a report shows. say makes the texts of users and agents.
 func inputOf(say func(string) string) report.Input {
 	green := boulder.Gate{Command: say("go test ./..."), Duration: 2 * time.Second}
 	red := boulder.Gate{
@@ -43,7 +42,7 @@ func inputOf(say func(string) string) report.Input {
 		return t
 	}
 	return report.Input{
-		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the zone of its reader
+		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the reader's zone
 		Boulder: boulder.Boulder{
 			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
 			Status: boulder.Paused, Reason: "waiting for the user: " + say("a sub-task is blocked"),
@@ -143,7 +142,7 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
-// What to do next depends on where the boulder stands; commands can be typed as they are.
+// The next step depends on the state of the boulder. Commands can be pasted as they are.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	one := func(status boulder.SubTaskStatus) []*boulder.SubTask {
@@ -220,7 +219,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Records of either side may be ahead of the other's: what is settled stays settled, and nothing is lost.
+// Boulder and register may lag behind each other: what either has settled is settled, and nothing is lost.
 func TestBlockersOfBothSides(t *testing.T) {
 	t.Parallel()
 	in := inputOf(asItIs)
@@ -235,7 +234,7 @@ func TestBlockersOfBothSides(t *testing.T) {
 	if b := got["B3"]; !b.Awaited || b.Context == "" {
 		t.Errorf("what is waited for: %+v", b)
 	}
-	if b := got["B2"]; b.Awaited || b.Question != "an old question" { // of an earlier attempt, known to the boulder only
+	if b := got["B2"]; b.Awaited || b.Question != "an old question" { // of an earlier attempt, only the boulder has it
 		t.Errorf("what is not waited for any more: %+v", b)
 	}
 	if b := got["B4"]; b.Awaited || !b.Undelivered || b.Answer != "8080" {
@@ -269,7 +268,7 @@ func TestUsageText(t *testing.T) {
 	}
 }
 
-// TestResults would name the wrong tree, or gates that were green on another one.
+// The report names the tree of the results, and only gates that were green on that tree.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	in := report.Input{SubTasks: []*boulder.SubTask{

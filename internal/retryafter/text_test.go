@@ -47,7 +47,7 @@ func TestText(t *testing.T) {
 		"Too many requests, wait 30 seconds":   30 * time.Second,
 		"resets at 2026-11-26T17:30:00Z":       30 * time.Minute,
 		"retry 3 times, or try again in 1 min": time.Minute,
-		// Nothing that can be believed
+		// Not credible
 		"This request would exceed your account's rate limit. Please try again later.": 0,
 		"or wait for limits to reset (every 5h and every week.)":                       0,
 		"Your limit will reset at 5:30pm (Europe/Berlin).":                             0, // half an hour ago
@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// The text is an agent's or a provider's: whatever it says, the wait is bounded.
+// The text comes from an agent or a provider. Whatever it says, the wait is not negative.
 func FuzzText(f *testing.F) {
 	f.Add("try again in 99999999999999999999 weeks")
 	f.Add("resets Feb 31, 2026 5pm (Etc/GMT+5)")

@@ -32,7 +32,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestOverlapIsConservative: a file that both patterns match is never overlooked.
+// Overlap never misses a file that both patterns match.
 func TestOverlapIsConservative(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
-// planted joins the parts of a key that must not stand in the sources as one: scanners of repositories would find it.
+// planted joins the parts of a fake key. In one piece in the sources, secret scanners would report it.
 func planted(parts ...string) string { return strings.Join(parts, "") }
 
 var (
@@ -46,7 +46,7 @@ func become(t *testing.T, clean func(string) string, all [][2]string) {
 	}
 }
 
-// Each of these holds one secret that nobody told the redactor of.
+// Each text has one secret, in a form that the redactor knows without being told its value.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	var r *secret.Redactor
@@ -90,7 +90,7 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// Text that is no secret, and looks a little like one.
+// Texts that look a little like a secret stay unchanged.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	r := secret.New([]string{
@@ -128,7 +128,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// The values of an environment are known whatever they look like, and in the forms in which programs print them.
+// Values of the environment are redacted, whatever they look like, and in every form in which programs print them.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	const odd = `p<ss&w/rd "ü" 9\n`
@@ -265,8 +265,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// The sources and documents of this repository, its go.sum and this package's own tests hold no secret that is not said
-// here, and come out as they are.
+// The sources and documents of this repository stay unchanged, apart from the exceptions below.
 func TestCorpusComesOutUnchanged(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
@@ -277,14 +276,14 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 	files := 0
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		switch rel, _ := filepath.Rel(root, path); {
-		case errors.Is(err, fs.ErrNotExist): // somebody removed it meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed by another test meanwhile
 			return nil
 		case err != nil:
 			return err
 		case d.IsDir() && slices.Contains([]string{"node_modules", ".git", ".manager", "bin"}, d.Name()):
 			return filepath.SkipDir
 		case d.IsDir(), !slices.Contains(strings.Fields(".go .md .sum .mod .yml .yaml .json .txtar .sh .js"), filepath.Ext(path)),
-			strings.HasPrefix(rel, "internal/secret/"), // the subject of these are keys
+			strings.HasPrefix(rel, "internal/secret/"), // about keys
 			strings.HasSuffix(rel, "_test.go") && strings.Contains(rel, "secret"):
 			return nil
 		}
@@ -295,7 +294,7 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 		files++
 		for n, line := range strings.Split(string(data), "\n") {
 			if strings.Contains(line, "sk-planted") || strings.Contains(line, "conformance.secret") {
-				continue // they are what they seem
+				continue // fake keys in full
 			}
 			if got := r.Text(line); got != line {
 				t.Errorf("%s:%d holds %q:\n%s\n%s", path, n+1, r.Kinds(line), line, got)
@@ -308,7 +307,7 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 	}
 }
 
-// Planted anywhere in text, a secret is gone afterwards, and what is left reads as before.
+// A secret anywhere in a text is redacted, and the rest stays.
 func TestPlantedIsGone(t *testing.T) {
 	t.Parallel()
 	const value = "v4lue/of+my=token"
@@ -345,7 +344,7 @@ func FuzzJSON(f *testing.F) {
 		}
 		var before, after any
 		if err := json.Unmarshal(data, &before); err != nil {
-			return // a number that is too large
+			return // a number too large for encoding/json
 		}
 		if err := json.Unmarshal(got, &after); err != nil {
 			t.Fatal(err)
@@ -357,7 +356,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// compare checks that only strings differ, and that none holds a secret.
+// compare checks that only strings differ, and that none contains a secret.
 func compare(t *testing.T, r *secret.Redactor, before, after any) {
 	t.Helper()
 	switch b := before.(type) {
@@ -391,7 +390,7 @@ func compare(t *testing.T, r *secret.Redactor, before, after any) {
 	}
 }
 
-// Text keeps UTF-8 valid, and a second pass changes nothing.
+// Text keeps UTF-8 valid, and redacts a known value.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{anthropicKey, "ü" + githubToken + "ü", pem, jwt, "://a:hunter2hunter@b", "sk-sk-sk-"} {
 		f.Add(s)

@@ -13,7 +13,7 @@ func TestNearest(t *testing.T) {
 		"DEPENDSON":             "depends_on",
 		"apj":                   "api",
 		"pagee":                 "page",
-		"pgae":                  "page", // a swap is one slip
+		"pgae":                  "page", // a swap counts once
 		"pattren":               "patterns",
 		"a":                     "",
 		"":                      "",

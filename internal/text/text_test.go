@@ -49,7 +49,7 @@ func TestClipText(t *testing.T) {
 		{"a longer text", 8, "a longe…"},
 		{"主题上下文", 10, "主题上下文"},
 		{"主题上下文", 9, "主题上下…"},
-		{"主题上下文", 8, "主题上…"}, // half a character does not fit
+		{"主题上下文", 8, "主题上…"}, // half of a wide character does not fit
 		{"\x1b[31mred\x1b[0m \x1b]0;title\abell\a", 40, "red bell"},
 		{"turned \u202Earound\u202C", 40, "turned around"},
 		{"broken \xff text", 40, "broken \uFFFD text"},
@@ -61,10 +61,10 @@ func TestClipText(t *testing.T) {
 	}
 }
 
-// hostile makes texts of escape sequences, whole and cut off, control characters, joined emojis and turns of direction.
+// hostile matches escape sequences, whole and cut, control characters, joined emojis and bidirectional overrides.
 const hostile = `(\x1b[\[\]P_][0-9;?]*[a-zA-Z\x07]?|[a-z \t]|\x{9b}|\x{1F469}\x{200D}|\x{202E}){0,20}`
 
-// Nothing that an agent or a model writes may reach the terminal as a command, or break the columns.
+// No text of an agent or model may reach the terminal as a command, or break the columns.
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -61,7 +61,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The text has the whole screen after Enter, until Esc; a move away from its end stays where it is.
+// Enter gives a text the whole screen until Esc. A position other than its end is kept.
 func TestWholeText(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -75,7 +75,6 @@ func TestWholeText(t *testing.T) {
 	s.shows("Boulders", "[Log]")
 }
 
-// What is drawn fits, whatever the size of the terminal.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +85,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// An answer reaches the blocker. What was typed stays until it has an effect, and nothing means the next one.
+// An answer reaches the blocker. Typed text stays until it takes effect. Enter without text moves to the next blocker.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,7 +112,7 @@ func TestAnswer(t *testing.T) {
 	s.shows("Nothing else waits for an answer.")
 }
 
-// Orders are about what the cursor shows, those that end work only after a yes.
+// Orders apply to what the cursor selects. Those that end work need confirmation.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,11 +166,11 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// Between two readings the database is free, and what others write into it is seen.
+// Between two reads the database is free, and changes by other processes are seen.
 func TestHoldsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir, 200, 60) // for all of the holder's command line
+	s := open(t, dir, 200, 60) // wide enough for the holder's command line
 	s.shows("nothing has been run here yet")
 	one := sample.New(t, sample.ID)
 	one.Plan()
@@ -188,7 +187,7 @@ func TestHoldsNothing(t *testing.T) {
 		t.Fatalf("it holds the database: %v", err)
 	}
 	s.run(s.look())
-	s.shows("it does not", "try again", sample.ID, "Add the settings toggle") // what was seen stays
+	s.shows("it does not", "try again", sample.ID, "Add the settings toggle") // the last reading stays
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
@@ -196,7 +195,7 @@ func TestHoldsNothing(t *testing.T) {
 	s.shows("no process runs here", "NOT try again")
 }
 
-// Each sub-task is in the tree once, below one that it depends on, and no further to the right than the deepest may be.
+// Each sub-task is in the tree once, below one of its dependencies, at no more than the maximum depth.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	var tasks []*boulder.SubTask
@@ -214,7 +213,7 @@ func TestTree(t *testing.T) {
 		var tasks []*boulder.SubTask
 		n, deepest := rapid.IntRange(0, 30).Draw(t, "n"), rapid.IntRange(1, 5).Draw(t, "deepest")
 		for i := range n {
-			on := rapid.SliceOfN(rapid.IntRange(0, n-1), 0, 3).Draw(t, "depends_on") // also on what is behind it
+			on := rapid.SliceOfN(rapid.IntRange(0, n-1), 0, 3).Draw(t, "depends_on") // may be forward references
 			task := &boulder.SubTask{ID: fmt.Sprint(i)}
 			for _, other := range on {
 				task.DependsOn = append(task.DependsOn, fmt.Sprint(other))

@@ -21,7 +21,6 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// hostile is what an agent may write to be taken for something else.
 const hostile = "\x1b[31mred\x1b[2J \u202eright to left 漢字"
 
 func commit(t *testing.T, dir string, samples ...*sample.Boulder) {
@@ -44,8 +43,8 @@ func commit(t *testing.T, dir string, samples ...*sample.Boulder) {
 	}
 }
 
-// world stores three boulders in a project: one in the middle of its work, one whose sub-task theme waits for an answer to B1
-// (and B2 chose for itself), and, the newest, one of 200 sub-tasks, with a hostile name.
+// world stores three boulders in a project: one in the middle of its work; one whose sub-task theme waits for an answer
+// to B1, with a choice B2 of its own; and, newest, one of 200 sub-tasks with a hostile name.
 func world(t *testing.T, dir string) {
 	t.Helper()
 	at := sample.New(t, "01k3middle")
@@ -104,7 +103,7 @@ func world(t *testing.T, dir string) {
 	commit(t, dir, at, asks, many)
 }
 
-// screen is the screen of a project whose commands are carried out at once.
+// screen is the screen of a project. It runs commands synchronously.
 type screen struct {
 	*model
 	t    *testing.T
@@ -141,12 +140,12 @@ func (s *screen) run(cmd tea.Cmd) {
 	}
 }
 
-// keys are those whose names are longer than a character; others are typed one by one.
+// keys are the keys with a name; other characters are typed one by one.
 var keys = map[string]rune{
 	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "down": tea.KeyDown, "pgdown": tea.KeyPgDown,
 }
 
-// press presses keys, and looks at what is drawn after each.
+// press presses keys, and checks the picture after each.
 func (s *screen) press(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -166,7 +165,7 @@ func (s *screen) press(names ...string) {
 	}
 }
 
-// picture is what is drawn, which fits and is harmless.
+// picture returns the drawn screen, and checks that it fits and has no escape sequences.
 func (s *screen) picture() string {
 	s.t.Helper()
 	content := s.View().Content

@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// boulders are logs of real runs.
 func boulders(t *testing.T) map[string][]boulder.Event {
 	t.Helper()
 	files, err := filepath.Glob("../../orchestrator/testdata/boulders/*.json.gz")
@@ -54,7 +53,7 @@ func byID(spans []sdktrace.ReadOnlySpan) map[trace.SpanID]sdktrace.ReadOnlySpan 
 	return all
 }
 
-// A boulder is one tree of spans, each within the time of the log, and the same spans have the same ids while it grows.
+// The spans of a boulder form one tree within the time of its log, and keep their ids while the log grows.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	for name, events := range boulders(t) {

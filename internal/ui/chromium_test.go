@@ -18,13 +18,13 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// chromium is a real browser, told what to do over its pipe.
+// chromium is a real browser, driven by the DevTools protocol over a pipe.
 type chromium struct {
 	t       *testing.T
 	to      *os.File
 	answers chan answer
 	n       int
-	faults  []string // what its console says
+	faults  []string // errors that its console reported
 }
 
 type answer struct {
@@ -80,7 +80,7 @@ func start(t *testing.T) *chromium {
 	return c
 }
 
-// call waits for the answer; what comes before it is looked at.
+// call waits up to a minute for the answer, and collects the faults that arrive before it.
 func (c *chromium) call(session, method string, params map[string]any) json.RawMessage {
 	c.t.Helper()
 	c.n++
@@ -114,7 +114,6 @@ func (c *chromium) call(session, method string, params map[string]any) json.RawM
 	}
 }
 
-// tab is a page of it.
 type tab struct {
 	*chromium
 	session string
@@ -138,7 +137,7 @@ func (p *tab) do(method string, params map[string]any) json.RawMessage {
 	return p.call(p.session, method, params)
 }
 
-// eval gives what an expression comes to, as JSON.
+// eval returns the value of an expression, as JSON.
 func (p *tab) eval(expression string) string {
 	p.t.Helper()
 	var got struct {
@@ -154,7 +153,6 @@ func (p *tab) eval(expression string) string {
 	return string(got.Result.Value)
 }
 
-// until waits for an expression to be true.
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	for ctx, tick := p.t.Context(), time.NewTicker(50*time.Millisecond); ; {
@@ -175,7 +173,6 @@ func (p *tab) load(address string) {
 	p.until("document.readyState === 'complete' && document.querySelector('main')")
 }
 
-// look sets the width and the colours.
 func (p *tab) look(width int, colours string) {
 	p.t.Helper()
 	p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
@@ -198,7 +195,7 @@ func (p *tab) picture(file string) {
 	}
 }
 
-// pale lists texts whose contrast with what is behind them is below WCAG's AA.
+// pale lists texts whose contrast with their background is below WCAG's AA.
 const pale = `(() => {
   const lum = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
@@ -214,9 +211,9 @@ const pale = `(() => {
   return [...found].join(", ");
 })()`
 
-// Pages in a real browser, as `make look` starts it: pictures in light, dark and at the width of a phone, to be looked
-// at, with UI_PROJECT of a project of yours. It fails where the browser has something to say of a page, where a page is
-// wider than a phone, or a text is pale.
+// TestChromium runs under `make look`. It takes screenshots of the pages, light, dark and at phone width, for people to
+// look at; UI_PROJECT names a project of your own. It fails if the browser reports an error, if a page is wider than a
+// phone, or if a text has too little contrast.
 func TestChromium(t *testing.T) {
 	out := os.Getenv("SCREENSHOTS")
 	if out == "" {
@@ -235,7 +232,7 @@ func TestChromium(t *testing.T) {
 	root := serve(t, s)
 	browser := start(t)
 	p := browser.open()
-	p.load(s.Links()[0]) // and on, by itself
+	p.load(s.Links()[0]) // which redirects by itself
 	p.until("location.pathname === '/'")
 	pages := map[string]string{
 		"needs": "/", "list": "/boulders", "boulder": "/b/" + id, "task": "/b/" + id + "/t/" + task, "report": "/b/" + id + "/report",
@@ -276,7 +273,7 @@ func TestChromium(t *testing.T) {
 	}
 }
 
-// live checks that what happens comes to an open page, and leaves alone what the user does there.
+// live checks that changes reach an open page, and that they leave alone what the user is typing.
 func live(t *testing.T, p *tab, root, dir string, at *sample.Boulder) {
 	t.Helper()
 	p.look(1100, "light")
@@ -288,7 +285,7 @@ func live(t *testing.T, p *tab, root, dir string, at *sample.Boulder) {
 	if got := p.eval(`document.querySelector("#note").value`); got != `"half a"` {
 		t.Errorf("what was being typed is %s", got)
 	}
-	// The whole way: an order from the page.
+	// An order from the page comes back as an event.
 	p.eval(`document.querySelector("#note").value = "said on the page"; document.querySelector("#note").form.querySelector("button").click()`)
 	p.until(fmt.Sprintf(`document.querySelector(".said")?.textContent.includes(%q)`, "Noted for all sub-tasks"))
 	p.until(`document.querySelector("#feed").textContent.includes("said on the page")`)

@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// says checks what a page shows; "NOT x": that it does not show x.
+// says checks that a page contains each text, and none of the texts after "NOT ".
 func says(t *testing.T, shown string, all ...string) {
 	t.Helper()
 	for _, want := range all {
@@ -48,7 +48,7 @@ func TestPages(t *testing.T) {
 	says(t, enter(t, site(t, t.TempDir(), "")).get("/"), "Nothing has been run here yet")
 }
 
-// What is answered and ordered on a page comes to what the commands do, and the page says what that was, once.
+// Answers and orders on a page do what the commands do. The page reports the outcome once.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestActs(t *testing.T) {
 	says(t, b.get("/b/"+sample.ID), "Take back from the archive", "NOT value=\"cancel\"")
 }
 
-// The stream of a page has what changed in it, from the version on that the browser has.
+// The stream of a page has the parts that changed since the version that the browser has.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,15 +116,15 @@ func TestStream(t *testing.T) {
 	at.Apply(boulder.Noted{Text: "written meanwhile"})
 	storeIn(t, dir, at)
 	second := next()
-	says(t, second, "id: "+seq(at.State), "written meanwhile", `NOT "graph":`) // that has not changed
+	says(t, second, "id: "+seq(at.State), "written meanwhile", `NOT "graph":`) // unchanged
 	version, _, _ := strings.Cut(strings.TrimPrefix(second, "id: "), "\n")
-	again := stream(version) // has seen all of that
+	again := stream(version) // continues after the second message
 	at.Apply(boulder.Noted{Text: "and this"})
 	storeIn(t, dir, at)
 	says(t, again(), "id: "+seq(at.State), "and this")
 }
 
-// The file has everything, loads nothing and runs nothing.
+// The report file is complete, loads nothing and runs nothing.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

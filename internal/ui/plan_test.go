@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// hashOf is what the form says that is on a page about a boulder.
+// hashOf returns the plan hash in the form of a boulder's page.
 func hashOf(t *testing.T, shown, id string) string {
 	t.Helper()
 	_, form, _ := strings.Cut(shown, `action="/b/`+id)
@@ -26,7 +26,7 @@ func hashOf(t *testing.T, shown, id string) string {
 	return found[1]
 }
 
-// A plan and a replan that wait are shown where the user looks first, and the answer is on disk where no process runs.
+// A plan or replan that waits for approval is on the first page. The answer is stored even if no process runs.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -62,13 +62,13 @@ func TestApprove(t *testing.T) {
 			continue
 		}
 		says(t, b.get("/"), `NOT name="hash" value="`+form.Get("hash"))
-		b.do("POST", "/b/"+test.id+"/order", url.Values{"do": {"approve"}, "hash": form["hash"]}) // from a page that is still open
+		b.do("POST", "/b/"+test.id+"/order", url.Values{"do": {"approve"}, "hash": form["hash"]}) // from a stale page
 		says(t, b.get("/"), "NOT Approved.")
 	}
 }
 
-// An edited plan is checked as the file is: all that is wrong is said with its line, and the text stays as it was
-// written. What is agreed to is what was written, with its gates.
+// An edited plan is checked like the plan file: every mistake is shown with its line, and the text is kept. Approval
+// adopts the text as written, with its gates.
 func TestEditPlan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,7 +114,7 @@ func TestEditPlan(t *testing.T) {
 	}
 }
 
-// The project's plan file is saved as it was written, if it is a plan, and if nobody else has changed it.
+// The project's plan file is saved as written, if it is a plan that has not changed on disk since the page was opened.
 func TestEditPlanFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestEditPlanFile(t *testing.T) {
 		t.Error("what is no plan was saved")
 	}
 	save(began, first, http.StatusSeeOther)
-	save(began, second, http.StatusOK) // opened before that
+	save(began, second, http.StatusOK) // was opened before that
 	if got, err := os.ReadFile(file); string(got) != first || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -146,7 +146,7 @@ func TestEditPlanFile(t *testing.T) {
 	says(t, b.get("/plan"), "Saved ", "task: Y")
 }
 
-// Redo and keep do, and refuse, what the commands do.
+// Redo and keep do, and refuse, the same as the commands.
 func TestRedo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -172,7 +172,7 @@ func TestRedo(t *testing.T) {
 		t.Error("a boulder without results offers to redo them")
 	}
 	over := sample.New(t, "01k3over")
-	over.State.Boulder.Engine = "temporal" // which begins it no more
+	over.State.Boulder.Engine = "temporal" // whose runs cannot be redone
 	over.Play()
 	over.Finish()
 	storeIn(t, dir, over)

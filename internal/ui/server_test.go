@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// paths are one of each kind of page.
+// paths has one path of each kind of page.
 func paths() []string {
 	return []string{
 		"/", "/boulders", "/boulders?status=running&q=dark", "/b/01k3middle", "/b/01k3middle/t/toggle", "/b/01k3middle/report",
@@ -21,7 +21,7 @@ func paths() []string {
 	}
 }
 
-// Nobody reads anything without the cookie, nor with one that was made up, nor gives orders.
+// Without the cookie, or with a forged one, every page and order is refused.
 func TestNothingWithoutTheCookie(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestNothingWithoutTheCookie(t *testing.T) {
 	}
 }
 
-// A link lets in once. What is fetched ahead of a click uses it up no more than a made up one lets in.
+// A link works once. A prefetch does not use it up, and a forged link does not work.
 func TestLinkOnce(t *testing.T) {
 	t.Parallel()
 	s := site(t, t.TempDir(), "")
@@ -100,7 +100,7 @@ func TestLinkOfFiveMinutes(t *testing.T) {
 	})
 }
 
-// A page at a name that was made to lead to this machine reaches nothing, whatever cookie comes along.
+// A foreign host name that resolves to this machine (DNS rebinding) reaches nothing, even with the cookie.
 func TestOtherHosts(t *testing.T) {
 	t.Parallel()
 	s := site(t, t.TempDir(), "https://box.tail1234.ts.net")
@@ -122,7 +122,7 @@ func TestOtherHosts(t *testing.T) {
 	}
 }
 
-// A form on another site does nothing, also with the cookie.
+// A form on another site does nothing, even with the cookie.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func TestOtherOrigins(t *testing.T) {
 	}
 }
 
-// Whatever agents write is text on every page, and if it were not, the policy would not let it run.
+// What agents write is text on every page. If it were not, the content security policy would still not let it run.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -205,7 +205,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A form leads back to a page of ours and nowhere else.
+// After a form, the browser returns to a page of this site and to nothing else.
 func TestBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

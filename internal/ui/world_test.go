@@ -21,14 +21,13 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// storeIn stores samples in a project, as a run does.
 func storeIn(t testing.TB, dir string, samples ...*sample.Boulder) {
 	t.Helper()
 	state, err := store.EnsureDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := store.Open(filepath.Join(state, store.FileName), store.Options{Timeout: time.Minute}) // a page may be reading
+	db, err := store.Open(filepath.Join(state, store.FileName), store.Options{Timeout: time.Minute}) // pages read it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +42,10 @@ func storeIn(t testing.TB, dir string, samples ...*sample.Boulder) {
 	}
 }
 
-// hostile is what an agent may write to be taken for something else.
 const hostile = `</pre><script>alert(1)</script><img src=x onerror=alert(2)>" onclick="alert(3)`
 
-// blocked stores a sample in which a sub-task waits for answers to a hard blocker, B1, with a soft one, B2, beside it,
-// and for a permission, B3; and one in the middle of its work.
+// blocked stores two samples: one in which a sub-task waits for a hard blocker B1 and a permission B3, with a soft
+// blocker B2; and one in the middle of its work.
 func blocked(t testing.TB, dir string) {
 	t.Helper()
 	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
@@ -101,7 +99,6 @@ func newSite(t testing.TB, dir, public string) (*ui.Site, error) {
 	return ui.NewSite(p, public, nil)
 }
 
-// site is the pages of a project.
 func site(t testing.TB, dir, public string) *ui.Site {
 	t.Helper()
 	s, err := newSite(t, dir, public)
@@ -111,7 +108,6 @@ func site(t testing.TB, dir, public string) *ui.Site {
 	return s
 }
 
-// serve has a site listen, and gives its address.
 func serve(t testing.TB, s *ui.Site) (root string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +128,7 @@ func serve(t testing.TB, s *ui.Site) (root string) {
 	return root
 }
 
-// messages reads a stream, one message at a time.
+// messages reads a stream. next returns one message at a time.
 func messages(t testing.TB, r *http.Request) (next func() string) {
 	t.Helper()
 	answer, err := http.DefaultClient.Do(r)
@@ -156,17 +152,17 @@ func messages(t testing.TB, r *http.Request) (next func() string) {
 	}
 }
 
-// seq is the number of the newest event of a boulder.
+// seq returns the number of the newest event of a boulder, as in message ids.
 func seq(s *boulder.State) string { return fmt.Sprintf("%d.", s.Boulder.Seq) }
 
-// browser is one that was let in.
+// browser is a browser with a session cookie.
 type browser struct {
 	t       testing.TB
 	handler http.Handler
 	cookie  *http.Cookie
 }
 
-const host = "127.0.0.1:" // the port of a site that listens nowhere is empty
+const host = "127.0.0.1:" // a site that does not listen has an empty port
 
 func enter(t testing.TB, s *ui.Site) *browser {
 	t.Helper()
@@ -188,7 +184,7 @@ func linkOf(t testing.TB, s *ui.Site) string {
 	return u.Path
 }
 
-// do makes a request, as a browser does that is at one of the pages. change, if any, may turn it into another one.
+// do makes a request like a browser on one of the pages. change may alter it.
 func (b *browser) do(method, path string, form url.Values, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	b.t.Helper()
 	var body io.Reader
@@ -212,7 +208,6 @@ func (b *browser) do(method, path string, form url.Values, change ...func(*http.
 	return w
 }
 
-// get is a page, which has to be there.
 func (b *browser) get(path string) string {
 	b.t.Helper()
 	w := b.do("GET", path, nil)
@@ -225,7 +220,7 @@ func (b *browser) get(path string) string {
 	return w.Body.String()
 }
 
-// asking stores a boulder whose plan waits for the user's yes, 01k3plan, and one whose replan does, 01k3replan.
+// asking stores a boulder whose plan waits for approval, 01k3plan, and one whose replan does, 01k3replan.
 func asking(t testing.TB, dir string) {
 	t.Helper()
 	plan := boulder.Plan{Version: 1, Task: "Add dark mode, " + hostile, SubTasks: []boulder.Spec{

@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// The cursor is where the next character goes, in columns of the terminal, and always in the part that is seen.
+// The cursor is at the column of the next character, and always in the visible part of the text.
 func TestAnswerCursor(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 )
 
-// sampleItems gives each a standing: the fourth is one that nobody waits for any more.
+// sampleItems gives each blocker a standing. The fourth is obsolete.
 func sampleItems(all []boulder.Blocker) []report.Blocker {
 	standings := []blockers.Standing{
 		blockers.Awaited, blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over, blockers.Over,
@@ -63,12 +63,12 @@ func TestBlockersViews(t *testing.T) {
 	compare(t, "blockers.txt", out.String())
 }
 
-// A list says how long a session still holds still for an answer.
+// Lists show how much time is left to answer, while the session waits.
 func TestTimeLeftInLists(t *testing.T) {
 	t.Parallel()
 	out := ""
 	b := sample.Blockers()[3]
-	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
+	for _, minutes := range []int{60, 64} { // 3 minutes before the deadline, and 1 minute after
 		out += shown(t, 80, func(o page.Out) {
 			PrintBlockers(o, []report.Blocker{{Blocker: b, Awaited: true}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
 		})
@@ -83,7 +83,7 @@ func TestBlockersMarkdown(t *testing.T) {
 	compare(t, "blockers.md", BlockersMarkdown(sampleItems(sample.Blockers()), sample.Began.Add(time.Hour)))
 }
 
-// A run tells of its blockers, where to answer them, and of the answers.
+// A run shows its blockers, where to answer them, and the answers.
 func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
 	s := after(t, playBlocked)
@@ -124,7 +124,7 @@ func TestWaitingBlockersText(t *testing.T) {
 	}
 }
 
-// playBlocked brings a sample to where it waits for the user, without a register.
+// playBlocked brings a sample to where it waits for the user. It uses no register.
 func playBlocked(s *sample.Boulder) {
 	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	all := sample.Blockers()

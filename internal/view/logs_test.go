@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is shown of a text is bounded, says that it is, and is the text itself where it is not.
+// A cut text has at most limit lines and is reported as cut. A text within the limit is unchanged.
 func TestSomeLines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

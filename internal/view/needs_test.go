@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// troubled is a boulder in which everything that can need the user does.
+// troubled returns a boulder with one of everything that can need the user.
 func troubled() (*boulder.State, []boulder.Blocker) {
 	raised := func(id, question string, hard bool) boulder.RaisedBlocker {
 		return boulder.RaisedBlocker{ID: id, Attempt: 1, Hard: hard, Question: question, Status: boulder.BlockerPending}
@@ -40,7 +40,7 @@ func troubled() (*boulder.State, []boulder.Blocker) {
 	}}
 }
 
-// What needs the user is told at every width, and with the commands to type where there is room.
+// What needs the user is shown at every width; the commands to type only where they fit.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	s, raised := troubled()

@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 )
 
-// golden frames of the live view, in the middle of a run.
 func TestLiveFrames(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play)
@@ -37,7 +36,7 @@ func TestLiveFrames(t *testing.T) {
 	compare(t, "live.txt", out.String())
 }
 
-// A sub-task that continues shows why, and what its red gate said last, also where the command has the same words.
+// A sub-task in a further turn shows why, and the last output of its red gate, even if the command has the same words.
 func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -59,7 +58,7 @@ func TestLiveFrameWhileStopping(t *testing.T) {
 	says(t, frame, StoppingText, "NOT Write it down")
 }
 
-// A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
+// The cost of a frame must not grow with the plan: thousands of events arrive, and frames are drawn ten times a second.
 func TestLiveFrameIsBounded(t *testing.T) {
 	t.Parallel()
 	s := sample.New(t, sample.ID)

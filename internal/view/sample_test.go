@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// console is a console that writes into buffers.
 func console() (c Console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return Console{
@@ -27,7 +26,7 @@ func console() (c Console, stdout, stderr *bytes.Buffer) {
 	}, stdout, stderr
 }
 
-// shown is what is printed on a terminal of some columns; 0: in a file. No line is wider than the terminal.
+// shown prints for a terminal of width columns (0: a file). It fails on lines that do not fit and on escape sequences.
 func shown(t *testing.T, width int, write func(page.Out)) string {
 	t.Helper()
 	var out strings.Builder
@@ -45,7 +44,7 @@ func shown(t *testing.T, width int, write func(page.Out)) string {
 
 var (
 	stamps = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? [A-Z+0-9]+`)
-	clocks = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`) // of the zone in which the test runs
+	clocks = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`) // local times
 )
 
 func compare(t *testing.T, name, got string) {
@@ -61,7 +60,6 @@ func readingOf(s *sample.Boulder, holder *control.Holder) *project.Reading {
 	return &project.Reading{Snapshot: s.State.Snapshot(), Events: s.Events, Holder: holder, Limits: schedule.DefaultLimits(), Now: s.Now}
 }
 
-// statusText is what status shows on a terminal of 80 columns.
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
 	t.Helper()
 	status := NewStatus(readingOf(s, holder))
@@ -71,7 +69,7 @@ func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string 
 	return shown(t, 80, status.Print)
 }
 
-// lineOf is the line that begins with a mark and the sub-task's id, and the one below it.
+// lineOf returns the line of a sub-task (a mark, then the id) and the line below it.
 func lineOf(t *testing.T, text, id string) string {
 	t.Helper()
 	lines := strings.Split(text, "\n")
@@ -84,7 +82,6 @@ func lineOf(t *testing.T, text, id string) string {
 	return ""
 }
 
-// liveSample is the live view of what has happened.
 func liveSample(s *sample.Boulder) *Run {
 	c, _, _ := console()
 	c.Limits.Global = 1
@@ -95,7 +92,7 @@ func liveSample(s *sample.Boulder) *Run {
 	return v
 }
 
-// linesOf is what stays of a run in each of the views that people see it in.
+// linesOf returns the permanent output of a run, as plain lines and above the live view.
 func linesOf(s *sample.Boulder) map[string]string {
 	c, _, stderr := console()
 	playTo(s, NewRun(c, NewProgress(nil), ""))
@@ -109,7 +106,6 @@ func playTo(s *sample.Boulder, v *Run) {
 	v.Close()
 }
 
-// after is the sample after some plays.
 func after(t *testing.T, plays ...func(*sample.Boulder)) *sample.Boulder {
 	t.Helper()
 	s := sample.New(t, sample.ID)
@@ -119,12 +115,11 @@ func after(t *testing.T, plays ...func(*sample.Boulder)) *sample.Boulder {
 	return s
 }
 
-// frameOf is the live picture in 30 lines of some columns.
 func frameOf(s *sample.Boulder, width int) string {
 	return liveSample(s).frame(page.Size{Width: width, Height: 30}, 0)
 }
 
-// says checks that a text has each of the words, and none of those behind a NOT.
+// says checks that text contains each word, and none of the words after "NOT ".
 func says(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -134,5 +129,4 @@ func says(t *testing.T, text string, words ...string) {
 	}
 }
 
-// ref is the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 )
 
-// What is drawn must not ask the terminal anything: the answers would be typed on the next command line.
+// The screen must send no queries: the terminal's answers would end up on the next command line.
 func TestScreenAsksNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	questions := []string{
@@ -44,7 +44,7 @@ func TestScreenAsksNothing(t *testing.T) {
 	}
 }
 
-// Lines scroll away above the picture, which leaves nothing standing when it becomes smaller, and nothing at its end.
+// Permanent lines scroll away above the frame. A smaller frame leaves nothing of the old one behind, nor does the end.
 func TestPictureOnATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -68,7 +68,7 @@ func TestPictureOnATerminal(t *testing.T) {
 	}
 }
 
-// screenOf is what a terminal shows that was written to, up to the line of the cursor.
+// screenOf returns what a terminal shows after this output, up to the cursor's line.
 func screenOf(t *testing.T, written string) []string {
 	t.Helper()
 	rows, y, x := []string{""}, 0, 0

@@ -25,7 +25,7 @@ func TestPlanView(t *testing.T) {
 	compare(t, "plan.txt", shown(t, 0, func(o page.Out) { Plan(o, &plan) }))
 }
 
-// Who says yes to a plan says yes to what decides about its results.
+// Approving a plan approves what decides about its results, so the plan must show it.
 func TestPlanViewShowsWhatDecides(t *testing.T) {
 	t.Parallel()
 	plan := &boulder.Plan{Task: "x", SubTasks: []boulder.Spec{{
@@ -100,7 +100,7 @@ func TestQuietView(t *testing.T) {
 	}
 }
 
-// With --json there are the documented events and nothing else, on stdout and on stderr.
+// With --json, stdout has the documented events and nothing else.
 func TestJSONView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
@@ -130,13 +130,12 @@ func TestJSONView(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if stderr.String() != StoppingText+"\n" { // and nothing but that, because it was asked to stop
+	if stderr.String() != StoppingText+"\n" { // the reply to Stopping, and nothing else
 		t.Errorf("stderr is %q", stderr)
 	}
 }
 
-// The view applies the events that the run applied, so it must come to the same state, also if it did not see the
-// beginning.
+// The view folds the events of the run, so it must reach the same state, even if it missed the beginning.
 func TestProgressFollowsTheState(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
@@ -194,12 +193,12 @@ func TestStatusView(t *testing.T) {
 	}
 }
 
-// A status must be shown of what cannot be restored: that is when people look.
+// Users look at the status when something is broken, so it must also show records that [boulder.Restore] refuses.
 func TestStatusOfContradictoryRecords(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Play)
 	d := s.State.Snapshot()
-	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
+	d.SubTasks[3].Status = boulder.SubTaskCompleted // although its dependencies are not
 	if _, err := boulder.Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
@@ -209,8 +208,7 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	}
 }
 
-// storedAt is a store as it is when the event at begin is shown: that event and the next one are in it, as a run
-// stores some events at once before it shows them.
+// storedAt is a store one event ahead of the event at begin: a run stores several events before it shows them.
 type storedAt struct {
 	events []boulder.Event
 	begin  int

@@ -18,8 +18,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
-// --verbose, in plain lines and beside the live picture.
+// Each wait and refusal is shown once, without --verbose, in plain lines and above the live view.
 func TestNoticesAreShownOnce(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -59,7 +58,7 @@ func TestStatusWhileReplanning(t *testing.T) {
 	says(t, lineOf(t, statusText(t, s, nil), "toggle"), "waits for a new plan")
 }
 
-// A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
+// Every view shows a turn that `pause --now` stopped as stopped, and a turn that runs to its end as at work.
 func TestStoppedTurns(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -111,7 +110,7 @@ func TestStoppedTurns(t *testing.T) {
 	says(t, lineOf(t, statusText(t, s, holder), "theme"), "edit theme.css")
 }
 
-// A replan that is over: what it replaced is not counted, and costs nothing if it never began.
+// A sub-task that a replan replaced is not counted, and has no cost if it never began.
 func TestStatusAfterReplan(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Misbehave)
@@ -121,7 +120,7 @@ func TestStatusAfterReplan(t *testing.T) {
 	says(t, got, "NOT $", "replaced by plan revision 2")
 }
 
-// The end of a wait is the first thing that is said of it: the rest may be cut.
+// A wait begins with its end: the rest may be cut.
 func TestWaitsSayTheirEndFirst(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -139,7 +138,7 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	for _, id := range []string{"icons", "lang"} {
 		says(t, lineOf(t, shown, id), wait+": rate limit")
 	}
-	// A retry that is in line waits no less than a first attempt.
+	// A retry in the queue waits for the same limit as a first attempt.
 	s.Apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
 	says(t, lineOf(t, statusText(t, s, holder), "icons"), wait+": rate limit")
 	frame := frameOf(s, 80)
@@ -168,7 +167,7 @@ func TestBudgetWarnings(t *testing.T) {
 	says(t, printed, "! [2/6] 82% of the tokens", "! 90% of the cost")
 }
 
-// Who trusts a result has to know that no judge has seen it.
+// The user must see that no judge has seen a result.
 func TestVerdictOfTheGatesAlone(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -212,7 +211,6 @@ func TestReceiptFits(t *testing.T) {
 	}
 }
 
-// What the user says is told where the run is shown.
 func TestOrdersInTheViews(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Plan)
@@ -237,12 +235,12 @@ func TestOrdersInTheViews(t *testing.T) {
 			}
 		}
 	}
-	says(t, live.frame(page.Size{Width: 44, Height: 30}, 0), "manager resume "+sample.ID) // to be typed: never cut
+	says(t, live.frame(page.Size{Width: 44, Height: 30}, 0), "manager resume "+sample.ID) // never cut: users type it
 	live.Stopping()
 	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "NOT manager resume")
 }
 
-// TestReceiptBound: a line that is not over may take all its turns, at what a judged turn has cost so far.
+// An unfinished line of sub-tasks may take all its turns, at the average cost of a judged turn so far.
 func TestReceiptBound(t *testing.T) {
 	t.Parallel()
 	d := boulder.Snapshot{
@@ -262,7 +260,7 @@ func TestReceiptBound(t *testing.T) {
 	}
 }
 
-// TestReceiptOfACrash: the clock of a run stands still while no process is at it, whenever somebody looks.
+// The clock of a run stands still while no process works on it, whenever the receipt is made.
 func TestReceiptOfACrash(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
@@ -277,7 +275,7 @@ func TestReceiptOfACrash(t *testing.T) {
 	}
 }
 
-// TestExpected: what completed boulders cost says what a plan may cost; those without prices and unfinished ones say nothing.
+// The cost of completed boulders predicts that of a plan. Unpriced and unfinished boulders do not count.
 func TestExpected(t *testing.T) {
 	plan := &boulder.Plan{SubTasks: make([]boulder.Spec, 3)}
 	item := func(status boulder.Status, completed int, cost float64, unpriced int64) store.Item {

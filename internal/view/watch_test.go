@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
-// A line of a watch is broken between words on a narrow terminal, below its own text, and nowhere else.
+// On a narrow terminal a line of a watch is wrapped between words and indented.
 func TestWatchLine(t *testing.T) {
 	t.Parallel()
 	e := watch.Entry{
@@ -29,7 +29,7 @@ func TestWatchLine(t *testing.T) {
 	}
 }
 
-// What only repeats the line before is left out: would fail if a session that waits for another reason were silent.
+// A line that only repeats the one before is left out. It fails if a wait for another reason is left out, too.
 func TestWhatIsNotNewIsSilent(t *testing.T) {
 	t.Parallel()
 	wait := func(g enforcer.Gate) watch.Entry { return watch.Entry{Decision: enforcer.Wait, Gate: g} }

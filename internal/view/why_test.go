@@ -11,14 +11,14 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// whyOf is the chain of a sub-task in which everything goes wrong.
+// whyOf returns the chain of a sub-task in which everything goes wrong.
 func whyOf(t *testing.T) *Why {
 	t.Helper()
 	s := after(t, (*sample.Boulder).Misbehave)
 	return NewWhy(readingOf(s, nil), s.State.SubTask("toggle"))
 }
 
-// The chain has every event of the sub-task that it is made of, in order.
+// The chain has every event of the sub-task, in order.
 func TestWhyIsWholeAndInOrder(t *testing.T) {
 	t.Parallel()
 	w := whyOf(t)
@@ -39,7 +39,6 @@ func TestWhyIsWholeAndInOrder(t *testing.T) {
 	}
 }
 
-// On a terminal no line is wider than it.
 func TestWhyFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{50, 80, 120} {
@@ -47,7 +46,6 @@ func TestWhyFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// Every event is told in words, not by the name of its type.
 func TestDescribeKnowsEveryEvent(t *testing.T) {
 	t.Parallel()
 	s, bad := sample.New(t, sample.ID), sample.New(t, sample.ID)

@@ -7,13 +7,13 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// What the user said is told by the next prompt, unless it was the reply to the ask itself.
+// The next prompt tells the user's answer, unless it was the reply to the ask itself.
 func TestAnswersThatAreStillToBeTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, c := range map[string]struct {
 		ask     *boulder.Ask
-		settled time.Duration // after until
+		settled time.Duration // relative to Until
 		allowed bool          // with a text
 		told    bool
 	}{

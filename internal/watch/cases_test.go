@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// refuse answers every request with an error that OpenCode does not try again by itself.
+// refuse answers every request with an error that OpenCode does not retry by itself.
 func refuse(status int, message string) scriptmodel.Handler {
 	return func(context.Context, scriptmodel.Request) scriptmodel.Reply {
 		return scriptmodel.Reply{Status: status, Body: fmt.Sprintf(`{"error":{"message":%q}}`, message)}
@@ -28,24 +28,24 @@ func long(text string) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: text, InputTokens: 199_000} // of 200,000
 }
 
-// A watchCase is a session on the real OpenCode, and how the watch of it has to end.
+// A watchCase is a session on the real OpenCode, and the decisions of its watch.
 type watchCase struct {
 	name   string
 	model  scriptmodel.Handler
-	of     string // the model's name; empty: that of all others
+	of     string // name of the model; defaults to the shared one
 	rules  []opencode.Rule
 	change func(*watch.Config)
-	// world is one of its own, in which the promise is what completes a session; nil: one of all, with the todo list.
+	// world makes a separate project, where the promise completes a session; nil: the shared one, with the todo list.
 	world func(*testing.T) *world
-	// want are decisions that have to be made, in this order, among others.
+	// want has decisions that must be made in this order; others may be in between.
 	want []string
-	// reason has to be in the reason of the last of them.
+	// reason must be in the reason of the last decision in want.
 	reason string
-	// sent is how many continuations the session has then.
+	// sent is the number of continuations in the session by then.
 	sent int
-	// seen begins when the watch is there: a message gets its error up to a second after the session is idle, and later on a
-	// loaded machine. Who comes in between takes it for one that OpenCode's end cut off; who comes after a compaction does not
-	// know the list before it.
+	// seen starts the session only once the watch runs. A message gets its error up to a second after the session is
+	// idle, or later on a loaded machine: a watch that starts in between takes it for cut off by OpenCode's end. A
+	// watch that starts after a compaction does not know the list before it.
 	seen bool
 }
 
@@ -79,10 +79,10 @@ var watchCases = []watchCase{
 			}
 			return bash("rm b.txt")
 		},
-		// Its own project, of which OpenCode takes snapshots: others would take its files for their own progress.
+		// OpenCode takes snapshots of this project. Sessions that share it would take its files for their own progress.
 		world:  comparedWorld,
 		change: func(c *watch.Config) { c.Policy.MaxFailures = 1 },
-		want:   []string{"let_go failures"}, sent: 2, // that it is there is new, and then not that it is not
+		want:   []string{"let_go failures"}, sent: 2, // a new file is progress, its removal is not
 	},
 	{
 		name: "progress goes on",
@@ -101,7 +101,7 @@ var watchCases = []watchCase{
 			}
 			return list(items...)
 		},
-		want: []string{"finish work"}, sent: 3, // more than failures would allow
+		want: []string{"finish work"}, sent: 3, // more than MaxFailures
 	},
 	{
 		name: "unknown model", seen: true, of: "gone",
@@ -174,7 +174,7 @@ var watchCases = []watchCase{
 		want: []string{"check check", "send open", "check check", "send open", "check check", "finish work"}, sent: 2,
 	},
 	{
-		name: "compaction forgets", seen: true, // the agent begins another list after it, and thinks that it is done
+		name: "compaction forgets", seen: true, // the agent begins another list after it, and believes that it is done
 		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 			switch last := r.Messages[len(r.Messages)-1]; {
 			case len(r.Tools) == 0:
@@ -195,9 +195,9 @@ var watchCases = []watchCase{
 	},
 }
 
-// TestCases plays each case to its end, and then looks whether nothing more was sent. Those that need nothing special
-// are sessions of one project with one watch. Every other user there writes before the watch begins: events and what is read
-// have to tell the same.
+// TestCases plays each case to its end, and checks that nothing more is sent. The cases without a world of their own
+// share a project and a watch. Half of them start before the watch: reading a session must lead to the same decisions
+// as its events.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	var together []watchCase
@@ -213,13 +213,13 @@ func TestCases(t *testing.T) {
 	}
 	t.Run("together", func(t *testing.T) {
 		w := newWorld(t)
-		talks := make([]*talk, len(together))
+		chats := make([]*chat, len(together))
 		begin := func(early bool) {
 			for i, c := range together {
 				if early == (i%2 == 0 && !c.seen) {
-					talks[i] = w.talk(opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
+					chats[i] = w.chat(opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
 					of := opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: cmp.Or(c.of, scriptmodel.ModelAgent)}
-					talks[i].write("Write a and b.\n"+talks[i].mark, of)
+					chats[i].write("Write a and b.\n"+chats[i].mark, of)
 				}
 			}
 		}
@@ -229,21 +229,21 @@ func TestCases(t *testing.T) {
 		begin(false)
 		for i, c := range together {
 			t.Run(c.name, func(t *testing.T) {
-				talks[i].t = t
-				c.play(r, talks[i])
+				chats[i].t = t
+				c.play(r, chats[i])
 			})
 		}
 	})
 }
 
-func (c *watchCase) play(r *running, k *talk) {
+func (c *watchCase) play(r *running, k *chat) {
 	k.t.Helper()
 	last := len(c.want) - 1
 	for _, want := range c.want[:last] {
 		k.until(r, want)
 	}
 	k.until(r, c.want[last], c.reason)
-	k.continued(c.sent)
+	k.continuations(c.sent)
 	entries, err := r.store.History(k.id)
 	if err != nil {
 		k.t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// standIn is who stands in for the user, as `manager watch --blockers` puts it together.
+// standIn stands in for the user, wired as in `manager watch --blockers`.
 type standIn struct {
 	*blockers.Register
 	*mcptool.Server
@@ -46,8 +46,7 @@ func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	return standIn{register, server}
 }
 
-// settle has the user answer a blocker.
-func (s standIn) settle(w *world, id string, how blockers.Settlement) {
+func (s standIn) answerBlocker(w *world, id string, how blockers.Settlement) {
 	w.t.Helper()
 	how.Status = boulder.BlockerAnswered
 	if _, err := s.Settle(w.ctx, id, how); err != nil {
@@ -55,8 +54,8 @@ func (s standIn) settle(w *world, id string, how blockers.Settlement) {
 	}
 }
 
-// all are the blockers of a session, of which there have to be so many.
-func (s standIn) all(k *talk, want int) []boulder.Blocker {
+// blockersOf returns the blockers of a session, and fails unless there are want of them.
+func (s standIn) blockersOf(k *chat, want int) []boulder.Blocker {
 	k.t.Helper()
 	all, err := s.Raised(k.w.ctx, boulder.BlockerScope{SessionID: k.id})
 	if err != nil || len(all) != want {
@@ -65,7 +64,6 @@ func (s standIn) all(k *talk, want int) []boulder.Blocker {
 	return all
 }
 
-// mayDelete is an agent that needs the user.
 var mayDelete = use(boulder.BlockerTool, map[string]any{
 	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
 	"blocks_progress": true,
@@ -79,8 +77,8 @@ var question = use("question", map[string]any{"questions": []map[string]any{{
 
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
-// sendsAnswer waits for a continuation that has the user's answer in it.
-func (k *talk) sendsAnswer(r *running) {
+// sendsAnswer waits for a continuation with the user's answer.
+func (k *chat) sendsAnswer(r *running) {
 	k.t.Helper()
 	sent := k.until(r, "send open")
 	if !strings.Contains(sent.Prompt, answer) || !strings.Contains(sent.Prompt, boulder.DoneMarker) {
@@ -88,16 +86,15 @@ func (k *talk) sendsAnswer(r *running) {
 	}
 }
 
-// A session whose user is away is refused what it asks for and goes on in the same turn; what it cannot do without
-// them holds it up until there is an answer, and then it goes on with that.
+// Asks are refused while the user is away, and the turn continues. A hard blocker waits for an answer, then continues.
 func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		bash("rm -r old"), mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "wait asks")
 	r.wait(t, "the wait for an answer to B2", func() bool {
@@ -108,7 +105,7 @@ func TestDiverted(t *testing.T) {
 		}
 		return false
 	})
-	all := away.all(k, 2)
+	all := away.blockersOf(k, 2)
 	asked, hard := all[0], all[1]
 	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
 		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" ||
@@ -118,15 +115,14 @@ func TestDiverted(t *testing.T) {
 	if !hard.Hard || hard.SessionID != k.id {
 		t.Errorf("the hard one is recorded as %+v", hard)
 	}
-	k.continued(0)
-	away.settle(w, hard.ID, blockers.Settlement{Answer: answer})
+	k.continuations(0)
+	away.answerBlocker(w, hard.ID, blockers.Settlement{Answer: answer})
 	k.sendsAnswer(r)
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 }
 
-// clock stands still, but for waits that the user would have to sit through: they are over at once. So the times that a
-// loaded machine takes do not count.
+// clock stands still, but waits for the user end at once if skips is set: delays of a loaded machine do not count.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -154,13 +150,13 @@ func (c *clock) skip(on bool) {
 	c.skips = on
 }
 
-// An agent that is diverted, has no list, and never says that it is done is asked five times with the numbers of
-// people, within two minutes, and let go; on the real OpenCode see TestManySessions. What would break it: an idle time
-// or a cool-down that are longer than that.
+// A diverted agent without a list that never says it is done is asked five times, with the default policy, within two
+// minutes, and let go. An idle time or a cool-down longer than that breaks it. TestManySessions has the same on the
+// real OpenCode.
 func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 	w := secondWorld(t)
 	away, c := newStandIn(t, true), &clock{now: time.Now()}
-	k := w.talk(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	k := w.chat(opencode.NewSession{Title: t.Name()}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		return say(fmt.Sprint("I am still waiting for number ", r.AssistantTurns()))
 	})
 	r := w.watch(func(cfg *watch.Config) {
@@ -171,7 +167,7 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 			c.skip(slices.Contains([]enforcer.Gate{enforcer.GateIdle, enforcer.GateCooldown, enforcer.GateCountdown}, e.Gate))
 		}
 	})
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	began := c.Now()
 	k.user("Write a and b.")
 	for range 5 {
@@ -180,25 +176,25 @@ func TestOpenCode2LetsTheSameAnswerGo(t *testing.T) {
 		}
 	}
 	let := k.until(r, "let_go answers", "the same answer 5 times within 2m")
-	k.continued(5)
+	k.continuations(5)
 	if took := let.Time.Sub(began); took > 2*time.Minute {
 		t.Errorf("it took %s", took)
 	}
 }
 
-// An agent that is diverted is asked where it stands, although it has no list, until it says that it is done.
+// A diverted agent without a list is asked for its status until it says that it is done.
 func TestStopIsPrevented(t *testing.T) {
 	w := newWorld(t)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		say("I wrote a."), say("I look at b."), say("Both are there.\n"+boulder.DoneMarker), say("Four."),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter, c.DoneWhen = newStandIn(t, true), []string{boulder.DonePromise} })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "send open", "has not said "+boulder.DoneMarker)
 	k.until(r, "send open")
 	k.until(r, "finish work")
-	for _, m := range k.continued(2) {
+	for _, m := range k.continuations(2) {
 		if strings.Contains(m.Text(), boulder.Promise) {
 			t.Errorf("it asks for two words: %s", m.Text())
 		}
@@ -206,21 +202,21 @@ func TestStopIsPrevented(t *testing.T) {
 	r = r.again(func(c *watch.Config) { c.Diverter = newStandIn(t, true) })
 	k.until(r, "wait work", "complete") // it is not asked again
 	k.user("What is two and two?")
-	k.until(r, "send open") // but after each prompt of the user
+	k.until(r, "send open") // a new prompt of the user starts over
 }
 
-// What the agent asks for a /blockers clarify is for the user who typed it, not for who stands in for them; and so is what
-// handing the answer over needs. What is asked later is diverted as before.
+// What the agent asks during /blockers clarify goes to the user who typed it, including the permissions that it needs
+// to record the answer. Later asks are diverted as before.
 func TestClarifyAsksTheUser(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		both(question, bash("true")), say(boulder.DoneMarker), question, say("Both are there.\n"+boulder.DoneMarker),
 	))
 	asked := w.events()
 	defer asked.Close()
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("It was carried out, and this is what it printed:\n\n" + boulder.ClarifyPrompt + "1 hard blocker waits for an answer.")
 	k.until(r, "wait asks", "Which name?")
 	for answered := 0; answered < 2; {
@@ -230,7 +226,7 @@ func TestClarifyAsksTheUser(t *testing.T) {
 			continue
 		}
 		answered++
-		away.all(k, 0)
+		away.blockersOf(k, 0)
 		err := error(nil)
 		if p.Request.Permission == "" {
 			err = w.dir.AnswerQuestion(w.ctx, p.Request.ID, [][]string{{"a"}})
@@ -242,22 +238,22 @@ func TestClarifyAsksTheUser(t *testing.T) {
 		}
 	}
 	k.until(r, "finish work")
-	away.all(k, 0)
+	away.blockersOf(k, 0)
 	k.user("Write a and b.")
 	k.until(r, "finish work")
-	if all := away.all(k, 1); all[0].Category != boulder.BlockerQuestion {
+	if all := away.blockersOf(k, 1); all[0].Category != boulder.BlockerQuestion {
 		t.Errorf("%+v", all[0])
 	}
 }
 
-// Switched off, nobody stands in for the user. A switch counts for what is asked already.
+// While switched off, asks go to the user. Switching on also diverts asks that already wait.
 func TestDivertedWhenSwitchedOn(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, false)
 	k := w.begin(steps(bash("true"), say("It works.\n"+boulder.DoneMarker)), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	k.until(r, "wait asks", "permission bash [true]")
-	// Another test may have had the directory before, and withdrawn the tool.
+	// A test that used the directory before may have withdrawn the tool.
 	if servers, err := w.dir.MCPServers(w.ctx); err != nil ||
 		servers[mcptool.DefaultName].Status == opencode.MCPConnected {
 		t.Errorf("the tool is offered although nobody asked for that: %v, %v", servers, err)
@@ -267,10 +263,10 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(r, "finish work")
-	away.all(k, 1)
+	away.blockersOf(k, 1)
 }
 
-// proxied puts a server before OpenCode, which may refuse requests.
+// proxied puts a proxy before OpenCode. It answers the requests that refuse selects with status 400.
 func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) bool) func(*watch.Config) {
 	t.Helper()
 	target, err := url.Parse(to)
@@ -294,28 +290,28 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	}
 }
 
-// A watch that is started again goes on with a session that waits for an answer, however long it rested. The answer is told
-// until a turn came of it: OpenCode refused the first prompt that had it.
+// A restarted watch continues a session that waits for an answer, however long it was idle. The answer is repeated
+// until a turn results from it: here OpenCode refuses the first prompt with it.
 func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
 	events := w.events()
 	defer events.Close()
 	r := w.watch(change)
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
-	for e := range events.C() { // it waits for that while it is still at work
+	for e := range events.C() { // asks wait before the turn ends
 		if p, ok := e.Payload.(opencode.StatusChanged); ok && e.SessionID == k.id && p.Status.Type == opencode.Idle {
 			break
 		}
 	}
 	r.end()
-	away.settle(w, "B1", blockers.Settlement{Answer: answer})
+	away.answerBlocker(w, "B1", blockers.Settlement{Answer: answer})
 	var refused atomic.Bool
 	r = r.again(change, proxied(t, w.url, func(r *http.Request, body string) bool {
 		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
@@ -323,7 +319,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	k.sendsAnswer(r)
 	k.sendsAnswer(r)
 	k.until(r, "finish work")
-	if k.continued(1); !refused.Load() {
+	if k.continuations(1); !refused.Load() {
 		t.Error("nothing was refused")
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// stops are the ways in which an agent that has three tasks ends a turn after the first of them: what it calls before,
-// and what it says then.
+// stops has ways in which an agent with three tasks ends a turn early: what it calls, and what it says then.
 var stops = []struct {
 	name  string
 	calls scriptmodel.Reply
@@ -38,12 +37,11 @@ var stops = []struct {
 
 var sessions = flag.Int("sessions", 5, "`number` of sessions in TestManySessions, twice those of separate")
 
-// many has n sessions with three tasks each, whose agents stop after each task in the ways above, of which those that
-// OpenCode has a part in come first. Each tenth says the same for ever, and is let go for that. At least 80 % of the
-// stops with work left are followed by a continuation, and so many sessions come to their end, without the user (seed
-// 003, SC-004, of 20 sessions: `make torture`). The agents are scripted: it shows what manager does, not how a model
-// takes it.
-func many(t *testing.T, w *world, n int) {
+// testManySessions runs n sessions whose agents stop after each of three tasks, in the ways of stops. Every tenth agent
+// repeats itself forever and is let go for that. Without the user, at least 80 % of the stops with work left are
+// followed by a continuation, and 80 % of the sessions end (seed 003, SC-004, with 20 sessions: `make torture`). The
+// agents are scripted: this shows what the manager does, not how a model reacts.
+func testManySessions(t *testing.T, w *world, n int) {
 	t.Helper()
 	if _, err := w.dir.Catalogue(w.ctx); err != nil {
 		t.Fatal(err)
@@ -52,13 +50,13 @@ func many(t *testing.T, w *world, n int) {
 		c.Diverter = newStandIn(t, true)
 		c.Policy.MaxFailures, c.Policy.SameAnswers, c.Policy.SameWindow = 3, 2, never
 	})
-	r.noted(boulder.BlockerTool)
-	var talks []*talk
+	r.waitForNote(boulder.BlockerTool)
+	var chats []*chat
 	for i := range n {
 		how, same := stops[i%len(stops)], i%10 == 4
-		k := w.talk(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
+		k := w.chat(opencode.NewSession{Title: fmt.Sprint(i, " ", how.name), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-				told := strings.Count(r.Text(), "[manager]") // and so many tasks are done
+				told := strings.Count(r.Text(), "[manager]") // as many tasks are done
 				switch {
 				case same:
 					return say("I wrote the first one.")
@@ -71,11 +69,11 @@ func many(t *testing.T, w *world, n int) {
 				}
 				return say("All three are there.\n" + boulder.DoneMarker)
 			})
-		talks = append(talks, k)
+		chats = append(chats, k)
 		k.user("Write three files.")
 	}
 	ended, stopped, prevented, sent := 0, 0, 0, map[string]int{}
-	for _, k := range talks {
+	for _, k := range chats {
 		r.wait(t, "the end of "+k.id, func() bool {
 			return slices.ContainsFunc(r.log, func(e watch.Entry) bool {
 				return e.SessionID == k.id && (e.Decision == "finish" || e.Decision == "let_go")
@@ -103,12 +101,12 @@ func many(t *testing.T, w *world, n int) {
 			}
 		}
 	}
-	t.Logf("%d of %d stops with work left were prevented; %d of %d sessions came to their end", prevented, stopped, ended, len(talks))
-	if prevented*100 < stopped*80 || ended*100 < len(talks)*80 {
+	t.Logf("%d of %d stops with work left were prevented; %d of %d sessions came to their end", prevented, stopped, ended, len(chats))
+	if prevented*100 < stopped*80 || ended*100 < len(chats)*80 {
 		t.Error("that is too few")
 	}
 }
 
-func TestManySessions(t *testing.T) { many(t, newWorld(t), *sessions) }
+func TestManySessions(t *testing.T) { testManySessions(t, newWorld(t), *sessions) }
 
-func TestOpenCode2ManySessions(t *testing.T) { many(t, secondWorld(t), 15) }
+func TestOpenCode2ManySessions(t *testing.T) { testManySessions(t, secondWorld(t), 15) }

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// secondWorld is a project on a stand-in for OpenCode 2.
+// secondWorld returns a project on the fake OpenCode 2.
 func secondWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
@@ -19,18 +19,18 @@ func secondWorld(t *testing.T) *world {
 	return worldOn(t, octest.ServeStandIn(t, fakeopencode.Behaviour{}, home, octest.Env(t, model.URL())), octest.Repo(t, nil))
 }
 
-// On OpenCode 2 an agent keeps its list with manager's tool, and is told to continue by the same gates. There are no
-// toasts: the countdown is a line of the watch.
+// On OpenCode 2 an agent keeps its list with the manager's tool, and the same gates decide. There are no toasts: the
+// countdown is a line of the watch.
 func TestOpenCode2(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(listed, func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
-	r.noted("no todo list")
+	r.waitForNote("no todo list")
 	k := w.begin(steps(half, say("I wrote a."), whole, say("Both are there.")),
-		opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // which is allowed
+		opencode.Rule{Permission: opencode.TodoTool, Pattern: "*", Action: opencode.Ask}) // the watch allows it
 	k.until(r, "countdown countdown", "Write b")
 	k.until(r, "send open", "Write b")
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 	r.end()
 	servers, err := w.dir.MCPServers(w.ctx)
 	if err != nil || len(servers) != 0 {
@@ -41,10 +41,10 @@ func TestOpenCode2(t *testing.T) {
 func TestOpenCode2LeavesPlanAlone(t *testing.T) {
 	w := secondWorld(t)
 	r := w.watch(func(c *watch.Config) { c.Diverter = newStandIn(t, false) })
-	planned(t, w, r)
+	testPlanIsLeftAlone(t, w, r)
 }
 
-// A session that nobody could write a list in is not taken for one that is done.
+// A session whose agent has no list tool does not count as done.
 func TestOpenCode2WithoutAList(t *testing.T) {
 	w := secondWorld(t)
 	away := newStandIn(t, false)
@@ -56,7 +56,7 @@ func TestOpenCode2WithoutAList(t *testing.T) {
 	<-r.done
 	if r.err == nil || !strings.Contains(r.err.Error(), "agents have no todo list") ||
 		slices.ContainsFunc(r.log, func(e watch.Entry) bool { return e.SessionID == k.id && e.Gate == "work" }) {
-		t.Errorf("%v:\n%s", r.err, r.said(k.id))
+		t.Errorf("%v:\n%s", r.err, r.decisionLog(k.id))
 	}
 	r.err = nil
 	r = w.watch(func(c *watch.Config) { // the promise decides, and needs no list

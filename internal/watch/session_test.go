@@ -21,8 +21,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// A session that is left with open items is told to go on, with its agent and model, and left alone when they are done. The
-// user's screen shows an error for one that is idle, a warning for one that says that it is done, and that it is complete.
+// A session with open items is told to continue, with its agent and model, until they are done. The user's screen shows
+// an error toast when it is idle, a warning when it claims to be done, and finally that it is complete.
 func TestGoesOnUntilComplete(t *testing.T) {
 	w := newWorld(t)
 	screen := w.events()
@@ -33,7 +33,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	first := k.until(r, "send open")
 	second := k.until(r, "send open")
 	k.until(r, "finish work")
-	for i, m := range k.continued(2) {
+	for i, m := range k.continuations(2) {
 		sent := []watch.Entry{first, second}[i]
 		if m.Info.ID != sent.MessageID || m.Text() != sent.Prompt || sent.Iteration != i+1 {
 			t.Errorf("%+v, and %+v", m, sent)
@@ -42,7 +42,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 			t.Errorf("the prompt names what is open, and nothing else: %s", m.Text())
 		}
 	}
-	if n := strings.Count(r.said(k.id), "countdown countdown"); n != 2 {
+	if n := strings.Count(r.decisionLog(k.id), "countdown countdown"); n != 2 {
 		t.Errorf("%d countdowns", n)
 	}
 	for _, want := range []string{
@@ -63,7 +63,7 @@ func TestGoesOnUntilComplete(t *testing.T) {
 				}
 				shown = toast.Variant + ": " + toast.Title + ": " + toast.Message
 			case <-w.ctx.Done():
-				t.Fatalf("%q was not shown:\n%s", want, r.said(k.id))
+				t.Fatalf("%q was not shown:\n%s", want, r.decisionLog(k.id))
 			}
 			if !strings.HasPrefix(shown, want) || strings.Contains(shown, "Write a") {
 				t.Errorf("%q, want %q, and nothing that is done", shown, want)
@@ -72,8 +72,8 @@ func TestGoesOnUntilComplete(t *testing.T) {
 	}
 }
 
-// A user who writes ends a countdown, and all counts restart: the manager's own prompts are never taken for
-// theirs. A continuous watch goes on when everything is there.
+// A prompt of the user ends a countdown and resets all counters; the manager's own prompts do not. A continuous watch
+// continues although everything is done.
 func TestUserInBetween(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I think about b."), say("It scatters."), promised, say("It is better.\n"+boulder.Promise)))
@@ -82,7 +82,7 @@ func TestUserInBetween(t *testing.T) {
 	k.user("By the way, why is the sky blue?")
 	k.until(r, "wait idle")
 	k.until(r, "countdown countdown")
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 1 })
 	k.until(r, "let_go iterations")
 	k.user("Go on, please.")
@@ -90,10 +90,10 @@ func TestUserInBetween(t *testing.T) {
 		t.Errorf("after the user's prompt it is iteration %d", e.Iteration)
 	}
 	k.until(r, "let_go iterations")
-	k.continued(2)
+	k.continuations(2)
 }
 
-// An abort stops the session, through a restart of the watch and against a start within the window; a start lifts it.
+// An abort stops the session, also across a restart. An order to start lifts it once the abort window is over.
 func TestAbortIsObeyed(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -125,7 +125,7 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "wait stopped", "aborted")
 	r = r.again(func(c *watch.Config) { c.Policy.AbortWindow = never })
 	k.until(r, "wait stopped")
-	k.continued(0)
+	k.continuations(0)
 	if report, err := r.ask(watch.Request{Session: k.id, Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
 		t.Fatal(report.Named, err)
 	}
@@ -134,34 +134,34 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
-// An agent that plans with the user is left to them, whatever is open, until they have another one go on.
-func planned(t *testing.T, w *world, r *running) {
+// testPlanIsLeftAlone: the session of a planning agent is left to the user until they switch to another agent.
+func testPlanIsLeftAlone(t *testing.T, w *world, r *running) {
 	t.Helper()
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
 		say("Shall I write b as well?"), say("I look at b."), promised,
 	))
-	other := w.talk(opencode.NewSession{Title: "other"}, twice)
+	other := w.chat(opencode.NewSession{Title: "other"}, twice)
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a and b.\n" + k.mark})
 	k.until(r, "wait agent", "the agent plan is left to the user")
 	other.user("Write a and b.")
-	other.until(r, "finish work") // by then it would have been sent something long ago
-	k.continued(0)
+	other.until(r, "finish work") // by then a continuation to the first would be overdue
+	k.continuations(0)
 	k.user("Yes.")
 	k.until(r, "send open", boulder.Promise)
 	k.until(r, "finish work")
-	k.continued(1)
+	k.continuations(1)
 }
 
 func TestPlanIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	planned(t, w, w.watch())
+	testPlanIsLeftAlone(t, w, w.watch())
 }
 
-// What such an agent asks is for the user as well where blockers are on.
+// Asks of a planning agent go to the user even where blockers are on.
 func asksTheUser(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
-	k := w.talk(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(question, say("I plan it with that name.")))
 	events := w.events()
 	defer events.Close()
 	k.prompt(opencode.Prompt{Agent: "plan", Model: agentModel, Text: "Plan a.\n" + k.mark})
@@ -171,7 +171,7 @@ func asksTheUser(t *testing.T, w *world) {
 	}
 	r := w.watch(func(c *watch.Config) { c.Diverter, c.Once = away, true })
 	<-r.done
-	away.all(k, 0)
+	away.blockersOf(k, 0)
 	if err := w.dir.AnswerQuestion(w.ctx, asked.Request.ID, [][]string{{"a"}}); r.err != nil || err != nil {
 		t.Error(r.err, err)
 	}
@@ -181,8 +181,8 @@ func TestPlanAsksTheUser(t *testing.T) { asksTheUser(t, newWorld(t)) }
 
 func TestOpenCode2PlanAsksTheUser(t *testing.T) { asksTheUser(t, secondWorld(t)) }
 
-// call does in a session what OpenCode's screen does for the user and the client has no call for.
-func (k *talk) call(method, path, body string) {
+// request calls a route of the session that the client has no method for, as OpenCode's screen does.
+func (k *chat) request(method, path, body string) {
 	k.t.Helper()
 	address := k.w.url + "/session/" + k.id + path + "?" + url.Values{"directory": {k.w.dir.Path()}}.Encode()
 	req, err := http.NewRequestWithContext(k.w.ctx, method, address, strings.NewReader(body))
@@ -200,31 +200,31 @@ func (k *talk) call(method, path, body string) {
 	}
 }
 
-// A session that the user archives is left alone, and one that is deleted is forgotten. One in which they undo a turn is left
-// alone until they redo it: a continuation would delete what they may want to have back.
+// An archived session is left alone, and a deleted one is forgotten. A session with an undone turn is left alone until
+// the user redoes it: a continuation would delete that turn for good.
 func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	w := newWorld(t)
-	archived, k := w.talk(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
+	archived, k := w.chat(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	archived.user("Write a and b.")
 	archived.until(r, "countdown countdown")
-	archived.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
+	archived.request(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
 	archived.until(r, "wait owned", "archived")
-	archived.continued(0)
+	archived.continuations(0)
 	if err := w.dir.DeleteSession(w.ctx, archived.id); err != nil {
 		t.Fatal(err)
 	}
 	k.until(r, "countdown countdown")
 	before := k.messages()
-	k.call(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
+	k.request(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
 	k.until(r, "wait undo")
 	records, err := r.store.Records()
 	if err != nil || len(records) != 1 || records[0].SessionID != k.id {
 		t.Errorf("%+v, %v", records, err)
 	}
-	r = r.again() // which is fast, and sees it from the beginning
+	r = r.again() // without the long countdown, and from the start of the session
 	k.until(r, "wait undo")
-	k.call(http.MethodPost, "/unrevert", "")
+	k.request(http.MethodPost, "/unrevert", "")
 	k.until(r, "send open")
 	k.until(r, "finish work")
 	if after := k.messages(); len(after) <= len(before) || after[0].Info.ID != before[0].Info.ID {
@@ -232,18 +232,17 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	}
 }
 
-// Sessions of a run, and those of its sub-agents, are never told anything, whatever is open in them. With All another
-// sub-agent's is watched for itself.
+// Sessions of a run and of its sub-agents get no prompts. With All, a user's sub-agent is watched by itself.
 func TestRunsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	model := steps(say("I wrote a."))
-	tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
-	left := []*talk{
-		tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
-		w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
+	tagged := w.chat(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
+	left := []*chat{
+		tagged, w.chat(opencode.NewSession{Title: "two [manager:b/a#1]"}, model),
+		w.chat(opencode.NewSession{Title: "child", ParentID: tagged.id}, model),
 	}
-	users := w.talk(opencode.NewSession{Title: "three"}, model)
-	own := w.talk(opencode.NewSession{Title: "own child", ParentID: users.id}, twice)
+	users := w.chat(opencode.NewSession{Title: "three"}, model)
+	own := w.chat(opencode.NewSession{Title: "own child", ParentID: users.id}, twice)
 	r := w.watch(func(c *watch.Config) { c.All = true })
 	for _, k := range append(left, own) {
 		k.user("Write a and b.")
@@ -251,14 +250,14 @@ func TestRunsAreLeftAlone(t *testing.T) {
 	for _, k := range left {
 		k.until(r, "wait owned", "run of manager")
 	}
-	own.until(r, "finish work") // by then the others would have been sent something long ago
+	own.until(r, "finish work") // by then continuations to the others would be overdue
 	for _, k := range left {
-		k.continued(0)
+		k.continuations(0)
 	}
 }
 
-// While a sub-agent's sub-agent is at work nothing is sent, also after a restart, when no event tells of it. Their own
-// sessions are not watched.
+// Nothing is sent while a sub-agent's sub-agent is at work, even after a restart, when no event reports it. Sub-agents'
+// sessions are not watched by themselves.
 func TestGrandchildAtWork(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -268,25 +267,25 @@ func TestGrandchildAtWork(t *testing.T) {
 	k := w.begin(twice)
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
 	k.until(r, "countdown countdown")
-	child := w.talk(opencode.NewSession{Title: "child", ParentID: k.id}, model)
-	grandchild := w.talk(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
+	child := w.chat(opencode.NewSession{Title: "child", ParentID: k.id}, model)
+	grandchild := w.chat(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
 	grandchild.user("Where is a used?")
 	k.until(r, "wait background")
 	r = r.again()
 	k.until(r, "wait background", `"grandchild" is at work`)
 	close(release)
 	k.until(r, "finish work")
-	k.continued(1)
-	if said := r.said(child.id) + r.said(grandchild.id); strings.Contains(said, "/") {
+	k.continuations(1)
+	if said := r.decisionLog(child.id) + r.decisionLog(grandchild.id); strings.Contains(said, "/") {
 		t.Errorf("about the sub-agents' sessions:\n%s", said)
 	}
 }
 
-// A session that was compacted too often without progress is left for a fresh one, which is told what the work is, is
-// watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
+// A session compacted too often without progress is replaced by a fresh one. That is told the work, inherits the
+// counters, and finishes. A crash that leaves the fresh session without its prompt makes no second one.
 func TestFreshSessionAfterCompactions(t *testing.T) {
 	w := newWorld(t)
-	k := w.talk(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	k := w.chat(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case len(r.Tools) == 0:
 			return say("Summary: a is written, b is not.")
@@ -312,7 +311,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	<-crashed
 	r = r.again(listed, once, soon)
 	k.until(r, "wait stopped")
-	fresh := &talk{t: t, w: w}
+	fresh := &chat{t: t, w: w}
 	r.wait(t, "a decision about the fresh session", func() bool {
 		for _, e := range r.log {
 			if e.SessionID != k.id {
@@ -324,7 +323,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	if done := fresh.until(r, "finish work"); done.Iteration != sent.Iteration {
 		t.Errorf("iteration %d after %d", done.Iteration, sent.Iteration)
 	}
-	m := fresh.continued(1)[0]
+	m := fresh.continuations(1)[0]
 	if m.Info.ID != sent.MessageID {
 		t.Errorf("%+v, want message %s", m.Info, sent.MessageID)
 	}
@@ -339,8 +338,7 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 	}
 }
 
-// A dry run says what would be done, and neither does nor stores anything; one look does what is due. So is a budget that is
-// used up.
+// A dry run neither acts nor stores anything, not even a used-up budget. Once does what is due, and ends.
 func TestDryRunAndOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(steps(say("I wrote a.")))
@@ -352,18 +350,18 @@ func TestDryRunAndOnce(t *testing.T) {
 	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, boulder.Promise) {
 		t.Errorf("%+v, %v", e, r.err)
 	}
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(func(c *watch.Config) { c.Once = true })
 	k.until(r, "send open")
 	<-r.done
 	if r.err != nil {
 		t.Error(r.err)
 	}
-	k.continued(1)
+	k.continuations(1)
 }
 
-// Stop and start reach a watch that runs, and stay; a second watch is refused. A "stop" that the user writes holds until they
-// write there again.
+// Stop and start reach a running watch, and survive a restart. A second watch is refused. A "stop" typed by the user
+// holds until they write again.
 func TestStopAndStart(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -382,7 +380,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Fatal(report.Named, err)
 	}
 	k.until(r, "wait stopped")
-	k.user("Is it blue?") // does not lift a stop in so many words
+	k.user("Is it blue?") // does not lift an explicit stop
 	report, err := r.ask(watch.Request{})
 	if err != nil || report.Holder.PID != 42 || !report.Online || len(report.Sessions) != 1 ||
 		report.Sessions[0].Status != enforcer.Stopped || !report.Sessions[0].Watched {
@@ -403,13 +401,13 @@ func TestStopAndStart(t *testing.T) {
 	k.until(r, "wait stopped", "wrote")
 	k.user("Go on.")
 	k.until(r, "finish work")
-	k.continued(0)
+	k.continuations(0)
 	if report, err := r.ask(watch.Request{Session: k.id}); err != nil || len(report.History) < 4 {
 		t.Errorf("%d decisions, %v", len(report.History), err)
 	}
 }
 
-// crashing holds a request of the watch up, so that it can be ended there.
+// crashing holds up a request of the watch, so that the watch can be ended there.
 func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}, how func(*watch.Config)) {
 	w.t.Helper()
 	reached := make(chan struct{}, 1)
@@ -423,8 +421,8 @@ func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}
 	})
 }
 
-// A crash between the decision and the sending: the same message is sent once, and the count goes on. So it is after a crash
-// while that is answered, and after it was.
+// After a crash between the decision and the sending, the same message is sent, once, and the count continues. A crash
+// during or after the answer sends nothing.
 func TestRestartAroundASend(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
@@ -440,25 +438,24 @@ func TestRestartAroundASend(t *testing.T) {
 	intended := k.until(r, "send open")
 	<-crashed
 	r.end()
-	k.continued(0)
+	k.continuations(0)
 	r = r.again(soon)
 	k.until(r, "look in_flight")
 	k.until(r, "wait in_flight", "at work")
-	said := r.said(k.id)
+	said := r.decisionLog(k.id)
 	r = r.again(soon)
 	k.until(r, "wait in_flight", "at work")
 	r.end()
-	said += r.said(k.id)
+	said += r.decisionLog(k.id)
 	close(release)
 	r = r.again(soon)
 	k.until(r, "finish work")
-	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.said(k.id), "send open") {
-		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.said(k.id))
+	if m := k.continuations(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.decisionLog(k.id), "send open") {
+		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.decisionLog(k.id))
 	}
 }
 
-// OpenCode dies while the agent is at work, and another one has its sessions then, as after a restart: the watch waits
-// for it, says so once, and the session goes on.
+// OpenCode dies at work, and a new one has its sessions: the watch waits, says so once, and continues the session.
 func TestOpenCodeRestarts(t *testing.T) {
 	w := newWorld(t)
 	s, err := octest.Serve(shared.repos.Home, shared.env, "0")
@@ -483,10 +480,10 @@ func TestOpenCodeRestarts(t *testing.T) {
 	})
 	k.until(r, "wait idle") // at work
 	s.Kill()
-	r.noted("does not answer")
+	r.waitForNote("does not answer")
 	dead.Store(true)
 	url.Store(w.url)
-	r.noted("answers again")
+	r.waitForNote("answers again")
 	k.until(r, "send open")
 	k.until(r, "finish work")
 	r.mu.Lock()

@@ -27,7 +27,7 @@ func openTest(t *testing.T, path string) *Store {
 	return s
 }
 
-// What is saved is read back after the file was opened again, for its owner only; a history keeps the newest decisions.
+// Saved records survive reopening. The file is private to its owner. A history keeps the newest decisions.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
@@ -71,7 +71,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is named, and the others are not lost. To read, nothing is made.
+// An unreadable record is named, and the others are still read. Reading creates no file.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,24 +15,23 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// separate has sessions at once with switches of their own (seed 003, SC-007, of ten: `make torture`). Where it is on,
-// an agent has the tool, and its asks are refused and recorded; where it is off, neither, and what is asked waits for
-// the user. Then each switch is thrown the other way. What would break it: anything that is kept for the directory in
-// the place of the session.
+// separate runs sessions with switches of their own at once (seed 003, SC-007, with ten: `make torture`). Where the
+// switch is on, the agent has the tool, and its asks are refused and recorded. Where it is off, it has no tool, and
+// asks wait for the user. Then every switch is reversed. State kept for the directory instead of the session breaks it.
 func separate(t *testing.T, w *world) {
 	t.Helper()
 	away := newStandIn(t, true)
 	var mu sync.Mutex
-	had := map[int]bool{}                             // in the newest call of a session's model: the tool
-	if _, err := w.dir.Catalogue(w.ctx); err != nil { // the directory is booted, so that the tool is offered in time
+	had := map[int]bool{}                             // whether the newest request of a session had the tool
+	if _, err := w.dir.Catalogue(w.ctx); err != nil { // boots the directory, so that the tool is offered in time
 		t.Fatal(err)
 	}
 	var r *running
-	var talks []*talk
+	var chats []*chat
 	on := func(i, round int) bool { return (i+round)%2 == 0 }
 	turn := func(round int) {
 		t.Helper()
-		for i, k := range talks {
+		for i, k := range chats {
 			set := on(i, round)
 			if err := away.Switch(w.ctx, k.id, &set); err != nil {
 				t.Fatal(err)
@@ -41,10 +40,10 @@ func separate(t *testing.T, w *world) {
 		if _, err := r.ask(watch.Request{Order: watch.OrderLook}); err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range talks {
+		for _, k := range chats {
 			k.user("Run it.")
 		}
-		for i, k := range talks {
+		for i, k := range chats {
 			if !on(i, round) {
 				k.until(r, "wait asks", "permission bash")
 				asks, err := w.dir.Requests(w.ctx)
@@ -60,14 +59,14 @@ func separate(t *testing.T, w *world) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for i := range talks {
+		for i := range chats {
 			if had[i] != on(i, round) {
 				t.Errorf("round %d: that session %d has the tool is %t", round, i, had[i])
 			}
 		}
 	}
 	for i := range *sessions / 2 {
-		talks = append(talks, w.talk(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
+		chats = append(chats, w.chat(opencode.NewSession{Title: fmt.Sprint("Session ", i), Rules: []opencode.Rule{askForBash}},
 			func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 				mu.Lock()
 				defer mu.Unlock()
@@ -79,14 +78,14 @@ func separate(t *testing.T, w *world) {
 			}))
 	}
 	r = w.watch(listed, func(c *watch.Config) { c.Diverter = away })
-	r.noted(boulder.BlockerTool)
-	for _, k := range talks { // which the watch knows from then on
+	r.waitForNote(boulder.BlockerTool)
+	for _, k := range chats { // the watch knows them from then on
 		k.until(r, "wait work", "no turn has ended yet")
 	}
 	turn(0)
 	turn(1)
-	for _, k := range talks {
-		if b := away.all(k, 1)[0]; b.Ask == nil || b.Ask.Reply != boulder.ReplyDiverted {
+	for _, k := range chats {
+		if b := away.blockersOf(k, 1)[0]; b.Ask == nil || b.Ask.Reply != boulder.ReplyDiverted {
 			t.Errorf("recorded: %+v", b)
 		}
 	}
@@ -96,10 +95,10 @@ func TestSwitchesOfManySessions(t *testing.T) { separate(t, newWorld(t)) }
 
 func TestOpenCode2SwitchesOfManySessions(t *testing.T) { separate(t, secondWorld(t)) }
 
-// typed is a word after /blockers that is about the session in which it was typed. The watch finds that by what the
-// command printed, and says there what came of it. In that session nobody has written before, and it was left alone. It
-// is no task for the agent, which is not asked afterwards whether it is done.
-func typed(t *testing.T, w *world) {
+// testTypedWord covers a word after /blockers. The watch finds its session by the token that the command printed, even
+// if the session had no task before, and reports the result there. The command is no task: the agent is not asked
+// whether it is done.
+func testTypedWord(t *testing.T, w *world) {
 	t.Helper()
 	type call struct{ session, word string }
 	var calls []call
@@ -110,7 +109,7 @@ func typed(t *testing.T, w *world) {
 		}
 		return say("That is all.\n" + boulder.DoneMarker)
 	}
-	k, other := w.talk(opencode.NewSession{Title: "one"}, play), w.talk(opencode.NewSession{Title: "other"}, play)
+	k, other := w.chat(opencode.NewSession{Title: "one"}, play), w.chat(opencode.NewSession{Title: "other"}, play)
 	r := w.watch(func(c *watch.Config) {
 		c.Diverter = newStandIn(t, true)
 		c.Typed = func(_ context.Context, session, word string) string {
@@ -120,7 +119,7 @@ func typed(t *testing.T, w *world) {
 			return "blockers " + word
 		}
 	})
-	r.noted(boulder.BlockerTool)
+	r.waitForNote(boulder.BlockerTool)
 	k.until(r, "wait work", "no turn has ended yet")
 	other.user("Hello.")
 	other.until(r, "finish work")
@@ -136,17 +135,17 @@ func typed(t *testing.T, w *world) {
 			return len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch"
 		})
 	})
-	k.user(slash) // the same text once more, as of a message that is read again, does nothing
+	k.user(slash) // a message that is read again has no effect
 	r.mu.Lock()
 	k.next = len(r.log)
 	r.mu.Unlock()
-	k.user("Thanks.") // a task, with which it finishes again
+	k.user("Thanks.") // a task, after which it finishes again
 	k.until(r, "finish work")
-	sent := k.continued(1)[0].Text()
+	sent := k.continuations(1)[0].Text()
 	if !strings.HasPrefix(sent, "[manager] What /blockers status came to") || !strings.Contains(sent, "<output>\nblockers status\n</output>") {
 		t.Errorf("it says:\n%s", sent)
 	}
-	other.continued(0)
+	other.continuations(0)
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Equal(calls, []call{{k.id, "status"}}) {
@@ -154,6 +153,6 @@ func typed(t *testing.T, w *world) {
 	}
 }
 
-func TestTypedInASession(t *testing.T) { typed(t, newWorld(t)) }
+func TestTypedInASession(t *testing.T) { testTypedWord(t, newWorld(t)) }
 
-func TestOpenCode2TypedInASession(t *testing.T) { typed(t, secondWorld(t)) }
+func TestOpenCode2TypedInASession(t *testing.T) { testTypedWord(t, secondWorld(t)) }

@@ -26,16 +26,15 @@ import (
 const (
 	// patience bounds every wait for the real server, which shares two cores with other tests.
 	patience = 5 * time.Minute
-	// never is an idle time, or a window, that no test lives to see the end of.
+	// never is a duration that no test outlives.
 	never = time.Hour
 )
 
-// shared is the real server of the tests, with a model whose answers each test chooses and repositories that one test uses
-// at a time.
+// shared is the real server of the tests. Each test scripts its model's answers, and has a repository to itself.
 var shared struct {
 	cast     scriptmodel.Cast
 	repos    octest.Repos
-	compared octest.Repos // those of which OpenCode takes snapshots
+	compared octest.Repos // with OpenCode's snapshots
 	model    *scriptmodel.Server
 	env      []string // of the server
 	server   *octest.Server
@@ -79,7 +78,7 @@ func TestMain(m *testing.M) {
 
 var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
 
-// world is a project on the real OpenCode, with the user's client.
+// world is a project on an OpenCode server, with a client of the user.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -89,13 +88,12 @@ type world struct {
 	db     string
 }
 
-// newWorld is one without OpenCode's snapshots, which are half of what a turn costs: changed files are no progress.
+// newWorld disables OpenCode's snapshots, which are half the time of a turn. So changed files are no progress.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return worldIn(t, &shared.repos)
 }
 
-// comparedWorld is one in which they are.
 func comparedWorld(t *testing.T) *world {
 	t.Helper()
 	return worldIn(t, &shared.compared)
@@ -134,35 +132,34 @@ func attach(ctx context.Context, url string) (*opencode.Client, error) {
 	return opencode.Attach(ctx, url, opencode.AttachConfig{CallTimeout: patience})
 }
 
-// talk is a session of the user, with a model of its own.
-type talk struct {
+// chat is a session of the user with its own scripted model.
+type chat struct {
 	t    *testing.T
 	w    *world
 	id   string
 	mark string
-	of   *running // the watch that was asked last,
-	next int      // and the first of its decisions that was not looked at
+	of   *running // the watch that was asked last
+	next int      // index of its first decision that was not looked at
 }
 
-// begin makes a session, and has the user write in it.
-func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *talk {
+// begin creates a session and sends the user's first prompt.
+func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *chat {
 	w.t.Helper()
-	k := w.talk(opencode.NewSession{Title: w.t.Name(), Rules: rules}, model)
+	k := w.chat(opencode.NewSession{Title: w.t.Name(), Rules: rules}, model)
 	k.user("Write a and b.")
 	return k
 }
 
-// events are those of the project from now on: what happened before the connection stood would not come.
+// events subscribes to the project, and returns once the connection stands, so that nothing is missed.
 func (w *world) events() *opencode.Subscription {
 	sub := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
 	<-sub.C()
 	return sub
 }
 
-// talk makes a session.
-func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
+func (w *world) chat(n opencode.NewSession, model scriptmodel.Handler) *chat {
 	w.t.Helper()
-	k := &talk{t: w.t, w: w, mark: "[" + w.t.Name() + "/" + n.Title + "]"}
+	k := &chat{t: w.t, w: w, mark: "[" + w.t.Name() + "/" + n.Title + "]"}
 	shared.cast.Play(k.mark, model)
 	s, err := w.dir.CreateSession(w.ctx, n)
 	if err != nil {
@@ -172,27 +169,26 @@ func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
 	return k
 }
 
-// user writes in the session.
-func (k *talk) user(text string) {
+func (k *chat) user(text string) {
 	k.t.Helper()
 	k.write(text+"\n"+k.mark, agentModel)
 }
 
-// write is [talk.user] without the mark, of which the model knows the session by then.
-func (k *talk) write(text string, model opencode.ModelRef) {
+// write is [chat.user] for any model and without the mark. The scripted model needs the mark in the first prompt only.
+func (k *chat) write(text string, model opencode.ModelRef) {
 	k.t.Helper()
 	k.prompt(opencode.Prompt{Agent: "build", Model: model, Text: text})
 }
 
-func (k *talk) prompt(p opencode.Prompt) {
+func (k *chat) prompt(p opencode.Prompt) {
 	k.t.Helper()
 	if err := k.w.dir.Prompt(k.w.ctx, k.id, p); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-// continued gives the prompts of the manager that are in the session, of which there have to be so many.
-func (k *talk) continued(want int) (all []opencode.Message) {
+// continuations returns the manager's prompts in the session, and fails unless there are want of them.
+func (k *chat) continuations(want int) (all []opencode.Message) {
 	k.t.Helper()
 	for _, m := range k.messages() {
 		if len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch" {
@@ -203,12 +199,12 @@ func (k *talk) continued(want int) (all []opencode.Message) {
 		}
 	}
 	if len(all) != want {
-		k.t.Fatalf("%d continuations, want %d:\n%s", len(all), want, k.of.said(k.id))
+		k.t.Fatalf("%d continuations, want %d:\n%s", len(all), want, k.of.decisionLog(k.id))
 	}
 	return all
 }
 
-func (k *talk) messages() []opencode.Message {
+func (k *chat) messages() []opencode.Message {
 	k.t.Helper()
 	messages, err := k.w.dir.Messages(k.w.ctx, k.id, session.MaxMessages)
 	if err != nil {
@@ -217,10 +213,9 @@ func (k *talk) messages() []opencode.Message {
 	return messages
 }
 
-// soon looks for a continuation that shows no sign of a turn at once: after a crash.
+// soon shortens the time after which a continuation without a sign of a turn is looked for, for tests of crashes.
 func soon(c *watch.Config) { c.Policy.Admission = time.Second }
 
-// running is a watch at work.
 type running struct {
 	w     *world
 	stop  context.CancelFunc
@@ -232,11 +227,11 @@ type running struct {
 	mu    sync.Mutex
 	log   []watch.Entry
 	notes []string
-	more  chan struct{} // closed and made again with each entry and note
+	more  chan struct{} // closed and replaced with each entry and note
 }
 
-// watch begins to watch the project, with the times of people divided by a hundred or so and 2 failures in the place of 5. A
-// session is complete with the promise, which takes an agent one call of the model, where a list takes two.
+// watch starts a watch of the project. Times of the default policy are divided by about a hundred, and 2 failures are
+// allowed instead of 5. The promise completes a session: it costs one model call, a list two.
 func (w *world) watch(change ...func(*watch.Config)) *running {
 	w.t.Helper()
 	db, err := watch.OpenStore(w.db, store.Options{Timeout: patience})
@@ -276,7 +271,6 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	return r
 }
 
-// again ends the watch, and begins another one.
 func (r *running) again(change ...func(*watch.Config)) *running {
 	r.w.t.Helper()
 	r.end()
@@ -291,7 +285,6 @@ func (r *running) add(what func()) {
 	r.more = make(chan struct{})
 }
 
-// end stops the watch and waits for it.
 func (r *running) end() {
 	r.w.t.Helper()
 	r.stop()
@@ -301,7 +294,7 @@ func (r *running) end() {
 	}
 }
 
-// ask asks the watch as another process does.
+// ask sends a request over the socket, like another process.
 func (r *running) ask(req watch.Request) (watch.Report, error) {
 	r.w.t.Helper()
 	socket := filepath.Join(r.w.t.TempDir(), watch.SocketName)
@@ -313,7 +306,7 @@ func (r *running) ask(req watch.Request) (watch.Report, error) {
 	return watch.Call(r.w.ctx, socket, req)
 }
 
-// wait waits until the condition holds, which is asked under the lock.
+// wait waits until holds is true. It calls holds under the lock.
 func (r *running) wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for ended := false; ; {
@@ -324,28 +317,27 @@ func (r *running) wait(t *testing.T, what string, holds func() bool) {
 			return
 		}
 		if ended {
-			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
+			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.decisionLog(""))
 		}
 		select {
 		case <-more:
 		case <-r.done:
 			ended = true
 		case <-r.w.ctx.Done():
-			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
+			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.decisionLog(""))
 		}
 	}
 }
 
-// noted waits for a note.
-func (r *running) noted(text string) {
+func (r *running) waitForNote(text string) {
 	r.w.t.Helper()
 	r.wait(r.w.t, "the note "+text, func() bool {
 		return slices.ContainsFunc(r.notes, func(n string) bool { return strings.Contains(n, text) })
 	})
 }
 
-// until waits for the next decision about the session that is "kind gate" and has this in its reason, and gives it.
-func (k *talk) until(r *running, what string, reason ...string) (found watch.Entry) {
+// until waits for and returns the session's next decision that is "kind gate" and has this in its reason.
+func (k *chat) until(r *running, what string, reason ...string) (found watch.Entry) {
 	k.t.Helper()
 	if k.of != r {
 		k.of, k.next = r, 0
@@ -363,8 +355,8 @@ func (k *talk) until(r *running, what string, reason ...string) (found watch.Ent
 	return found
 }
 
-// said are the decisions about a session so far, one line each; about all for an empty id.
-func (r *running) said(id string) string {
+// decisionLog lists the decisions about a session so far, or about all sessions if id is empty.
+func (r *running) decisionLog(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
@@ -385,7 +377,7 @@ func use(tool string, args map[string]any) scriptmodel.Reply {
 	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: tool, Args: args}}}
 }
 
-// list writes a todo list, given as content and status in turns.
+// list writes a todo list. items are content and status in turns.
 func list(items ...string) scriptmodel.Reply {
 	var todos []map[string]any
 	for i := 0; i < len(items); i += 2 {
@@ -398,18 +390,18 @@ func bash(command string) scriptmodel.Reply {
 	return use("bash", map[string]any{"command": command, "description": "Run it"})
 }
 
-// both calls the tools of two replies at once.
+// both makes the tool calls of two replies in one message.
 func both(a, b scriptmodel.Reply) scriptmodel.Reply {
 	return scriptmodel.Reply{ToolCalls: slices.Concat(a.ToolCalls, b.ToolCalls)}
 }
 
-// Todo lists that the scripted agents write.
+// Todo lists of the scripted agents.
 var (
 	half  = list("Write a", "completed", "Write b", "pending")
 	whole = list("Write a", "completed", "Write b", "completed")
 )
 
-// steps are the model's answers, by how many it gave in the session before.
+// steps answers by the number of replies that the session already has.
 func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if n := r.AssistantTurns(); n < len(replies) {
@@ -419,10 +411,10 @@ func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 	}
 }
 
-// listed is complete with the todo list.
+// listed makes the todo list complete a session.
 func listed(c *watch.Config) { c.DoneWhen = []string{boulder.DoneTodos} }
 
 var promised = say("Both are there.\n" + boulder.Promise)
 
-// twice is an agent that needs to be told once to continue.
+// twice needs one continuation.
 var twice = steps(say("I wrote a."), promised)

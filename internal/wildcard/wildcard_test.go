@@ -14,7 +14,7 @@ func TestMatch(t *testing.T) {
 		{"*GPT-4o*", "openrouter/openai/gpt-4O-mini", true},
 		{"*claude*sonnet*", "anthropic/claude-sonnet-4-5", true},
 		{"*claude*sonnet*", "anthropic/sonnet-claude", false},
-		{"a*a", "a", false}, // the two ends do not share a character
+		{"a*a", "a", false}, // prefix and suffix do not share a character
 		{"a*a", "aa", true},
 		{"*ab*ab", "ab", false},
 		{"", "", true},

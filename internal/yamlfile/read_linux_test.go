@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A pipe would wait for its writer, and a device never ends.
+// Reading a pipe would wait for a writer, and a device never ends.
 func TestReadRegularFilesOnly(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")

@@ -38,7 +38,6 @@ func FuzzAnswer(f *testing.F) {
 	)
 }
 
-// says is an answer with the given content blocks.
 func says(stop, content string) string {
 	return fmt.Sprintf(`{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[%s],"stop_reason":%q,
 		"usage":{"input_tokens":7,"output_tokens":3}}`, content, stop)
@@ -103,7 +102,7 @@ func TestStepsDownAndRemembers(t *testing.T) {
 	})
 }
 
-// The schema goes out byte for byte, whichever way, and the tool's argument comes back as it is.
+// The schema is sent byte for byte, in either form, and the tool's argument is returned unchanged.
 func TestSchemaAndToolVerbatim(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","properties":{"reason":{"type":"string"},"done":{"type":"boolean"}},` +
@@ -143,7 +142,7 @@ func TestSchemaAndToolVerbatim(t *testing.T) {
 	}
 }
 
-// The SDK refuses high limits for calls that are not streamed, unless told how long to wait.
+// The SDK refuses high limits for calls that are not streamed, unless a timeout is set.
 func TestHighOutputLimitIsSent(t *testing.T) {
 	t.Parallel()
 	server := api.Picky(t)
@@ -169,7 +168,6 @@ func TestUsageIncludesTheCache(t *testing.T) {
 	}
 }
 
-// The forms in which the API reports errors.
 func TestErrorForms(t *testing.T) {
 	t.Parallel()
 	adaptertest.ErrorForms(t, open, map[string]adaptertest.ErrorForm{
@@ -211,8 +209,7 @@ func TestStopReasons(t *testing.T) {
 	adaptertest.Ends(t, open, ends)
 }
 
-// The whole way from a reference to a request. What the process's own environment says to the SDK does not count: not
-// parallel, because it sets it.
+// The SDK's own environment variables have no effect on a request. Not parallel: it sets them.
 func TestRegistryToWire(t *testing.T) {
 	for name, value := range map[string]string{
 		"ANTHROPIC_BASE_URL": adaptertest.Trap(t), "ANTHROPIC_API_KEY": "of-the-process", "ANTHROPIC_AUTH_TOKEN": "token",

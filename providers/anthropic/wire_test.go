@@ -9,7 +9,6 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks Anthropic's Messages API.
 var wire = providerstest.Protocol{
 	Asks: func(r *http.Request) bool {
 		return r.Method == http.MethodPost && r.URL.Path == "/v1/messages" && r.Header.Get("Anthropic-Version") != ""

@@ -39,7 +39,6 @@ func FuzzAnswer(f *testing.F) {
 	)
 }
 
-// says is an answer with the given parts.
 func says(finish, parts string) string {
 	return fmt.Sprintf(`{"candidates":[{"content":{"role":"model","parts":[%s]},"finishReason":%q}],"modelVersion":"m-1",
 		"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}`, parts, finish)
@@ -64,7 +63,6 @@ var api = adaptertest.API{
 	},
 }
 
-// refusing refuses a parameter of generationConfig.
 func refusing(text, name string) []adaptertest.Rule {
 	return []adaptertest.Rule{adaptertest.Refusing(text, "generationConfig", name)}
 }
@@ -86,7 +84,7 @@ func TestStepsDownAndRemembers(t *testing.T) {
 	})
 }
 
-// The SDK would sort the properties of the schema; their order is the one in which the model answers.
+// The SDK would sort the properties of the schema, but the model answers in their order.
 func TestParametersOnTheWire(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","properties":{"reason":{"type":"string"},"done":{"type":"boolean"}},` +
@@ -109,8 +107,7 @@ func TestParametersOnTheWire(t *testing.T) {
 	}
 }
 
-// Thoughts and parts of unknown kinds are no part of the answer, and nothing is printed about them. Not parallel,
-// because it catches what the SDK prints.
+// Thoughts and unknown parts are not in the answer, and the SDK logs nothing. Not parallel: it redirects the log.
 func TestTextWithoutThoughts(t *testing.T) {
 	var printed bytes.Buffer
 	log.SetOutput(&printed)
@@ -127,7 +124,6 @@ func TestTextWithoutThoughts(t *testing.T) {
 	}
 }
 
-// The forms in which the API reports errors.
 func TestErrorForms(t *testing.T) {
 	t.Parallel()
 	status := func(code, status, text, details string) string {
@@ -205,7 +201,7 @@ func TestFinishReasons(t *testing.T) {
 	})
 }
 
-// The SDK refuses some names of models before it sends anything; trying again would not help.
+// The SDK refuses some model names before it sends anything. That is not retryable.
 func TestModelNameThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	c := open(t, adaptertest.Trap(t), providers.NewKey("k"), adaptertest.HTTPClient(t))
@@ -218,8 +214,7 @@ func TestModelNameThatIsNotSent(t *testing.T) {
 	}
 }
 
-// The whole way from a reference to a request. What the process's own environment says to the SDK does not count: not
-// parallel, because it sets it.
+// The SDK's own environment variables have no effect on a request. Not parallel: it sets them.
 func TestRegistryToWire(t *testing.T) {
 	thief := adaptertest.Trap(t)
 	for name, value := range map[string]string{

@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks Google's generateContent.
 var wire = providerstest.Protocol{
 	Asks: func(r *http.Request) bool {
 		_, method := called(r)
@@ -20,7 +19,7 @@ var wire = providerstest.Protocol{
 	Decode: decode, Answer: answer, Fail: fail,
 }.Wire
 
-// called reads a path: /v1beta/models/MODEL:METHOD.
+// called parses a path: /v1beta/models/MODEL:METHOD.
 func called(r *http.Request) (model, method string) {
 	model, method, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1beta/models/"), ":")
 	return model, method

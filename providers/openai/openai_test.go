@@ -34,10 +34,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// open makes the adapter for a server.
 var open = opening(func(*openai.Endpoint) {})
 
-// opening makes the adapter for an endpoint that differs.
+// opening returns an Open for a changed endpoint.
 func opening(change func(*openai.Endpoint)) adaptertest.Open {
 	return func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
 		t.Helper()
@@ -76,8 +75,7 @@ var api = adaptertest.API{
 	},
 }
 
-// Servers that know neither form cost three requests once and one from then on. Where the endpoint does not know the
-// schema, the model has to.
+// Servers without response formats cost three requests once, then one. The prompt has the schema instead.
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
 	req := *adaptertest.Ask()
@@ -93,7 +91,7 @@ func TestStepsDownAndRemembers(t *testing.T) {
 	})
 }
 
-// go-openai refuses parameters by model name before it sends anything; a wish must not become an error.
+// go-openai refuses parameters by model name before it sends anything. An optional parameter must not become an error.
 func TestParametersByModelName(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -122,7 +120,7 @@ func TestParametersByModelName(t *testing.T) {
 	}
 }
 
-// OpenAI counts reasoning inside of the output, as the conformance tests do, and xAI beside it.
+// OpenAI includes reasoning in the output tokens, as in the conformance tests; xAI counts it separately.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for usage, want := range map[string]boulder.Usage{
@@ -140,7 +138,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Ollama cuts a prompt at its default context and answers as if nothing had happened.
+// Ollama truncates a prompt to its default context, and answers without an error.
 func TestSilentlyCutPrompt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -160,7 +158,7 @@ func TestSilentlyCutPrompt(t *testing.T) {
 	}
 }
 
-// A base URL often comes with a slash at its end. That this server labels its answer a plain text does not matter.
+// A base URL may end with a slash. That this server labels its answer as plain text does not matter.
 func TestBaseURLWithSlash(t *testing.T) {
 	t.Parallel()
 	slashed := opening(func(e *openai.Endpoint) { e.BaseURL += "/" })
@@ -175,7 +173,7 @@ func TestBaseURLWithSlash(t *testing.T) {
 	}
 }
 
-// The forms in which servers of this family were seen to report errors.
+// Error forms that were seen from servers of this family.
 func TestErrorForms(t *testing.T) {
 	t.Parallel()
 	adaptertest.ErrorForms(t, open, map[string]adaptertest.ErrorForm{
@@ -247,7 +245,7 @@ func TestFinishReasons(t *testing.T) {
 	})
 }
 
-// A redirect would carry the key to whoever the first server names; see the adapter's own tests.
+// A redirect would send the key to any host that the first server names; the adapter package tests more cases.
 func TestRedirectToAnotherHostIsRefused(t *testing.T) {
 	t.Parallel()
 	thief := adaptertest.Trap(t)
@@ -301,7 +299,7 @@ func TestSourcesFromEnvironment(t *testing.T) {
 	}
 }
 
-// The whole way from a reference to a request, with the address from the environment.
+// From a reference to the request, with the address from the environment.
 func TestRegistryToWire(t *testing.T) {
 	t.Parallel()
 	url, seen := adaptertest.Seen(t, fine)

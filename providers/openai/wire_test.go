@@ -10,7 +10,6 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks OpenAI's chat completions.
 var wire = providerstest.Protocol{
 	Asks: func(r *http.Request) bool {
 		return r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions"

@@ -26,17 +26,17 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// place is a project whose provider is wherever its user says: OpenCode takes half a second for one that it has not seen.
+// place is a reusable project whose provider's address can change: OpenCode takes half a second for a new project.
 type place struct {
 	dir string
 	at  atomic.Pointer[url.URL]
 }
 
-// The suite's server is the model's provider: between it and the adapter there is the real OpenCode, which keeps the
-// key, has limits of its own for the answer, and passes no headers on.
+// The suite's server is the model's provider. The real OpenCode is between it and the adapter: it keeps the key, sets
+// its own output limits, and passes no headers on.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	places := make(chan *place, 100) // that no case uses now
+	places := make(chan *place, 100) // those not in use
 	take := func(c testing.TB, at *url.URL, key string) (dir string) {
 		p := &place{}
 		select {
@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	providerstest.Run(t, providerstest.Adapter{
 		Provider: "local",
 		Wire:     wire,
-		// The scripted model tells of no tokens but these; what becomes of others, TestUsage sees.
+		// The scripted model reports no cached or reasoning tokens; TestUsage has those.
 		Plain: true,
 		Open: func(c testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
 			c.Helper()
@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 				Host: shared.host, Model: opencode.ModelRef{ProviderID: "local", ModelID: "default-model"}, Agent: ocprovider.Agent,
 				Timeout: patience,
 			}
-			if conn, err := net.Dial("tcp", at.Host); err != nil { // OpenCode tries to reach it for longer than a test should take
+			if conn, err := net.Dial("tcp", at.Host); err != nil { // OpenCode retries longer than a test should
 				completer.Directory = project(c, map[string]string{"opencode.json": localProvider(base, key.Reveal())})
 				completer.Timeout = 5 * time.Second
 			} else {
@@ -79,7 +79,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// localProvider is a project's configuration of the provider at base.
 func localProvider(base, key string) string {
 	model := map[string]any{"name": "m", "tool_call": true, "limit": map[string]any{"context": 200_000, "output": 8_000}}
 	config, err := json.Marshal(map[string]any{"provider": map[string]any{"local": map[string]any{
@@ -93,8 +92,8 @@ func localProvider(base, key string) string {
 	return string(config)
 }
 
-// wire is the model's provider as OpenCode calls it. OpenCode repeats failed calls by itself; these get the same answer
-// again, at once, and are not the adapter's doing, so the suite is asked only once for each session.
+// wire is the model's provider as OpenCode calls it. OpenCode retries failed calls by itself. Retries get the same
+// answer at once and do not reach the suite, as the adapter did not make them.
 func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 	var mu sync.Mutex
 	sessions := map[string]func() providerstest.Reply{}
@@ -112,7 +111,7 @@ func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 		mu.Unlock()
 		reply := answer()
 		if reply.Fault == providerstest.FaultCut && again {
-			reply.Fault = providerstest.FaultInternal // waits for a cut connection come to a minute, those for a 500 to 5 ms
+			reply.Fault = providerstest.FaultInternal // retries wait a minute after cuts, 5 ms after a 500
 		}
 		if reply.Fault != providerstest.FaultNone {
 			return fault(seen, reply)
@@ -130,8 +129,7 @@ func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 	})
 }
 
-// ownSystem is the last line: what OpenCode adds stands before it (the agent's prompt, the environment, the order to use
-// the tool).
+// ownSystem returns the last line. Before it is what OpenCode adds: its agent's prompt, the environment, the tool.
 func ownSystem(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndex(text, "\n")+1:]
@@ -139,7 +137,7 @@ func ownSystem(text string) string {
 
 var speaker = regexp.MustCompile(`(?m)^\[(user|assistant)\]\n`)
 
-// conversation reads back what the adapter makes of several messages.
+// conversation parses what the adapter makes of several messages.
 func conversation(text string) []providers.Message {
 	heads := speaker.FindAllStringSubmatchIndex(text, -1)
 	if heads == nil {
@@ -181,14 +179,14 @@ func fault(seen providerstest.Seen, reply providerstest.Reply) scriptmodel.Reply
 		providerstest.FaultUnknownModel:  {404, "model_not_found"},
 		providerstest.FaultInternal:      {500, ""},
 	}[reply.Fault]
-	// OpenCode waits for the milliseconds, and passes both on; only the seconds are of interest to the suite.
+	// OpenCode waits for the milliseconds and passes both headers on. The suite reads only the seconds.
 	header := http.Header{"Retry-After-Ms": {"1"}}
 	providerstest.SetRetryAfter(header, reply)
 	sent := map[string]string{}
 	for name := range header {
 		sent[name] = header.Get(name)
 	}
-	// The key is OpenCode's, so the adapter cannot know and remove it: here, as in most providers' answers, it is masked.
+	// The key is OpenCode's, so the adapter cannot redact it. It is masked here, as by most providers.
 	message := strings.ReplaceAll(reply.Message, cmp.Or(seen.Key, "no key"), "con***789")
 	return scriptmodel.Reply{Status: as.status, Header: sent, Body: fmt.Sprintf(
 		`{"error":{"message":%q,"type":"error","param":null,"code":%q}}`, message, as.code)}

@@ -19,9 +19,9 @@ import (
 )
 
 // patience bounds every wait for the real server, which shares two cores with other tests.
-const patience = 5 * time.Minute // a bound for the failure; a busy machine is no failure
+const patience = 5 * time.Minute
 
-// shared is the real server that the tests use, each in a project of its own.
+// shared is the real server of the tests, which have a project each.
 var shared struct {
 	host    *opencode.Host
 	cast    scriptmodel.Cast
@@ -70,7 +70,7 @@ func run(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// serverConfig lets projects bring a provider "local" of their own, and adds the ledgers' agent.
+// serverConfig allows projects to define a provider "local", and adds the ledgers' agent.
 func serverConfig(url string) (string, error) {
 	config := map[string]any{}
 	if err := json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config); err != nil {
@@ -87,12 +87,12 @@ func serverConfig(url string) (string, error) {
 type scene struct {
 	t       *testing.T
 	mark    string
-	schema  string // the name of the questions' schema, from which the titles of their sessions are made
+	schema  string // the name of the questions' schema, which is in the titles of their sessions
 	project string
 }
 
-// newScene has the model answer the scene's questions from handler. They are asked in a project with the files, or,
-// where there are none, in one for all tests: each takes OpenCode a second to open.
+// newScene has handler answer the scene's questions. They are asked in a new project with files, or, without any, in a
+// shared one: OpenCode needs a second to open a project.
 func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler) *scene {
 	t.Helper()
 	s := &scene{
@@ -105,7 +105,6 @@ func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler
 	return s
 }
 
-// project makes a directory with the files.
 func project(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -135,7 +134,6 @@ func scripted(model string) opencode.ModelRef {
 const schema = `{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],` +
 	`"additionalProperties":false}`
 
-// question asks for JSON.
 func (s *scene) question() *providers.Request {
 	return &providers.Request{
 		System: "You are a judge.", Schema: json.RawMessage(schema), SchemaName: s.schema,
@@ -143,7 +141,6 @@ func (s *scene) question() *providers.Request {
 	}
 }
 
-// requests are those of the scene that reached the model.
 func (s *scene) requests() []scriptmodel.Request {
 	var own []scriptmodel.Request
 	for _, r := range shared.model.Requests() {
@@ -154,7 +151,6 @@ func (s *scene) requests() []scriptmodel.Request {
 	return own
 }
 
-// noSessions fails the test if a question left its session behind.
 func (s *scene) noSessions() {
 	s.t.Helper()
 	conn, err := shared.host.Connect(s.t.Context())

@@ -20,7 +20,7 @@ import (
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 )
 
-// With the agent of AgentConfig a question must not pay for OpenCode's own prompt and the user's skills.
+// With the agent of AgentConfig, a question costs no tokens for OpenCode's own prompt and the user's skills.
 func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	t.Parallel()
 	skilled := project(t, map[string]string{
@@ -59,7 +59,7 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	}
 }
 
-// This is what happens to the user without any key: the model is the one that OpenCode is set to.
+// Without any key of the user, the model is the one that OpenCode is set to.
 func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -119,7 +119,7 @@ func TestUnpricedModel(t *testing.T) {
 	}
 }
 
-// Prose is not the end: it goes back to the model with what is wrong, in a new session that knows what was said.
+// Prose is repaired: it goes back to the model with the mistake, in a new session with the conversation so far.
 func TestProseIsRepaired(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, says(scriptmodel.Reply{Text: "I would rather talk."}, yes()))
@@ -139,10 +139,10 @@ func TestProseIsRepaired(t *testing.T) {
 	s.noSessions()
 }
 
-// usageOf is what the scripted model says that a request has cost.
+// usageOf is the number of input tokens that the scripted model bills for a request.
 func usageOf(r scriptmodel.Request) int64 { return int64(len(r.Text()) / 4) }
 
-// A model that calls a tool which it was not offered is asked again by OpenCode: the first call is billed as well.
+// After a call of a tool that was not offered, OpenCode asks the model again. Both model calls are billed.
 func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	t.Parallel()
 	wrong, right := strayCall(), yes()
@@ -158,7 +158,7 @@ func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	}
 }
 
-// OpenCode asks such a model for ever, at some ten calls a second.
+// OpenCode would ask a model that calls missing tools forever, at about ten calls a second.
 func TestRunawayModelIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, says(strayCall()))
@@ -169,7 +169,7 @@ func TestRunawayModelIsStopped(t *testing.T) {
 	if failure.Usage.Input == 0 || failure.Usage.Cost == 0 {
 		t.Errorf("usage %v", failure.Usage)
 	}
-	if n := len(s.requests()); n < 5 || n > 20 { // some more than 5 may be under way before the event is here
+	if n := len(s.requests()); n < 5 || n > 20 { // some more may be in flight before the event arrives
 		t.Errorf("%d calls of the model", n)
 	}
 	s.noSessions()
@@ -206,7 +206,7 @@ func TestCancelEndsTheModelCall(t *testing.T) {
 	s.noSessions()
 }
 
-// A provider that is not there must not look like a slow model.
+// An unreachable provider must not look like a slow model.
 func TestDeadlineTellsWhatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, map[string]string{"opencode.json": localProvider("http://127.0.0.1:1", "key")}, nil)
@@ -219,7 +219,7 @@ func TestDeadlineTellsWhatWasWaitedFor(t *testing.T) {
 	}
 }
 
-// fails asks and expects an error that keeps the contract of providers.Completer.
+// fails makes a call that must fail with an error of the contract.
 func fails(t *testing.T, cfg *ocprovider.Completer, req *providers.Request) *providers.Error {
 	t.Helper()
 	resp, err := cfg.Complete(t.Context(), req)
@@ -234,7 +234,7 @@ func simpleQuestion() *providers.Request {
 	return &providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Text: "Is it done?"}}}
 }
 
-// A start that cannot succeed must not be tried again, and its own words must reach the person.
+// A start that cannot succeed is not retried, and its output reaches the user.
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	script := func(text string) string {
@@ -311,7 +311,7 @@ func answers(status int, media, body string) http.HandlerFunc {
 	}
 }
 
-// fakeServer is a host of a server that answers questions as told.
+// fakeServer returns a host with a server that answers questions with message.
 func fakeServer(t *testing.T, message http.HandlerFunc) *opencode.Host {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -341,7 +341,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What the real server cannot be made to do on demand.
+// Faults that the real server cannot be made to show.
 func TestFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	turn := func(name, message string) http.HandlerFunc {

@@ -20,7 +20,7 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
 
-// secret looks like no vendor's key, so that only an adapter that scrubs its own key passes.
+// secret matches no vendor's key format, so only an adapter that redacts its own key passes.
 const secret = "conformance.secret.0123456789"
 
 const schema = `{"type":"object","properties":{"zebra":{"type":"string"},"apple":{"type":"string"}},` +
@@ -39,7 +39,6 @@ func Run(t *testing.T, a Adapter) {
 	t.Run("many at once", a.concurrent)
 }
 
-// serve starts a server that answers with respond, and gives a Completer for it.
 func (a Adapter) serve(t *testing.T, respond func(Seen) Reply) providers.Completer {
 	t.Helper()
 	server := httptest.NewServer(a.Wire(respond))
@@ -106,7 +105,7 @@ func (a Adapter) success(t *testing.T) {
 	}
 }
 
-// prose: whether an answer follows the schema is for the caller to find out, and to repair.
+// The caller checks whether an answer follows the schema, and repairs it. The adapter passes it on.
 func (a Adapter) prose(t *testing.T) {
 	t.Parallel()
 	reply := Reply{Text: "I would rather not use JSON.", Usage: boulder.Usage{Input: 1000, Output: 90}}
@@ -119,7 +118,7 @@ func (a Adapter) prose(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := resp.Usage
-	got.Cost, got.Unpriced = 0, 0 // some providers tell it; what it is, is theirs to test
+	got.Cost, got.Unpriced = 0, 0 // costs are provider-specific, tested elsewhere
 	if diff := cmp.Diff(reply.Usage, got); diff != "" || resp.Text != reply.Text {
 		t.Errorf("%q, usage (-want +got):\n%s", resp.Text, diff)
 	}
@@ -201,7 +200,7 @@ func (a Adapter) deadline(t *testing.T) {
 	a.givenUp(ctx, t, func() {}, providers.KindNetwork)
 }
 
-// givenUp makes a call that ends before its answer. The server says when it is asked.
+// givenUp makes a call whose context ends before its answer. The server calls asked on the request.
 func (a Adapter) givenUp(ctx context.Context, t *testing.T, asked func(), kind providers.Kind) {
 	t.Helper()
 	release := make(chan struct{})
@@ -218,7 +217,7 @@ func (a Adapter) givenUp(ctx context.Context, t *testing.T, asked func(), kind p
 	}
 }
 
-// secrecy: servers echo keys in their errors, and people print what they have.
+// Servers echo keys in their errors, and callers log errors and completers.
 func (a Adapter) secrecy(t *testing.T) {
 	t.Parallel()
 	c := a.serve(t, func(Seen) Reply {

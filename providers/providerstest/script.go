@@ -7,10 +7,9 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// Script is a [providers.Completer] that gives one answer after the other, the last one again and again, and keeps what it
-// was asked.
+// Script is a [providers.Completer] that gives its answers in order, repeats the last one, and records requests.
 type Script struct {
-	Answers []any         // texts and errors
+	Answers []any         // string or error
 	Usage   boulder.Usage // of each text
 	Asked   []providers.Request
 }

@@ -1,6 +1,5 @@
 // Package providerstest checks that an adapter keeps the contract of [providers.Completer]. Every adapter's test calls
-// [Run] with a [Wire] that speaks its provider's format; the scenarios and what is expected of them are the same for
-// all.
+// [Run] with an [Adapter.Wire] for its provider's format. The scenarios and expectations are the same for all.
 package providerstest
 
 import (
@@ -14,21 +13,21 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// Adapter is what [Run] tests.
+// Adapter is the adapter that [Run] tests.
 type Adapter struct {
 	// Provider is the name that the adapter reports in answers and errors.
 	Provider string
-	// Open makes the adapter for a server at baseURL. client is to be used for all requests; Run closes its connections.
+	// Open creates the adapter for baseURL. It must use client for all requests; Run closes its connections.
 	Open func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
-	// Wire makes a server that speaks the provider's format: it decodes each request for a completion, calls respond,
-	// and renders the reply. Whatever else the protocol needs (sessions, catalogues) it answers by itself. [Protocol]
-	// makes one for a provider with a single kind of request.
+	// Wire creates a server for the provider's format. It decodes each completion request, calls respond, and renders
+	// the reply. It answers other requests of the protocol (sessions, catalogues) itself. [Protocol] implements it for
+	// a provider with a single kind of request.
 	Wire func(respond func(Seen) Reply) http.Handler
-	// Plain is for a provider that limits no answer, and tells neither cached nor reasoning tokens.
+	// Plain marks a provider that has no output limit and does not report cached or reasoning tokens.
 	Plain bool
 }
 
-// Seen is a request as the server read it off the wire.
+// Seen is a request as the server decoded it.
 type Seen struct {
 	Key             string
 	Model           string
@@ -38,7 +37,7 @@ type Seen struct {
 	MaxOutputTokens int
 }
 
-// Reply is what the server shall answer. With a Fault the other fields say how to fail, without one how to succeed.
+// Reply is the answer that the server must give: a success, or the Fault with RetryAfter and Message.
 type Reply struct {
 	Text  string
 	Cut   bool // at the output limit
@@ -53,7 +52,7 @@ type Reply struct {
 // Fault is a way to fail.
 type Fault string
 
-// A wire renders each the way its provider does.
+// A wire renders each in its provider's format.
 const (
 	FaultNone          Fault = ""
 	FaultAuth          Fault = "wrong key"
@@ -64,30 +63,30 @@ const (
 	FaultFiltered      Fault = "filtered"
 	FaultUnknownModel  Fault = "unknown model"
 	FaultInternal      Fault = "internal server error"
-	// FaultCut: the answer breaks off in its middle and the connection is closed.
+	// FaultCut closes the connection in the middle of the answer.
 	FaultCut Fault = "cut connection"
-	// FaultMalformed: the answer is whole, has status 200, and is not JSON.
+	// FaultMalformed is a complete answer with status 200 that is not JSON.
 	FaultMalformed Fault = "malformed answer"
 )
 
-// Malformed is the body for wires to render [FaultMalformed] with.
+// Malformed is the body of [FaultMalformed].
 const Malformed = `{"answer": <this is no JSON>`
 
-// Cut sends half of a body that claims to be whole, for wires to render [FaultCut] with.
+// Cut sends half of a body and drops the connection, as [FaultCut] does.
 func Cut(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(body[:len(body)/2])
 	_ = http.NewResponseController(w).Flush()
-	panic(http.ErrAbortHandler) // the one way in which net/http lets a handler drop the connection
+	panic(http.ErrAbortHandler) // the only way for a handler to drop the connection
 }
 
-// Protocol is a provider's format of requests and answers, to make an [Adapter.Wire] from. It is to be written from the
-// wire format and not with an SDK's types, so that a mistake there cannot cancel itself out.
+// Protocol implements [Adapter.Wire] for a provider's format. Write it from the wire format, not with an SDK's types:
+// there, the same mistake on both sides would go unnoticed.
 type Protocol struct {
-	// Asks reports whether a request is one for a completion. All others are answered with 404.
+	// Asks reports whether a request is a completion. Others get 404.
 	Asks func(*http.Request) bool
-	// Decode reads a request. The server answers an error with 400.
+	// Decode reads a request. An error becomes a 400.
 	Decode func(*http.Request) (Seen, error)
 	// Answer renders a success of the model, in JSON.
 	Answer func(model string, reply Reply) []byte
@@ -122,7 +121,7 @@ func (p Protocol) Wire(respond func(Seen) Reply) http.Handler {
 	})
 }
 
-// SetRetryAfter sets the header that tells when to come back, in whole seconds, if the reply does.
+// SetRetryAfter sets Retry-After, in whole seconds, if the reply has it.
 func SetRetryAfter(header http.Header, reply Reply) {
 	if reply.RetryAfter > 0 {
 		header.Set("Retry-After", fmt.Sprint(int(reply.RetryAfter/time.Second)))

@@ -14,12 +14,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answering is a server without a network: redirects can be tried between hosts that do not exist.
+// answering is a server without a network, so that redirects may go to hosts that do not exist.
 type answering func(*http.Request) *http.Response
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// post is a call of an SDK.
 func post(ctx context.Context, url string, server answering) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("question"))
 	if err != nil {
@@ -32,7 +31,7 @@ func post(ctx context.Context, url string, server answering) error {
 	return resp.Body.Close()
 }
 
-// Only a refusal that names a feature which was asked for, with a status for that, leads to another call.
+// Only a refusal that names a requested feature, with a status for that, leads to another call.
 func TestWhatIsARefusal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -1,6 +1,5 @@
-// Package adaptertest holds what the tests of the adapters that talk HTTP have in common: servers that answer in a
-// certain way, and what has to hold for each adapter in its own provider's words. The contract that is the same word
-// for word is tested by providerstest.
+// Package adaptertest has helpers for tests of adapters that use HTTP: servers with fixed answers, and checks that each
+// adapter runs with its own provider's bodies. Package providerstest tests the provider-independent contract.
 package adaptertest
 
 import (
@@ -17,10 +16,10 @@ import (
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
-// Open makes the adapter for a server at baseURL. client is to be used for all requests.
+// Open creates the adapter for a server at baseURL. It must use client for all requests.
 type Open = func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
 
-// With is Open for the constructor of an adapter.
+// With turns a constructor into an Open.
 func With(open func(providers.Key, adapter.Options) (providers.Completer, error)) Open {
 	return func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
 		t.Helper()
@@ -40,7 +39,7 @@ func At(t testing.TB, open Open, handler http.Handler) providers.Completer {
 	return open(t, server.URL, providers.NewKey("not-a-real-key"), HTTPClient(t))
 }
 
-// HTTPClient makes a client of its own, whose connections are closed when the test ends.
+// HTTPClient returns a separate client, whose connections are closed when the test ends.
 func HTTPClient(t testing.TB) *http.Client {
 	t.Helper()
 	transport := &http.Transport{}
@@ -56,7 +55,7 @@ func JSON(body string) http.HandlerFunc {
 	}
 }
 
-// Ask is a question to the model "m".
+// Ask returns a question to the model "m".
 func Ask() *providers.Request {
 	return &providers.Request{
 		Model:    "m",
@@ -65,7 +64,7 @@ func Ask() *providers.Request {
 	}
 }
 
-// Fails makes a call that has to fail with a [*providers.Error] and without an answer.
+// Fails makes a call that must fail with a [*providers.Error] and without an answer.
 func Fails(t testing.TB, c providers.Completer, req *providers.Request) *providers.Error {
 	t.Helper()
 	resp, err := c.Complete(t.Context(), req)
@@ -84,7 +83,7 @@ func Env(env map[string]string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// Trap is the address of a server that nobody may ask.
+// Trap returns the address of a server that must get no requests.
 func Trap(t testing.TB) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -94,7 +93,7 @@ func Trap(t testing.TB) string {
 	return server.URL
 }
 
-// Seen is the address of a server that answers with body, and its last request.
+// Seen returns the address of a server that answers with body, and its last request.
 func Seen(t testing.TB, body string) (string, *http.Request) {
 	t.Helper()
 	var seen http.Request
@@ -106,7 +105,7 @@ func Seen(t testing.TB, body string) (string, *http.Request) {
 	return server.URL, &seen
 }
 
-// ByName asks a model of a source, as PROVIDER/MODEL, by way of a registry.
+// ByName asks a model (PROVIDER/MODEL) of a source through a registry.
 func ByName(t testing.TB, getenv func(string) string, name string, source providers.Source) *providers.Response {
 	t.Helper()
 	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv}, source)
@@ -130,7 +129,7 @@ func ByName(t testing.TB, getenv func(string) string, name string, source provid
 	return resp
 }
 
-// BadBaseURLs tests that addresses which are none, or hold a secret, are refused without the secret.
+// BadBaseURLs tests that invalid addresses, and those with a secret, are refused without repeating the secret.
 func BadBaseURLs(t testing.TB, open func(address string) error) {
 	t.Helper()
 	for _, address := range []string{"localhost:8080", "https://user:pw@host", "https://host?key=1"} {
@@ -141,7 +140,7 @@ func BadBaseURLs(t testing.TB, open func(address string) error) {
 	}
 }
 
-// BaseURLWithSlash tests that an address may end with a slash, as many do: requests go to path all the same.
+// BaseURLWithSlash tests that an address may end with a slash: requests still go to path.
 func BaseURLWithSlash(t testing.TB, open Open, path, answer string) {
 	t.Helper()
 	slashed := func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {

@@ -14,20 +14,20 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// ErrorForm is a form in which a server reports an error, and what the adapter has to make of it.
+// ErrorForm is an error response of a server, and the expected error of the adapter.
 type ErrorForm struct {
 	Status int
-	Type   string // of the content; defaults to application/json
+	Type   string // Content-Type; defaults to application/json
 	Header map[string]string
 	Body   string
 
 	Kind       providers.Kind
 	WantStatus int    // defaults to Status
-	WantText   string // is in the error's text
+	WantText   string // part of the error's text
 	RetryAfter time.Duration
 }
 
-// webPages come from what is not the provider, so from any address.
+// webPages come from proxies or wrong hosts, so from any address.
 var webPages = map[string]ErrorForm{
 	"proxy: HTML 502": {
 		Status: 502, Type: "text/html", Body: `<html><h1>Bad gateway</h1></html>`,
@@ -39,7 +39,7 @@ var webPages = map[string]ErrorForm{
 	},
 }
 
-// ErrorForms runs a test for each form of the provider, and for those that do not depend on it.
+// ErrorForms tests the provider's forms and those that any address may send.
 func ErrorForms(t *testing.T, open Open, forms map[string]ErrorForm) {
 	all := maps.Clone(webPages)
 	maps.Copy(all, forms)
@@ -59,7 +59,7 @@ func ErrorForms(t *testing.T, open Open, forms map[string]ErrorForm) {
 	}
 }
 
-// ServeHTTP reports the error.
+// ServeHTTP sends the error response.
 func (f ErrorForm) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", cmp.Or(f.Type, "application/json"))
 	for key, value := range f.Header {
@@ -69,10 +69,10 @@ func (f ErrorForm) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, f.Body)
 }
 
-// End is an answer that came and was billed with ten tokens, and what the adapter has to make of it.
+// End is a complete answer that was billed with ten tokens, and the expected outcome.
 type End struct {
 	Body string
-	Kind providers.Kind // of the error. Empty: it is an answer.
+	Kind providers.Kind // of the error; empty: a success
 }
 
 // Ends runs a test for each end.
@@ -93,8 +93,7 @@ func Ends(t *testing.T, open Open, ends map[string]End) {
 	}
 }
 
-// FuzzAnswer tests that a call ends with an answer or with an error of the contract, and never in a panic, whatever the
-// server sends. The bodies are what to begin with.
+// FuzzAnswer tests that each call returns an answer or an error of the contract. bodies are the seeds.
 func FuzzAnswer(f *testing.F, open Open, bodies ...string) {
 	for _, body := range bodies {
 		f.Add(200, body)
@@ -116,13 +115,11 @@ func FuzzAnswer(f *testing.F, open Open, bodies ...string) {
 	})
 }
 
-// answers is a transport that gives every request the same answer.
 type answers struct {
 	status int
 	body   []byte
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (a answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: a.status, Header: http.Header{"Content-Type": {"application/json"}},

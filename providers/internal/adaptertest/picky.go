@@ -11,13 +11,13 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// API is how a provider refuses and answers.
+// API is the wire format of a provider's refusals and answers.
 type API struct {
-	// Refusal is the body of a 400 with this text.
+	// Refusal returns the body of a 400 with this text.
 	Refusal func(text string) string
-	// Answer is the body of a success.
+	// Answer returns the body of a success.
 	Answer func(asked map[string]any) string
-	// Features names what a request asks for, in a fixed order.
+	// Features names the features that a request uses, in a fixed order.
 	Features func(asked map[string]any) string
 }
 
@@ -30,7 +30,7 @@ type Rule struct {
 // Refusing refuses requests with a value at a path of keys.
 func Refusing(text string, path ...string) Rule { return Rule{Refuses: Has(path...), Text: text} }
 
-// Has is for requests with a value at a path of keys.
+// Has matches requests with a value at a path of keys.
 func Has(path ...string) func(asked map[string]any) bool {
 	return func(asked map[string]any) bool {
 		for _, key := range path[:len(path)-1] {
@@ -40,16 +40,16 @@ func Has(path ...string) func(asked map[string]any) bool {
 	}
 }
 
-// Picky is a server that refuses what its rules say, in their order, and keeps what it was asked.
+// Picky is a server that applies its rules in order, and records requests.
 type Picky struct {
-	Asked []map[string]any // the bodies of all requests, which come one after the other
+	Asked []map[string]any // the bodies of all requests, which must not be concurrent
 
 	t     testing.TB
 	api   API
 	rules []Rule
 }
 
-// Picky makes one.
+// Picky returns a server for the API.
 func (a API) Picky(t testing.TB, rules ...Rule) *Picky { return &Picky{t: t, api: a, rules: rules} }
 
 // ServeHTTP implements [http.Handler].
@@ -78,14 +78,14 @@ func (p *Picky) features() []string {
 	return out
 }
 
-// StepDown is what a model refuses, and the features of the requests that two calls then make.
+// StepDown has what a model refuses, and the features of the requests that two calls then make.
 type StepDown struct {
 	Rules []Rule
 	Sent  []string
 }
 
-// StepsDown tests that what a model refuses is left out at once and never sent to it again, and that each model learns
-// by itself. req wants every feature.
+// StepsDown tests that a refused feature is dropped in the same call and never sent to that model again, and that other
+// models still get every feature. req must use every feature.
 func StepsDown(t *testing.T, open Open, api API, req providers.Request, steps map[string]StepDown) {
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
