@@ -29,7 +29,7 @@ const modelMax = 4
 
 // Under random operations of two processes, with a list that is writable or not, the register has the model's records.
 // In the end the list has all items, once each.
-func TestDeskAndModel(t *testing.T) {
+func TestRegisterAndModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := &project{dir: memoryDir(t), clock: &clock{t: epoch}}

@@ -86,7 +86,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 }
 
 // A session has at most 50 blockers by default. The next one is refused, and an ask gets instructions instead.
-// TestDeskAndModel checks that nothing is left behind, and that other sessions and known asks still work.
+// TestRegisterAndModel checks that nothing is left behind, and that other sessions and known asks still work.
 func TestCap(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

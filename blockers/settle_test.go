@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A blocker is settled once. TestDeskAndModel covers what follows.
+// A blocker is settled once. TestRegisterAndModel covers what follows.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

@@ -56,7 +56,7 @@ func TestClipText(t *testing.T) {
 		{"anything", 0, ""},
 	} {
 		if got := Clip(test.in, test.n); got != test.want {
-			t.Errorf("clipText(%q, %d) = %q, want %q", test.in, test.n, got, test.want)
+			t.Errorf("Clip(%q, %d) = %q, want %q", test.in, test.n, got, test.want)
 		}
 	}
 }
