@@ -161,7 +161,16 @@ func TestSilentlyCutPrompt(t *testing.T) {
 // A base URL may end with a slash. That this server labels its answer as plain text does not matter.
 func TestBaseURLWithSlash(t *testing.T) {
 	t.Parallel()
-	adaptertest.BaseURLWithSlash(t, open, "/v1/chat/completions", fine)
+	slashed := opening(func(e *openai.Endpoint) { e.BaseURL += "/" })
+	c := adaptertest.At(t, slashed, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/chat/completions" {
+			t.Errorf("path %s", r.URL.Path)
+		}
+		_, _ = w.Write([]byte(fine))
+	}))
+	if _, err := c.Complete(t.Context(), adaptertest.Ask()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Error forms that were seen from servers of this family.
