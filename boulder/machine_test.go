@@ -366,8 +366,8 @@ func (m *machine) redone(t *rapid.T, id string) Body {
 		Files:    rapid.SampledFrom([]Files{FilesKeep, FilesRevert, FilesRevert, "burn"}).Draw(t, "files"), NoDependents: rapid.Bool().Draw(t, "alone"),
 		Reasons: map[string][]Reason{id: {ReasonAsked}},
 	}
-	if rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
-		plan := m.state.Revision.Plan.Clone()
+	// A replan may have left nothing to describe again.
+	if plan := m.state.Revision.Plan.Clone(); len(plan.SubTasks) > 0 && rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
 		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "described again")
 		plan.SubTasks[i].Description, plan.SubTasks[i].Gates = "All of it, otherwise", []string{"make"}
 		b.Plan = &PlanRevision{Number: m.state.Boulder.Revision + 1, Plan: plan, Hash: plan.Hash()}
