@@ -17,8 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// TestReplay makes the decisions of boulders again that were run on the real OpenCode. Who changes what is decided sees here
-// in which situations, and makes them again:
+// TestReplay repeats the decisions of boulders that ran on the real OpenCode. If you change what is decided, it shows in
+// which situations. Then record the boulders again:
 //
 //	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 )
 
 // TestRedact: with Redact, the file holds no byte of a secret, whatever the record. The records decode and restore.
-// Without, texts are stored unchanged.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	const key = `planted "key" of <40> characters & more`
