@@ -133,7 +133,7 @@ func TestRedoIsolated(t *testing.T) {
 	integrate(t, s, "c")
 	feed(t, s, completed(AttemptRef{"c", 2}))
 	if !s.AllOver() || s.SubTask("c").Generation != 0 || s.SubTask("b").Since != 1 {
-		t.Errorf("%s; c is of complete %d, b begins after attempt %d", standings(s), s.SubTask("c").Generation, s.SubTask("b").Since)
+		t.Errorf("%s; c is of generation %d, b begins after attempt %d", standings(s), s.SubTask("c").Generation, s.SubTask("b").Since)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// TestReplay repeats the decisions of boulders that ran on the real OpenCode. If you change what is decided, it shows in
-// which situations. Then record the boulders again:
+// TestReplay repeats the decisions of boulders that ran on the real OpenCode. It shows which situations a change of policy
+// affects. Record the boulders again with:
 //
 //	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {

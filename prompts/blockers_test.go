@@ -19,8 +19,8 @@ func settled() []boulder.RaisedBlocker {
 	}
 }
 
-// TestBlockersGolden is all that an agent reads about blockers: the brief, a continuation, the resume prompt, and the prompt
-// of a watched session.
+// TestBlockersGolden has all texts about blockers that an agent reads: in the brief, a continuation, the resume prompt,
+// and the prompt of a watched session.
 func TestBlockersGolden(t *testing.T) {
 	t.Parallel()
 	in := input()
@@ -48,7 +48,7 @@ func TestBlockersGolden(t *testing.T) {
 	}, "\n======\n\n"))
 }
 
-// What is left out of the notes is said, too.
+// TestManyNotesAreCutVisibly: the prompt says how many notes it omits.
 func TestManyNotesAreCutVisibly(t *testing.T) {
 	t.Parallel()
 	var notes []string
