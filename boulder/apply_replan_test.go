@@ -43,8 +43,7 @@ func revision(number int) PlanRevision {
 	return PlanRevision{Number: number, Plan: Plan{Goal: "the new goal"}}
 }
 
-// TestReplanned: replaced sub-tasks are superseded, completed and unrelated ones unchanged, and new ones follow on
-// them.
+// Replaced sub-tasks are superseded, completed and unrelated ones unchanged, and new ones follow on them.
 func TestReplanned(t *testing.T) {
 	t.Parallel()
 	s, ref := replanning(t, diamond())

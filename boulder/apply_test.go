@@ -20,7 +20,6 @@ func started(t *testing.T, plan Plan) *State {
 	return s
 }
 
-// feed applies events. All must be accepted.
 func feed(t *testing.T, s *State, bodies ...Body) {
 	t.Helper()
 	feedAt(t, s, epoch, bodies...)
@@ -70,7 +69,6 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestTries: which attempts count against a sub-task's limit.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	one, two := AttemptRef{"a", 1}, AttemptRef{"a", 2}
@@ -194,7 +192,6 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
-// TestRestoreNamesTheRecord: inconsistent records are named, not silently dropped.
 func TestRestoreNamesTheRecord(t *testing.T) {
 	t.Parallel()
 	good := func() Snapshot {

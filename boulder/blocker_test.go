@@ -145,7 +145,6 @@ func TestKeptBlockersAreShort(t *testing.T) {
 	}
 }
 
-// TestContradictoryBlockers: Check finds each inconsistency of stored blockers.
 func TestContradictoryBlockers(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}

@@ -70,8 +70,7 @@ func fill(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// TestEventRoundTrip: every event type is one flat object with the documented fields, no key twice, and decodes
-// unchanged.
+// Every event type is one flat object with the documented fields, no key twice, and decodes unchanged.
 func TestEventRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, kind := range typesByName {

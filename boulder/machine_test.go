@@ -254,7 +254,6 @@ func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
 	return BlockerRaised{AttemptRef: ref, Blocker: b}
 }
 
-// settled draws how the user settles a blocker.
 func (m *machine) settled(t *rapid.T, subTask, blocker string) Body {
 	return rapid.SampledFrom([]Body{
 		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerAnswered, Answer: "this one"},
@@ -352,7 +351,6 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	}).Draw(t, "order")
 }
 
-// redone draws a redo of completed sub-tasks.
 func (m *machine) redone(t *rapid.T, id string) Body {
 	var ids []string
 	for _, st := range m.state.Completed(len(m.state.SubTasks)) {
@@ -505,8 +503,7 @@ func (m *machine) store(t *rapid.T) {
 	}
 }
 
-// TestMachine feeds random valid and invalid events to random plans. machine.apply and machine.store have the
-// invariants.
+// TestMachine feeds random events to random plans. The invariants are in machine.apply and machine.store.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	applied, refused := map[string]int{}, map[string]int{}

@@ -30,8 +30,7 @@ func TestPlanHash(t *testing.T) {
 	}
 }
 
-// TestPlanHashIsStored: the hash is of the JSON from encoding/json, so it survives the store, and seals of other
-// versions stay valid.
+// The hash is of the JSON from encoding/json, so it survives the store, and seals of other versions stay valid.
 func TestPlanHashIsStored(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

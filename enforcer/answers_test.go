@@ -94,8 +94,7 @@ func TestAnswersThatCount(t *testing.T) {
 	}
 }
 
-// TestTheSameAnswerIsLetGo: with the default numbers, an agent that repeats its answer in turns of up to 10 s is let go
-// by GateAnswers, and by no other bound.
+// By default, an agent that repeats its answer in turns of up to 10 s is let go by GateAnswers, and by no other bound.
 func TestTheSameAnswerIsLetGo(t *testing.T) {
 	t.Parallel()
 	p := WatchPolicy()
@@ -165,8 +164,8 @@ func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// mostEqualAnswers plays a session that never completes until it is let go, and returns the most continuations within 2
-// minutes that got the same answer.
+// mostEqualAnswers plays a session that never completes. It returns the most continuations in 2 minutes with one
+// answer.
 func mostEqualAnswers(t *testing.T, p Policy, does func(n int) Reached, takes time.Duration) (most int) {
 	t.Helper()
 	type heard struct {
@@ -204,8 +203,7 @@ func mostEqualAnswers(t *testing.T, p Policy, does func(n int) Reached, takes ti
 	return most
 }
 
-// drive plays a session until it is let go or finished, or for 1,000 decisions, and returns the last one. turn gives
-// the result of each continuation.
+// drive plays a session to its end or for 1,000 decisions, and returns the last. turn is the result of a continuation.
 func drive(
 	t rapid.TB, track Track, s *Situation, p Policy, turn func(now time.Time) TurnEnded,
 ) (_ Track, d Decision, now time.Time) {

@@ -223,7 +223,6 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// equalAnswers returns equal answers at these times.
 func equalAnswers(when ...time.Duration) []Answer {
 	var all []Answer
 	for _, after := range when {
@@ -275,8 +274,7 @@ func TestOrderOfGates(t *testing.T) {
 	}
 }
 
-// TestFreshSession: a session that keeps forgetting is replaced by a new one, which continues the count of iterations,
-// but not that of compactions.
+// A session that keeps forgetting is replaced by a new one. Iterations keep counting, compactions start from zero.
 func TestFreshSession(t *testing.T) {
 	p := WatchPolicy()
 	for name, test := range map[string]struct {

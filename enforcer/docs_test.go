@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestPageNamesEveryGate: docs/sessions.md has a row for every gate, in the order of the checks, and for every
-// decision.
+// docs/sessions.md has a row for every gate, in the order of the checks, and for every decision.
 func TestPageNamesEveryGate(t *testing.T) {
 	page, err := os.ReadFile("../docs/sessions.md")
 	if err != nil {

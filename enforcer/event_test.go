@@ -9,8 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// trackAfter applies events to a continued session. A turn that follows the user's prompt does not answer the
-// continuation.
+// trackAfter applies events to a continued session. A turn after the user's prompt does not answer the continuation.
 func trackAfter(events ...Event) Track {
 	p := WatchPolicy()
 	t, _ := due()

@@ -44,7 +44,6 @@ func edit(content string) Call {
 
 func times(n int, calls ...Call) []Call { return slices.Concat(slices.Repeat([][]Call{calls}, n)...) }
 
-// kinds lists the findings, as "kind rule".
 func (w *Window) kinds() []string {
 	var out []string
 	for _, f := range w.Findings {
@@ -272,8 +271,7 @@ func TestNoiseDoesNotHideALoop(t *testing.T) {
 	})
 }
 
-// TestFindingsStay: findings stay in their order. Each rule fires once as a nudge and once as a stop, and the nudge
-// comes first.
+// Findings stay in their order. Each rule fires once as a nudge and once as a stop, and the nudge comes first.
 func TestFindingsStay(t *testing.T) {
 	calls := []Call{read("a", "1"), read("b", "2"), fails(read("c", "no")), afterNudge(fails(read("c", "no"))), edit("x"), edit("y")}
 	rapid.Check(t, func(t *rapid.T) {

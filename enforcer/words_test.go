@@ -67,7 +67,6 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// FuzzWords: model output may be anything.
 func FuzzWords(f *testing.F) {
 	for _, text := range []string{"Done.", "```\nopen", "> \"", boulder.Promise, "\xff\xfe", strings.Repeat("\"`", 50)} {
 		f.Add(text)

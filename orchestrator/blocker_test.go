@@ -88,8 +88,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestOnlyTheUserCanHelp: where no blockers are recorded, two such verdicts park the sub-task with the judge's reason,
-// and a resume tries again.
+// Where no blockers are recorded, two such verdicts park the sub-task with the judge's reason. A resume tries again.
 func TestOnlyTheUserCanHelp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

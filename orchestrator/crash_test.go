@@ -118,7 +118,6 @@ func TestAloneAfterACrash(t *testing.T) {
 	}
 }
 
-// plans is a planner that returns this plan, sealed.
 func plans(plan *boulder.Plan) plannerFunc {
 	return func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 		p := plan.Clone()

@@ -57,14 +57,12 @@ func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
 	return state, nil
 }
 
-// log returns the events of one boulder.
 func (s *memStore) log(id string) []boulder.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.events), func(e boulder.Event) bool { return e.BoulderID != id })
 }
 
-// revisions returns the plan revisions that were committed.
 func (s *memStore) revisions() (all []boulder.PlanRevision) {
 	for _, e := range s.events {
 		switch b := e.Body.(type) {
@@ -94,15 +92,13 @@ func (s *memStore) load(t *testing.T) (boulder.Boulder, map[string]boulder.SubTa
 	return r.Boulder, byID
 }
 
-// stored reports whether any event of the log fits.
 func (s *memStore) stored(fits func(boulder.Body) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.events, func(e boulder.Event) bool { return fits(e.Body) })
 }
 
-// server runs turns, and outlives its orchestrators. Package simulate checks that orchestrators keep the contract of a
-// Runner.
+// server runs turns, and outlives its orchestrators. Package simulate checks that these keep the contract of a Runner.
 type server struct {
 	// turn is the agent: the result of a prompt that arrived. If nil, every turn ends well.
 	turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
@@ -163,7 +159,6 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 	return agent.Run(ctx, job, report)
 }
 
-// ended fails the test if turns are at work.
 func (s *server) ended(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -173,14 +168,12 @@ func (s *server) ended(t *testing.T) {
 	}
 }
 
-// prompted returns the prompts of an attempt's jobs.
 func (s *server) prompted(ref boulder.AttemptRef) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.briefs[ref])
 }
 
-// sent counts all prompts.
 func (s *server) sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

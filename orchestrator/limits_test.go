@@ -11,15 +11,13 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// thousand is a turn that uses 1,000 tokens.
 func thousand(context.Context, boulder.Job) (boulder.Evidence, error) {
 	return boulder.Evidence{
 		FinalMessage: "done", Usage: boulder.Usage{Input: 900, Output: 100, Calls: 2, Cost: 0.5}, Duration: time.Minute,
 	}, nil
 }
 
-// TestBudgetEndsRunningTurn: reported usage of a running turn counts at once. The budget interrupts the turn, and a
-// larger one continues it.
+// Reported usage of a running turn counts at once. The budget interrupts the turn, and a larger one continues it.
 func TestBudgetEndsRunningTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -108,8 +108,7 @@ func TestOrderPause(t *testing.T) {
 	})
 }
 
-// TestOrderPauseNow: running work stops, and continues later without a second prompt. The pause is neither working time
-// nor a used-up attempt.
+// Running work stops, and continues without a second prompt. The pause is neither working time nor a used-up attempt.
 func TestOrderPauseNow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,6 @@ func gated() *boulder.Plan {
 	return plan
 }
 
-// TestApprove: what each answer of the user does to the boulder.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	type answer struct {

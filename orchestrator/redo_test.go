@@ -27,8 +27,7 @@ func (l lined) Integrate(_ context.Context, what boulder.Integration, report fun
 	return report(boulder.Integrated{AttemptRef: at.AttemptRef, Tree: "tree", Commit: at.Tip + "<" + what.SubTask.ID})
 }
 
-// TestRedoSurvivesCrashes: whichever commit of a redo fails, before or after its write, the end state is the same, and
-// no prompt is sent twice.
+// Whichever commit of a redo fails, before or after its write, the end state is the same, and no prompt is sent twice.
 func TestRedoSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"", "base"} {

@@ -125,8 +125,7 @@ func TestReplanRefused(t *testing.T) {
 	}
 }
 
-// TestApproveReplan: a user who wants to be asked is asked. A no fails the sub-task; an interrupt leaves the question
-// for a resume.
+// A user who wants to be asked is asked. A no fails the sub-task; an interrupt leaves the question for a resume.
 func TestApproveReplan(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

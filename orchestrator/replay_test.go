@@ -17,8 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// TestReplay repeats the decisions of boulders that ran on the real OpenCode. It shows which situations a change of policy
-// affects. Record the boulders again with:
+// TestReplay repeats the decisions of boulders that ran on the real OpenCode, and so shows which situations a change of
+// policy affects. Record the boulders again with:
 //
 //	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {
@@ -141,8 +141,7 @@ func TestReplayOldLog(t *testing.T) {
 	}
 }
 
-// TestReschedule: with its original limits, a boulder gets its own schedule. With fewer slots attempts wait, and each
-// takes as long as it did.
+// With its original limits, a boulder keeps its schedule. With fewer slots, attempts wait, and last as long as before.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
 	const slack = 100 * time.Millisecond // what the recorded loop took to write and start

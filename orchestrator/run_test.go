@@ -47,8 +47,7 @@ func TestEventOrder(t *testing.T) {
 	}
 }
 
-// TestOverlap: two sub-tasks that need each other to be running both end. Their dependent waits, and has their outputs
-// in its brief.
+// Two sub-tasks that need each other to be running both end. Their dependent waits, and has their outputs in its brief.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

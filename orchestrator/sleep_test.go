@@ -35,8 +35,7 @@ func (l *laptop) now() time.Time {
 	return now
 }
 
-// TestRefusedOrderAfterSleep: an order can be refused as the first event after a sleep, and the run continues. The
-// sleep is not working time.
+// An order can be refused as the first event after a sleep, and the run continues. The sleep is not working time.
 func TestRefusedOrderAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

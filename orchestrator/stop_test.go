@@ -74,7 +74,6 @@ func TestStopGrace(t *testing.T) {
 	})
 }
 
-// TestStopBeforeTheRun: a stopped orchestrator starts nothing, and loses nothing.
 func TestStopBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -15,8 +15,7 @@ func withGate(id, gate string, deps ...string) boulder.Spec {
 	return boulder.Spec{ID: id, DependsOn: deps, Gates: []string{gate}}
 }
 
-// TestJudgeCannotOverruleGates: with any runner and judge, a red gate prevents completion. The session continues until
-// it is green.
+// With any runner and judge, a red gate prevents completion. The session continues until it is green.
 func TestJudgeCannotOverruleGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -82,8 +81,7 @@ func (v *verifying) Verify(ctx context.Context, what boulder.Verification, repor
 	return nil
 }
 
-// TestFinalGates: a gate that is red on the final files is reported, and the boulder is not completed. "verified by"
-// names green gates only.
+// A red gate on the final files is reported, and the boulder not completed. "verified by" names green gates only.
 func TestFinalGates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -159,8 +157,7 @@ func TestStoppedInFinalGates(t *testing.T) {
 	}
 }
 
-// TestForkRunsInheritedGates: a fork runs the gates of inherited sub-tasks. If its runner cannot, it does not claim
-// that they hold.
+// A fork runs the gates of inherited sub-tasks. If its runner cannot, it does not claim that they hold.
 func TestForkRunsInheritedGates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

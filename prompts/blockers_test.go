@@ -19,8 +19,7 @@ func settled() []boulder.RaisedBlocker {
 	}
 }
 
-// TestBlockersGolden has all texts about blockers that an agent reads: in the brief, a continuation, the resume prompt,
-// and the prompt of a watched session.
+// All texts about blockers: in the brief, a continuation, the resume prompt, and the prompt of a watched session.
 func TestBlockersGolden(t *testing.T) {
 	t.Parallel()
 	in := input()

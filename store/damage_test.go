@@ -81,9 +81,8 @@ func TestCrashLeavesTheLastCommit(t *testing.T) {
 
 var flips = flag.Int("flips", 300, "how many bits to flip, one at a time")
 
-// TestFlippedBits: a flipped bit costs at most the newest commit, or the records of one boulder. It never yields a
-// state that did not exist, and what is missing is named. The other boulders can be continued, and the file does not
-// grow beyond measure.
+// A flipped bit costs at most the newest commit, or the records of one boulder. It never yields a state that did not
+// exist, and what is missing is named. The other boulders can be continued, and the file does not grow beyond measure.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -169,8 +168,7 @@ func continueWith(t *testing.T, data []byte, pictures map[string]bool) (lost int
 	return lost, nil
 }
 
-// look reads a file whose pages were not checked. Damage must end a call with an error, not the process, and leave no
-// lock.
+// look reads a file with unchecked pages. Damage must end a call with an error, not the process, and leave no lock.
 func look(t *testing.T, path string) error {
 	db, err := Open(path, Options{ReadOnly: true})
 	if err != nil {

@@ -207,8 +207,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// FuzzImport: any input is refused, or can be adopted and stays valid. It stores nothing: tests above cover
-// [DB.Import].
+// Any input is refused, or can be adopted and stays valid. It stores nothing: tests above cover [DB.Import].
 func FuzzImport(f *testing.F) {
 	db := openTemp(f)
 	w := newWorld(f, "id", epoch, spec("a"), spec("b", "a"))

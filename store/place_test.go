@@ -12,9 +12,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestDatabaseIsTakenAway: if the database is removed while open, as `git clean -fdx` does, the next commit or Close
-// writes it back. The error says where, and no other file is touched. If the project is gone, the error says so, and
-// reads still work.
+// If the database is removed while open, as `git clean -fdx` does, the next commit or Close writes it back. The error
+// says where, and no other file is touched. If the project is gone, the error says so, and reads still work.
 func TestDatabaseIsTakenAway(t *testing.T) {
 	t.Parallel()
 	itself := func(path string) string { return path }

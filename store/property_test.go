@@ -53,7 +53,6 @@ func TestRestoreEqualsLiveState(t *testing.T) {
 	})
 }
 
-// drawPlan draws up to eight sub-tasks that depend on earlier ones.
 func drawPlan(rt *rapid.T) []boulder.Spec {
 	var plan []boulder.Spec
 	for i := range rapid.IntRange(1, 8).Draw(rt, "sub-tasks") {

@@ -133,7 +133,6 @@ func (w *world) start(t tb, ref boulder.AttemptRef) {
 	w.must(t, boulder.TurnSent{AttemptRef: ref, Turn: 1, Kind: boulder.TurnBrief, MessageID: "msg_" + ref.SubTaskID})
 }
 
-// finish completes a sub-task with a started attempt.
 func (w *world) finish(t tb, ref boulder.AttemptRef) {
 	t.Helper()
 	w.must(t, boulder.TurnEnded{AttemptRef: ref, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "did it"}})
@@ -144,7 +143,6 @@ func (w *world) finish(t tb, ref boulder.AttemptRef) {
 	})
 }
 
-// commit stores the events since the last commit, if any.
 func (w *world) commit(t tb, db *DB) {
 	t.Helper()
 	events := w.TakeEvents()

@@ -77,8 +77,7 @@ func TestReplanMapsTheAnswer(t *testing.T) {
 				ID: "toggle-3", Subject: "Add the toggle", ActiveForm: "Add the toggle",
 				Description: "Add a toggle to the new page.", SuccessCriteria: []string{"Add the toggle"},
 				DependsOn: []string{"docs", "older", "page"}, Model: "a/b", Agent: "build", Priority: boulder.High,
-				// The user's gates come first. A command that may stay red does not become a gate because the model
-				// says so.
+				// The user's gates come first. A no_worse command becomes no gate, whatever the model says.
 				Gates: []string{"go test ./settings", "go build ./..."}, NoWorse: []string{"npm test"},
 				DoneWhen: []string{boulder.DoneJudge, boulder.DoneTodos}, Budget: &boulder.Budget{Tokens: 1000},
 			},
@@ -231,7 +230,6 @@ func TestReplanShortensWhatIsTooLong(t *testing.T) {
 	}
 }
 
-// drawReplan draws a request, and an answer that is mostly right.
 func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	ids := []string{"a", "b", "c", "d", "e", "a-2", "x"}
 	id := func(label string) string { return rapid.SampledFrom(ids).Draw(t, label) }
@@ -262,8 +260,7 @@ func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	return req, `{"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
-// TestReplanProperties: whatever the model answers, an accepted replacement fits the rest of the plan, and loses no
-// gate of the user.
+// Whatever the model answers, an accepted replacement fits the rest of the plan, and loses no gate of the user.
 func TestReplanProperties(t *testing.T) {
 	t.Parallel()
 	usable := 0
@@ -340,8 +337,7 @@ func fits(t rapid.TB, req boulder.ReplanRequest, got boulder.Replacement) {
 	}
 }
 
-// checkGatesInherited checks that the gates of a replaced sub-task are with a sub-task that comes after all
-// replacements.
+// checkGatesInherited checks that a replaced sub-task's gates are with one that comes after all its replacements.
 func checkGatesInherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
 	var after func(id, other string) bool // whether id is other, or depends on it
 	after = func(id, other string) bool {

@@ -25,8 +25,7 @@ func open1(t *testing.T, path string) *DB {
 	return db
 }
 
-// TestMade: a new file gets its name only once it is complete, and leaves no other file. Remains of an interrupted
-// creation do no harm.
+// A new file gets its name only once complete, and leaves no other. Remains of an interrupted creation do no harm.
 func TestMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,8 +58,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestHealed: the readable part of a damaged file is copied to a new one, with nested buckets and their sequences. The
-// damaged file is kept.
+// The readable part of a damaged file goes to a new one, with nested buckets and sequences. The damaged one is kept.
 func TestHealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
@@ -145,8 +143,7 @@ func TestHealed(t *testing.T) {
 	}
 }
 
-// TestClosedReaderLeavesNoLock: between fork and exec, a child process shares every open file. A closed reader must
-// leave it no lock.
+// Between fork and exec, a child process shares every open file. A closed reader must leave it no lock.
 func TestClosedReaderLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")

@@ -72,7 +72,6 @@ func kinds() map[dag.Kind]string {
 	}
 }
 
-// graphs draws nodes with unique ids and any edges.
 func graphs(t *rapid.T) []node {
 	n := rapid.IntRange(0, 12).Draw(t, "n")
 	nodes := make([]node, n)

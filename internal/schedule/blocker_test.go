@@ -24,8 +24,7 @@ func ends(e boulder.Evidence) boulder.Body {
 	return boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Ended: e.Ended, Evidence: e}
 }
 
-// TestAwaitingParks: every way out of an attempt that awaits an answer leads to the user, unless its turn may still
-// run.
+// Every way out of an attempt that awaits an answer leads to the user, unless its turn may still run.
 func TestAwaitingParks(t *testing.T) {
 	t.Parallel()
 	at := ref("a", 1)

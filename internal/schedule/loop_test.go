@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// loopRun is a loop whose turns the test ends.
 type loopRun struct {
 	t       rapid.TB
 	s       *boulder.State
@@ -278,8 +277,7 @@ func TestLoopInAFreshSession(t *testing.T) {
 	}
 }
 
-// TestLoopRemembersItems: items that a compaction removed from the agent's list are in each prompt until the list has
-// them again.
+// Items that a compaction removed from the agent's list are in each prompt until the list has them again.
 func TestLoopRemembersItems(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})

@@ -8,8 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestNeedsUser: consecutive verdicts count across turns and attempts. A turn that could not be judged does not
-// interrupt them.
+// Consecutive verdicts count across turns and attempts. A turn that could not be judged does not interrupt them.
 func TestNeedsUser(t *testing.T) {
 	t.Parallel()
 	needs := func(by string) boulder.Verdict { return boulder.Verdict{BlockedBy: by} }
@@ -84,8 +83,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestRaiseAnsweredAtOnce: an answer that is there when the blocker is raised goes to the agent, and no question is
-// asked again.
+// An answer that is there when the blocker is raised goes to the agent, and no question is asked again.
 func TestRaiseAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})

@@ -77,8 +77,7 @@ func TestOneReplanAtATime(t *testing.T) {
 	}
 }
 
-// TestReplanBesideAFault: within one answer, the end of b must not break the replan of a, which replaces c, a dependent
-// of both.
+// Within one answer, the end of b must not break the replan of a, which replaces c, a dependent of both.
 func TestReplanBesideAFault(t *testing.T) {
 	t.Parallel()
 	s := begun(t, vee()...)
@@ -101,8 +100,7 @@ func TestReplanBesideAFault(t *testing.T) {
 	}
 }
 
-// TestReplanAfterCompletion: the completion is committed first. Dependents are then held until the new plan is adopted;
-// everything else continues.
+// The completion is committed first. Dependents are then held until the new plan is adopted; everything else continues.
 func TestReplanAfterCompletion(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{

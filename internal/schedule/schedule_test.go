@@ -158,7 +158,6 @@ func computingFor(l Limits) *computing {
 	return newComputing(s, l, epoch)
 }
 
-// kindOf describes an action in one to three words.
 func kindOf(a Action) string {
 	switch a := a.(type) {
 	case boulder.Starting:
@@ -404,7 +403,6 @@ func TestStartable(t *testing.T) {
 	}
 }
 
-// starts returns the sub-tasks that Compute starts, in order.
 func starts(s *boulder.State, l Limits) []string {
 	var ids []string
 	for _, a := range Compute(s, l, epoch) {
@@ -498,7 +496,6 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestNotRunning: a boulder that is not running gets no decisions.
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}}...)

@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// TestCooldown: no attempt starts before the model has cooled down, and fewer after that. Other models are not
-// affected.
+// No attempt starts before the model has cooled down, and fewer after that. Other models are not affected.
 func TestCooldown(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{

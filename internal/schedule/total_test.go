@@ -77,8 +77,7 @@ func TestEvaluationsTotal(t *testing.T) {
 	}
 }
 
-// TestLastTurnCompletes: the last turn can complete its sub-task, and an answer to pass on grants no turn beyond the
-// limit.
+// The last turn can complete its sub-task, and an answer to pass on grants no turn beyond the limit.
 func TestLastTurnCompletes(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})

@@ -53,8 +53,7 @@ func TestCooldownGrowsBack(t *testing.T) {
 	}
 }
 
-// TestLedgerModelCools: a verdict ends the cool-down of the ledger's model, which has no slots, unless the model was
-// unavailable.
+// A verdict ends the cool-down of the ledger's model, which has no slots, unless the model was unavailable.
 func TestLedgerModelCools(t *testing.T) {
 	t.Parallel()
 	for _, unavailable := range []bool{true, false} {

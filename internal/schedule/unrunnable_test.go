@@ -7,8 +7,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestGateThatCannotRun: a gate whose program is missing is not the agent's fault: it goes to the user, without a
-// judge, a used-up attempt or a replan.
+// A gate whose program is missing goes to the user, without a judge, a used-up attempt or a replan.
 func TestGateThatCannotRun(t *testing.T) {
 	t.Parallel()
 	noScript := boulder.Gate{Command: "npm run nosuch", ExitCode: 1, NotFound: "nosuch", NotIn: "package.json"}

@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scope"
 )
 
-// TestEscape: whatever the verdict, an escape goes to the user, and the slot stays taken until the answer, with which
-// the sub-task continues.
+// Whatever the verdict, an escape goes to the user. The slot stays taken until the answer; then the sub-task continues.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	s := begunWith(t, boulder.Boulder{Line: boulder.Line{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})
@@ -80,8 +79,7 @@ func started(actions []Action) (ids []string) {
 	return ids
 }
 
-// TestWritesNeverOverlap: for any plans, no two sub-tasks that may write the same file run at once, and one always
-// runs.
+// For any plans, no two sub-tasks that may write the same file run at once, and one always runs.
 func TestWritesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	patterns := []string{"src/**", "src/a.go", "**/b.go", "docs/", "docs/a*", "*.md", "x/?.go", "**"}

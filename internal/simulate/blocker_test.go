@@ -278,8 +278,7 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 	p.close(context.Canceled)
 }
 
-// checkAnswers: the next prompt has what the user said about a sub-task's blockers since an event, and the same session
-// is not told again.
+// checkAnswers: a prompt has all that the user settled since an event, and does not repeat what the session was told.
 func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	t := w.disk.SubTask(id)
 	for _, b := range t.Blockers {

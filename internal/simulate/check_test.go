@@ -355,7 +355,6 @@ func (w *world) checkDone(b boulder.SubTaskDone) {
 	}
 }
 
-// checkOutcome: the boulder's final status follows from its sub-tasks.
 func (w *world) checkOutcome(b boulder.TaskComplete) {
 	tally := w.disk.Boulder.Tally
 	good, bad := tally.Completed+tally.Skipped, tally.Failed+tally.Blocked+tally.Cancelled

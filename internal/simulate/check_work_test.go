@@ -115,8 +115,7 @@ func (w *world) checkTold(b boulder.Body) {
 	w.violate("intent before effect", "a report of %s is acknowledged, and not on disk", boulder.TypeOf(b))
 }
 
-// checkJudge: the turn is the current one on disk, and not judged yet. Its evidence need not be stored: judging twice
-// does no harm.
+// checkJudge: the turn is current and not judged yet. Its evidence need not be stored: judging twice does no harm.
 func (w *world) checkJudge(req boulder.JudgeRequest) {
 	w.checkStopped(w.process)
 	ref := req.Attempt.AttemptRef

@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// isolated is the runner of isolated boulders.
 type isolated struct{ *process }
 
 // prepare prepares a slot in two steps with time between them, as package workspace does.

@@ -35,8 +35,7 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 	return v, u, err
 }
 
-// delay naps for d. If ctx ends first, it returns its cause after a further nap of stops, so that each caller returns
-// at its own moment.
+// delay naps for d, or if ctx ends first, for a further time: each caller must return at its own moment.
 func (p *process) delay(ctx context.Context, lane int, d, stops time.Duration) error {
 	err := p.w.nap(ctx, lane, d)
 	if err != nil {
@@ -142,8 +141,7 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	return r, u, err
 }
 
-// replacement draws new sub-tasks. In parallel worlds, some depend on sub-tasks that may end meanwhile. The caller
-// holds mu.
+// replacement draws new sub-tasks. In parallel worlds, some depend on others that may end first. The caller holds mu.
 func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replacement {
 	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
 	number := w.disk.Boulder.Replans

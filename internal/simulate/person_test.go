@@ -84,8 +84,7 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	return o
 }
 
-// order gives an order, and checks that its answer is true. It then calls answered with mu held, unless the process is
-// dead.
+// order gives an order and checks its answer. It then calls answered with mu held, unless the process is dead.
 func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq

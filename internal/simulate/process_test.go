@@ -269,7 +269,6 @@ func (p *process) watch(e boulder.Event, n int) (enough bool) {
 	return true
 }
 
-// close ends the process.
 func (p *process) close(err error) {
 	synctest.Wait() // a pending order gets its answer: otherwise its effect would be chance
 	p.end()
@@ -292,7 +291,6 @@ func (p *process) close(err error) {
 	}
 }
 
-// begin starts fate and the user.
 func (p *process) begin() {
 	if p.fate.after > 0 {
 		p.others.Go(p.strike)

@@ -101,7 +101,6 @@ func (r *repo) merge(ours, theirs string) (merged files, conflicts []string) {
 	return merged, conflicts
 }
 
-// capture commits the content of a slot.
 func (r *repo) capture(s *slot) (commit string) {
 	commit = r.commit(s.from, r.tree(s.files), fmt.Sprint(s.owner))
 	r.refs[refOf(s.owner)] = commit
@@ -173,7 +172,6 @@ func green(command string, f files) bool {
 	return true
 }
 
-// generate updates the generated file.
 func generate(f files) {
 	delete(f, fileSum)
 	f[fileSum] = idOf(f)

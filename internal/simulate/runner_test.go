@@ -198,7 +198,6 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 	return true, nil // cut off twice: judge what is there
 }
 
-// last returns the id of the turn's newest prompt.
 func (c *call) last() string {
 	if c.job.Turn.ResumeID != "" {
 		return c.job.Turn.ResumeID

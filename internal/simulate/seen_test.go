@@ -71,7 +71,6 @@ func (c *census) check(t *testing.T) {
 	}
 }
 
-// bodies has the event types of a run.
 var bodies = []boulder.Body{
 	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.TakenUp{},
 	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},

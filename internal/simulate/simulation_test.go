@@ -21,13 +21,13 @@ var (
 	fresh = flag.Bool("fresh", false, "begin with a random seed instead of 1")
 )
 
-// TestMain makes garbage collection rarer: worlds are small and short. 1,500 saves an eighth of the time of 400, and
-// costs 200 MB.
+// TestMain makes garbage collection rarer. 1,500 saves an eighth of the time of 400, and costs 200 MB.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(1_500)
 	os.Exit(m.Run())
 }
 
+// TestSimulation runs boulders in random worlds. `make simulate` runs many more, from a fresh seed.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	if *oneSeed != 0 {
@@ -64,7 +64,6 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// firstSeed returns the first of n seeds.
 func firstSeed(n int) uint64 {
 	if !*fresh {
 		return 1

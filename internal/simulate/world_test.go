@@ -12,8 +12,7 @@ import (
 
 const boulderID = "b1"
 
-// world is what outlives processes: sessions with their agents, the disk, and what was observed. mu guards all of it.
-// No lock holder waits.
+// world is what outlives processes: sessions, agents, the disk, observations. mu guards it; no holder of mu waits.
 type world struct {
 	sc    scenario
 	epoch time.Time
@@ -124,7 +123,6 @@ const (
 	cutOff   messageState = "cut off"
 )
 
-// message is a prompt in a session, with the agent's progress.
 type message struct {
 	id           string
 	resume       bool
@@ -222,7 +220,6 @@ func (w *world) create(job boulder.Job) *session {
 // again separates a prompt's id from the number of the repetition by package opencode, in a message id.
 const again = "again"
 
-// promptOf returns the id of a message's prompt.
 func promptOf(messageID string) string {
 	id, _, _ := strings.Cut(messageID, again)
 	return id
@@ -253,8 +250,8 @@ func (w *world) send(s *session, id string, resume bool, job boulder.Job) {
 // idle reports whether a message had no effect.
 func (m *message) idle() bool { return m.state == failed || m.state == cutOff && !m.begun }
 
-// prompt gives a session a message. A known one changes nothing, unless it had no effect and this is OpenCode 1. The
-// caller holds mu.
+// prompt gives a session a message. A known one runs again only on OpenCode 1, if it had no effect. The caller holds
+// mu.
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.checkPrompt(s, id, resume, job)
 	if q := w.awaiting(s); q != nil {

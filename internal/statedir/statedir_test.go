@@ -43,8 +43,7 @@ func only(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// TestLinksAreNotFollowed: a link anywhere in the path is refused, whether it leads outside, to nothing, or within the
-// project.
+// A link anywhere in the path is refused, whether it leads outside, to nothing, or within the project.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{".manager", ".manager/runs", ".manager/runs/b", ".manager/runs/b/x"} {
@@ -166,8 +165,7 @@ func checkModes(t *testing.T, project string) {
 	}
 }
 
-// TestReplace: an existing file keeps its mode. Anything but a regular file is refused with ErrIrregular, so that the
-// caller can write to a pipe.
+// An existing file keeps its mode. Irregular files are refused with ErrIrregular: the caller may write to a pipe.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
