@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// judgedTurn brings an attempt that is executing its turn to a verdict.
+// judgedTurn takes an executing attempt through its turn to a verdict.
 func judgedTurn(ref AttemptRef, turn int, e Evidence, v Verdict) []Body {
 	return []Body{
 		TurnSent{AttemptRef: ref, Turn: turn, MessageID: "m"}, TurnEnded{AttemptRef: ref, Turn: turn, Evidence: e},
@@ -15,7 +15,7 @@ func judgedTurn(ref AttemptRef, turn int, e Evidence, v Verdict) []Body {
 	}
 }
 
-// TestResult: two turns have the same result if they made the same changes and the same gates failed in the same way.
+// TestResult: two turns have the same result if their changes are equal and the same gates failed in the same way.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	red := func(hash string, gates ...Gate) Evidence { return Evidence{Diff: Diff{Hash: hash}, Gates: gates} }
@@ -50,7 +50,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestLastResult: the result of an attempt is compared with that of the counted attempt before.
+// TestLastResult: only a counted attempt leaves its result for comparison with the next one.
 func TestLastResult(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -69,7 +69,6 @@ func TestLastResult(t *testing.T) {
 	}
 }
 
-// TestTurnCounters: what a turn leaves on its attempt and its sub-task.
 func TestTurnCounters(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -104,15 +103,15 @@ func TestNewFacts(t *testing.T) {
 	}
 }
 
-// TestBaseline: what a command of no_worse, or one that stands in for a language server, said first, or better since, is what
-// every later sub-task is measured by: what an earlier one broke is no excuse, and what it mended has to stay.
+// TestBaseline: a later sub-task is measured against the best result so far of a no_worse or lint command. Failures
+// that an earlier sub-task added excuse nothing, and what it fixed must stay fixed.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	const tests = "make test"
 	red := func(names ...string) Gate { return Gate{Command: tests, ExitCode: 1, Failing: names, Output: "long"} }
 	for name, step := range map[string]struct {
 		before Gate
-		after  Gate // as the first sub-task left it
+		after  Gate // after the first sub-task
 		want   []string
 		green  bool
 	}{
@@ -127,7 +126,7 @@ func TestBaseline(t *testing.T) {
 				{ID: "a", NoWorse: []string{tests}}, {ID: "b", NoWorse: []string{tests}, DependsOn: []string{"a"}},
 			}})
 			for _, st := range s.SubTasks {
-				st.NoWorse, st.GateHints = []string{tests}, nil // as if the user had approved the plan
+				st.NoWorse, st.GateHints = []string{tests}, nil // as if approved by the user
 				if lint {
 					st.NoWorse, st.Lint = nil, st.NoWorse
 				}
@@ -150,7 +149,7 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// A gate that a replan took over is told as that of the sub-task that the user wrote it for.
+// TestGateOrigin: a gate that a replan took over is still attributed to the sub-task that the user wrote it for.
 func TestGateOrigin(t *testing.T) {
 	t.Parallel()
 	b := Boulder{Settings: Settings{Gates: []string{"make lint"}}}

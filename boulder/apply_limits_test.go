@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// feedAt applies events at a time; all must fit.
+// feedAt applies events at a time. All must be accepted.
 func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
 	t.Helper()
 	for _, b := range bodies {
@@ -21,7 +21,7 @@ func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
 	}
 }
 
-// refused checks that an event is refused, for these reasons if there are any.
+// refused checks that an event is refused, and that the error has each text of why.
 func refused(t *testing.T, s *State, b Body, why ...string) {
 	t.Helper()
 	_, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b})
@@ -35,7 +35,7 @@ func refused(t *testing.T, s *State, b Body, why ...string) {
 	}
 }
 
-// TestWorked: the clock of a run counts while it is at work, not in a pause, nor while no process was there.
+// TestWorked: working time excludes pauses and the time when no process ran.
 func TestWorked(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -68,7 +68,7 @@ func TestWorked(t *testing.T) {
 	}
 }
 
-// TestSeenUsage: what a turn was seen to use is kept over faults and crashes until it is booked.
+// TestSeenUsage: the usage reported during a turn survives faults and crashes until it is booked.
 func TestSeenUsage(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -90,7 +90,7 @@ func TestSeenUsage(t *testing.T) {
 	}
 }
 
-// TestTakenUp: who resumes has seen to what went wrong.
+// TestTakenUp: a resume clears faults and waits.
 func TestTakenUp(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
@@ -111,7 +111,7 @@ func TestTakenUp(t *testing.T) {
 	}
 }
 
-// TestBudgetSet: another budget brings its warnings again, and those of no other.
+// TestBudgetSet: a new budget resets its own warnings and no others.
 func TestBudgetSet(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
@@ -129,7 +129,7 @@ func TestBudgetSet(t *testing.T) {
 	if !slices.Equal(s.Boulder.Warned, []string{"b/cost"}) || s.Boulder.Budget.Calls != 7 {
 		t.Errorf("warned %q, budget %+v", s.Boulder.Warned, s.Boulder.Budget)
 	}
-	// A sub-task that is over spends nothing any more; its warnings stay.
+	// A sub-task that is over spends nothing more: its warnings stay.
 	feed(t, s, SubTaskDone{AttemptRef: AttemptRef{"b", 1}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled})
 	refused(t, s, BudgetSet{SubTaskID: "b"})
 	if !slices.Equal(s.Boulder.Warned, []string{"b/cost"}) {
@@ -137,7 +137,7 @@ func TestBudgetSet(t *testing.T) {
 	}
 }
 
-// TestNegativeBudgets: a record that could not be read back must not come to be.
+// TestNegativeBudgets: the store could not read such a record back, so Apply refuses it.
 func TestNegativeBudgets(t *testing.T) {
 	t.Parallel()
 	refused(t, NewState(), Created{Boulder: Boulder{ID: "b1", Settings: Settings{Budget: &Budget{Time: -1}}}})
@@ -147,7 +147,7 @@ func TestNegativeBudgets(t *testing.T) {
 	refused(t, s, Decomposed{Plan: rev})
 }
 
-// TestParked: the attempt ends without being a try; what depends on the sub-task waits, and does not end with it.
+// TestParked: the attempt does not count as a try. Dependents wait instead of being blocked for good.
 func TestParked(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
@@ -173,7 +173,7 @@ func TestParked(t *testing.T) {
 	}
 }
 
-// TestSkipped: a sub-task that has not begun can be skipped when nothing that could still run waits for it.
+// TestSkipped: a pending sub-task can be skipped only if no dependent could still run.
 func TestSkipped(t *testing.T) {
 	t.Parallel()
 	skip := func(id string) Body {
@@ -190,7 +190,7 @@ func TestSkipped(t *testing.T) {
 	refused(t, s, skip("c")) // at work
 	refused(t, s, skip("a")) // b waits for it
 	feed(t, s, SubTaskDone{AttemptRef: AttemptRef{"c", 1}, Status: SubTaskFailed, AttemptStatus: AttemptFailed})
-	feed(t, s, skip("b"), skip("a")) // d is blocked by c, and could not run any more
+	feed(t, s, skip("b"), skip("a")) // c's failure blocks d
 	refused(t, s, skip("a"))
 	st := s.SubTask("a")
 	if st.Status != SubTaskSkipped || st.Summary != "not needed" || st.EndSeq == 0 || s.Open("a") != nil {
@@ -198,7 +198,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// Parked is how many sub-tasks wait for the user.
+// Parked counts the sub-tasks that wait for the user.
 func (s *State) Parked() int {
 	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
 }

@@ -22,7 +22,7 @@ func statuses(s *State) string {
 	return strings.Join(all, " ")
 }
 
-// chainOf is a, b after a, c after b, and d on its own.
+// chainOf starts a boulder with a, b after a, c after b, and an independent d.
 func chainOf(t *testing.T) *State {
 	t.Helper()
 	return started(t, Plan{SubTasks: []Spec{
@@ -30,7 +30,7 @@ func chainOf(t *testing.T) *State {
 	}})
 }
 
-// TestSkipByPerson: what depends on it goes on without it, whatever it was doing.
+// TestSkipByPerson: the user may skip a sub-task in any state, and its dependents run without it.
 func TestSkipByPerson(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
@@ -46,7 +46,7 @@ func TestSkipByPerson(t *testing.T) {
 	}
 }
 
-// TestCancelRetrySkip: a cancelled sub-task blocks what depends on it; a retry, or a skip, takes that back.
+// TestCancelRetrySkip: a cancelled sub-task blocks its dependents until it is retried or skipped.
 func TestCancelRetrySkip(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
@@ -73,7 +73,7 @@ func TestCancelRetrySkip(t *testing.T) {
 	}
 }
 
-// TestInherited: a fork begins with what the original completed, and queues the rest.
+// TestInherited: a fork starts with the sub-tasks that the original completed, and queues the others.
 func TestInherited(t *testing.T) {
 	t.Parallel()
 	plan := Plan{SubTasks: []Spec{
@@ -85,7 +85,7 @@ func TestInherited(t *testing.T) {
 	}
 	s := NewState()
 	feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Revision: 1, Plan: rev})
-	refused(t, s, adopt(map[string]Inherited{"b": {}}, "b")) // without a
+	refused(t, s, adopt(map[string]Inherited{"b": {}}, "b")) // b without its dependency a
 	refused(t, s, adopt(map[string]Inherited{"x": {}}, "x"))
 	refused(t, s, adopt(map[string]Inherited{"a": {}}, "d"))
 	refused(t, s, adopt(nil, "a"))
@@ -102,7 +102,7 @@ func TestInherited(t *testing.T) {
 	}
 }
 
-// TestNotes: a note is news until the prompt that comes after it, for whom it concerns.
+// TestNotes: a note is new to the sub-tasks that it concerns until their next prompt.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
@@ -129,7 +129,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestArchive: the one event after the end, and it changes nothing else.
+// TestArchive: a boulder can be archived and restored only after its end, and keeps its status.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
@@ -148,7 +148,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a process that finds the clock behind the last event waits for nothing that the old clock said.
+// TestClockSetBack: a process that starts with the clock behind the last event waits for no time set by the old clock.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
@@ -161,7 +161,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestOrders: an order that means nothing is refused before anybody acts on it.
+// TestOrders: a meaningless order is refused before anything acts on it.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Order{
@@ -191,7 +191,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestClockMoved: a night in a closed laptop is no working time, and a clock that was set back makes nobody wait.
+// TestClockMoved: the night in a closed laptop is not working time, and a clock set back prolongs no wait.
 func TestClockMoved(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRemainder: a sub-task and all that waits for it, near or far, in plan order; nothing that is done or apart.
+// TestRemainder: the sub-task and all that depend on it, even indirectly, in plan order, unless completed.
 func TestRemainder(t *testing.T) {
 	t.Parallel()
 	s := started(t, diamond())
@@ -28,7 +28,7 @@ func TestRemainder(t *testing.T) {
 	}
 }
 
-// replanning brings the diamond to where a is done and b asks for a replan, which replaces b and d.
+// replanning starts a plan, completes a, and starts a replan for b that replaces b and d.
 func replanning(t *testing.T, plan Plan) (*State, AttemptRef) {
 	t.Helper()
 	s := started(t, plan)
@@ -43,7 +43,7 @@ func revision(number int) PlanRevision {
 	return PlanRevision{Number: number, Plan: Plan{Goal: "the new goal"}}
 }
 
-// TestReplanned: what is replaced is superseded, what is done or apart is frozen, what is new runs behind it.
+// Replaced sub-tasks are superseded, completed and unrelated ones unchanged, and new ones follow on them.
 func TestReplanned(t *testing.T) {
 	t.Parallel()
 	s, ref := replanning(t, diamond())
@@ -87,7 +87,7 @@ func TestReplanned(t *testing.T) {
 	if want := []string{SpecsHash(old), SpecsHash(fresh)}; !slices.Equal(s.Boulder.Tried, want) {
 		t.Errorf("tried %v, want what was replaced and what replaced it: %v", s.Boulder.Tried, want)
 	}
-	// The rest of the old plan still leads to the new one.
+	// What is left of the old plan still leads to the new sub-tasks.
 	feed(t, s, append(toVerdict(AttemptRef{"b2", 1}), completed(AttemptRef{"b2", 1}))...)
 	feed(t, s, append(toVerdict(AttemptRef{"c", 1}), completed(AttemptRef{"c", 1}))...)
 	if s.Open("d2") == nil {
@@ -95,7 +95,7 @@ func TestReplanned(t *testing.T) {
 	}
 }
 
-// TestRefusedReplans: nothing that could never run becomes part of the plan, and the replan goes on.
+// TestRefusedReplans: a replacement that could never run is refused, and the replan stays open.
 func TestRefusedReplans(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -132,7 +132,7 @@ func TestRefusedReplans(t *testing.T) {
 	}
 }
 
-// TestReplanStandsStill: what is being replaced moves in no other way; afterwards it does.
+// TestReplanStandsStill: what a replan replaces cannot move until the replan is adopted or refused.
 func TestReplanStandsStill(t *testing.T) {
 	t.Parallel()
 	s, ref := replanning(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "d", DependsOn: []string{"b"}}, {ID: "b"}}})
@@ -149,7 +149,7 @@ func TestReplanStandsStill(t *testing.T) {
 	refused(t, s, ReplanTrouble{})
 }
 
-// TestRefusedStarts: a replan begins for an attempt at work or a completed sub-task, and says what it replaces.
+// TestRefusedStarts: a replan starts for an attempt at work or a completed sub-task, and names all that it replaces.
 func TestRefusedStarts(t *testing.T) {
 	t.Parallel()
 	s := started(t, diamond())
@@ -162,18 +162,17 @@ func TestRefusedStarts(t *testing.T) {
 		{AttemptRef: b, Number: 1, Replaces: []string{"d", "b", "c"}},
 		{AttemptRef: AttemptRef{"c", 1}, Number: 1, Replaces: []string{"d", "c"}},              // in line
 		{AttemptRef: AttemptRef{SubTaskID: "b"}, Number: 1, Replaces: []string{"d", "b"}},      // not completed
-		{AttemptRef: AttemptRef{SubTaskID: "x"}, Number: 1},                                    // nothing is left
-		{AttemptRef: AttemptRef{"b", 2}, Number: 1, Replaces: []string{"d", "b"}},              // another attempt
+		{AttemptRef: AttemptRef{SubTaskID: "x"}, Number: 1},                                    // no such sub-task
+		{AttemptRef: AttemptRef{"b", 2}, Number: 1, Replaces: []string{"d", "b"}},              // no such attempt
 		{AttemptRef: AttemptRef{SubTaskID: "a"}, Number: 1, Replaces: []string{"d", "b", "c"}}, // b is at work
 	} {
 		refused(t, s, r)
 	}
-	// A turn that ended during a pause may want one.
+	// A turn that ended during a pause may start one.
 	feed(t, s, StatusChanged{Status: Paused}, ReplanStarted{AttemptRef: b, Number: 1, Replaces: []string{"d", "b"}})
 }
 
-// TestWanted: the judge of a completed sub-task finds the rest of the plan wrong. There is no wish when nothing depends on
-// the sub-task.
+// TestWanted: the judge of a completed sub-task can ask for a replan of its dependents, if there are any.
 func TestWanted(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "e"}, {ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
@@ -194,7 +193,6 @@ func TestWanted(t *testing.T) {
 	if len(s.Boulder.Wanted) > 0 {
 		t.Error("a replan that was begun is still wanted")
 	}
-	// The sub-task that asked is done; only what waits for it is replaced.
 	fresh := []Spec{{ID: "b2", DependsOn: []string{"a"}}}
 	feed(t, s, Replanned{AttemptRef: AttemptRef{SubTaskID: "a"}, Plan: revision(2), SubTasks: fresh})
 	if s.SubTask("a").Status != SubTaskCompleted || s.SubTask("b").Status != SubTaskSuperseded || s.Open("b2") == nil {
@@ -202,8 +200,8 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestReplannedGates: a gate that the user approved for what is replaced may still run; others only if they were
-// approved now. Those of the configuration are everybody's.
+// TestReplannedGates: new sub-tasks keep gates that the user approved for what they replace, and those of the
+// configuration. Other gates run only if approved now.
 func TestReplannedGates(t *testing.T) {
 	t.Parallel()
 	for _, approved := range []bool{true, false} {
@@ -234,7 +232,7 @@ func TestReplannedGates(t *testing.T) {
 	}
 }
 
-// TestSpecsHash: a plan is the same however it is written down.
+// TestSpecsHash: ids, gates, case and spacing do not matter; order and words do.
 func TestSpecsHash(t *testing.T) {
 	t.Parallel()
 	there := []string{"It is there"}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// started is a running boulder with this plan.
+// started returns a running boulder with this plan.
 func started(t *testing.T, plan Plan) *State {
 	t.Helper()
 	s := NewState()
@@ -20,13 +20,12 @@ func started(t *testing.T, plan Plan) *State {
 	return s
 }
 
-// feed applies events that must all fit.
 func feed(t *testing.T, s *State, bodies ...Body) {
 	t.Helper()
 	feedAt(t, s, epoch, bodies...)
 }
 
-// toVerdict brings an attempt from the queue to a verdict.
+// toVerdict takes an attempt from the queue to a verdict.
 func toVerdict(ref AttemptRef) []Body {
 	return []Body{
 		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
@@ -70,7 +69,6 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestTries: what counts against the limit of a sub-task.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	one, two := AttemptRef{"a", 1}, AttemptRef{"a", 2}
@@ -105,7 +103,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestTroubleIsForgotten: after a turn that ended, old faults neither count nor delay.
+// TestTroubleIsForgotten: a turn that ends resets the count and the delay of earlier faults.
 func TestTroubleIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -122,7 +120,7 @@ func TestTroubleIsForgotten(t *testing.T) {
 	}
 }
 
-// TestRefusedPlans: a graph in which something could never run must not become a boulder that waits for it.
+// TestRefusedPlans: a plan with a sub-task that could never run would make a boulder that waits for ever.
 func TestRefusedPlans(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -194,7 +192,6 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
-// TestRestoreNamesTheRecord: records that do not fit are named, not silently dropped.
 func TestRestoreNamesTheRecord(t *testing.T) {
 	t.Parallel()
 	good := func() Snapshot {

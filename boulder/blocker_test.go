@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asked is a blocker as a runner reports it.
+// asked is a pending blocker as a runner reports it.
 func asked(ref AttemptRef, id string, hard bool) BlockerRaised {
 	return BlockerRaised{AttemptRef: ref, Blocker: Blocker{
 		ID: id, Category: BlockerArchitecture, Question: "Which " + id + "?", Context: "context", Hard: hard,
@@ -20,11 +20,10 @@ func answer(subTask, id, text string) BlockerSettled {
 	return BlockerSettled{SubTaskID: subTask, BlockerID: id, Status: BlockerAnswered, Answer: text}
 }
 
-// executing brings an attempt to work.
+// executing takes an attempt from the queue to its first prompt.
 func executing(ref AttemptRef) []Body { return toVerdict(ref)[:3] }
 
-// TestBlockerParks: a sub-task that waits for an answer is queued again by the last one that it waits for, and by nothing
-// else.
+// TestBlockerParks: only the last awaited answer queues a parked sub-task again.
 func TestBlockerParks(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
@@ -33,7 +32,7 @@ func TestBlockerParks(t *testing.T) {
 	feed(t, s, asked(ref, "B1", true), asked(ref, "B2", false), asked(ref, "B3", true))
 	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, Parked{AttemptRef: ref, Reason: "an answer"})
 	refused(t, s, Unparked{SubTaskID: "a"})
-	feed(t, s, answer("a", "B2", "later")) // it never waited for that
+	feed(t, s, answer("a", "B2", "later")) // not hard, so not awaited
 	feed(t, s, answer("a", "B1", "this way"))
 	if a := s.SubTask("a"); !a.Parked || s.Open("a") != nil || s.SubTask("b").Status != SubTaskPending {
 		t.Fatalf("with one of two answers: %+v", *a)
@@ -60,12 +59,12 @@ func TestBlockerParks(t *testing.T) {
 	}
 }
 
-// TestBlockerRefusals: what asks nothing, is not from the attempt that is at work, or is settled already.
+// TestBlockerRefusals: a blocker needs a question and a running turn, and is settled once.
 func TestBlockerRefusals(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
 	ref := AttemptRef{"a", 1}
-	refused(t, s, asked(ref, "B1", true)) // in line
+	refused(t, s, asked(ref, "B1", true)) // queued
 	feed(t, s, Starting{AttemptRef: ref})
 	refused(t, s, asked(ref, "B1", true)) // without a session
 	feed(t, s, SubTaskStart{AttemptRef: ref, SessionID: "s"}, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"})
@@ -84,12 +83,12 @@ func TestBlockerRefusals(t *testing.T) {
 	feed(t, s, BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: BlockerAnswered, Allowed: true})
 	refused(t, s, answer("a", "B1", "no, after all"))
 	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1})
-	refused(t, s, asked(ref, "B2", true)) // the turn is over
+	refused(t, s, asked(ref, "B2", true)) // the turn has ended
 	feed(t, s, byHand("a", SubTaskSkipped))
 	refused(t, s, answer("a", "B1", "too late"))
 }
 
-// TestAwaitingIsNotContinued: while an answer is awaited there is no way on but the user's.
+// TestAwaitingIsNotContinued: while an answer is awaited, only the user can move the attempt.
 func TestAwaitingIsNotContinued(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}
@@ -107,15 +106,15 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 
 	s = cutOff()
 	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true}})
-	goOn := Continuation{AttemptRef: ref, Turn: 2}
+	next := Continuation{AttemptRef: ref, Turn: 2}
 	refused(t, s, completed(ref))
-	refused(t, s, goOn)
+	refused(t, s, next)
 	refused(t, s, Retry{AttemptRef: ref, Status: AttemptFailed, Next: 2})
-	feed(t, s, answer("a", "B1", "yes"), goOn)
-	feed(t, s, asked(ref, "B2", true)) // late, from a sub-agent, before the prompt went out
+	feed(t, s, answer("a", "B1", "yes"), next)
+	feed(t, s, asked(ref, "B2", true)) // late, from a sub-agent, before the prompt was sent
 	refused(t, s, TurnSent{AttemptRef: ref, Turn: 2, MessageID: "m2"})
 
-	// The user may want it tried again without an answer. That one is then for whoever is at work.
+	// The user may retry without an answer. A late answer then does not end a wait for something else.
 	feed(t, s, Retry{AttemptRef: ref, Status: AttemptCancelled, Uncounted: true, Next: 2})
 	feed(t, s, executing(AttemptRef{"a", 2})...)
 	feed(t, s, Parked{AttemptRef: AttemptRef{"a", 2}, Reason: "money"}, answer("a", "B2", "yes"))
@@ -125,7 +124,7 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 	feed(t, s, Unparked{SubTaskID: "a"})
 }
 
-// TestKeptBlockersAreShort: a sub-task's record is written again with every step.
+// TestKeptBlockersAreShort: texts are cut, because every step writes the sub-task's record again.
 func TestKeptBlockersAreShort(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
@@ -146,7 +145,6 @@ func TestKeptBlockersAreShort(t *testing.T) {
 	}
 }
 
-// TestContradictoryBlockers: what a store must not give back.
 func TestContradictoryBlockers(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// decomposeDone begins a boulder whose two sub-tasks say these things about when they are done.
+// decomposeDone starts a boulder of two sub-tasks with these completion criteria.
 func decomposeDone(settings Settings, plan []string, first, second Spec) (*State, error) {
 	s := NewState()
 	first.ID, second.ID = "first", "second"
@@ -23,8 +23,8 @@ func decomposeDone(settings Settings, plan []string, first, second Spec) (*State
 	return s, s.Check()
 }
 
-// What a sub-task says goes before what its plan says, and that before what the run says; the commands behind a criterion
-// become gates of those that have it, once.
+// TestDoneWhen: criteria of the sub-task override those of the plan, which override those of the run. Commands behind a
+// criterion become gates of the sub-tasks that have it, once each.
 func TestDoneWhen(t *testing.T) {
 	t.Parallel()
 	checks := Checks{Tests: []string{"go test ./...", "npm test"}, Lint: []string{"go vet ./...", "make lint"}}

@@ -13,13 +13,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fill sets every field that JSON carries to a random value.
+// fill sets every field that JSON encodes to a random value.
 func fill(t *rapid.T, v reflect.Value) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(epoch.Add(time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "time")))))
 		return
 	}
-	if v.Type() == reflect.TypeFor[Duration]() { // a negative one is refused, by Apply as well
+	if v.Type() == reflect.TypeFor[Duration]() { // Apply refuses negative ones
 		v.SetInt(rapid.Int64Range(0, 1e18).Draw(t, "duration"))
 		return
 	}
@@ -70,8 +70,7 @@ func fill(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// TestEventRoundTrip: every type of event is one flat object with the documented fields, without a key given twice,
-// and reads back as it was.
+// Every event type is one flat object with the documented fields, no key twice, and decodes unchanged.
 func TestEventRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, kind := range typesByName {
@@ -126,8 +125,8 @@ func checkFlat(t *rapid.T, data []byte, name string) {
 	}
 }
 
-// TestPublicEvents pins the documented stream of `--json`: testdata/public_events.jsonl has every public type of event, with
-// every key that it can have. What has to be changed there is a change of the public schema.
+// TestPublicEvents pins the stream of `--json`: testdata/public_events.jsonl has every public event type with all its
+// keys. A change there changes the public schema.
 func TestPublicEvents(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/public_events.jsonl")
@@ -181,7 +180,7 @@ func TestPublicEvents(t *testing.T) {
 	}
 }
 
-// FuzzEvent: stored bytes that were damaged are an error, never a panic; what is read can be written again.
+// FuzzEvent: damaged bytes are an error, never a panic; what decodes can be encoded again.
 func FuzzEvent(f *testing.F) {
 	for _, kind := range typesByName {
 		data, err := json.Marshal(Event{Time: epoch, BoulderID: "b1", Seq: 1, Body: reflect.Zero(kind.body).Interface()})
@@ -197,7 +196,7 @@ func FuzzEvent(f *testing.F) {
 		if json.Unmarshal(data, &e) != nil {
 			return
 		}
-		if e.Body == nil { // encoding/json does not call UnmarshalJSON's body for a null
+		if e.Body == nil { // null: encoding/json leaves the value as it is
 			return
 		}
 		again, err := json.Marshal(e)

@@ -6,7 +6,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A boulder is green once every gate that counts has passed on its tip, also those that may stay red.
+// TestSnapshotGreen: green needs every gate that counts to have passed on the tip, including those that may stay red.
 func TestSnapshotGreen(t *testing.T) {
 	s := boulder.Snapshot{SubTasks: []*boulder.SubTask{
 		{ID: "done", Status: boulder.SubTaskCompleted, Gates: []string{"test"}, NoWorse: []string{"lint"}},

@@ -16,8 +16,7 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// genPlan draws an acyclic plan: a sub-task depends only on ones that were drawn before it, and the order in the plan
-// is shuffled afterwards.
+// genPlan draws an acyclic plan: sub-tasks depend on earlier ones only, and are then shuffled.
 func genPlan(t *rapid.T, most int) Plan {
 	n := rapid.IntRange(1, most).Draw(t, "sub-tasks")
 	specs := make([]Spec, n)
@@ -37,7 +36,7 @@ func genPlan(t *rapid.T, most int) Plan {
 	return Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: rapid.Permutation(specs).Draw(t, "order")}
 }
 
-// picture is all of a state in a form that can be compared and printed.
+// picture is the whole state in a comparable form.
 func picture(t *rapid.T, s *State) string {
 	queues := maps.Clone(s.Queues())
 	maps.DeleteFunc(queues, func(_ string, queue []*Open) bool { return len(queue) == 0 })
@@ -60,7 +59,7 @@ func decode[T any](t *rapid.T, b []byte) T {
 	return v
 }
 
-// machine drives a state with events, a twin with those that the state accepted, and keeps the log, as JSON.
+// machine drives a state with events, and a twin with those that the state accepted. It keeps the log as JSON.
 type machine struct {
 	state, twin *State
 	log         [][]byte
@@ -68,10 +67,10 @@ type machine struct {
 	now         time.Time
 	applied     map[string]int
 	refused     map[string]int
-	over        map[AttemptRef]AttemptStatus // attempts that have ended
+	over        map[AttemptRef]AttemptStatus // ended attempts
 }
 
-// apply feeds one body to the state, and checks everything that must hold whatever it is.
+// apply feeds one event to the state, and checks every invariant.
 func (m *machine) apply(t *rapid.T, e Event) {
 	pending := len(m.state.events)
 	before := m.state.Boulder
@@ -118,13 +117,13 @@ func (m *machine) apply(t *rapid.T, e Event) {
 }
 
 func (m *machine) event(t *rapid.T, b Body) Event {
-	// Events of one commit often carry the same time, and clocks go backwards.
+	// Events of one commit often share a time, and clocks go backwards.
 	m.now = m.now.Add(time.Duration(rapid.IntRange(-1, 2).Draw(t, "seconds")) * time.Second)
 	return Event{Time: m.now, BoulderID: "b1", Body: b}
 }
 
-// head draws the event that brings a boulder without sub-tasks on, or ends a settled one.
-func (m *machine) head(t *rapid.T) Body {
+// lifecycle draws the next event of a boulder without sub-tasks, or ends one whose sub-tasks are all over.
+func (m *machine) lifecycle(t *rapid.T) Body {
 	b := m.state.Boulder
 	switch {
 	case b.ID == "":
@@ -157,8 +156,8 @@ func (m *machine) head(t *rapid.T) Body {
 	return StatusChanged{Status: Running}
 }
 
-// natural draws an event that the attempt's state allows.
-func (m *machine) natural(t *rapid.T, o *Open) Body {
+// attemptEvent draws an event that the attempt's state allows.
+func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 	ref := o.Attempt.AttemptRef
 	if o.Attempt.Status.Live() {
 		switch rapid.IntRange(0, 29).Draw(t, "aside") {
@@ -241,7 +240,7 @@ func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
 	}
 }
 
-// raised draws a blocker. Some are known already, and some were answered before they were reported.
+// raised draws a blocker, which may be known already, or answered before it was reported.
 func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
 	b := Blocker{
 		ID: fmt.Sprint("B", rapid.IntRange(1, 20).Draw(t, "blocker")), Question: "?",
@@ -255,7 +254,6 @@ func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
 	return BlockerRaised{AttemptRef: ref, Blocker: b}
 }
 
-// settled draws the user's word on a blocker.
 func (m *machine) settled(t *rapid.T, subTask, blocker string) Body {
 	return rapid.SampledFrom([]Body{
 		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerAnswered, Answer: "this one"},
@@ -291,8 +289,8 @@ func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
 	}
 }
 
-// around draws an event that belongs to no attempt: a replan that goes on, a cool-down, a budget, the user, a crash.
-func (m *machine) around(t *rapid.T) Body {
+// boulderEvent draws an event outside of attempts: of a replan, a cool-down, a budget, the user, or a crash.
+func (m *machine) boulderEvent(t *rapid.T) Body {
 	b := m.state.Boulder
 	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
 		switch rapid.IntRange(0, 6).Draw(t, "replan") {
@@ -325,7 +323,7 @@ func (m *machine) around(t *rapid.T) Body {
 	}).Draw(t, "around")
 }
 
-// order draws what the user may say at any time. What has failed is dear to people.
+// order draws an order of the user, most often for a failed sub-task.
 func (m *machine) order(t *rapid.T, id string) Body {
 	failed := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Status == SubTaskFailed })
 	if failed >= 0 && rapid.IntRange(0, 3).Draw(t, "the failed one") > 0 {
@@ -353,7 +351,6 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	}).Draw(t, "order")
 }
 
-// redone draws some completed sub-tasks, if there are any.
 func (m *machine) redone(t *rapid.T, id string) Body {
 	var ids []string
 	for _, st := range m.state.Completed(len(m.state.SubTasks)) {
@@ -382,7 +379,7 @@ func (m *machine) someID(t *rapid.T) string {
 	return rapid.SampledFrom(m.state.SubTasks).Draw(t, "some").ID
 }
 
-// replanned draws new sub-tasks. What they depend on, and the number of the revision, is sometimes wrong.
+// replanned draws new sub-tasks. Their dependencies and the revision's number are sometimes wrong.
 func (m *machine) replanned(t *rapid.T, ref AttemptRef) Replanned {
 	number := m.state.Boulder.Revision + rapid.SampledFrom([]int{1, 1, 1, 1, 1, 0, 2}).Draw(t, "revision")
 	var specs []Spec
@@ -403,8 +400,8 @@ func (m *machine) replanned(t *rapid.T, ref AttemptRef) Replanned {
 	}
 }
 
-// wild draws any event for any attempt: most are refused, some are rare but legal.
-func (m *machine) wild(t *rapid.T) Event {
+// anyEvent draws any event for any attempt: most are refused, some are rare but legal.
+func (m *machine) anyEvent(t *rapid.T) Event {
 	ref := AttemptRef{SubTaskID: "zz", Attempt: 1}
 	if n := len(m.state.SubTasks); n > 0 && rapid.IntRange(0, 9).Draw(t, "known") > 0 {
 		st := m.state.SubTasks[rapid.IntRange(0, n-1).Draw(t, "sub-task")]
@@ -464,7 +461,7 @@ func (m *machine) wild(t *rapid.T) Event {
 	return e
 }
 
-// store logs what was applied, and builds the state from the log, and from a snapshot.
+// store logs the accepted events, then rebuilds the state from the log and from a snapshot.
 func (m *machine) store(t *rapid.T) {
 	for _, e := range m.state.TakeEvents() {
 		line, err := json.Marshal(e)
@@ -506,8 +503,7 @@ func (m *machine) store(t *rapid.T) {
 	}
 }
 
-// TestMachine feeds random plans random events, valid and invalid ones. What must hold after every single one is in
-// machine.apply and machine.store.
+// TestMachine feeds random events to random plans. The invariants are in machine.apply and machine.store.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	applied, refused := map[string]int{}, map[string]int{}
@@ -524,24 +520,24 @@ func TestMachine(t *testing.T) {
 			case 10, 11, 12:
 				m.apply(t, m.event(t, m.order(t, m.someID(t))))
 			case 0, 1, 2, 3:
-				m.apply(t, m.wild(t))
+				m.apply(t, m.anyEvent(t))
 			case 4, 5:
 				m.store(t)
 			case 6, 7, 8, 9:
-				m.apply(t, m.event(t, m.around(t)))
+				m.apply(t, m.event(t, m.boulderEvent(t)))
 			default:
 				if len(m.state.open) == 0 || m.state.Boulder.Status != Running || m.state.Boulder.Line.Trial {
-					m.apply(t, m.event(t, m.head(t)))
+					m.apply(t, m.event(t, m.lifecycle(t)))
 					continue
 				}
 				if m.state.Boulder.Replan != nil && rapid.IntRange(0, 3).Draw(t, "replan first") == 0 {
-					m.apply(t, m.event(t, m.around(t)))
+					m.apply(t, m.event(t, m.boulderEvent(t)))
 					continue
 				}
 				open := slices.SortedFunc(maps.Values(m.state.open), func(a, b *Open) int {
 					return strings.Compare(a.SubTask.ID, b.SubTask.ID)
 				})
-				m.apply(t, m.event(t, m.natural(t, open[rapid.IntRange(0, len(open)-1).Draw(t, "open")])))
+				m.apply(t, m.event(t, m.attemptEvent(t, open[rapid.IntRange(0, len(open)-1).Draw(t, "open")])))
 			}
 		}
 		m.store(t)
@@ -562,7 +558,7 @@ func TestMachine(t *testing.T) {
 	for more := 0; more < 20 && !seen() && !t.Failed(); more++ {
 		rapid.Check(t, property) // some events are rare
 	}
-	// A property that never saw an event of some type says nothing about it.
+	// The property says nothing about an event type that was never drawn.
 	for kind := range typesByName {
 		if applied[kind] == 0 {
 			t.Errorf("no %s event was ever applied", kind)

@@ -30,8 +30,7 @@ func TestPlanHash(t *testing.T) {
 	}
 }
 
-// TestPlanHashIsStored: a plan that went through the store has the hash it had, and so has one in a file that any manager
-// has sealed: it is that of the JSON that encoding/json gives.
+// The hash is of the JSON from encoding/json, so it survives the store, and seals of other versions stay valid.
 func TestPlanHashIsStored(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +46,7 @@ func TestPlanHashIsStored(t *testing.T) {
 	})
 }
 
-// TestClone: a clone is equal, and shares nothing: changing every string of it leaves the plan as it was.
+// TestClone: a clone is equal and shares nothing: overwriting it leaves the plan unchanged.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +64,7 @@ func TestClone(t *testing.T) {
 	})
 }
 
-// spoil overwrites every string and number that can be reached.
+// spoil overwrites every reachable string and number.
 func spoil(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

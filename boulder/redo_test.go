@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// generation brings an attempt of a sub-task to its end, with an output and a change.
-func generation(t *testing.T, s *State, id, output, change string) {
+// complete takes a sub-task's attempt to its end, with an output and a change.
+func complete(t *testing.T, s *State, id, output, change string) {
 	t.Helper()
 	ref := AttemptRef{id, s.SubTask(id).Attempts}
 	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s", Snapshot: "before " + id},
@@ -34,7 +34,7 @@ func allDone(t *testing.T, base string) *State {
 	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c", DependsOn: []string{"b"}}, {ID: "x"}}}}
 	feed(t, s, Created{Boulder: Boulder{ID: "b1", Line: Line{Base: base, Tip: base}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
 	for _, id := range []string{"a", "b", "x", "c"} {
-		generation(t, s, id, "out of "+id, "change of "+id)
+		complete(t, s, id, "out of "+id, "change of "+id)
 	}
 	feed(t, s, StatusChanged{Status: Synthesizing}, TaskComplete{Status: Completed, AllCompleted: true})
 	return s
@@ -52,14 +52,14 @@ func standings(s *State) string {
 	return strings.Join(all, ", ")
 }
 
-// TestRedo: what depends on a redone sub-task is done again only as far as something comes out differently.
+// TestRedo: dependents of a redone sub-task are redone only if its result differs.
 func TestRedo(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		output, change string
 		b              Redone
-		after          string // when the redone one has completed
-		stale          string // then
+		after          string // once the redone one has completed
+		stale          string // sub-tasks with stale input by then
 	}{
 		"the same":            {"out of a", "change of a", Redone{}, "a completed, b completed, c completed, x completed", ""},
 		"another result":      {"other", "change of a", Redone{}, "a completed, b pending, c pending perhaps, x completed", ""},
@@ -83,7 +83,7 @@ func TestRedo(t *testing.T) {
 				t.Errorf("taken back is %+v", r)
 			}
 			feed(t, s, StatusChanged{Status: Running})
-			generation(t, s, "a", test.output, test.change)
+			complete(t, s, "a", test.output, test.change)
 			if got := standings(s); got != test.after {
 				t.Errorf("%s, want %s", got, test.after)
 			}
@@ -103,8 +103,8 @@ func TestRedo(t *testing.T) {
 	}
 }
 
-// TestRedoIsolated: the line begins again before what is redone. What was on it behind that is put onto it without an agent;
-// what depends on it only if it comes out the same.
+// TestRedoIsolated: the line restarts before the redone sub-task. Later results are put back without an agent, those of
+// its dependents only if its result is the same.
 func TestRedoIsolated(t *testing.T) {
 	t.Parallel()
 	s := allDone(t, "base") // base<a<b<x<c
@@ -122,12 +122,12 @@ func TestRedoIsolated(t *testing.T) {
 	}
 	integrate(t, s, "x")
 	feed(t, s, completed(AttemptRef{"x", 2}))
-	generation(t, s, "b", "out of b", "change of b")
+	complete(t, s, "b", "out of b", "change of b")
 	if got, want := standings(s), "a completed, b completed, c pending kept, x completed"; got != want || s.Boulder.Line.Tip != "base<a<x<b" {
 		t.Errorf("%s on %s, want %s", got, s.Boulder.Line.Tip, want)
 	}
 	feed(t, s, Starting{AttemptRef: AttemptRef{"c", 2}, Slot: 1})
-	if c := s.SubTask("c"); c.Tries != 0 { // it may not fit, and need a session
+	if c := s.SubTask("c"); c.Tries != 0 { // its result may not fit and need a session
 		t.Errorf("c has used %d attempts", c.Tries)
 	}
 	integrate(t, s, "c")
@@ -166,7 +166,7 @@ func TestRedoRefused(t *testing.T) {
 	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, "manager run --fork b1 --from a")
 }
 
-// TestRedoEdited: what is redone follows the plan as it is now; its graph stays.
+// TestRedoEdited: a redo follows the plan as edited, but cannot change dependencies.
 func TestRedoEdited(t *testing.T) {
 	t.Parallel()
 	s := allDone(t, "")

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is taken away again leaves what was there, and nothing is ever below zero.
+// TestUsageSub: Sub undoes Add, and no count goes below zero.
 func TestUsageSub(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1<<40)

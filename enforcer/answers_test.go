@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Where it is asked for, the marker is the promise and a claim; elsewhere it is a word.
+// TestMarkerIsAPromise: a marker that was asked for is a promise and a claim. Otherwise it is plain text.
 func TestMarkerIsAPromise(t *testing.T) {
 	t.Parallel()
 	for _, marker := range []string{"", boulder.DoneMarker} {
@@ -50,7 +50,7 @@ func TestEssence(t *testing.T) {
 	}
 }
 
-// An answer counts if a continuation asked for it, and as long as there is no progress.
+// TestAnswersThatCount: answers to continuations count until there is progress.
 func TestAnswersThatCount(t *testing.T) {
 	t.Parallel()
 	p := LoopPolicy()
@@ -94,7 +94,7 @@ func TestAnswersThatCount(t *testing.T) {
 	}
 }
 
-// With the numbers of people, an agent that takes up to 10 s to say the same is let go for that, and by no other bound.
+// By default, an agent that repeats its answer in turns of up to 10 s is let go by GateAnswers, and by no other bound.
 func TestTheSameAnswerIsLetGo(t *testing.T) {
 	t.Parallel()
 	p := WatchPolicy()
@@ -112,9 +112,9 @@ func TestTheSameAnswerIsLetGo(t *testing.T) {
 	}
 }
 
-// Whatever an agent does that gets nowhere (progress is bounded by other gates), and whatever numbers are off: within 2
-// minutes it is told to go on 5 times at most although it says the same (seed 003, SC-011). What would break it: a way of
-// saying the same that is not seen as that, an answer that is not counted, a gate that is asked too late.
+// TestNothingIsAskedAgainAndAgain: whatever an agent without progress does, and whichever bounds are off, it is
+// continued at most 5 times in 2 minutes while it repeats its answer (seed 003, SC-011). What would break it: a
+// repetition that is not recognized, an answer that is not counted, a gate that comes too late.
 func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	agents := map[string]func(n int) Reached{
@@ -155,7 +155,7 @@ func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 			for _, takes := range []time.Duration{0, 100 * time.Millisecond, time.Second, 10 * time.Second, 24 * time.Second} {
 				t.Run(fmt.Sprint(policy, "/", agent, "/", takes), func(t *testing.T) {
 					t.Parallel()
-					if n := insists(t, p, does, takes); n > 5 {
+					if n := mostEqualAnswers(t, p, does, takes); n > 5 {
 						t.Errorf("it was told to go on %d times within 2 minutes, and said the same", n)
 					}
 				})
@@ -164,9 +164,9 @@ func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// insists plays a session whose work never gets done until it is let go, and counts the most continuations within 2 minutes
-// that got the same answer.
-func insists(t *testing.T, p Policy, does func(n int) Reached, takes time.Duration) (most int) {
+// mostEqualAnswers plays a session that never completes. It returns the most continuations in 2 minutes with one
+// answer.
+func mostEqualAnswers(t *testing.T, p Policy, does func(n int) Reached, takes time.Duration) (most int) {
 	t.Helper()
 	type heard struct {
 		what string
@@ -203,8 +203,7 @@ func insists(t *testing.T, p Policy, does func(n int) Reached, takes time.Durati
 	return most
 }
 
-// drive plays a session until it is let go or finished, or for a thousand decisions, of which it gives the last one. turn is
-// what comes of each continuation.
+// drive plays a session to its end or for 1,000 decisions, and returns the last. turn is the result of a continuation.
 func drive(
 	t rapid.TB, track Track, s *Situation, p Policy, turn func(now time.Time) TurnEnded,
 ) (_ Track, d Decision, now time.Time) {

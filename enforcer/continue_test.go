@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// due is a session that ended its turn at 0 with one open item, and was watched.
+// due is a watched session that ended its turn at 0 with one open item.
 func due() (Track, Situation) {
 	t := Apply(Track{}, TurnEnded{At: at(0), Message: "m1", Reached: Reached{
 		Todos: []boulder.Todo{{Content: "Write the tests", Status: "pending"}}, Tools: true, Answer: "I looked around.",
@@ -17,21 +17,21 @@ func due() (Track, Situation) {
 	return t, Situation{Unmet: []string{"Write the tests"}, Checked: true}
 }
 
-// counted is a session whose countdown has run out at 32 s.
-func counted() (Track, Situation) {
+// countedDown is a session whose countdown ended at 32 s.
+func countedDown() (Track, Situation) {
 	t, s := due()
 	t.CountdownAt = at(32 * time.Second)
 	return t, s
 }
 
-// Each gate alone keeps a session that is due from being prompted, says so, and says when to ask again.
+// TestGates: each gate alone holds back a session that is otherwise due, with a reason and the time to ask again.
 func TestGates(t *testing.T) {
-	const now = 40 * time.Second // idle long enough, the countdown over
+	const now = 40 * time.Second // idle for long enough, after the countdown
 	for _, test := range []struct {
 		gate   Gate
 		name   string
 		want   Kind
-		next   time.Duration // At; 0: zero
+		next   time.Duration // Decision.At; 0: the zero time
 		reason string
 		change func(*view)
 	}{
@@ -99,13 +99,13 @@ func TestGates(t *testing.T) {
 		}},
 		{GateIdle, "busy", Wait, 0, "at work", func(v *view) { v.Busy = true }},
 		{GateAnswers, "the same five times", LetGo, 0, "the same answer 5 times within 2m0s", func(v *view) {
-			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
+			v.Answers = equalAnswers(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
 		}},
 		{GateOpen, "five times, over a longer time", Send, 0, "", func(v *view) {
-			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
+			v.Answers = equalAnswers(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
 		}},
 		{GateOpen, "four times, and something else", Send, 0, "", func(v *view) {
-			v.Answers = append([]Answer{{"other", at(0)}}, said(1, 2, 3, 4)...)
+			v.Answers = append([]Answer{{"other", at(0)}}, equalAnswers(1, 2, 3, 4)...)
 		}},
 		{GateCooldown, "first", Wait, 41 * time.Second, "cool-down of 30s after 0 continuations", func(v *view) {
 			v.LastEnforcement = at(11 * time.Second)
@@ -148,7 +148,7 @@ func TestGates(t *testing.T) {
 		{GateCountdown, "to be started", Countdown, 42 * time.Second, "idle for 40s", func(v *view) {
 			v.CountdownAt = time.Time{}
 		}},
-		// Words trigger: no wait for 30 s. Evidence decides, and every other gate holds.
+		// A claim skips the idle wait of 30 s. The evidence still decides, and all other gates hold.
 		{GateCountdown, "a claim", Countdown, 42 * time.Second, "it says that it is done, but there is 1", func(v *view) {
 			v.CountdownAt, v.LastActivity, v.Claimed = time.Time{}, at(now), true
 		}},
@@ -187,15 +187,15 @@ func TestGates(t *testing.T) {
 			v.Policy.Resets, v.Track.Resets, v.FailureCount = -1, 1000, 5
 		}},
 		{GateOpen, "any number of equal answers", Send, 0, "", func(v *view) {
-			v.SameAnswers, v.Answers = -1, said(1, 2, 3, 4, 5, 6, 7, 8)
+			v.SameAnswers, v.Answers = -1, equalAnswers(1, 2, 3, 4, 5, 6, 7, 8)
 		}},
-		{GateOpen, "equal answers at any time", Send, 0, "", func(v *view) { v.SameWindow, v.Answers = 0, said(1, 2, 3, 4, 5) }},
+		{GateOpen, "equal answers at any time", Send, 0, "", func(v *view) { v.SameWindow, v.Answers = 0, equalAnswers(1, 2, 3, 4, 5) }},
 		{GateOpen, "never a fresh session", Send, 0, "", func(v *view) {
 			v.Policy.Compactions, v.Track.Compactions = -1, 1000
 		}},
 	} {
 		t.Run(fmt.Sprint(test.gate, ": ", test.name), func(t *testing.T) {
-			track, situation := counted()
+			track, situation := countedDown()
 			v := &view{track, situation, WatchPolicy(), at(now)}
 			test.change(v)
 			d := Continue(v.Track, v.Situation, v.Policy, v.now)
@@ -223,8 +223,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// said are answers of the same words.
-func said(when ...time.Duration) []Answer {
+func equalAnswers(when ...time.Duration) []Answer {
 	var all []Answer
 	for _, after := range when {
 		all = append(all, Answer{"words", at(after)})
@@ -232,7 +231,7 @@ func said(when ...time.Duration) []Answer {
 	return all
 }
 
-// The order is that of SEMANTICS §6: of two shut gates the first is told.
+// TestOrderOfGates: of two shut gates, the first in the order of SEMANTICS §6 is reported.
 func TestOrderOfGates(t *testing.T) {
 	shut := map[Gate]func(*view){
 		GateOwned:      func(v *view) { v.NotOwned = "it is archived" },
@@ -248,7 +247,7 @@ func TestOrderOfGates(t *testing.T) {
 		GateBroken:     func(v *view) { v.Hopeless = true },
 		GateStuck:      func(v *view) { v.Track.Stuck = 2 },
 		GateIdle:       func(v *view) { v.LastActivity = at(39 * time.Second) },
-		GateAnswers:    func(v *view) { v.Answers = said(1, 2, 3, 4, 5) },
+		GateAnswers:    func(v *view) { v.Answers = equalAnswers(1, 2, 3, 4, 5) },
 		GateCooldown:   func(v *view) { v.LastEnforcement = at(39 * time.Second) },
 		GateFailures:   func(v *view) { v.Same = 5 },
 		GateIterations: func(v *view) { v.Iteration = 100 },
@@ -264,7 +263,7 @@ func TestOrderOfGates(t *testing.T) {
 			if alone[first.name] || alone[second.name] {
 				continue
 			}
-			track, situation := counted()
+			track, situation := countedDown()
 			v := &view{track, situation, WatchPolicy(), at(40 * time.Second)}
 			shut[second.name](v)
 			shut[first.name](v)
@@ -275,7 +274,7 @@ func TestOrderOfGates(t *testing.T) {
 	}
 }
 
-// A session that forgets what it does is left for a fresh one, which counts on, and has not been compacted.
+// A session that keeps forgetting is replaced by a new one. Iterations keep counting, compactions start from zero.
 func TestFreshSession(t *testing.T) {
 	p := WatchPolicy()
 	for name, test := range map[string]struct {
@@ -305,7 +304,7 @@ func TestFreshSession(t *testing.T) {
 	}
 }
 
-// done is the end of a turn that completed the items.
+// done ends a turn that completed the items.
 func done(after time.Duration, message string, items ...string) TurnEnded {
 	e := TurnEnded{At: at(after), Message: message, Reached: Reached{Tools: true, Answer: "ok " + message}}
 	for _, item := range items {

@@ -65,7 +65,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Waiting until the time that Decide names must bring another answer: else the executor would spin.
+// At the time that a wait names, the decision must be another one. Otherwise the executor would spin.
 func TestDecideMakesProgress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minutes := rapid.Int64Range(0, 60)

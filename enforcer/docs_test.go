@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page about sessions has a row for every gate, in the order in which they are asked, and one for every decision.
+// docs/sessions.md has a row for every gate, in the order of the checks, and for every decision.
 func TestPageNamesEveryGate(t *testing.T) {
 	page, err := os.ReadFile("../docs/sessions.md")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// after applies events to a session that was told to go on; a turn that the user began is not the answer to that.
-func after(events ...Event) Track {
+// trackAfter applies events to a continued session. A turn after the user's prompt does not answer the continuation.
+func trackAfter(events ...Event) Track {
 	p := WatchPolicy()
 	t, _ := due()
 	prompted := false
@@ -30,7 +30,7 @@ func turn(message string, r Reached) TurnEnded {
 
 func todo(content, status string) boulder.Todo { return boulder.Todo{Content: content, Status: status} }
 
-// A failure is a continuation without progress, and each thing is progress once.
+// TestFailures: a failure is a continuation without progress. Each thing is progress once only.
 func TestFailures(t *testing.T) {
 	tools := func(r Reached) Reached { r.Tools = true; return r }
 	item := tools(Reached{Todos: []boulder.Todo{todo("Write a", "completed")}})
@@ -85,7 +85,7 @@ func TestFailures(t *testing.T) {
 		}, 0},
 		{"the user's start", []Event{turn("1", tools(Reached{})), Started{at(0)}}, 0},
 	} {
-		if got := after(test.events...).FailureCount; got != test.want {
+		if got := trackAfter(test.events...).FailureCount; got != test.want {
 			t.Errorf("%s: %d failures, want %d", test.name, got, test.want)
 		}
 	}
@@ -101,20 +101,20 @@ func TestSameAnswers(t *testing.T) {
 		"something else":  {[]Reached{{Answer: "a"}, {Answer: "a"}, {Answer: "b"}}, 1},
 		"with a tool":     {[]Reached{{Answer: "a"}, {Answer: "a"}, {Answer: "a", Tools: true}}, 0},
 		"after a tool":    {[]Reached{{Answer: "a", Tools: true}, {Answer: "a"}}, 1},
-		"nothing at all":  {[]Reached{{}, {}}, 0}, // the failures say it, with the error that each turn ended with
+		"nothing at all":  {[]Reached{{}, {}}, 0}, // counted as failures, with each turn's error
 		"nothing between": {[]Reached{{Answer: "a"}, {}, {Answer: "a"}}, 2},
 	} {
 		var events []Event
 		for i, r := range test.answers {
 			events = append(events, turn(string(rune('1'+i)), r))
 		}
-		if got := after(events...).Same; got != test.want {
+		if got := trackAfter(events...).Same; got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 }
 
-// The user is obeyed at once, and it stays so.
+// TestStopStays: a stop by the user holds at once and for good.
 func TestStopStays(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -136,14 +136,14 @@ func TestStopStays(t *testing.T) {
 		{"moved away, and then aborted", []Event{Replaced{At: at(0), By: "ses_2"}, Aborted{at(1)}}, Stopped},
 		{"moved away, and the user prompts", []Event{Replaced{At: at(0), By: "ses_2"}, Prompted{At: at(1)}}, Watching},
 	} {
-		track := after(test.events...)
+		track := trackAfter(test.events...)
 		if track.Status != test.want {
 			t.Errorf("%s: %s (%s), want %s", test.name, track.Status, track.Reason, test.want)
 		}
 		if (track.Status == Stopped) != (track.Reason != "") {
 			t.Errorf("%s: %s for the reason %q", test.name, track.Status, track.Reason)
 		}
-		// Why it was stopped first is why it is stopped.
+		// The first reason stays.
 		if _, moved := test.events[0].(Replaced); moved && track.Status == Stopped && !strings.Contains(track.Reason, "ses_2") {
 			t.Errorf("%s: the reason is %q", test.name, track.Reason)
 		}
@@ -182,7 +182,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Failures are forgotten once: an outage is survived, a dead session is left.
+// TestForgottenOnce: failures are reset once, so a session survives an outage, but a dead one is let go.
 func TestForgottenOnce(t *testing.T) {
 	track, s := due()
 	sent := 0
@@ -195,7 +195,7 @@ func TestForgottenOnce(t *testing.T) {
 	}
 }
 
-// What a compaction makes the agent forget is not forgotten here.
+// TestOpenItems: items that a compaction dropped from the agent's list stay open here.
 func TestOpenItems(t *testing.T) {
 	a, b := todo("Write a", "pending"), todo("Write b", "in_progress")
 	closed, blocked := todo("write  B", "completed"), todo("Ask about c", "blocked")
@@ -231,7 +231,7 @@ func TestOpenItems(t *testing.T) {
 
 func TestApplyLeavesItsArgument(t *testing.T) {
 	p := WatchPolicy()
-	track := after(done(1, "1", "Write a"))
+	track := trackAfter(done(1, "1", "Write a"))
 	track.Progress.Items = slices.Grow(track.Progress.Items, 10)
 	one := Apply(track, done(2, "2", "Write b"), p)
 	Apply(track, done(2, "3", "Write c"), p)

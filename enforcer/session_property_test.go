@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// somePolicy has small numbers, so that every bound is met within a few steps.
+// somePolicy draws small numbers, so that a few steps reach every bound.
 func somePolicy(t *rapid.T) Policy {
 	seconds := func(label string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Second
@@ -92,13 +92,13 @@ func someEvent(t *rapid.T, now time.Time) Event {
 	return TurnEnded{now, fmt.Sprint("m", rapid.IntRange(0, 9).Draw(t, "message")), someReached(t)}
 }
 
-// ledger is what a suspicious person writes down, without knowing how the arbiter counts.
+// ledger is an independent account of a session, which does not know how the arbiter counts.
 type ledger struct {
-	stopped  bool // by the user: in so many words
-	resting  bool // by the user: by an abort, or a word in the conversation
+	stopped  bool // by the user, with an explicit order
+	resting  bool // by the user, with an abort or a word in the conversation
 	inFlight bool
-	useless  int // prompts since the newest progress, or the newest word of the user
-	since    int // prompts since the newest word of the user
+	useless  int // prompts since the last progress or message of the user
+	since    int // prompts since the user's last message
 	seen     map[string]bool
 	acted    bool
 	turn     string
@@ -141,8 +141,8 @@ func (l *ledger) reach(what string, counts bool) {
 	l.seen[what] = true
 }
 
-// Whatever happens, in whatever order: at most one prompt is on its way, none is sent against the user or into
-// something that is under way, and the prompts that bring nothing are bounded.
+// TestNeverALoop: in any order of events, at most one prompt is in flight, none is sent against the user's will or into
+// running work, and useless prompts are bounded.
 func TestNeverALoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := somePolicy(t)
@@ -174,7 +174,7 @@ func TestNeverALoop(t *testing.T) {
 				e := someEvent(t, now)
 				l.note(e)
 				track = Apply(track, e, p)
-			default: // the answer is acted on
+			default: // carry out the decision
 				track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
 				if d.Kind == Send || d.Kind == Fresh {
 					l.inFlight = true
@@ -196,7 +196,7 @@ func TestNeverALoop(t *testing.T) {
 	})
 }
 
-// anyTrack is one that events have led to.
+// anyTrack draws a track that events can lead to.
 func anyTrack(t *rapid.T, p Policy, s Situation) (Track, time.Time) {
 	track, now := Track{}, at(0)
 	for range rapid.IntRange(0, 30).Draw(t, "events") {
@@ -210,7 +210,7 @@ func anyTrack(t *rapid.T, p Policy, s Situation) (Track, time.Time) {
 	return track, now
 }
 
-// A Wait says when it ends: not before, and then something else is said; or time alone never ends it.
+// TestWaitEnds: a Wait holds until its time, when the decision changes. Without a time, waiting alone never changes it.
 func TestWaitEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, s := somePolicy(t), someSituation(t)
@@ -240,7 +240,6 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// A track that was stored is the same one.
 func TestTrackRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, s := somePolicy(t), someSituation(t)
@@ -269,7 +268,7 @@ func TestTrackRoundTrip(t *testing.T) {
 	})
 }
 
-// An agent that gets somewhere now and then is brought to the end, by nothing but the arbiter's answers.
+// TestEverySessionEnds: the arbiter alone brings any agent that makes progress now and then to an end.
 func TestEverySessionEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom([]Policy{WatchPolicy(), LoopPolicy(), RunPolicy()}).Draw(t, "policy")

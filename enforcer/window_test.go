@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// feed makes a window of the calls; they get ids in order, and each is reported several times.
+// feed makes a window of calls with ids in order, each reported twice.
 func feed(r Rules, calls ...Call) *Window {
 	w := NewWindow("s", r)
 	for i, c := range calls {
@@ -33,8 +33,8 @@ func read(file, output string) Call {
 	return Call{Tool: "read", Input: json.RawMessage(`{"filePath":"` + file + `"}`), Output: output}
 }
 
-func fails(c Call) Call { c.Failed = true; return c }
-func heard(c Call) Call { c.AfterNudge = true; return c }
+func fails(c Call) Call      { c.Failed = true; return c }
+func afterNudge(c Call) Call { c.AfterNudge = true; return c }
 
 func edit(content string) Call {
 	return Call{
@@ -44,7 +44,6 @@ func edit(content string) Call {
 
 func times(n int, calls ...Call) []Call { return slices.Concat(slices.Repeat([][]Call{calls}, n)...) }
 
-// kinds is what fired, as "kind rule".
 func (w *Window) kinds() []string {
 	var out []string
 	for _, f := range w.Findings {
@@ -88,7 +87,7 @@ func TestWindow(t *testing.T) {
 		{"twice the same error", times(2, missing), nil},
 		{"three times the same error", times(3, missing), []string{"nudge errors"}},
 		{"the fourth was under way", times(4, missing), []string{"nudge errors"}},
-		{"the fourth after the nudge", append(times(3, missing), heard(missing)), []string{"nudge errors", "stop errors"}},
+		{"the fourth after the nudge", append(times(3, missing), afterNudge(missing)), []string{"nudge errors", "stop errors"}},
 		{"twice as many, heard or not", times(8, missing), []string{"nudge errors", "stop errors"}},
 		{"another error", []Call{missing, missing, fails(read("nope", "permission denied"))}, nil},
 		{"A B A B A", []Call{a, b, a, b, a}, nil},
@@ -109,7 +108,7 @@ func TestWindow(t *testing.T) {
 
 func TestMessagesWithoutTools(t *testing.T) {
 	for _, test := range []struct {
-		messages string // t: calls a tool, -: does not, h: does not and has heard
+		messages string // t: calls a tool, -: does not, h: does not after a nudge
 		want     []string
 	}{
 		{"--", nil},
@@ -123,7 +122,7 @@ func TestMessagesWithoutTools(t *testing.T) {
 		w := NewWindow("s", DefaultRules())
 		for i, m := range test.messages {
 			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', AfterNudge: m == 'h'})
-			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', AfterNudge: m == 'h'}) // each is reported several times
+			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', AfterNudge: m == 'h'}) // reported twice
 		}
 		if got := w.kinds(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.messages, got, test.want)
@@ -176,7 +175,7 @@ func TestNumbers(t *testing.T) {
 		{"none allowed", func(r *Rules) { r.SameOutput = 0 }, []Call{a}, []string{"stop repeat"}},
 		{"off", func(r *Rules) { r.SameOutput = -1 }, times(50, a), nil},
 		{"no nudge", func(r *Rules) { r.SameError = -1 }, times(4, missing), []string{"stop errors"}},
-		{"never stopped", func(r *Rules) { r.SameErrorStop = -1 }, times(20, heard(missing)), []string{"nudge errors"}},
+		{"never stopped", func(r *Rules) { r.SameErrorStop = -1 }, times(20, afterNudge(missing)), []string{"nudge errors"}},
 		{"no alternation", func(r *Rules) { r.Alternate = -1 }, times(3, a, read("b", "two")), nil},
 		{"a small window forgets", func(r *Rules) { r.Window = 3 }, times(9, a), nil},
 	} {
@@ -233,7 +232,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// An agent that gets something else each time is not stuck, whatever it calls and however often.
+// TestNothingFiresOnNewOutputs: an agent that always gets new output is not stuck, whatever it calls and however often.
 func TestNothingFiresOnNewOutputs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 80).Draw(t, "calls")
@@ -253,7 +252,7 @@ func TestNothingFiresOnNewOutputs(t *testing.T) {
 	})
 }
 
-// A loop is found however its outputs are decorated by what changes from run to run.
+// TestNoiseDoesNotHideALoop: a loop is found although its outputs contain text that changes from run to run.
 func TestNoiseDoesNotHideALoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.IntRange(0, 9999)
@@ -272,9 +271,9 @@ func TestNoiseDoesNotHideALoop(t *testing.T) {
 	})
 }
 
-// What fired stays, in its place, whatever comes after it; each rule nudges once at most, and before it stops.
+// Findings stay in their order. Each rule fires once as a nudge and once as a stop, and the nudge comes first.
 func TestFindingsStay(t *testing.T) {
-	calls := []Call{read("a", "1"), read("b", "2"), fails(read("c", "no")), heard(fails(read("c", "no"))), edit("x"), edit("y")}
+	calls := []Call{read("a", "1"), read("b", "2"), fails(read("c", "no")), afterNudge(fails(read("c", "no"))), edit("x"), edit("y")}
 	rapid.Check(t, func(t *rapid.T) {
 		w := NewWindow("s", DefaultRules())
 		var before []Decision

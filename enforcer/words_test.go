@@ -67,7 +67,6 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// What comes from a model may be anything.
 func FuzzWords(f *testing.F) {
 	for _, text := range []string{"Done.", "```\nopen", "> \"", boulder.Promise, "\xff\xfe", strings.Repeat("\"`", 50)} {
 		f.Add(text)
@@ -83,7 +82,7 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// A text of nothing but claims is looked at once, not once for each word: it would take minutes.
+// TestLongTexts: a text full of claims is scanned once, not once for each word, which would take minutes.
 func TestLongTexts(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("not done ", 10_000), strings.Repeat("`", 50_000), strings.Repeat("\"", 50_001),

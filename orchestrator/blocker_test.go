@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// once asks in the first attempt of a sub-task.
+// once raises the blockers in the first turn of a sub-task's first attempt.
 func once(subTask string, all ...boulder.Blocker) func(boulder.Job) []boulder.Blocker {
 	return func(job boulder.Job) []boulder.Blocker {
 		if job.Attempt.AttemptRef != at(subTask, 1) || job.Turn.Number > 1 {
@@ -27,12 +27,12 @@ func hard(id string) boulder.Blocker {
 	}
 }
 
-func settles(subTask, id, text string) boulder.Order {
+func settleOrder(subTask, id, text string) boulder.Order {
 	return boulder.Order{Do: boulder.OrderSettle, SubTaskID: subTask, BlockerID: id, Text: text}
 }
 
-// TestBlocked: what does not need the answer goes on, then the run waits for the user; a resume without an answer prompts
-// nobody; with it the next attempt has it in its brief.
+// TestBlocked: independent work continues, then the run waits for the user. A resume without an answer sends no prompt;
+// with the answer, the next attempt has it in its brief.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -58,17 +58,17 @@ func TestBlocked(t *testing.T) {
 		t.Errorf("resumed without an answer: %v, %d prompts more", err, r.server.sent()-sent)
 	}
 	for _, refused := range []boulder.Order{
-		settles("a", "B9", "this"), settles("x", "B1", "this"), settles("c", "B1", "this"),
+		settleOrder("a", "B9", "this"), settleOrder("x", "B1", "this"), settleOrder("c", "B1", "this"),
 		{Do: boulder.OrderSettle, SubTaskID: "a"},
 	} {
 		if err := r.orchestrator().Order(t.Context(), "b1", refused); !errors.Is(err, boulder.ErrRefused) {
 			t.Errorf("%+v: %v", refused, err)
 		}
 	}
-	if err := r.orchestrator().Order(t.Context(), "b1", settles("a", "B1", "the second one")); err != nil {
+	if err := r.orchestrator().Order(t.Context(), "b1", settleOrder("a", "B1", "the second one")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.orchestrator().Order(t.Context(), "b1", settles("a", "B1", "no, the first")); !errors.Is(err, boulder.ErrRefused) ||
+	if err := r.orchestrator().Order(t.Context(), "b1", settleOrder("a", "B1", "no, the first")); !errors.Is(err, boulder.ErrRefused) ||
 		!strings.Contains(err.Error(), "is answered already") {
 		t.Errorf("answered twice: %v", err)
 	}
@@ -88,8 +88,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestOnlyTheUserCanHelp: where nothing records blockers, the sub-task is parked for the judge's words after two verdicts,
-// and a resume tries it again.
+// Where no blockers are recorded, two such verdicts park the sub-task with the judge's reason. A resume tries again.
 func TestOnlyTheUserCanHelp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -108,7 +107,7 @@ func TestOnlyTheUserCanHelp(t *testing.T) {
 	r.completes(r.resume())
 }
 
-// TestAnswersOutliveAReplan: what the user answered is told to whoever replans, and to the sub-task that takes over.
+// TestAnswersOutliveAReplan: the planner of a replan and the sub-task that takes over get the user's answers.
 func TestAnswersOutliveAReplan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -131,7 +130,7 @@ func TestAnswersOutliveAReplan(t *testing.T) {
 	if _, err := r.run(planOf(spec("a"))); !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatal(err)
 	}
-	if err := r.orchestrator().Order(t.Context(), "b1", settles("a", "B1", "the blue one")); err != nil {
+	if err := r.orchestrator().Order(t.Context(), "b1", settleOrder("a", "B1", "the blue one")); err != nil {
 		t.Fatal(err)
 	}
 	r.completes(r.resume())

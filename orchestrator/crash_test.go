@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// TestCommitErrorWaitsForWorkers: the run ends when its turns have ended, and not before.
+// TestCommitErrorWaitsForWorkers: a run that fails ends only after its turns have.
 func TestCommitErrorWaitsForWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -27,14 +27,14 @@ func TestCommitErrorWaitsForWorkers(t *testing.T) {
 		}
 		return nil
 	}
-	// collect checks that no turn is at work when the run is over.
+	// collect checks that no turn is left when the run ends.
 	if _, err := r.run(planOf(spec("long"), spec("short"))); !errors.Is(err, errDisk) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestFailedCommitTellsTheRunnerThatTheRunIsOver: whoever hears that his report was not stored finds his ctx ended, so that
-// he ends the agent's turn. It would be chance if the reports were answered first.
+// TestFailedCommitTellsTheRunnerThatTheRunIsOver: a runner whose report was not stored must find its ctx cancelled, so
+// that it ends the agent's turn. Many runs: with reports answered first, that would be a race.
 func TestFailedCommitTellsTheRunnerThatTheRunIsOver(t *testing.T) {
 	t.Parallel()
 	for range 300 {
@@ -52,7 +52,7 @@ func TestFailedCommitTellsTheRunnerThatTheRunIsOver(t *testing.T) {
 	}
 }
 
-// watchful looks at its ctx when a report fails.
+// watchful is a server that checks its ctx when a report fails.
 type watchful struct {
 	*server
 	t *testing.T
@@ -68,7 +68,7 @@ func (w watchful) Run(ctx context.Context, job boulder.Job, report func(boulder.
 	})
 }
 
-// TestAloneAfterACrash: after a resume an attempt still knows whether another was at work beside it.
+// TestAloneAfterACrash: a resumed attempt still knows whether another one ran at the same time.
 func TestAloneAfterACrash(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -118,7 +118,6 @@ func TestAloneAfterACrash(t *testing.T) {
 	}
 }
 
-// plans is a planner that answers with this plan, sealed.
 func plans(plan *boulder.Plan) plannerFunc {
 	return func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 		p := plan.Clone()

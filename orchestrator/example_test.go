@@ -11,22 +11,21 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// agent stands for whatever does the work. It has no sessions that could be lost or found again, so it has nothing to
-// report.
+// agent stands for your own agent. It has no sessions to lose or find again, so it reports nothing.
 type agent struct{}
 
 func (agent) Run(_ context.Context, job boulder.Job, _ func(boulder.Body) error) (boulder.Evidence, error) {
 	return boulder.Evidence{FinalMessage: "I have done it: " + job.SubTask.Subject}, nil
 }
 
-// believer is a judge that takes the agent's word for it.
+// believer is a judge that trusts the agent.
 type believer struct{}
 
 func (believer) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	return boulder.Verdict{Completed: true, Summary: req.Turn.Evidence.FinalMessage}, boulder.Usage{}, nil
 }
 
-// A program of its own runs a plan with its own agent and its own judge, and keeps everything in a bbolt file.
+// A program runs a plan with its own agent and judge, and keeps the state in a bbolt file.
 func Example() {
 	dir, err := os.MkdirTemp("", "project")
 	if err != nil {

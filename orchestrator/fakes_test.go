@@ -15,15 +15,15 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Every run of every test waits for what it started.
+// TestMain checks that every run waits for what it started.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memStore keeps the events of all boulders, as they came.
+// memStore keeps the events of all boulders, in order.
 type memStore struct {
 	mu      sync.Mutex
 	events  []boulder.Event
 	commits int
-	// fault is asked before and after the write of each commit, numbered from 1.
+	// fault is called before and after the write of each commit, numbered from 1.
 	fault func(commit int, written bool) error
 }
 
@@ -57,14 +57,12 @@ func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
 	return state, nil
 }
 
-// log is that of one boulder.
 func (s *memStore) log(id string) []boulder.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.events), func(e boulder.Event) bool { return e.BoulderID != id })
 }
 
-// revisions of the plan, as they were given to the store.
 func (s *memStore) revisions() (all []boulder.PlanRevision) {
 	for _, e := range s.events {
 		switch b := e.Body.(type) {
@@ -77,7 +75,7 @@ func (s *memStore) revisions() (all []boulder.PlanRevision) {
 	return all
 }
 
-// load is what is stored, by sub-task.
+// load returns the stored boulder, and its sub-tasks by id.
 func (s *memStore) load(t *testing.T) (boulder.Boulder, map[string]boulder.SubTask) {
 	t.Helper()
 	r, err := s.Load(t.Context(), "b1")
@@ -94,26 +92,24 @@ func (s *memStore) load(t *testing.T) (boulder.Boulder, map[string]boulder.SubTa
 	return r.Boulder, byID
 }
 
-// stored reports whether an event of the log fits.
 func (s *memStore) stored(fits func(boulder.Body) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.events, func(e boulder.Event) bool { return fits(e.Body) })
 }
 
-// server is where turns run: it outlives the orchestrators that use it. Whether these keep the contract of a Runner, whatever
-// happens, is looked at by package simulate.
+// server runs turns, and outlives its orchestrators. Package simulate checks that these keep the contract of a Runner.
 type server struct {
-	// turn is the agent: what comes of a prompt that arrived. Nil ends every turn well.
+	// turn is the agent: the result of a prompt that arrived. If nil, every turn ends well.
 	turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
-	// asks is what the agent comes upon, when it has a prompt, that only the user can answer.
+	// asks returns the blockers that the agent raises when it has a prompt.
 	asks func(job boulder.Job) []boulder.Blocker
 
 	mu      sync.Mutex
 	briefs  map[boulder.AttemptRef][]string // prompts, by attempt
-	prompts map[string]bool                 // that arrived, by attempt and turn
+	prompts map[string]bool                 // by attempt and turn
 	running int
-	most    int // that ran at once
+	most    int // at once
 	calls   int
 }
 
@@ -156,14 +152,13 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 			}
 			return s.turn(ctx, job)
 		},
-		Gate: func(_ context.Context, _ boulder.Job, command string) boulder.Gate { // green, unless the turn says how they went
+		Gate: func(_ context.Context, _ boulder.Job, command string) boulder.Gate { // green, unless the turn sets the gates
 			return boulder.Gate{Command: command}
 		},
 	}
 	return agent.Run(ctx, job, report)
 }
 
-// ended fails the test if turns are at work: the run is over.
 func (s *server) ended(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -173,14 +168,12 @@ func (s *server) ended(t *testing.T) {
 	}
 }
 
-// prompted are the prompts of the jobs of an attempt.
 func (s *server) prompted(ref boulder.AttemptRef) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.briefs[ref])
 }
 
-// sent is how many prompts there were in all.
 func (s *server) sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,25 +182,23 @@ func (s *server) sent() int {
 
 type judgeFunc = managertest.JudgeFunc
 
-// agrees is a judge that finds everything complete.
 func agrees(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	v := boulder.Verdict{Completed: true, Summary: "did " + req.SubTask.ID, OutputData: "output of " + req.SubTask.ID}
 	return v, boulder.Usage{Calls: 1, Input: 10}, nil
 }
 
-// plannerFunc is a Planner.
 type plannerFunc func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
 
 func (f plannerFunc) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	return f(ctx, req)
 }
 
-// Replan has no other plan.
+// Replan offers no other plan.
 func (f plannerFunc) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	return boulder.Replacement{}, boulder.Usage{}, boulder.ErrNoNewPlan
 }
 
-// replanner is a Planner that is asked for replans only.
+// replanner is a Planner for replans only.
 type replanner func(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
 
 func (f replanner) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
@@ -218,13 +209,13 @@ func (f replanner) Replan(ctx context.Context, req boulder.ReplanRequest) (bould
 	return f(ctx, req)
 }
 
-// rig is an orchestrator with everything around it. Its parts can be changed before the first run.
+// rig is an orchestrator with its fakes. Change its parts before the first run.
 type rig struct {
 	t      *testing.T
 	store  *memStore
 	server *server
 	cfg    orchestrator.Config
-	onSent func() // is called when a prompt was sent, once
+	onSent func() // called once, when a prompt was sent
 }
 
 func newRig(t *testing.T) *rig {
@@ -236,7 +227,7 @@ func newRig(t *testing.T) *rig {
 	}}
 }
 
-// orchestrator makes a new one, as a new process does.
+// orchestrator returns a new one, as in a new process.
 func (r *rig) orchestrator() *orchestrator.Orchestrator {
 	r.t.Helper()
 	o, err := orchestrator.New(r.cfg)
@@ -246,7 +237,6 @@ func (r *rig) orchestrator() *orchestrator.Orchestrator {
 	return o
 }
 
-// request runs a request in a new orchestrator, and returns its events and its error.
 func (r *rig) request(req orchestrator.Request) ([]boulder.Event, error) {
 	r.t.Helper()
 	return r.collect(r.orchestrator().Run(r.t.Context(), req))
@@ -262,7 +252,7 @@ func (r *rig) resume() ([]boulder.Event, error) {
 	return r.request(orchestrator.Request{Resume: "b1"})
 }
 
-// begin runs a request on a goroutine of its own, which hands over the error that ended the run.
+// begin runs a request on its own goroutine, and returns a channel for the run's error.
 func (r *rig) begin(o *orchestrator.Orchestrator, req orchestrator.Request) <-chan error {
 	over := make(chan error, 1)
 	go func() {
@@ -272,8 +262,7 @@ func (r *rig) begin(o *orchestrator.Orchestrator, req orchestrator.Request) <-ch
 	return over
 }
 
-// collect ranges over a run, and checks what holds for every run: events are numbered, an error comes last, and no work is
-// left behind.
+// collect ranges over a run, and checks what holds for all: events are numbered, an error comes last, no work is left.
 func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []boulder.Event, err error) {
 	r.t.Helper()
 	for e, problem := range seq {
@@ -296,7 +285,7 @@ func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []bould
 	return events, err
 }
 
-// completes fails the test unless a run came to its end with everything done.
+// completes fails the test unless a run ended with everything completed.
 func (r *rig) completes(events []boulder.Event, err error) {
 	r.t.Helper()
 	if err != nil {
@@ -316,7 +305,6 @@ func types(events []boulder.Event) []string {
 	return names
 }
 
-// planOf makes a plan of sub-tasks.
 func planOf(specs ...boulder.Spec) *boulder.Plan {
 	for i := range specs {
 		specs[i].Subject, specs[i].Description = "Do "+specs[i].ID, "Do all of "+specs[i].ID
@@ -332,7 +320,7 @@ func diamond() *boulder.Plan {
 
 var errDisk = errors.New("disk full")
 
-// until blocks like a long turn: until release is closed, or ctx ends it.
+// until is a long turn: it blocks until release is closed or ctx ends.
 func until(release <-chan struct{}) func(context.Context, boulder.Job) (boulder.Evidence, error) {
 	return func(ctx context.Context, _ boulder.Job) (boulder.Evidence, error) {
 		select {

@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// TestFork: what does not follow from the sub-task is taken over with its outputs and not done again; the original stays
-// as it was, and what cannot be forked makes no boulder.
+// TestFork: sub-tasks that do not depend on the named one are taken over with their outputs, not redone. The original
+// stays unchanged. A refused fork creates no boulder.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

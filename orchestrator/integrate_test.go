@@ -9,11 +9,11 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// slots is an agent with slots, which puts results onto the tip when they are let go.
+// slots is an agent with slots. It puts a result onto the tip once release lets it.
 type slots struct {
 	*server
 	release chan struct{}
-	cut     bool // an integration was stopped
+	cut     bool // an integration was cancelled
 }
 
 func (s *slots) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
@@ -26,7 +26,7 @@ func (s *slots) Integrate(ctx context.Context, what boulder.Integration, report 
 	return report(boulder.Integrated{AttemptRef: what.Turn.AttemptRef, Tree: "tree", Commit: what.SubTask.Work})
 }
 
-// A pause lets what is at work come to its end: a result that is being put onto the tip, and a turn beside it.
+// TestPauseDuringAnIntegration: a pause lets running work finish: an integration, and a turn in parallel.
 func TestPauseDuringAnIntegration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

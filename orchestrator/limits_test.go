@@ -11,15 +11,13 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// thousand is an agent that uses a thousand tokens for every turn.
 func thousand(context.Context, boulder.Job) (boulder.Evidence, error) {
 	return boulder.Evidence{
 		FinalMessage: "done", Usage: boulder.Usage{Input: 900, Output: 100, Calls: 2, Cost: 0.5}, Duration: time.Minute,
 	}, nil
 }
 
-// TestBudgetEndsRunningTurn: what a running turn is seen to use counts at once. It is ended, not lost: with a larger
-// budget it goes on.
+// Reported usage of a running turn counts at once. The budget interrupts the turn, and a larger one continues it.
 func TestBudgetEndsRunningTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -65,7 +63,7 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 	}
 }
 
-// TestSubTaskBudgetsOfTheRequest come before those of the plan; one for a sub-task that is not there ends the run.
+// TestSubTaskBudgetsOfTheRequest: they override those of the plan. A budget for an unknown sub-task ends the run.
 func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// A loop has no tries: a fault of the machine every few turns, as git under a busy disk, does not add up to its end, and
-// it stays in its session. Faults in a row let it wait for the user.
+// TestFaultsOfALoop: a loop has no limit of attempts. Occasional faults, such as git on a busy disk, neither add up nor
+// end its session. Consecutive ones make it wait for the user.
 func TestFaultsOfALoop(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -51,7 +51,7 @@ func TestFaultsOfALoop(t *testing.T) {
 	}
 }
 
-// The pause after turns without progress outlives the process.
+// TestPauseOfALoopOutlivesTheProcess: a resume keeps the pause after turns without progress.
 func TestPauseOfALoopOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// held is an agent whose turns wait to be let go, by sub-task and attempt.
+// held is an agent whose turns block until the test lets each attempt's continue.
 type held struct {
 	mu   sync.Mutex
 	gate map[boulder.AttemptRef]chan struct{}
@@ -49,8 +49,8 @@ func (h *held) job(ref boulder.AttemptRef) boulder.Job {
 	return h.jobs[ref]
 }
 
-// ordered runs a plan on a rig that prepare may change, while do gives orders, in a bubble: [synctest.Wait] is when nothing
-// more happens by itself.
+// ordered runs a plan in a synctest bubble while do gives orders. prepare may change the rig. In do, [synctest.Wait]
+// returns when nothing more happens by itself.
 func ordered(
 	t *testing.T, plan *boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held), prepare ...func(*rig),
 ) (events []boulder.Event, r *rig, err error) {
@@ -83,7 +83,7 @@ func at(id string, attempt int) boulder.AttemptRef {
 	return boulder.AttemptRef{SubTaskID: id, Attempt: attempt}
 }
 
-// TestOrderPause: what is at work may end, nothing new begins, the run goes on waiting; a resume goes on with it.
+// TestOrderPause: running work may finish, nothing new starts, and the run waits for a resume.
 func TestOrderPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +108,7 @@ func TestOrderPause(t *testing.T) {
 	})
 }
 
-// TestOrderPauseNow: what is at work is stopped, and taken up again without being prompted twice; the pause is not
-// working time, and no used-up try.
+// Running work stops, and continues without a second prompt. The pause is neither working time nor a used-up attempt.
 func TestOrderPauseNow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestOrderPauseNow(t *testing.T) {
 	})
 }
 
-// TestOrderCancel: everything ends, the boulder is cancelled for good, and the run says so.
+// TestOrderCancel: all work ends, the boulder is cancelled for good, and the run says so.
 func TestOrderCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,8 +159,8 @@ func TestOrderCancel(t *testing.T) {
 	})
 }
 
-// leftAndStopped checks that the session of an attempt that an order ended is stored as left behind, for a process that is
-// killed before its agent has stopped, and that none is once the runner has stopped it.
+// leftAndStopped checks that the session of an attempt ended by an order is stored as left behind, in case the process
+// is killed before the agent stops, and cleared once the runner has stopped it.
 func (r *rig) leftAndStopped(head boulder.Boulder) {
 	r.t.Helper()
 	left := r.store.stored(func(b boulder.Body) bool {
@@ -173,8 +172,8 @@ func (r *rig) leftAndStopped(head boulder.Boulder) {
 	}
 }
 
-// TestOrderSubTask: skip, cancel and retry of a sub-task that is at work stop its turn; what they hand in is not taken, and
-// nothing of the sub-task begins before that turn has ended.
+// TestOrderSubTask: skip, cancel and retry stop a sub-task's running turn. Its result is refused, and the sub-task does
+// not start again before that turn has ended.
 func TestOrderSubTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +207,7 @@ func TestOrderSubTask(t *testing.T) {
 	})
 }
 
-// TestOrderWhilePlanning: a pause ends the planning call and a resume makes another one; a cancel ends it for good.
+// TestOrderWhilePlanning: a pause ends the planning call, and a resume makes another. A cancel ends it for good.
 func TestOrderWhilePlanning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +239,7 @@ func TestOrderWhilePlanning(t *testing.T) {
 	})
 }
 
-// TestObey: orders for a boulder that nothing runs change the records.
+// TestObey: orders for a boulder that is not running change its stored state.
 func TestObey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -272,14 +271,14 @@ func TestObey(t *testing.T) {
 	}
 }
 
-// TestSharedLimits: boulders of one orchestrator share its limits, and the one that has waited longer goes first.
+// TestSharedLimits: boulders of one orchestrator share its limits; the longest wait goes first.
 func TestSharedLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var mu sync.Mutex
-		now, most := map[string]int{}, map[string]int{} // turns at work, by model
-		var begun []string                              // boulders, as their turns began
+		now, most := map[string]int{}, map[string]int{} // running turns, by model
+		var begun []string                              // boulders, in order of their turns
 		enter := func(job boulder.Job, n int) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -332,7 +331,7 @@ func TestSharedLimits(t *testing.T) {
 		if most["p/one"] != 2 || most["all"] != 3 {
 			t.Errorf("at once: %v, want 2 of p/one and 3 in all", most)
 		}
-		// Four of the first waited before the second one came.
+		// Four turns of the first boulder queued before the second boulder came.
 		last := slices.Index(begun, "second")
 		if n := len(slices.DeleteFunc(slices.Clone(begun[:last]), func(id string) bool { return id != "first" })); n != 6 {
 			t.Errorf("the second boulder began after %d of the first: %v", n, begun)
@@ -343,8 +342,8 @@ func TestSharedLimits(t *testing.T) {
 	})
 }
 
-// TestOrderIsAnsweredBeforeTheTurnsHaveEnded: the order that ends a boulder is answered when that is on disk, also if its
-// turns take their time to end. Twenty times, because it would be chance.
+// TestOrderIsAnsweredBeforeTheTurnsHaveEnded: the order that ends a boulder is answered once it is on disk, even if
+// turns end late. Twenty runs: the wrong order would be a race.
 func TestOrderIsAnsweredBeforeTheTurnsHaveEnded(t *testing.T) {
 	t.Parallel()
 	for range 20 {

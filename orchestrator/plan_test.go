@@ -33,14 +33,13 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// gated is a plan with a gate that a model wrote.
+// gated is a plan with a gate written by a model.
 func gated() *boulder.Plan {
 	plan := planOf(spec("a"), spec("b", "a"))
 	plan.SubTasks[0].Gates = []string{"make test"}
 	return plan
 }
 
-// TestApprove: what the user answers becomes of the boulder.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	type answer struct {
@@ -86,7 +85,7 @@ func TestApprove(t *testing.T) {
 			if a := subTasks["a"]; (len(a.Gates) == 1) != test.gates || (len(a.GateHints) == 1) == test.gates {
 				t.Errorf("gates %q, hints %q", a.Gates, a.GateHints)
 			}
-			// What was proposed is kept as it was proposed, whatever became of it.
+			// The proposed revision is kept unchanged, whatever the answer.
 			if proposed.Edited || proposed.Plan.Edited() || proposed.Plan.Seal.Base != "abc" {
 				t.Errorf("revision 1 is not what was proposed: %+v", proposed)
 			}
@@ -97,8 +96,7 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestPlansAreCopies: neither an approval that edits in place, nor a caller that goes on to use its plan, changes a
-// revision that was committed.
+// TestPlansAreCopies: a committed revision survives an approval that edits in place, and a caller that reuses its plan.
 func TestPlansAreCopies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -113,7 +111,7 @@ func TestPlansAreCopies(t *testing.T) {
 		given.SubTasks[0].Description = boulder.TypeOf(e.Body)
 	}
 	revisions := append(r.store.revisions(), other.store.revisions()...)
-	if len(revisions) != 4 { // a plan is proposed, then adopted
+	if len(revisions) != 4 { // each plan is proposed, then adopted
 		t.Fatalf("%d revisions were committed", len(revisions))
 	}
 	for i, rev := range revisions {
@@ -139,7 +137,7 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestApprovalIsAskedAgain: a boulder that waits for approval survives whatever cut the question off.
+// TestApprovalIsAskedAgain: a boulder that waits for approval survives any interruption of the question.
 func TestApprovalIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -149,7 +147,7 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 		"terminal gone": {func(*orchestrator.Orchestrator, context.Context) error { return errSignal }, errSignal},
 		"stop": {func(o *orchestrator.Orchestrator, ctx context.Context) error {
 			o.Stop()
-			<-ctx.Done() // the user who does not answer
+			<-ctx.Done() // the user does not answer
 			return ctx.Err()
 		}, orchestrator.ErrStopped},
 		"no answer at all": {func(*orchestrator.Orchestrator, context.Context) error { return nil }, nil},
@@ -171,7 +169,7 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 			if head, _ := r.store.load(t); head.Status != boulder.Paused || head.Reason != err.Error() {
 				t.Errorf("the boulder is %s because %q", head.Status, head.Reason)
 			}
-			r.cfg.Planner = nil // the plan is stored: nobody has to make it again
+			r.cfg.Planner = nil // the plan is stored, and not made again
 			var seen boulder.Plan
 			approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 				seen = p.Clone()
@@ -186,8 +184,8 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyAgreedYet: a plan that the user is to be asked about waits where there is none, however often it is resumed,
-// whether it was made or given; a yes from another process, to a plan that may have been edited there, ends that.
+// TestNobodyAgreedYet: a plan that needs approval waits wherever the user cannot be asked, however often it is resumed,
+// whether made or given. An approval by another process, perhaps of an edited plan, ends the wait.
 func TestNobodyAgreedYet(t *testing.T) {
 	t.Parallel()
 	asks := boulder.Settings{AskPlan: true}
@@ -220,7 +218,7 @@ func TestNobodyAgreedYet(t *testing.T) {
 	}
 }
 
-// TestPlannerFails: the boulder is paused with the reason, what the call cost is on record, and a resume plans again.
+// TestPlannerFails: the boulder is paused with the reason, the call's cost is recorded, and a resume plans again.
 func TestPlannerFails(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -251,7 +249,7 @@ func TestPlannerFails(t *testing.T) {
 	}
 }
 
-// TestStopWhilePlanning: the call is cut short; a plan that comes all the same is paid for, and kept.
+// TestStopWhilePlanning: the call is cancelled; a plan that it returns nevertheless is booked and kept.
 func TestStopWhilePlanning(t *testing.T) {
 	t.Parallel()
 	for name, honours := range map[string]bool{"planner gives up": true, "planner answers": false} {
@@ -286,7 +284,7 @@ func TestStopWhilePlanning(t *testing.T) {
 	}
 }
 
-// TestPlanFile: a given plan runs as it is written, and an edited one is recorded as such.
+// TestPlanFile: a given plan runs as written, and an edited one is recorded as edited.
 func TestPlanFile(t *testing.T) {
 	t.Parallel()
 	sealed, edited := gated(), gated()
@@ -320,7 +318,7 @@ func TestPlanFile(t *testing.T) {
 	}
 }
 
-// TestApprovePlanByOrder: so is a plan, as it is or as the user wrote it, with its gates.
+// TestApprovePlanByOrder: an order approves a plan, as proposed or as the user edited it, with its gates.
 func TestApprovePlanByOrder(t *testing.T) {
 	t.Parallel()
 	for _, atWork := range []bool{true, false} {

@@ -19,7 +19,7 @@ func redo(ids ...string) boulder.Order {
 	}}
 }
 
-// lined is a server whose results are commits that always fit the tip.
+// lined is a server with results as commits that always fit the tip.
 type lined struct{ *server }
 
 func (l lined) Integrate(_ context.Context, what boulder.Integration, report func(boulder.Body) error) error {
@@ -27,8 +27,7 @@ func (l lined) Integrate(_ context.Context, what boulder.Integration, report fun
 	return report(boulder.Integrated{AttemptRef: at.AttemptRef, Tree: "tree", Commit: at.Tip + "<" + what.SubTask.ID})
 }
 
-// TestRedoSurvivesCrashes: whichever commit of a redo fails, before or after it is written, what follows comes to the same,
-// and no agent is told anything twice.
+// Whichever commit of a redo fails, before or after its write, the end state is the same, and no prompt is sent twice.
 func TestRedoSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"", "base"} {
@@ -87,7 +86,7 @@ func TestRedoSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestRedoWhileItRuns: the process that runs the boulder redoes it; the new session knows why, and what was there before.
+// TestRedoWhileItRuns: a running boulder takes a redo. The new session knows the reason and the earlier result.
 func TestRedoWhileItRuns(t *testing.T) {
 	t.Parallel()
 	r, release := newRig(t), make(chan struct{})
@@ -109,7 +108,7 @@ func TestRedoWhileItRuns(t *testing.T) {
 		switch done++; done {
 		case 2: // a and b
 			go func() { redone <- o.Order(t.Context(), "b1", redo("a")) }()
-		case 3: // a once more
+		case 3: // a again
 			if b := e.Body.(boulder.SubTaskDone); !slices.Equal(b.Kept, []string{"b"}) {
 				t.Errorf("kept: %v", b.Kept)
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// stalling is a judge that sees no progress in the named sub-tasks, and completes everything else.
 func stalling(ids ...string) judgeFunc {
 	return func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 		if slices.Contains(ids, req.SubTask.ID) {
@@ -24,7 +23,7 @@ func stalling(ids ...string) judgeFunc {
 	}
 }
 
-// replaces answers every replan with one new sub-task for the failed one and one for what was behind it.
+// replaces answers each replan with a new sub-task for the failed one and one for its dependents.
 func replaces(asked *[]boulder.ReplanRequest) replanner {
 	return func(_ context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 		*asked = append(*asked, req)
@@ -41,8 +40,8 @@ func hardPlan() *boulder.Plan {
 	return plan
 }
 
-// TestReplan: a sub-task that makes no progress twice is planned again together with what depends on it; what is done and
-// what is beside it stay; gates that the user approved stay approved, those of the model do not run.
+// TestReplan: a sub-task without progress in two turns is replanned with its dependents. Completed and unrelated
+// sub-tasks stay. Gates that the user approved stay approved; the model's do not run.
 func TestReplan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -93,7 +92,7 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// TestReplanRefused: without another plan the sub-task fails, and says so.
+// TestReplanRefused: without another plan the sub-task fails with the reason.
 func TestReplanRefused(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func() (boulder.Replacement, error){
@@ -126,12 +125,12 @@ func TestReplanRefused(t *testing.T) {
 	}
 }
 
-// TestApproveReplan: who wants to be asked is; a no fails the sub-task, an interrupt leaves the question for a resume.
+// A user who wants to be asked is asked. A no fails the sub-task; an interrupt leaves the question for a resume.
 func TestApproveReplan(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		gates bool
-		err   error // of the person
+		err   error // of the user
 		want  error // of the run
 	}{
 		"yes": {true, nil, nil}, "no": {false, orchestrator.ErrDeclined, nil},
@@ -172,8 +171,7 @@ func TestApproveReplan(t *testing.T) {
 	}
 }
 
-// TestUnaskedReplan: a replan goes ahead where nobody wants to be asked, with its gates if they may run. One that the
-// user wants to be asked about never does.
+// TestUnaskedReplan: without AskReplans a replan goes ahead, with its gates if allowed. With it, never unasked.
 func TestUnaskedReplan(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ asks, gates bool }{{false, false}, {false, true}, {true, true}} {
@@ -195,7 +193,7 @@ func TestUnaskedReplan(t *testing.T) {
 	}
 }
 
-// TestReplanWithAForbiddenModel: a new sub-task that could never start ends the run at once, and says so.
+// TestReplanWithAForbiddenModel: a new sub-task that could never start ends the run at once, with the reason.
 func TestReplanWithAForbiddenModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -213,8 +211,8 @@ func TestReplanWithAForbiddenModel(t *testing.T) {
 	}
 }
 
-// TestApproveByOrder: a replan that the user is asked about is stored, and answered by an order too: of the process
-// that asks, and where it is gone. Nobody is asked for it again.
+// TestApproveByOrder: a replan that awaits approval is stored, so an order can answer it, whether or not the asking
+// process still runs. It is not made again.
 func TestApproveByOrder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -238,7 +236,7 @@ func TestApproveByOrder(t *testing.T) {
 					if close(asked); !test.atWork {
 						return false, orchestrator.ErrWaiting
 					}
-					<-ctx.Done() // a terminal at which nobody answers
+					<-ctx.Done() // no answer at the terminal
 					return false, context.Cause(ctx)
 				},
 			})

@@ -17,8 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// TestReplay makes the decisions of boulders again that were run on the real OpenCode. Who changes what is decided sees here
-// in which situations, and makes them again:
+// TestReplay repeats the decisions of boulders that ran on the real OpenCode, and so shows which situations a change of
+// policy affects. Record the boulders again with:
 //
 //	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {
@@ -62,7 +62,7 @@ func load(t *testing.T, file string) []boulder.Event {
 	return x.Events
 }
 
-// TestReplayDiffers: a log in which something was decided otherwise than now is found out, at the first such event.
+// TestReplayDiffers: a log with a decision other than today's is reported at the first such event.
 func TestReplayDiffers(t *testing.T) {
 	t.Parallel()
 	whole := load(t, "testdata/boulders/why-0.json.gz")
@@ -75,7 +75,7 @@ func TestReplayDiffers(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		at     string
-		change func(b boulder.Body) boulder.Body // nil: the event and all behind it are not there
+		change func(b boulder.Body) boulder.Body // nil: cut the log before the event
 	}{
 		"another verdict counts": {"judged", func(b boulder.Body) boulder.Body { j := b.(boulder.Judged); j.Stalls = 7; return j }},
 		"a limit that forbids it": {"created", func(b boulder.Body) boulder.Body {
@@ -113,7 +113,7 @@ func TestReplayDiffers(t *testing.T) {
 	}
 }
 
-// evaluations are limits with which no session is continued.
+// evaluations returns limits under which no session is continued.
 func evaluations(t *testing.T, limits json.RawMessage) json.RawMessage {
 	t.Helper()
 	l := orchestrator.DefaultLimits()
@@ -128,7 +128,7 @@ func evaluations(t *testing.T, limits json.RawMessage) json.RawMessage {
 	return text
 }
 
-// TestReplayOldLog: without limits nothing is checked, and that is said.
+// TestReplayOldLog: a log without limits is reported as unchecked.
 func TestReplayOldLog(t *testing.T) {
 	t.Parallel()
 	events := load(t, "testdata/boulders/why-0.json.gz")
@@ -141,11 +141,10 @@ func TestReplayOldLog(t *testing.T) {
 	}
 }
 
-// TestReschedule: with the limits that it was run with, a boulder gives its own schedule. With fewer slots attempts wait,
-// and each takes as long as it did.
+// With its original limits, a boulder keeps its schedule. With fewer slots, attempts wait, and last as long as before.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
-	const slack = 100 * time.Millisecond // what the loop of then took to write and to start
+	const slack = 100 * time.Millisecond // what the recorded loop took to write and start
 	files, err := filepath.Glob("testdata/boulders/*.json.gz")
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +189,7 @@ func TestReschedule(t *testing.T) {
 	}
 }
 
-// TestReplayAlone: what one boulder alone did is checked in full: no start in its log says that it shared the limits.
+// TestReplayAlone: a boulder that ran alone is checked in full: no start in its log claims shared limits.
 func TestReplayAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -47,8 +47,7 @@ func TestEventOrder(t *testing.T) {
 	}
 }
 
-// TestOverlap: two sub-tasks that need each other to be at work at once come to an end; what depends on them waits, and has
-// what they found out in its brief.
+// Two sub-tasks that need each other to be running both end. Their dependent waits, and has their outputs in its brief.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -92,7 +91,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestContinueRetryFail: the judge's verdicts lead to a continuation in the same session, a fresh session, and the end.
+// TestContinueRetryFail: verdicts lead to a continuation in the same session, then a new session, then failure.
 func TestContinueRetryFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -132,7 +131,7 @@ func TestContinueRetryFail(t *testing.T) {
 	if got := len(r.server.briefs); got != 3+1 {
 		t.Errorf("%d attempts", got)
 	}
-	for _, e := range events { // people read --json with tools that expect a list where one is documented
+	for _, e := range events { // tools that read --json expect a list, not null
 		line, err := json.Marshal(e.Shown())
 		if err != nil || bytes.Contains(line, []byte(`"remaining":null`)) || bytes.Contains(line, []byte(`"depends_on":null`)) {
 			t.Errorf("null instead of a list: %s, %v", line, err)
@@ -140,7 +139,7 @@ func TestContinueRetryFail(t *testing.T) {
 	}
 }
 
-// TestWorkerEnds: whatever a runner does, exactly one result comes of it, and the attempt is tried again.
+// TestWorkerEnds: whatever a runner does, it yields exactly one result, and the attempt is tried again.
 func TestWorkerEnds(t *testing.T) {
 	t.Parallel()
 	for name, misbehave := range map[string]func(){
@@ -165,7 +164,7 @@ func TestWorkerEnds(t *testing.T) {
 	}
 }
 
-// TestRunnerMustNotDecide: reports that the contract does not have are refused, and change nothing.
+// TestRunnerMustNotDecide: reports outside of the contract are refused and change nothing.
 func TestRunnerMustNotDecide(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -207,8 +206,8 @@ func (f runnerFunc) Run(ctx context.Context, job boulder.Job, report func(boulde
 	return f(ctx, job, report)
 }
 
-// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever: a plan is refused before anything
-// is stored, and a resume goes on when the limits are others again.
+// TestForbiddenModel: a limit of 0 is an error at once, not an endless wait. A plan is refused before anything is
+// stored; a resume works again under other limits.
 func TestForbiddenModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -258,7 +257,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestBadPlan: a plan that cannot run is refused before anything is stored.
 func TestBadPlan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

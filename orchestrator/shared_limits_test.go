@@ -16,15 +16,15 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// TestSharedCooldown: a model that turned one boulder away is asked by no other before it has cooled down, be it for a turn,
-// a verdict or a plan, also when the boulder that met the limit is over. Other models are asked.
+// TestSharedCooldown: after a model refused one boulder, no boulder calls it before the cool-down ends, be it for a
+// turn, a verdict or a plan, even if the first boulder is over. Other models are called.
 func TestSharedCooldown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		began := time.Now()
 		var mu sync.Mutex
-		asked := map[string]time.Duration{} // after which time: first turn, verdict or plan, by boulder
+		asked := map[string]time.Duration{} // time to the first turn, verdict or plan, by boulder
 		note := func(what string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -107,22 +107,22 @@ func TestSharedCooldown(t *testing.T) {
 	})
 }
 
-// TestLiftedLimit: a retry ends the wait for a limit, for all boulders that wait for it, also where the one that met it
-// is over: the sub-task continues in its session, without a new attempt. What a provider says after that counts again.
+// TestLiftedLimit: a retry ends the wait for a limit in all boulders, even if the one that met it is over. The sub-task
+// continues in its session, in the same attempt. Later refusals count again.
 func TestLiftedLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		began := time.Now()
 		var mu sync.Mutex
-		asked := map[string][]time.Duration{} // after which time, by boulder
+		asked := map[string][]time.Duration{} // times since the start, by boulder
 		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
 			id := job.BoulderID
 			mu.Lock()
 			asked[id] = append(asked[id], time.Since(began).Truncate(time.Minute))
 			turnedAway := id == "first" && len(asked[id]) < 3
 			mu.Unlock()
-			<-time.After(time.Second) // the others learn of what was lifted first
+			<-time.After(time.Second) // so that the others learn of the lifted limit first
 			if job.Attempt.Attempt != 1 {
 				t.Errorf("%s: attempt %d", id, job.Attempt.Attempt)
 			}
@@ -160,12 +160,12 @@ func TestLiftedLimit(t *testing.T) {
 			synctest.Wait()
 		}
 		defer start("first")()
-		stop := start("gone") // it takes the limit over and leaves it behind
+		stop := start("gone") // it takes over the limit, then ends
 		stop()
 		synctest.Wait()
 		defer start("same")()
 		later()
-		retry("first") // which meets the limit once more
+		retry("first") // meets the limit again
 		later()
 		defer start("late")()
 		retry("late")

@@ -13,13 +13,13 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// laptop is a clock whose machine can sleep: the wall clock goes on then, and the monotonic one stands still.
+// laptop is a clock of a machine that can sleep: wall time continues then, monotonic time does not.
 type laptop struct {
 	begun time.Time
 	slept atomic.Int64
 }
 
-// newLaptop is for bubbles of synctest, whose times have no monotonic reading: it takes one from outside.
+// newLaptop is for synctest bubbles, whose times have no monotonic reading: it takes one from outside.
 func newLaptop() *laptop { return &laptop{begun: time.Now()} }
 
 var outside = time.Now()
@@ -29,14 +29,13 @@ func (l *laptop) sleep(d time.Duration) { l.slept.Add(int64(d)) }
 func (l *laptop) now() time.Time {
 	slept := l.slept.Load()
 	now := outside.Add(time.Since(l.begun) + time.Duration(slept)) // moves both readings
-	// There is no other way to set them apart than in the second word of a time.Time, which is the monotonic one.
+	// Only the second word of a time.Time, the monotonic reading, can set them apart.
 	monotonic := (*int64)(unsafe.Add(unsafe.Pointer(&now), unsafe.Sizeof(uint64(0))))
 	*monotonic -= slept
 	return now
 }
 
-// TestRefusedOrderAfterSleep: an order that cannot be carried out is refused, and the run goes on, also if it is the first
-// thing that happens after the machine slept. The sleep is no working time.
+// An order can be refused as the first event after a sleep, and the run continues. The sleep is not working time.
 func TestRefusedOrderAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,8 +55,8 @@ func TestRefusedOrderAfterSleep(t *testing.T) {
 	})
 }
 
-// TestRateLimitIsOverAfterSleep: what waits for a provider has waited while the machine slept, also if nothing else is at
-// work that would wake the run. A budget of time does not run out meanwhile.
+// TestRateLimitIsOverAfterSleep: a sleep counts as waiting for a provider, even if no other work would wake the run. It
+// does not count against a time budget.
 func TestRateLimitIsOverAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

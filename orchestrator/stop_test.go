@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// TestStop: turns that run may end, their evidence is stored, nothing else begins; a resume judges that evidence and
-// goes on without another prompt.
+// TestStop: running turns may end, their evidence is stored, and nothing else starts. A resume judges that evidence and
+// continues without another prompt.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -48,7 +48,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestStopGrace: a turn that does not end by itself is aborted after the grace, and is no used-up try.
+// TestStopGrace: a turn that outlasts the grace period is aborted, and uses no attempt.
 func TestStopGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,6 @@ func TestStopGrace(t *testing.T) {
 	})
 }
 
-// TestStopBeforeTheRun: an orchestrator that was stopped starts nothing, and loses nothing.
 func TestStopBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -92,7 +91,7 @@ func TestStopBeforeTheRun(t *testing.T) {
 
 var errSignal = errors.New("second interrupt")
 
-// TestCancel: the turns are aborted with the cause, the boulder is paused, and a resume does not prompt again.
+// TestCancel: turns are aborted with the cause, the boulder is paused, and a resume does not prompt again.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -119,7 +118,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestBreakBeforeApproval: nobody is asked about a plan after the events are not read any more.
+// TestBreakBeforeApproval: once the caller stops reading events, no approval is requested.
 func TestBreakBeforeApproval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -141,7 +140,7 @@ func TestBreakBeforeApproval(t *testing.T) {
 	r.completes(r.resume())
 }
 
-// TestLoopBodyLeaves: also a panic and a Goexit (t.Fatal) in the consumer's loop end the work.
+// TestLoopBodyLeaves: a panic or a Goexit (t.Fatal) in the consumer's loop ends the work too.
 func TestLoopBodyLeaves(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){
@@ -157,7 +156,7 @@ func TestLoopBodyLeaves(t *testing.T) {
 			_, _ = r.run(planOf(spec("a")))
 		})
 		consumer.Wait()
-		r.server.ended(t) // reports turns that are still at work
+		r.server.ended(t)
 		if r.server.calls != 1 {
 			t.Errorf("%s: %d turns were at work, want 1", name, r.server.calls)
 		}
@@ -166,7 +165,7 @@ func TestLoopBodyLeaves(t *testing.T) {
 	}
 }
 
-// TestFatal: a wrong key pauses the boulder with the reason and aborts the other turns; a resume goes on.
+// TestFatal: a wrong key pauses the boulder with the reason and aborts the other turns. A resume continues.
 func TestFatal(t *testing.T) {
 	t.Parallel()
 	wrongKey := errors.Join(errors.New("wrong key"), boulder.ErrFatal)
@@ -190,7 +189,7 @@ func TestFatal(t *testing.T) {
 			spoil(r)
 			_, err := r.run(planOf(spec("a"), spec("b")))
 			want := wrongKey
-			if name == "judge" { // the work is done; only the user can have it judged
+			if name == "judge" { // the work is done, but only the user can fix the judge
 				want = fmt.Errorf("%w: %w", orchestrator.ErrWaiting, wrongKey)
 			}
 			if !errors.Is(err, boulder.ErrFatal) || errors.Is(err, orchestrator.ErrWaiting) != errors.Is(want, orchestrator.ErrWaiting) {

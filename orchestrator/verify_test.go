@@ -15,7 +15,7 @@ func withGate(id, gate string, deps ...string) boulder.Spec {
 	return boulder.Spec{ID: id, DependsOn: deps, Gates: []string{gate}}
 }
 
-// Whoever runs and judges: nothing is completed with a gate that is red. The session goes on until it is green.
+// With any runner and judge, a red gate prevents completion. The session continues until it is green.
 func TestJudgeCannotOverruleGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -38,7 +38,7 @@ func TestJudgeCannotOverruleGates(t *testing.T) {
 	}
 }
 
-// A runner that leaves a gate out is told so, and the boulder is not called done.
+// TestRunnerWithoutGates: a runner that omits a gate is a fatal error, which pauses the boulder.
 func TestRunnerWithoutGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -54,7 +54,7 @@ func TestRunnerWithoutGates(t *testing.T) {
 	}
 }
 
-// verifying is a runner whose gates at the end go as exits says.
+// verifying is a runner whose final gates exit as exits says.
 type verifying struct {
 	*server
 	exits map[string]int
@@ -81,7 +81,7 @@ func (v *verifying) Verify(ctx context.Context, what boulder.Verification, repor
 	return nil
 }
 
-// A gate that is red on the final files is said, and the boulder is not completed; "verified by" names green gates only.
+// A red gate on the final files is reported, and the boulder not completed. "verified by" names green gates only.
 func TestFinalGates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -121,7 +121,7 @@ func TestFinalGates(t *testing.T) {
 	}
 }
 
-// A single sub-task's gates have just run, and nothing has changed since.
+// TestNoFinalGates: the gates of a single sub-task are not repeated, because nothing changed since they ran.
 func TestNoFinalGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -133,7 +133,7 @@ func TestNoFinalGates(t *testing.T) {
 	}
 }
 
-// A stop ends the gates at the end, and a resume runs them again.
+// TestStoppedInFinalGates: a stop ends the final gates, and a resume runs them again.
 func TestStoppedInFinalGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -157,7 +157,7 @@ func TestStoppedInFinalGates(t *testing.T) {
 	}
 }
 
-// The gates of what a fork takes over run in the fork; with a runner that cannot run them it does not claim that they hold.
+// A fork runs the gates of inherited sub-tasks. If its runner cannot, it does not claim that they hold.
 func TestForkRunsInheritedGates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -192,7 +192,7 @@ func TestForkRunsInheritedGates(t *testing.T) {
 	}
 }
 
-// The answer says how far a sub-task had come that is stuck.
+// TestAnswerSaysWhatWasAchieved: the answer says how far a stuck sub-task came.
 func TestAnswerSaysWhatWasAchieved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -213,7 +213,7 @@ func TestAnswerSaysWhatWasAchieved(t *testing.T) {
 		"\n  criteria met: All meetings are listed\n  changed: calendar.md")
 }
 
-// says fails the test if the answer that ends a run lacks a text.
+// says fails the test if the run's final answer lacks a text.
 func says(t *testing.T, events []boulder.Event, want string) {
 	t.Helper()
 	if got := events[len(events)-1].Body.(boulder.TaskComplete).Summary; !strings.Contains(got, want) {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type model = providerstest.Script
 
-// answers is a model that gives these, texts or errors.
+// answers is a model that returns these texts or errors in order.
 func answers(all ...any) *model { return &model{Answers: all} }
 
 func fails(kind providers.Kind) *model {
@@ -34,14 +34,14 @@ func newJudge(c providers.Completer) *progressledger.Judge {
 	return &progressledger.Judge{Completer: c, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// judge runs in a bubble, so that the pauses between repairs take no time.
+// judge judges in a synctest bubble, where the pauses between repairs take no time.
 func judge(t *testing.T, m *model, req boulder.JudgeRequest) (v boulder.Verdict, u boulder.Usage, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { v, u, err = newJudge(m).Judge(t.Context(), req) })
 	return v, u, err
 }
 
-// request is for a turn that went well.
+// request is for a successful turn.
 func request() boulder.JudgeRequest {
 	return boulder.JudgeRequest{
 		Goal:        "The shop has a dark mode.",
@@ -111,7 +111,7 @@ func TestPromptGoldenContinuation(t *testing.T) {
 		boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics, boulder.DonePromise,
 	}
 	req.SubTask.NoWorse = []string{"npm test", "npm run lint"}
-	req.SubTask.Blockers = []boulder.RaisedBlocker{ // the last three are no open choice of the agent's
+	req.SubTask.Blockers = []boulder.RaisedBlocker{ // only B1 is an open choice of the agent
 		{ID: "B1", Attempt: 1, Question: "What is it called?", Choice: "theme", Status: boulder.BlockerPending},
 		{ID: "B2", Attempt: 1, Question: "Which file?", Choice: "this.go", Status: boulder.BlockerAnswered, Answer: "other.go"},
 		{ID: "B3", Attempt: 1, Question: "Which key?", Hard: true, Status: boulder.BlockerPending},
@@ -144,7 +144,7 @@ func TestPromptGoldenContinuation(t *testing.T) {
 	golden.Compare(t, "continuation-schema.json", string(m.Asked[0].Schema))
 }
 
-// Whatever the agent writes stays between the marks, and all of it within the limit.
+// TestPromptContainsHostileEvidence: all that the agent writes stays between the marks, and within the limit.
 func TestPromptContainsHostileEvidence(t *testing.T) {
 	t.Parallel()
 	req := request()
@@ -189,7 +189,7 @@ func TestJudgeRepairs(t *testing.T) {
 	}
 }
 
-// When no answer can be used, the rules decide; where they say nothing, nothing is claimed.
+// TestJudgeUnavailable: without a usable answer, the rules decide. If they cannot, there is no verdict.
 func TestJudgeUnavailable(t *testing.T) {
 	t.Parallel()
 	red := request()
@@ -242,7 +242,7 @@ func TestJudgeUnavailable(t *testing.T) {
 	}
 }
 
-// Where no model could be asked, nothing is claimed; see internal/ledger for the kinds.
+// TestJudgeErrors: if the model cannot be called, there is no verdict. See internal/ledger for the kinds.
 func TestJudgeErrors(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[providers.Kind]error{
@@ -278,7 +278,7 @@ func TestJudgeShrinksOnce(t *testing.T) {
 	}
 }
 
-// done_when without the judge: nobody is asked, and the rules decide.
+// TestWithoutJudge: with a done_when that lacks the judge, no model is called, and the rules decide.
 func TestWithoutJudge(t *testing.T) {
 	t.Parallel()
 	todos, stopped := request().Turn.Evidence.Todos, boulder.Ended{Finish: "stop", Stopped: "30 minutes passed"}
@@ -286,9 +286,9 @@ func TestWithoutJudge(t *testing.T) {
 		ended  boulder.Ended
 		todos  []boulder.Todo
 		change func(*boulder.SubTask, *boulder.Evidence)
-		gates  bool // there is a gate, and it is green
+		gates  bool // with a green gate
 		want   bool
-		says   string // at the beginning of the summary
+		says   string // prefix of the summary
 	}{
 		"clean end":                   {want: true, says: "All done."},
 		"clean end, with green gates": {gates: true, want: true, says: "1 gate passed. All done."},
@@ -344,7 +344,7 @@ func TestWithoutJudge(t *testing.T) {
 	}
 }
 
-// A loop does not pay for a model's opinion on a turn that the rules find incomplete.
+// TestRulesFirst: a loop does not pay for a verdict on a turn that the rules find incomplete.
 func TestRulesFirst(t *testing.T) {
 	t.Parallel()
 	req := request()
@@ -360,8 +360,8 @@ func TestRulesFirst(t *testing.T) {
 	}
 }
 
-// Tests that were green before anybody began, and still are, say nothing about the work: a turn that did not come to an
-// end of its own does not complete a sub-task by them. Those that were red show it, and so does a gate.
+// TestGreenAsBeforeShowsNothing: no_worse tests that were green before the work started prove nothing. They do not
+// complete a sub-task whose turn was cut off. Tests that were red before, or a gate, do.
 func TestGreenAsBeforeShowsNothing(t *testing.T) {
 	t.Parallel()
 	const tests = "go test ./..."

@@ -37,7 +37,7 @@ func TestNormalize(t *testing.T) {
 	found := func(d boulder.Diagnostic) change {
 		return func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diagnostics = []boulder.Diagnostic{d} }
 	}
-	npmTest := func(runs ...boulder.Gate) change { // may stay as red as it was; "menu" failed before
+	npmTest := func(runs ...boulder.Gate) change { // may stay as red as before; "menu" failed before
 		return func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.NoWorse = []string{"npm test"}
 			s.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
@@ -53,7 +53,7 @@ func TestNormalize(t *testing.T) {
 		change    change
 		overruled int
 		scope     boulder.Scope
-		prompt    string // part of the continuation prompt; without one, and overruled by nothing, it is completed
+		prompt    string // part of the continuation prompt; empty and not overruled: completed
 	}{
 		"everything is there":     {},
 		"findings without labels": {answer: `{` + both + `,"summary":"s","completed":true}`},
@@ -302,7 +302,7 @@ func drawRequest(t *rapid.T) boulder.JudgeRequest {
 	return req
 }
 
-// drawAnswer is mostly favourable, so that many cases come out completed.
+// drawAnswer draws mostly favourable answers, so that many cases complete.
 func drawAnswer(t *rapid.T) progressledger.Answer {
 	mostly := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) > 0 }
 	a := progressledger.Answer{
@@ -340,7 +340,7 @@ func TestNormalizeProperties(t *testing.T) {
 	completed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		req, a := drawRequest(t), drawAnswer(t)
-		if rapid.IntRange(0, 4).Draw(t, "nothing is in the way") == 0 { // by chance alone that is too rare
+		if rapid.IntRange(0, 4).Draw(t, "nothing is in the way") == 0 { // too rare by chance alone
 			task := &req.SubTask
 			task.SuccessCriteria, task.Outputs, task.Gates, task.NoWorse, task.DoneWhen = nil, nil, nil, nil, nil
 			task.ExpectsChanges = false
@@ -400,7 +400,7 @@ func TestNormalizeProperties(t *testing.T) {
 	}
 }
 
-// Whatever a model writes, it decodes to something that Normalize accepts, or is refused.
+// FuzzAnswer: any answer is refused, or decodes to something that Normalize accepts.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		done, "", "prose", "{}", "[]", `{"completed":true}`, `{"completed":"True","summary":["x"]}`,

@@ -19,8 +19,7 @@ func settled() []boulder.RaisedBlocker {
 	}
 }
 
-// TestBlockersGolden is all that an agent reads about blockers: the brief, a continuation, the resume prompt, and the prompt
-// of a watched session.
+// All texts about blockers: in the brief, a continuation, the resume prompt, and the prompt of a watched session.
 func TestBlockersGolden(t *testing.T) {
 	t.Parallel()
 	in := input()
@@ -48,7 +47,7 @@ func TestBlockersGolden(t *testing.T) {
 	}, "\n======\n\n"))
 }
 
-// What is left out of the notes is said, too.
+// TestManyNotesAreCutVisibly: the prompt says how many notes it omits.
 func TestManyNotesAreCutVisibly(t *testing.T) {
 	t.Parallel()
 	var notes []string

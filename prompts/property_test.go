@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// text draws texts of all sizes around the limits, with characters of all widths and bytes that are not UTF-8.
+// text draws texts around the size limits, with wide characters and invalid UTF-8.
 func text(t *rapid.T, label string) string {
 	piece := rapid.SampledFrom([]string{
 		"word ", "é", "界", "🪨", "\xff", "\n", "\r\n", "a", "[cut: 1 of 2 characters]",
@@ -23,7 +23,7 @@ func text(t *rapid.T, label string) string {
 	return strings.Repeat(unit, rapid.SampledFrom([]int{0, 1, 1, 1, 20, 300, 1500}).Draw(t, label+" times"))
 }
 
-// short draws what a plan says in a line or a few.
+// short draws a text of at most a few lines.
 func short(t *rapid.T, label string) string {
 	return rapid.StringOfN(rapid.RuneFrom([]rune("abc \n界🪨")), 0, 40, -1).Draw(t, label)
 }
@@ -110,7 +110,7 @@ func TestBuildProperties(t *testing.T) {
 	})
 }
 
-// What a notice counts is what is missing: shown and missing characters make up the whole text.
+// TestNoticeCounts: shown characters plus those in the notice add up to the whole text.
 func TestNoticeCounts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestNoticeCounts(t *testing.T) {
 	})
 }
 
-// Whatever was answered: a prompt has all that fits, newest answers first of all, and says what it leaves out.
+// TestAnswersAreBounded: a prompt has as many answers as fit, newest first, and says what it omits.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

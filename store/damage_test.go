@@ -30,9 +30,8 @@ func openBytes(t testing.TB, data []byte) *DB {
 	return openAt(t, path)
 }
 
-// A crash at any point leaves the last commit: the file is copied after each one, as it stands, and opened elsewhere.
-// Power cuts inside of a commit are played as well: of the pages that it wrote before its meta page any may be missing or
-// torn, and of its meta page all.
+// TestCrashLeavesTheLastCommit: after each commit, a copy of the file opens with that commit. If power is cut before
+// the meta page, which is written last, any other new page may be missing or torn: the commit before remains.
 func TestCrashLeavesTheLastCommit(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -43,7 +42,7 @@ func TestCrashLeavesTheLastCommit(t *testing.T) {
 		func() { w.start(t, ref("a", 1)) },
 		func() { w.finish(t, ref("a", 1)) },
 		func() {
-			for range 30 { // a log that gets a snapshot
+			for range 30 { // enough for a snapshot
 				w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 300)})
 			}
 		},
@@ -82,9 +81,8 @@ func TestCrashLeavesTheLastCommit(t *testing.T) {
 
 var flips = flag.Int("flips", 300, "how many bits to flip, one at a time")
 
-// A bit that flips anywhere in the file costs no more than the newest commit, or what belongs to one boulder; it never
-// makes a state that there was not; and what is missing is named. After that the others are gone on with, and the file
-// does not grow beyond measure.
+// A flipped bit costs at most the newest commit, or the records of one boulder. It never yields a state that did not
+// exist, and what is missing is named. The other boulders can be continued, and the file does not grow beyond measure.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -110,13 +108,13 @@ func TestFlippedBits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	page := os.Getpagesize()
 	for range *flips {
-		at := random.IntN(len(data)/page)*page + random.IntN(64) // heads of pages are where it hurts
+		at := random.IntN(len(data)/page)*page + random.IntN(64) // the heads of pages are most sensitive
 		if random.IntN(3) == 0 {
 			at = random.IntN(len(data))
 		}
 		broken := slices.Clone(data)
 		broken[at] ^= 1 << (at % 8)
-		lost, err := goOnWith(t, broken, pictures)
+		lost, err := continueWith(t, broken, pictures)
 		if err != nil && !errors.Is(err, ErrUnusable) {
 			t.Fatalf("bit %d of byte %d (page %d, %d): %v", at%8, at, at/os.Getpagesize(), at%os.Getpagesize(), err)
 		}
@@ -127,8 +125,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// goOnWith opens a damaged file, and commits to each boulder that can be read.
-func goOnWith(t *testing.T, data []byte, pictures map[string]bool) (lost int, err error) {
+// continueWith opens a damaged file, and commits to each boulder that can be read.
+func continueWith(t *testing.T, data []byte, pictures map[string]bool) (lost int, err error) {
 	path := filepath.Join(scratch(t), FileName)
 	defer os.RemoveAll(filepath.Dir(path))
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -170,8 +168,7 @@ func goOnWith(t *testing.T, data []byte, pictures map[string]bool) (lost int, er
 	return lost, nil
 }
 
-// look reads a file whose pages nobody has checked: a damaged one ends a call with an error, not the process, and leaves no
-// lock behind.
+// look reads a file with unchecked pages. Damage must end a call with an error, not the process, and leave no lock.
 func look(t *testing.T, path string) error {
 	db, err := Open(path, Options{ReadOnly: true})
 	if err != nil {
@@ -187,7 +184,7 @@ func look(t *testing.T, path string) error {
 	return db.Close()
 }
 
-// A file that cannot be used is refused with the reason, and stays as it is.
+// TestOpenRefusesWithoutHarm: an unusable file is refused with the reason, and not changed.
 func TestOpenRefusesWithoutHarm(t *testing.T) {
 	t.Parallel()
 	whole := databaseBytes(t)
@@ -237,7 +234,7 @@ func refused(t *testing.T, name string, data []byte, opts Options, is func(error
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a refused file is not left locked
+	for range 2 { // the refused file must not stay locked
 		db, err := Open(path, opts)
 		if err == nil {
 			t.Errorf("%s (read-only %v) was opened", name, opts.ReadOnly)
@@ -283,8 +280,8 @@ func TestOpenWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// An event that cannot be read is named, the others are read all the same, and a run does not begin without it. What
-// else is kept of a boulder follows from its log: it is not missed, and the next commit mends it.
+// TestCorruptRecordsAreNamed: an unreadable event is named, others are still read, and no run starts without it. Other
+// records of a boulder follow from its log: they are not missed, and the next commit restores them.
 func TestCorruptRecordsAreNamed(t *testing.T) {
 	t.Parallel()
 	gone := func(bucket, key []byte) func(*bolt.Tx) error {
@@ -296,7 +293,7 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		damage func(*bolt.Tx) error
-		key    string // that is named; empty: nothing is missing
+		key    string // named in the error; empty: no error
 	}{
 		"first event":   {overwrite(bucketLog, logKey("id", 1)), "id/1"},
 		"event":         {overwrite(bucketLog, logKey("id", 4)), "id/4"},
@@ -326,7 +323,7 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 			}
 			if tc.key == "" {
 				w := &world{State: restore(t, db, "id"), id: "id", now: epoch.AddDate(1, 0, 0)}
-				w.must(t, boulder.TakenUp{}) // that it mends the record is seen by checkTruth
+				w.must(t, boulder.TakenUp{}) // checkTruth sees whether the commit restores the record
 				w.commit(t, db)
 			}
 			if s, err := db.Load(t.Context(), "sound"); err != nil || len(s.SubTasks) != 2 {
@@ -336,7 +333,7 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// databaseBytes is a closed database with two boulders: "id", with a live attempt, and the older "sound".
+// databaseBytes returns a closed database with two boulders: "id", with a live attempt, and the older "sound".
 func databaseBytes(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), FileName)
@@ -358,7 +355,7 @@ func databaseBytes(t testing.TB) []byte {
 	return data
 }
 
-// rewrite changes a closed database with bbolt alone.
+// rewrite changes a closed database with plain bbolt.
 func rewrite(t testing.TB, data []byte, change func(*bolt.Tx) error) []byte {
 	t.Helper()
 	path := filepath.Join(scratch(t), "rewrite.db")
@@ -379,7 +376,7 @@ func rewrite(t testing.TB, data []byte, change func(*bolt.Tx) error) []byte {
 	return data
 }
 
-// usedPages counts the pages up to the last one that was ever written.
+// usedPages counts the pages up to the last one ever written.
 func usedPages(t testing.TB, data []byte) (n int) {
 	rewrite(t, data, func(tx *bolt.Tx) error {
 		n = int(tx.Size()) / os.Getpagesize()
@@ -388,13 +385,12 @@ func usedPages(t testing.TB, data []byte) (n int) {
 	return n
 }
 
-// store writes a record whose checksum is right.
+// store writes a record with a correct checksum.
 func store(b *bolt.Bucket, key []byte, text string) error {
 	_, err := (&DB{new(boltfile.DB)}).put(b, key, json.RawMessage(text))
 	return err
 }
 
-// overwrite makes a record unreadable.
 func overwrite(bucket, key []byte) func(*bolt.Tx) error {
 	return func(tx *bolt.Tx) error { return tx.Bucket(bucket).Put(key, []byte(`{"id":`)) }
 }

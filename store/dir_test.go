@@ -20,7 +20,7 @@ func TestEnsureDir(t *testing.T) {
 		if got, err := os.ReadFile(ignore); string(got) != content {
 			t.Errorf(".gitignore is %q, %v", got, err)
 		}
-		// What the user wrote into it stays, and a mode that somebody opened is closed again.
+		// The user's changes to the file stay; a mode that was widened is narrowed again.
 		if err := errors.Join(os.WriteFile(ignore, []byte("*\n!plan.yaml\n"), 0o600), os.Chmod(dir, 0o755)); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func read(t tb, text string) Export {
 	return x
 }
 
-// adopted is what a boulder becomes when it is imported in another project.
+// adopted imports a boulder into another project.
 func adopted(t tb, w *world) *boulder.State {
 	t.Helper()
 	x := NewExport(w.TakeEvents())
@@ -53,7 +53,7 @@ func adopted(t tb, w *world) *boulder.State {
 	return s
 }
 
-// An adopted boulder can be imported; it is over as before, or it is paused with nothing at work, and the log says so.
+// TestAdopt: an adopted boulder is paused with nothing at work, keeps its usage, and can run.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -83,7 +83,7 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// What waits for an answer is asked again where a boulder was imported: the blockers stayed where they came up.
+// TestAdoptAsksAgain: an import asks again what waited for an answer, because blockers stay in their project.
 func TestAdoptAsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, parked := range []bool{false, true} {
@@ -113,7 +113,7 @@ func TestAdoptLeavesTheEndAlone(t *testing.T) {
 	}
 }
 
-// What does not follow from what was before is refused, with the event's number.
+// TestExportRefused: an event that does not follow from those before it is refused with its number.
 func TestExportRefused(t *testing.T) {
 	t.Parallel()
 	source := openTemp(t)
@@ -181,7 +181,6 @@ func TestExportRefused(t *testing.T) {
 	}
 }
 
-// Bytes of a file are refused with what is wrong with them.
 func TestReadExportRefuses(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -208,8 +207,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// Whatever bytes come, they are refused, or they can be adopted and are sound after that as well. Nothing is stored here:
-// what [DB.Import] adds to the check is tested above.
+// Any input is refused, or can be adopted and stays valid. It stores nothing: tests above cover [DB.Import].
 func FuzzImport(f *testing.F) {
 	db := openTemp(f)
 	w := newWorld(f, "id", epoch, spec("a"), spec("b", "a"))

@@ -8,7 +8,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A list keeps the beginning of a long request, and shows the cut.
 func TestLongTasksAreCutInLists(t *testing.T) {
 	t.Parallel()
 	for task, want := range map[string]string{
@@ -21,7 +20,7 @@ func TestLongTasksAreCutInLists(t *testing.T) {
 	}
 }
 
-// The active boulder is what was begun or taken up last.
+// TestActive: the active boulder is the one most recently created or taken up.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)

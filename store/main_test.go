@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleEnv makes the test binary act as another process: what a umask and a lock do can only be seen from there.
+// roleEnv makes the test binary act as another process: only that shows the effects of a umask and a lock.
 const roleEnv = "MANAGER_STORE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// play is the other process.
+// play is the main function of that process.
 func play(role, project string) error {
 	if play := faultyRoles()[role]; play != nil {
 		return play(project)

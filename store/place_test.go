@@ -12,15 +12,14 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A database that is taken away while it is open, as `git clean -fdx` does, is back when the process has noticed: with its
-// next commit, or when it closes. Nothing else is touched, and the error says what has become of it. A project that is gone
-// cannot hold anything; that is said, and what is open can still be read.
+// If the database is removed while open, as `git clean -fdx` does, the next commit or Close writes it back. The error
+// says where, and no other file is touched. If the project is gone, the error says so, and reads still work.
 func TestDatabaseIsTakenAway(t *testing.T) {
 	t.Parallel()
 	itself := func(path string) string { return path }
 	for name, tc := range map[string]struct {
 		take func(path string) error
-		back func(path string) string // where it is then; nil: nowhere
+		back func(path string) string // where it is afterwards; nil: nowhere
 	}{
 		"file deleted":      {os.Remove, itself},
 		"directory deleted": {func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, itself},
@@ -92,8 +91,7 @@ func rescued(path string) string {
 	return strings.Join(found, " and ")
 }
 
-// Somebody who cuts the file while it is open takes pages away under the process. That is an error of the call, and not its
-// end.
+// TestFileIsCutWhileOpen: truncating the open file removes mapped pages. Calls fail then, and the process survives.
 func TestFileIsCutWhileOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
@@ -128,7 +126,7 @@ func TestFileIsCutWhileOpen(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What may not be written is refused with what to do, and stays as it is; looking goes on.
+// TestReadOnlyPlaces: a place without write permission is refused with what to do, unchanged, and can still be read.
 func TestReadOnlyPlaces(t *testing.T) {
 	t.Parallel()
 	asPlainUser(t, func(t *testing.T) {

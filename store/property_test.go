@@ -11,8 +11,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Any history of a boulder, committed in any portions and with a restart after any of them, comes back as it was, with all
-// of its log; and its export, imported elsewhere and exported again, is the same to the byte.
+// TestRestoreEqualsLiveState: any history, committed in any portions with restarts in between, restores to the same
+// state. Its export, imported elsewhere and exported again, is the same to the byte.
 func TestRestoreEqualsLiveState(t *testing.T) {
 	t.Parallel()
 	here, there := openTemp(t), openTemp(t)
@@ -53,7 +53,6 @@ func TestRestoreEqualsLiveState(t *testing.T) {
 	})
 }
 
-// drawPlan makes up to eight sub-tasks that depend on earlier ones.
 func drawPlan(rt *rapid.T) []boulder.Spec {
 	var plan []boulder.Spec
 	for i := range rapid.IntRange(1, 8).Draw(rt, "sub-tasks") {
@@ -71,7 +70,7 @@ func drawPlan(rt *rapid.T) []boulder.Spec {
 	return plan
 }
 
-// step does something that can happen next to a random sub-task; the state refuses what does not fit.
+// step applies a random next event of a random sub-task, unless the state refuses it.
 func step(rt *rapid.T, w *world) {
 	t := rapid.SampledFrom(w.SubTasks).Draw(rt, "sub-task")
 	o := w.Open(t.ID)
@@ -122,7 +121,7 @@ func step(rt *rapid.T, w *world) {
 	_ = w.apply(rapid.SampledFrom(bodies).Draw(rt, "body"))
 }
 
-// raised draws a blocker with everything that there is to one.
+// raised draws a blocker with every field set.
 func raised(rt *rapid.T, ref boulder.AttemptRef, text string) boulder.Body {
 	b := boulder.Blocker{
 		ID:           fmt.Sprintf("B%d", rapid.IntRange(1, 9).Draw(rt, "blocker")),

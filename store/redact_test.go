@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
-// With Redact, no byte of the file holds a secret, whichever record it came in; the records decode, and a run can go on
-// from them. Without, they are stored as they are.
+// TestRedact: with Redact, the file holds no byte of a secret, whatever the record. The records decode and restore.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	const key = `planted "key" of <40> characters & more`

@@ -23,15 +23,14 @@ var _ orchestrator.Store = (*DB)(nil)
 func TestListIsNewestFirst(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
-	// Committed neither in the order of age nor in that of the ids; one is older than 1970, one has no time at all.
-	// The last one is the active one.
+	// Committed neither by age nor by id. One is older than 1970, one has no time. The last one is active.
 	for _, b := range []struct {
 		id      string
 		created time.Time
 	}{{"c", epoch}, {"a", epoch.Add(time.Hour)}, {"y", time.Time{}}, {"z", time.Date(1931, 1, 1, 0, 0, 0, 0, time.UTC)}} {
 		newWorld(t, b.id, b.created).commit(t, db)
 	}
-	// A later change of a boulder does not list it twice, nor elsewhere.
+	// A later change neither lists a boulder twice nor moves it.
 	w := &world{State: restore(t, db, "z"), id: "z", now: epoch.AddDate(1, 0, 0)}
 	w.must(t, boulder.StatusChanged{Status: boulder.Cancelled})
 	w.commit(t, db)
@@ -52,13 +51,13 @@ func TestListIsNewestFirst(t *testing.T) {
 	}
 }
 
-// Sub-tasks come in plan order, attempts as they were queued, turns as they began, and events in pages.
+// TestReads: sub-tasks come in plan order, attempts as queued, turns as begun, and events in pages.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
-	// Plan order is neither alphabetical nor that of the attempts; "b" begins the id of another.
+	// Plan order is neither alphabetical nor that of the attempts. The id "b" is a prefix of another.
 	w := newWorld(t, "id", epoch, spec("z"), spec("b"), spec("b-2"), spec("a", "z"))
-	const n = 300 // past one byte: numbers must sort as numbers, and the log takes several pages
+	const n = 300 // above 255: numbers must sort as numbers, and the log fills several pages
 	for attempt := 1; attempt < n; attempt++ {
 		w.start(t, ref("b", attempt))
 		w.must(t, boulder.Retry{AttemptRef: ref("b", attempt), Status: boulder.AttemptLost, Next: attempt + 1})
@@ -114,7 +113,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Changes that do not follow what is stored are refused as a whole.
+// TestCommitRefusesWhatDoesNotFollow: events that do not follow the stored ones are refused as a whole.
 func TestCommitRefusesWhatDoesNotFollow(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -163,7 +162,7 @@ func TestCancelledContext(t *testing.T) {
 	}
 }
 
-// Readers see whole commits, never half of one, and none of them goes back in time, while a writer goes on.
+// TestReadWhileWriting: readers see whole commits only, and never an older one than before.
 func TestReadWhileWriting(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -191,7 +190,7 @@ func TestReadWhileWriting(t *testing.T) {
 			}
 		})
 	}
-	for range 300 { // there are snapshots while they read
+	for range 300 { // enough for snapshots during the reads
 		w.must(t, boulder.UsageReport{SubTaskID: "a", Attempt: 1, Usage: boulder.Usage{Calls: 1}})
 		w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 300)})
 		w.commit(t, db)

@@ -15,13 +15,13 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// faultyRoles are the roles of processes that have little room.
+// faultyRoles are the roles of processes that lack space.
 func faultyRoles() map[string]func(string) error {
 	return map[string]func(string) error{"full-disk": playFullDisk}
 }
 
-// A disk that is full for once: nothing that was stored is lost, it can be read, and when there is room again the same handle
-// goes on. The disk is a tmpfs in a namespace of the process, which most systems allow everybody.
+// TestFullDisk: a full disk loses nothing that was stored, and reads work. Once there is space, the same handle can
+// commit again. The disk is a tmpfs in a mount namespace of the process, which most systems allow to every user.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	cmd := otherProcess(t, "full-disk", scratch(t))
@@ -77,13 +77,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// actorT is the tb of a process that plays a role.
+// actorT is the tb of a process with a role.
 type actorT struct{}
 
 func (actorT) Helper()                           {}
 func (actorT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// commitUntilFull commits until there is no room, looks at what is left, makes room and goes on.
+// commitUntilFull commits until the disk is full, checks what is stored, frees space and commits again.
 func commitUntilFull(dir string, room func() error) error {
 	path, t := filepath.Join(dir, FileName), actorT{}
 	db, err := Open(path, Options{})
@@ -129,14 +129,14 @@ func commitUntilFull(dir string, room func() error) error {
 	return db.Close()
 }
 
-// ballast takes up room that can be given back.
+// ballast takes up space until release.
 func ballast(dir string, size int) (release func() error, err error) {
 	path := filepath.Join(dir, "ballast")
 	return func() error { return os.Remove(path) }, os.WriteFile(path, make([]byte, size), 0o600)
 }
 
-// asPlainUser runs a test whose files are not those of its user, and to whom permissions apply: root becomes nobody, as far
-// as files go, on one thread that ends with the test.
+// asPlainUser runs a test as a user to whom file permissions apply. If root, it becomes nobody for file access, on one
+// thread that ends with the test.
 func asPlainUser(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -151,7 +151,7 @@ func asPlainUser(t *testing.T, test func(*testing.T)) {
 		}
 	}
 	t.Run("nobody", func(t *testing.T) {
-		runtime.LockOSThread() // and never unlocked: the thread must not be used again
+		runtime.LockOSThread() // never unlocked: the thread must not be reused
 		if err := syscall.Setfsuid(nobody); err != nil {
 			t.Fatal(err)
 		}

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// faultyRoles are the roles of which only Linux is known to show the fault to everybody.
+// faultyRoles is empty: only Linux is known to let every user cause the faults.
 func faultyRoles() map[string]func(string) error { return nil }
 
-// asPlainUser skips a test that root would pass through.
+// asPlainUser skips the test for root, to whom permissions do not apply.
 func asPlainUser(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	if os.Geteuid() == 0 {

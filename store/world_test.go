@@ -16,19 +16,19 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// tb is what *testing.T and *rapid.T have in common.
+// tb is the common part of *testing.T and *rapid.T.
 type tb interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// openTemp opens a new database, and checks all of it when the test ends.
+// openTemp opens a new database. When the test ends, all of it is checked.
 func openTemp(t testing.TB) *DB {
 	t.Helper()
 	return openAt(t, filepath.Join(scratch(t), FileName))
 }
 
-// scratch is a directory in memory, if the system has that: what a disk does is not tested with it, and takes time.
+// scratch returns a directory in memory, if possible: it is faster, and no test here depends on a real disk.
 func scratch(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "store") //nolint:usetesting // t.TempDir may be on a disk
@@ -54,8 +54,8 @@ func openAt(t testing.TB, path string) *DB {
 	return db
 }
 
-// checkTruth compares what is kept of boulders with what their logs say, and lets bbolt check its pages: every one is
-// reachable or free, exactly once, and keys are in order.
+// checkTruth compares the stored records of boulders with their logs, and has bbolt check its pages: each reachable or
+// free exactly once, with keys in order.
 func checkTruth(t testing.TB, db *DB) {
 	t.Helper()
 	_ = db.view(context.Background(), "check", func(tx *bolt.Tx) error {
@@ -90,7 +90,7 @@ func onDisk(t testing.TB, db *DB) []byte {
 	return data
 }
 
-// world is one boulder that a test drives. Its clock moves a second with each event.
+// world is one boulder driven by a test. Each event moves its clock by a second.
 type world struct {
 	*boulder.State
 	id  string
@@ -125,7 +125,7 @@ func (w *world) must(t tb, body boulder.Body) {
 	}
 }
 
-// start brings an attempt to the point where its first prompt is sent.
+// start takes an attempt to its first sent prompt.
 func (w *world) start(t tb, ref boulder.AttemptRef) {
 	t.Helper()
 	w.must(t, boulder.Starting{AttemptRef: ref, Tag: "tag", Prompt: "brief of " + ref.SubTaskID})
@@ -133,7 +133,6 @@ func (w *world) start(t tb, ref boulder.AttemptRef) {
 	w.must(t, boulder.TurnSent{AttemptRef: ref, Turn: 1, Kind: boulder.TurnBrief, MessageID: "msg_" + ref.SubTaskID})
 }
 
-// finish completes a sub-task whose attempt was started.
 func (w *world) finish(t tb, ref boulder.AttemptRef) {
 	t.Helper()
 	w.must(t, boulder.TurnEnded{AttemptRef: ref, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "did it"}})
@@ -144,7 +143,6 @@ func (w *world) finish(t tb, ref boulder.AttemptRef) {
 	})
 }
 
-// commit stores what has happened since the last one, if anything has.
 func (w *world) commit(t tb, db *DB) {
 	t.Helper()
 	events := w.TakeEvents()
@@ -164,7 +162,7 @@ func spec(id string, dependsOn ...string) boulder.Spec {
 	return boulder.Spec{ID: id, Subject: "Do " + id, Description: "what " + id + " is", DependsOn: dependsOn}
 }
 
-// picture is everything that a state says, as text. Times come out as JSON has them.
+// picture returns the whole state as text, with times as in JSON.
 func picture(t tb, s *boulder.State) string {
 	t.Helper()
 	queues := maps.Clone(s.Queues())
@@ -176,7 +174,6 @@ func picture(t tb, s *boulder.State) string {
 	return string(text)
 }
 
-// restore loads a boulder and builds its state.
 func restore(t tb, db *DB, id string) *boulder.State {
 	t.Helper()
 	s, err := db.Load(context.Background(), id)

@@ -58,7 +58,7 @@ func TestFromList(t *testing.T) {
 	}
 }
 
-// A list that is not what it looks like is refused, with what to do, and never cut short.
+// TestFromListRefuses: a malformed list is refused with what to do, and never shortened.
 func TestFromListRefuses(t *testing.T) {
 	t.Parallel()
 	for task, want := range map[string]string{
@@ -80,7 +80,7 @@ func TestFromListRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the user wrote: a plan that its file can hold, or an error.
+// FuzzFromList: any text gives an error, or a plan that a plan file can hold.
 func FuzzFromList(f *testing.F) {
 	f.Add("Do:\n1. a\n   b\n\n2. c\n\nd")
 	f.Add("1) a\n```\n2) b\n~~~\n2) c\x00\xff")

@@ -18,7 +18,7 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// Each message names the place, what is wrong there and what to do, and all of them come at once.
+// TestParseProblems: all problems are reported at once, each with its place, what is wrong, and what to do.
 func TestParseProblems(t *testing.T) {
 	t.Parallel()
 	cases, err := txtar.ParseFile(filepath.Join("testdata", "problems.txtar"))
@@ -42,7 +42,7 @@ func problemsOf(t *testing.T, name string, data []byte) string {
 	return err.Error() + "\n"
 }
 
-// What cannot stand in a text file of test cases.
+// TestParseBadCharacters has the cases that a txtar file cannot hold.
 func TestParseBadCharacters(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -56,7 +56,7 @@ func TestParseBadCharacters(t *testing.T) {
 	}
 }
 
-// Ids become names of directories: whatever could lead elsewhere, or cannot be a name, is refused with its line.
+// TestIDsThatArePaths: ids become directory names, so anything that is no plain name is refused with its line.
 func TestIDsThatArePaths(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{
@@ -138,7 +138,7 @@ func TestParseFillsIn(t *testing.T) {
 	}
 }
 
-// What could make a reader recurse or copy without end, or for hours, is read or refused.
+// TestParseHostileFiles: input that could cause endless recursion or copying is read quickly, or refused.
 func TestParseHostileFiles(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 20
@@ -183,7 +183,7 @@ func TestParseHostileFiles(t *testing.T) {
 	}
 }
 
-// Thousands of sub-tasks, the last of which closes a circle: everything is linear.
+// TestParseLargePlans: parsing is linear, even for thousands of sub-tasks with a cycle.
 func TestParseLargePlans(t *testing.T) {
 	t.Parallel()
 	plan := &boulder.Plan{Task: "x"}
@@ -212,7 +212,7 @@ func TestReadFile(t *testing.T) {
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(large, 10<<30); err != nil { // sparse: reading it would be noticed
+	if err := os.Truncate(large, 10<<30); err != nil { // sparse; reading all of it would take very long
 		t.Fatal(err)
 	}
 	var file *taskledger.FileError

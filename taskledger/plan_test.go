@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// nasty draws texts that YAML can get wrong.
+// nasty draws texts that YAML easily corrupts.
 func nasty(t *rapid.T, label string) string {
 	pieces := rapid.SliceOfN(rapid.OneOf(
 		rapid.SampledFrom([]string{
@@ -44,7 +44,7 @@ func nastyList(t *rapid.T, label string) []string {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return nasty(t, "item") }), 0, 3).Draw(t, label)
 }
 
-// nastyCommands are such that the shell can read them. There are few: each is a process.
+// nastyCommands draws commands that the shell can parse. They are few, because each check starts a process.
 func nastyCommands(t *rapid.T, label string) []string {
 	if rapid.IntRange(0, 2).Draw(t, label) > 0 {
 		return nil
@@ -87,7 +87,7 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 	return p
 }
 
-// A text that the file changes on its way is a command or an order that nobody wrote.
+// TestRoundTripProperty: a file that changed a text would run a command that the user did not write.
 func TestRoundTripProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,7 +113,7 @@ func TestRoundTripProperty(t *testing.T) {
 			}
 			return
 		}
-		for i, s := range back.SubTasks { // free texts are as they were, even in a plan that nothing was filled in
+		for i, s := range back.SubTasks { // free texts are unchanged, even if other fields were filled in
 			was := plan.SubTasks[i]
 			if s.Description != was.Description || len(was.Gates) > 0 && !cmp.Equal(s.Gates, was.Gates) {
 				t.Fatalf("%+v became %+v", was, s)

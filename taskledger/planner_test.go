@@ -23,7 +23,7 @@ import (
 
 type model = providerstest.Script
 
-// answers is a model that gives these, texts or errors.
+// answers is a model that returns these texts or errors in order.
 func answers(all ...any) *model {
 	return &model{Answers: all, Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5}}
 }
@@ -43,7 +43,7 @@ const goodAnswer = `Sure! {"facts":{"given":["a toggle"],"to_find":[" "],"guesse
 	`{"id":"Wire Up!","subject":"","description":"Wire\nit","depends_on":["add it",1,"#1"],"priority":"high"},` +
 	`{"description":"Document it","depends_on":["wire up!"]}]}`
 
-// plan runs in a bubble, so that the pauses between repairs take no time.
+// plan plans in a synctest bubble, where the pauses between repairs take no time.
 func plan(t *testing.T, m *model, req boulder.PlanRequest) (p *boulder.Plan, usage boulder.Usage) {
 	t.Helper()
 	var err error
@@ -73,7 +73,7 @@ func TestPlanMapsTheAnswer(t *testing.T) {
 	t.Parallel()
 	m := answers(goodAnswer)
 	p, usage := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"never touch vendor/"}})
-	if at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !p.Seal.CreatedAt.Equal(at) { // of a bubble
+	if at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !p.Seal.CreatedAt.Equal(at) { // the time in a bubble
 		t.Errorf("made at %s", p.Seal.CreatedAt)
 	}
 	p.Seal.Hash, p.Seal.CreatedAt = "", time.Time{}
@@ -104,7 +104,7 @@ func TestPlanMapsTheAnswer(t *testing.T) {
 	}
 }
 
-// Whatever is wrong goes back to the model in words that say what would be right.
+// TestPlanTellsTheModelWhatIsWrong: every mistake is sent back with what would be right.
 func TestPlanTellsTheModelWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ bad, want string }{
@@ -155,7 +155,7 @@ func subTasks(specs ...string) string {
 	return `{"needs_plan":true,"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
-// Where no plan is needed, wanted or to be had, the whole task is the one sub-task.
+// TestPlanOrigins: if no plan is needed, wanted or obtained, the whole task becomes the only sub-task.
 func TestPlanOrigins(t *testing.T) {
 	t.Parallel()
 	const no = `{"needs_plan":false,"goal":"g","sub_tasks":[]}`
@@ -215,7 +215,7 @@ func TestPlanShortensWhatIsTooLong(t *testing.T) {
 	}
 }
 
-// Where no model could be asked, that is said and nothing is made up; see internal/ledger for the kinds.
+// TestPlanErrors: if the model cannot be called, the plan is an error, not invented. See internal/ledger for the kinds.
 func TestPlanErrors(t *testing.T) {
 	t.Parallel()
 	m := answers(failure(providers.KindAuth))
@@ -225,7 +225,7 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
-// The wording decides how well models plan: a change of it should be seen.
+// TestPromptGolden: wording decides how well models plan, so changes to it must show.
 func TestPromptGolden(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -287,7 +287,7 @@ func TestIsSimple(t *testing.T) {
 	}
 }
 
-// A plan that is not refused is valid, whatever the model says.
+// FuzzAnswer: whatever the model answers, an accepted plan is valid.
 func FuzzAnswer(f *testing.F) {
 	f.Add(goodAnswer)
 	f.Add(subTasks(`{"id":"a","description":"x","depends_on":["b"]}`, `{"id":"b","description":"y","depends_on":[2]}`))

@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// replanRequest is for a plan of which "store" is done, "docs" goes on, "toggle" failed and "wire" depends on it.
+// replanRequest is for a plan with "store" completed, "docs" running, "toggle" failed, and its dependent "wire".
 func replanRequest() boulder.ReplanRequest {
 	toggle := boulder.SubTask{
 		ID: "toggle", Subject: "Add the toggle", Description: "Add a toggle to the settings page.",
@@ -77,7 +77,7 @@ func TestReplanMapsTheAnswer(t *testing.T) {
 				ID: "toggle-3", Subject: "Add the toggle", ActiveForm: "Add the toggle",
 				Description: "Add a toggle to the new page.", SuccessCriteria: []string{"Add the toggle"},
 				DependsOn: []string{"docs", "older", "page"}, Model: "a/b", Agent: "build", Priority: boulder.High,
-				// The person's gates first; the command that may stay red does not become a gate by the model's word.
+				// The user's gates come first. A no_worse command becomes no gate, whatever the model says.
 				Gates: []string{"go test ./settings", "go build ./..."}, NoWorse: []string{"npm test"},
 				DoneWhen: []string{boulder.DoneJudge, boulder.DoneTodos}, Budget: &boulder.Budget{Tokens: 1000},
 			},
@@ -96,7 +96,7 @@ func TestReplanMapsTheAnswer(t *testing.T) {
 	comparePrompt(t, "replan.golden", m.Asked[0])
 }
 
-// Who depends on something that is replaced means what takes its place.
+// TestReplanMapsReplacedDependencies: a dependency on a replaced sub-task becomes one on all its replacements.
 func TestReplanMapsReplacedDependencies(t *testing.T) {
 	t.Parallel()
 	m := answers(`{"sub_tasks":[` +
@@ -109,7 +109,7 @@ func TestReplanMapsReplacedDependencies(t *testing.T) {
 	if diff := cmp.Diff([]string{"store", "a1", "a2"}, got.SubTasks[0].DependsOn); diff != "" {
 		t.Error(diff)
 	}
-	// The gates of what is split stand where all of it is done.
+	// A split sub-task's gates go to the part that comes after all others.
 	if diff := cmp.Diff([]string{"a1"}, got.SubTasks[2].DependsOn); diff != "" {
 		t.Error(diff)
 	}
@@ -153,7 +153,7 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 		},
 	} {
 		req := replanRequest()
-		if name == "the same plan" { // as the user's plan file fills it in
+		if name == "the same plan" { // as filled in by the plan file
 			req.Replaced[1].SuccessCriteria = []string{"Wire it up"}
 		}
 		m := answers(tc.bad, goodReplan)
@@ -168,7 +168,7 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A plan that was tried in an earlier replan is refused, whatever it is called now and whatever gates it has.
+// TestReplanRefusesWhatWasTried: a plan from an earlier replan is refused, even with other ids and gates.
 func TestReplanRefusesWhatWasTried(t *testing.T) {
 	t.Parallel()
 	first, _, err := replan(t, answers(goodReplan), replanRequest())
@@ -206,7 +206,7 @@ func TestReplanErrors(t *testing.T) {
 	}
 }
 
-// A model with a small context still gets what matters, with visible cuts.
+// TestReplanShortensWhatIsTooLong: a model with a small context gets the important parts, with visible cuts.
 func TestReplanShortensWhatIsTooLong(t *testing.T) {
 	t.Parallel()
 	req := replanRequest()
@@ -230,7 +230,6 @@ func TestReplanShortensWhatIsTooLong(t *testing.T) {
 	}
 }
 
-// drawReplan draws a request and an answer in which most things are right.
 func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	ids := []string{"a", "b", "c", "d", "e", "a-2", "x"}
 	id := func(label string) string { return rapid.SampledFrom(ids).Draw(t, label) }
@@ -261,13 +260,13 @@ func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	return req, `{"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
-// Whatever the model answers, what comes out fits beside what is done and kept, and no gate of the user is lost.
+// Whatever the model answers, an accepted replacement fits the rest of the plan, and loses no gate of the user.
 func TestReplanProperties(t *testing.T) {
 	t.Parallel()
 	usable := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		req, said := drawReplan(rt)
-		end := failure(providers.KindAuth) // where the answer is sent back
+		end := failure(providers.KindAuth) // if the answer is sent back
 		got, _, err := replan(t, answers(said, end), req)
 		if err != nil {
 			if !errors.Is(err, boulder.ErrFatal) {
@@ -292,7 +291,7 @@ func fits(t rapid.TB, req boulder.ReplanRequest, got boulder.Replacement) {
 	for _, s := range slices.Concat(req.Done, req.Kept) {
 		old[s.ID] = s.Status != boulder.SubTaskBlocked
 	}
-	for _, s := range req.Replaced { // what one that is replaced depended on
+	for _, s := range req.Replaced { // the dependencies of replaced sub-tasks
 		for _, id := range s.DependsOn {
 			old[id] = !slices.ContainsFunc(req.Replaced, func(r boulder.SubTask) bool { return r.ID == id })
 		}
@@ -334,13 +333,13 @@ func fits(t rapid.TB, req boulder.ReplanRequest, got boulder.Replacement) {
 				t.Fatalf("the gate %q of %q is lost in %+v", g, o.ID, got)
 			}
 		}
-		inherited(t, o, got)
+		checkGatesInherited(t, o, got)
 	}
 }
 
-// inherited checks that the gates of a replaced sub-task stand where all that replaces it is done.
-func inherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
-	var after func(id, other string) bool // id is the other one, or waits for it
+// checkGatesInherited checks that a replaced sub-task's gates are with one that comes after all its replacements.
+func checkGatesInherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
+	var after func(id, other string) bool // whether id is other, or depends on it
 	after = func(id, other string) bool {
 		return id == other || slices.ContainsFunc(got.SubTasks, func(s boulder.Spec) bool {
 			return s.ID == id && slices.ContainsFunc(s.DependsOn, func(d string) bool { return after(d, other) })
@@ -364,7 +363,7 @@ func inherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
 	}
 }
 
-// A replacement that is not refused fits, whatever the model says.
+// FuzzReplanAnswer: whatever the model answers, an accepted replacement fits the plan.
 func FuzzReplanAnswer(f *testing.F) {
 	f.Add(goodReplan)
 	f.Add(`{"sub_tasks":[{"id":"toggle-9999","replaces":"Toggle","description":"x","depends_on":[2,"#1"]},` +

@@ -17,7 +17,7 @@ func smallPlan() *boulder.Plan {
 	return &boulder.Plan{Task: "Add dark mode", SubTasks: []boulder.Spec{{Description: "Do it"}}}
 }
 
-// A file is for its owner only and replaced as a whole; of a link, what it leads to is.
+// TestWriteFile: a plan file is readable by its owner only, and replaced as a whole. Of a link, the target is replaced.
 func TestWriteFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	}
 }
 
-// What the file cannot hold is said when it is written, and not when it is executed.
+// TestFormatRefusesWhatYAMLCannotHold: such a text is refused when the file is written, not when it is run.
 func TestFormatRefusesWhatYAMLCannotHold(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"NUL": "a\x00b", "invalid UTF-8": "a\xffb"} {

@@ -25,8 +25,7 @@ func open1(t *testing.T, path string) *DB {
 	return db
 }
 
-// A new file has its name when it is whole, and nothing else is left beside it; what a power cut left of the making of one
-// is in nobody's way.
+// A new file gets its name only once complete, and leaves no other. Remains of an interrupted creation do no harm.
 func TestMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +49,7 @@ func TestMade(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close() }()
-	waited, err := Open(path, things, Options{Timeout: time.Minute}) // which gets the file as soon as it is free
+	waited, err := Open(path, things, Options{Timeout: time.Minute}) // gets the file once it is free
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +58,13 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// What can be read of a damaged file goes into a new one, buckets in buckets and their sequences too; the damaged one is
-// kept.
+// The readable part of a damaged file goes to a new one, with nested buckets and sequences. The damaged one is kept.
 func TestHealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := open1(t, path)
 	const n = 400
-	for range 2 { // the commit before has the same pages
+	for range 2 { // so that the commit before has the same pages
 		err := db.Update(t.Context(), func(tx *bolt.Tx) error {
 			b := tx.Bucket([]byte("things"))
 			inner, err := b.CreateBucketIfNotExists([]byte("inner"))
@@ -98,7 +96,7 @@ func TestHealed(t *testing.T) {
 	page, healed := os.Getpagesize(), 0
 	for at := 2 * page; at < len(data); at += page {
 		broken := slices.Clone(data)
-		broken[at+12] ^= 4 // four pages more
+		broken[at+12] ^= 4 // claims four more pages
 		if err := os.WriteFile(path, broken, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +143,7 @@ func TestHealed(t *testing.T) {
 	}
 }
 
-// A process that is being started shares every open file until it has replaced itself; a closed reader leaves it no lock.
+// Between fork and exec, a child process shares every open file. A closed reader must leave it no lock.
 func TestClosedReaderLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")

@@ -72,7 +72,6 @@ func kinds() map[dag.Kind]string {
 	}
 }
 
-// graphs draws unique ids with any edges between them.
 func graphs(t *rapid.T) []node {
 	n := rapid.IntRange(0, 12).Draw(t, "n")
 	nodes := make([]node, n)
@@ -85,7 +84,7 @@ func graphs(t *rapid.T) []node {
 	return nodes
 }
 
-// reaches is the slow and obvious answer to whether a depends on b.
+// reaches reports, slowly and obviously, whether a depends on b.
 func reaches(nodes []node, a, b string, seen map[string]bool) bool {
 	if seen[a] {
 		return false
@@ -100,7 +99,7 @@ func reaches(nodes []node, a, b string, seen map[string]bool) bool {
 	return false
 }
 
-// Every cycle that is given is one, and whoever depends on itself is in a knot for which one is given.
+// TestCyclesProperty: every reported path is a cycle, and for every node on a cycle one is reported that it is tied to.
 func TestCyclesProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -152,12 +151,12 @@ func checkCycle(t *rapid.T, nodes []node, f dag.Fault) {
 	}
 }
 
-// A level is one more than the deepest dependency's; who is left out depends on a cycle.
+// TestLevelsProperty: a node's level is one above its deepest dependency. Nodes on or behind a cycle have none.
 func TestLevelsProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := graphs(t)
-		for i := range nodes { // a self-reference is a fault of its own and no edge
+		for i := range nodes { // a self-reference is another fault
 			nodes[i].DependsOn = slices.DeleteFunc(nodes[i].DependsOn, func(id string) bool { return id == nodes[i].ID })
 		}
 		depth := map[string]int{}
@@ -185,7 +184,7 @@ func TestLevelsProperty(t *testing.T) {
 	})
 }
 
-// A chain that is given backwards, closed to a ring: quadratic code takes minutes here.
+// TestLargeGraphs: quadratic code would take minutes for this reversed chain, closed to a cycle.
 func TestLargeGraphs(t *testing.T) {
 	t.Parallel()
 	const n = 100_000

@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// asks is a hard blocker of the first attempt of a sub-task.
+// asks raises a hard blocker in a sub-task's first attempt.
 func asks(subTask, id string) boulder.Body {
 	return boulder.BlockerRaised{AttemptRef: ref(subTask, 1), Blocker: boulder.Blocker{
 		ID: id, Question: "Which " + id + "?", Hard: true, Status: boulder.BlockerPending,
@@ -24,8 +24,7 @@ func ends(e boulder.Evidence) boulder.Body {
 	return boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Ended: e.Ended, Evidence: e}
 }
 
-// TestAwaitingParks goes through every way out of an attempt that awaits an answer: all but a turn that may still be at
-// work lead to the user.
+// Every way out of an attempt that awaits an answer leads to the user, unless its turn may still run.
 func TestAwaitingParks(t *testing.T) {
 	t.Parallel()
 	at := ref("a", 1)
@@ -66,7 +65,7 @@ func TestAwaitingParks(t *testing.T) {
 		"turned away by its model": {
 			then: []boulder.Body{cooled, boulder.Trouble{AttemptRef: at, Reason: "429", NotBefore: until, Uncounted: true}}, want: "park",
 		},
-		"others were": {then: []boulder.Body{cooled}, want: "run"}, // it may be at work
+		"others were": {then: []boulder.Body{cooled}, want: "run"}, // its turn may still run
 		"two questions": {
 			then: []boulder.Body{asks("a", "B2"), ends(boulder.Evidence{})}, want: "park",
 			reason: "waits for an answer to B1: Which B1?; and to 1 more",
@@ -113,7 +112,7 @@ func TestAwaitingParks(t *testing.T) {
 	}
 }
 
-// What became of the session, or of its turn, does not answer the question.
+// TestAwaitingInAFault: a lost session or a failed turn does not answer the question.
 func TestAwaitingInAFault(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})
@@ -134,7 +133,7 @@ func TestAwaitingInAFault(t *testing.T) {
 	}
 }
 
-// A blocker that came up after the turn (a sub-agent's) keeps the next prompt from being sent.
+// TestAwaitingBeforeTheNextPrompt: a blocker raised after the turn, by a sub-agent, holds back the next prompt.
 func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})
@@ -145,8 +144,8 @@ func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
 	}
 }
 
-// TestAwait: what does not depend on the answer goes on, what does waits, and then the run waits for the user; with the
-// answer it goes on. An answer comes before a budget: without it nothing could be done with the money.
+// TestAwaitAnswers: independent sub-tasks continue, dependents wait, then the run waits for the user, and continues
+// with the answer. A missing answer is reported before a used-up budget: a larger budget would not help.
 func TestAwaitAnswers(t *testing.T) {
 	t.Parallel()
 	s := begun(t,
@@ -177,7 +176,7 @@ func TestAwaitAnswers(t *testing.T) {
 	}
 }
 
-// TestAnsweredDuringTheTurn: an answer that the agent has not heard of is no reason to give up, whatever was judged.
+// TestAnsweredDuringTheTurn: whatever the verdict, the attempt continues while the agent has not got an answer.
 func TestAnsweredDuringTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -230,7 +229,7 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 	}
 }
 
-// What the agent got as the reply to its ask needs no turn of its own; what came too late for that does.
+// TestRepliedIsTold: an answer given as the reply to the ask needs no further turn; a later one does.
 func TestRepliedIsTold(t *testing.T) {
 	t.Parallel()
 	for want, replied := range map[string][]string{"complete": {"B1"}, "continue": {"B2"}} {
@@ -243,7 +242,7 @@ func TestRepliedIsTold(t *testing.T) {
 	}
 }
 
-// The exception is for one turn: the next one is judged as any other.
+// TestAnswersAreHeardOnce: an answer grants one turn; the next verdict counts as usual.
 func TestAnswersAreHeardOnce(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})
@@ -260,7 +259,7 @@ func TestAnswersAreHeardOnce(t *testing.T) {
 	}
 }
 
-// A loop that waited for an answer counts from zero with it, as one that the user takes up again.
+// TestLoopGoesOnWithAnAnswer: an answer resets a loop's counts, as a resume by the user does.
 func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 3, Failures: 9})
@@ -289,7 +288,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	}
 }
 
-// TestRunLetsGoOfEqualAnswers: a session of a run that answers quickly, and always the same, is left for a fresh one.
+// TestRunLetsGoOfEqualAnswers: a session that quickly gives the same answer again and again is replaced by a new one.
 func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})
@@ -314,7 +313,7 @@ func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 			if turn != 6 || !strings.Contains(a.Reason, "the same answer 5 times within 2m0s") {
 				t.Errorf("after %d turns: %s", turn, a.Reason)
 			}
-			// The next session does not pay for it.
+			// The new session starts with a count of zero.
 			at = ref("a", 2)
 			feed(t, s, now, a, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"},
 				boulder.TurnSent{AttemptRef: at, Turn: 1, MessageID: "m"},

@@ -11,11 +11,11 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// feed applies events at a time; all must fit.
+// feed applies events at a time. All must be accepted.
 func feed(t rapid.TB, s *boulder.State, now time.Time, bodies ...boulder.Body) {
 	t.Helper()
 	for _, b := range bodies {
-		b = policed(s, now, b)
+		b = withPolicy(s, now, b)
 		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: "b1", Body: b}); err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +25,8 @@ func feed(t rapid.TB, s *boulder.State, now time.Time, bodies ...boulder.Body) {
 	}
 }
 
-// policed gives an event what policy adds to it.
-func policed(s *boulder.State, now time.Time, body boulder.Body) boulder.Body {
+// withPolicy adds to an event what policy decides.
+func withPolicy(s *boulder.State, now time.Time, body boulder.Body) boulder.Body {
 	switch b := body.(type) {
 	case boulder.TurnEnded:
 		if o := s.Open(b.SubTaskID); o != nil {
@@ -47,7 +47,7 @@ func ref(id string, attempt int) boulder.AttemptRef {
 	return boulder.AttemptRef{SubTaskID: id, Attempt: attempt}
 }
 
-// running brings the first attempt of a sub-task to work.
+// running takes a sub-task's first attempt to its first prompt.
 func running(id string) []boulder.Body {
 	r := ref(id, 1)
 	return []boulder.Body{
@@ -56,7 +56,7 @@ func running(id string) []boulder.Body {
 	}
 }
 
-// judged brings the first attempt of a sub-task to a verdict on its first turn.
+// judged takes a sub-task's first attempt to a verdict on its first turn.
 func judged(id string, v boulder.Verdict) []boulder.Body {
 	r := ref(id, 1)
 	return append(running(id), boulder.TurnEnded{AttemptRef: r, Turn: 1, Evidence: boulder.Evidence{ToolCount: 1}},
@@ -73,7 +73,7 @@ func seen(id string, u boulder.Usage) boulder.Body {
 
 func abc() []boulder.Spec { return []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}} }
 
-// applyAll applies all decisions of one answer, one after the other, as the orchestrator does.
+// applyAll applies one answer's decisions in order, as the orchestrator does.
 func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
 	t.Helper()
 	for _, action := range actions {
@@ -83,7 +83,7 @@ func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
 	}
 }
 
-// TestRunBudget is SEMANTICS §8 for the run: what may still begin, and what ends the run.
+// TestRunBudget is SEMANTICS §8 for the run: what may still start, and what ends the run.
 func TestRunBudget(t *testing.T) {
 	t.Parallel()
 	tokens := func(n int64) boulder.Usage { return boulder.Usage{Input: n} }
@@ -144,7 +144,7 @@ func TestRunBudget(t *testing.T) {
 			before: append(running("a"), seen("a", tokens(60)), boulder.Trouble{AttemptRef: ref("a", 1)}, seen("a", tokens(40))),
 			want:   "stop", why: "100 tokens",
 		},
-		// A turn was found to use 50, so that is what each that begins is expected to use.
+		// A turn used 50, so each new one is expected to use 50.
 		"running turns are reserved for": {
 			budget: boulder.Budget{Tokens: 100}, before: append([]boulder.Body{use("", tokens(50))}, running("a")...),
 			want: "run",
@@ -201,7 +201,7 @@ func TestRunBudget(t *testing.T) {
 	}
 }
 
-// TestTimeBudgetWakes: nothing has to happen for a run to end when its time is used up. A pause does not use it up.
+// TestTimeBudgetWakes: a run ends on time without any event. Pauses do not count.
 func TestTimeBudgetWakes(t *testing.T) {
 	t.Parallel()
 	s := begun(t, abc()...)
@@ -220,7 +220,7 @@ func TestTimeBudgetWakes(t *testing.T) {
 	}
 }
 
-// TestUnknownCostIsAccepted: a budget that is set again leaves out the calls of unknown cost before it; later ones count.
+// TestUnknownCostIsAccepted: setting a budget again accepts earlier calls of unknown cost; later ones count.
 func TestUnknownCostIsAccepted(t *testing.T) {
 	t.Parallel()
 	s := begun(t, abc()...)
@@ -245,7 +245,7 @@ func TestUnknownCostIsAccepted(t *testing.T) {
 	}
 }
 
-// TestBudgetWaitsForNothing: a run that may not begin anything does not wait for a model to cool down first.
+// TestBudgetWaitsForNothing: a run whose budget is used up does not wait for a cool-down first.
 func TestBudgetWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/a"}, {ID: "b", Model: "p/b"}}...)
@@ -259,7 +259,7 @@ func TestBudgetWaitsForNothing(t *testing.T) {
 	}
 }
 
-// TestBudgetWarning: once for each limit, at 80 %; again only after the user changed the budget.
+// TestBudgetWarning: each limit warns once, at 80 %, and again after the user changed the budget.
 func TestBudgetWarning(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}...)
@@ -294,8 +294,7 @@ func TestBudgetWarning(t *testing.T) {
 	expect("with another budget", boulder.BudgetWarning{Dimension: "tokens", Used: 90, Limit: 110})
 }
 
-// TestPark: a sub-task whose own budget is used up waits for the user; the others go on, and the run ends when nothing
-// else is left.
+// TestPark: a sub-task with a used-up budget waits for the user. The others continue, and the run ends after them.
 func TestPark(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{

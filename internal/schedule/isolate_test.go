@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// With auto, slots are for plans of which two sub-tasks can be at work at once; before that is known, and while the
-// gates are tried, no attempt starts.
+// TestIsolate: with auto, slots are for plans with two sub-tasks that can run at once. No attempt starts before that is
+// known, nor while the gates are tried.
 func TestIsolate(t *testing.T) {
 	t.Parallel()
 	one := DefaultLimits()

@@ -14,7 +14,6 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// loopRun is a loop whose turns end as a test says.
 type loopRun struct {
 	t       rapid.TB
 	s       *boulder.State
@@ -29,7 +28,7 @@ func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
 
 func (r *loopRun) apply(b boulder.Body) { feed(r.t, r.s, r.now, b) }
 
-// start begins the session that is due.
+// start starts the due session, if any.
 func (r *loopRun) start() {
 	if a, ok := r.decide().(boulder.Starting); ok {
 		r.apply(a)
@@ -37,7 +36,7 @@ func (r *loopRun) start() {
 	}
 }
 
-// turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
+// turn ends the next turn of the session, after any wait, and carries out what follows.
 func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 	r.start()
 	o := r.s.Open("1")
@@ -54,7 +53,7 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 	r.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: e, Ended: e.Ended})
 	r.apply(boulder.Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: v})
 	next := r.decide()
-	if wake, waits := next.(Wake); waits { // before a fresh session
+	if wake, waits := next.(Wake); waits { // before a new session
 		r.now = wake.At
 		next = r.decide()
 	}
@@ -72,7 +71,7 @@ func (r *loopRun) decide() Action {
 	return actions[0]
 }
 
-// acted is evidence of a turn in which a tool left the project like this.
+// acted is evidence of a turn with one tool call and this diff.
 func acted(diff string) boulder.Evidence {
 	return boulder.Evidence{
 		Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, Diff: boulder.Diff{Hash: diff}, FinalMessage: "Changed to " + diff,
@@ -81,7 +80,7 @@ func acted(diff string) boulder.Evidence {
 
 var unfinished = boulder.Verdict{Summary: "Something is missing.", IsProgress: true}
 
-// A list with blocked items is no work for the agent, and not done either.
+// TestLoopWithBlockedItems: blocked items are no work for the agent, but the list is not done either.
 func TestLoopWithBlockedItems(t *testing.T) {
 	t.Parallel()
 	e := acted("x")
@@ -113,13 +112,13 @@ func TestLoop(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		loop   boulder.Loop
-		turn   func(n int, e *boulder.Evidence) // the n-th, from 1, which has acted
+		turn   func(n int, e *boulder.Evidence) // changes the evidence of turn n, from 1
 		want   string                           // the last action
 		turns  int
 		reason string
 		waits  []time.Duration // before the second turn, the third …
 
-		verdict func(n int) boulder.Verdict // nil: it is unfinished
+		verdict func(n int) boulder.Verdict // nil: unfinished
 	}{
 		"stuck twice, although files change": {
 			loop: five, turn: func(n int, e *boulder.Evidence) { *e = acted(fmt.Sprint(n)) }, want: "fail failed", turns: 3,
@@ -169,7 +168,7 @@ func TestLoop(t *testing.T) {
 		"chat, and the pauses grow": {
 			loop: five, turn: func(n int, e *boulder.Evidence) { *e = chat(n) }, want: "fail failed", turns: 6,
 			reason: "5 continuations in a row brought no progress; Something is missing.",
-			// From when a continuation was sent; a turn takes a second here.
+			// Counted from the continuation; a turn takes a second here.
 			waits: []time.Duration{0, 59 * time.Second, 119 * time.Second, 239 * time.Second, 479 * time.Second},
 		},
 		"the same words": {
@@ -255,7 +254,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// A fresh session only where the old one is of no use any more, and its turns count on.
+// TestLoopInAFreshSession: a new session starts only if the old one is useless, and turns keep counting.
 func TestLoopInAFreshSession(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]boulder.Evidence{
@@ -278,7 +277,7 @@ func TestLoopInAFreshSession(t *testing.T) {
 	}
 }
 
-// What a compaction took off the agent's list is told to it again, until the list has it.
+// Items that a compaction removed from the agent's list are in each prompt until the list has them again.
 func TestLoopRemembersItems(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
@@ -299,7 +298,7 @@ func TestLoopRemembersItems(t *testing.T) {
 	}
 }
 
-// What the user takes up again counts from zero.
+// TestLoopTakenUpByAPerson: a resume by the user resets the counts.
 func TestLoopTakenUpByAPerson(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
@@ -315,7 +314,7 @@ func TestLoopTakenUpByAPerson(t *testing.T) {
 	}
 }
 
-// A loop that has had all its turns goes on with a larger bound only, and what it had counts.
+// TestLoopGetsMoreTurns: a loop at its limit needs a larger one, and earlier turns count.
 func TestLoopGetsMoreTurns(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
@@ -350,8 +349,8 @@ func TestLoopThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Whatever the turns are: the loop ends within its bounds; without anything new it ends after Failures continuations, and
-// as long as there is something new it does not end for that.
+// TestLoopEnds: any loop ends within its bounds: after Failures continuations without anything new, but not for that
+// while there is something new.
 func TestLoopEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -396,7 +395,7 @@ func TestLoopEnds(t *testing.T) {
 	})
 }
 
-// TestRulesFirst: the judge of a loop is spared as long as evidence shows progress and nothing was said to be in the way.
+// TestRulesFirst: no judge is called while the evidence shows progress and no verdict named an obstacle.
 func TestRulesFirst(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -433,7 +432,7 @@ func TestRulesFirst(t *testing.T) {
 	}
 }
 
-// repeats reports whether the agent has said the same too often: two bounds of their own.
+// repeats reports whether the agent repeated itself too often. That has two bounds of its own.
 func repeats(r *loopRun, l boulder.Loop) bool {
 	var track enforcer.Track
 	if err := json.Unmarshal(r.s.SubTask("1").Track, &track); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestNeedsUser: verdicts count in a row, over turns and attempts; one that was not to be had breaks no row.
+// Consecutive verdicts count across turns and attempts. A turn that could not be judged does not interrupt them.
 func TestNeedsUser(t *testing.T) {
 	t.Parallel()
 	needs := func(by string) boulder.Verdict { return boulder.Verdict{BlockedBy: by} }
@@ -33,8 +33,8 @@ func TestNeedsUser(t *testing.T) {
 	}
 }
 
-// TestRaise: the second verdict asks the user, in a run and in a loop; recorded, it parks the sub-task for the answer, and
-// after that the row begins again. What cannot be recorded parks it all the same.
+// TestRaise: the second such verdict asks the user, in runs and in loops. A recorded question parks the sub-task for
+// the answer, and counting restarts. One that cannot be recorded parks it as well.
 func TestRaise(t *testing.T) {
 	t.Parallel()
 	captcha := boulder.Verdict{
@@ -83,7 +83,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestRaiseAnsweredAtOnce: the answer that came before the boulder knew of the question is told, and nothing asked again.
+// An answer that is there when the blocker is raised goes to the agent, and no question is asked again.
 func TestRaiseAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})

@@ -16,14 +16,14 @@ var (
 	newPlan = boulder.PlanRevision{Number: 2}
 )
 
-// vee is c behind both a and b, and d behind c; e stands alone.
+// vee has c after a and b, d after c, and an independent e.
 func vee() []boulder.Spec {
 	return []boulder.Spec{
 		{ID: "a"}, {ID: "b"}, {ID: "c", DependsOn: []string{"a", "b"}}, {ID: "d", DependsOn: []string{"c"}}, {ID: "e"},
 	}
 }
 
-// TestReplanReplaces: a replan stands in for the sub-task and for all that waits for it; nothing else is held up.
+// TestReplanReplaces: a replan replaces the sub-task and all its dependents, and holds up nothing else.
 func TestReplanReplaces(t *testing.T) {
 	t.Parallel()
 	s := begun(t, vee()...)
@@ -44,7 +44,7 @@ func TestReplanReplaces(t *testing.T) {
 	}
 }
 
-// TestOneReplanAtATime: whoever wants another one waits for it, also if both want it in the same moment.
+// TestOneReplanAtATime: other replans wait for the current one, even if both are wanted at once.
 func TestOneReplanAtATime(t *testing.T) {
 	t.Parallel()
 	s := begun(t, abc()...)
@@ -52,7 +52,7 @@ func TestOneReplanAtATime(t *testing.T) {
 		feed(t, s, epoch, judged(id, wrong)...)
 	}
 	l := DefaultLimits()
-	// The second is the last one: who comes too late for it takes the other way.
+	// The second replan is the last one allowed: a sub-task that wants a third is retried.
 	meanwhile := []string{"askreplan", "askreplan, retry failed"}
 	for i, id := range []string{"a", "b"} {
 		got := Compute(s, l, epoch)
@@ -77,7 +77,7 @@ func TestOneReplanAtATime(t *testing.T) {
 	}
 }
 
-// TestReplanBesideAFault: in one answer, what ends b must not make the replan of a impossible, which replaces c behind both.
+// Within one answer, the end of b must not break the replan of a, which replaces c, a dependent of both.
 func TestReplanBesideAFault(t *testing.T) {
 	t.Parallel()
 	s := begun(t, vee()...)
@@ -100,8 +100,7 @@ func TestReplanBesideAFault(t *testing.T) {
 	}
 }
 
-// TestReplanAfterCompletion: completion is committed first; then what waits for the sub-task is held until the new plan
-// is there, and everything else goes on.
+// The completion is committed first. Dependents are then held until the new plan is adopted; everything else continues.
 func TestReplanAfterCompletion(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{
@@ -131,7 +130,7 @@ func TestReplanAfterCompletion(t *testing.T) {
 	}
 }
 
-// TestReplanAfterCompletionExhausted: no replan is left, so nothing is held.
+// TestReplanAfterCompletionExhausted: with no replan left, nothing is held.
 func TestReplanAfterCompletionExhausted(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}...)
@@ -144,7 +143,7 @@ func TestReplanAfterCompletionExhausted(t *testing.T) {
 	}
 }
 
-// TestAskReplan: faults of whoever is asked are waited for, and then the replan is given up.
+// TestAskReplan: faults of the planner are waited out, up to a limit; then the replan is given up.
 func TestAskReplan(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}}...)
@@ -158,7 +157,7 @@ func TestAskReplan(t *testing.T) {
 		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != want {
 			t.Fatalf("after fault %d, got %s, want %s", i+1, kinds, want)
 		}
-		if i == 0 { // a resume forgets the wait, and the fault
+		if i == 0 { // a resume resets wait and faults
 			feed(t, s, epoch, boulder.TakenUp{})
 			feed(t, s, epoch, boulder.ReplanTrouble{NotBefore: epoch})
 		} else {
@@ -174,8 +173,7 @@ func TestAskReplan(t *testing.T) {
 	}
 }
 
-// TestBroken: a turn that ended in an error takes the same ways as one that was judged; it cannot wait for a replan of
-// somebody else.
+// TestBroken: a turn that ended in an error is handled like a judged one, but cannot wait for another replan.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	s := begun(t, abc()...)
@@ -246,8 +244,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestSkip: what is left is skipped when the goal is achieved, but only if nothing of it has to show something by
-// itself.
+// TestSkip: once the goal is achieved, the remaining sub-tasks are skipped, unless one of them has gates of its own.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	achieved := boulder.Verdict{Completed: true, GoalAchieved: true}
@@ -302,7 +299,7 @@ func TestSkip(t *testing.T) {
 			if d := cmp.Diff(test.want, skip); d != "" {
 				t.Fatalf("(-want +got):\n%s", d)
 			}
-			// Nothing may be started that is skipped in the same answer.
+			// No sub-task may start that is skipped in the same answer.
 			applyAll(t, s, epoch, actions)
 			if len(test.want) == 0 {
 				return
@@ -314,14 +311,14 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestNoSkipDuringAReplan: what a replan is about to replace is not also skipped.
+// TestNoSkipDuringAReplan: sub-tasks that a replan is about to replace are not skipped too.
 func TestNoSkipDuringAReplan(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "e"}}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
 	feed(t, s, epoch, complete(s.Open("a")))
 	feed(t, s, epoch, judged("e", boulder.Verdict{Completed: true, GoalAchieved: true})...)
-	got := Compute(s, DefaultLimits(), epoch) // the replan of b is wanted, and e has achieved the goal
+	got := Compute(s, DefaultLimits(), epoch) // a replan of b is wanted, and e achieved the goal
 	if kinds := kindsOf(got); kinds != "replan, complete" {
 		t.Errorf("got %s: %+v", kinds, got)
 	}

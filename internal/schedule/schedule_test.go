@@ -17,7 +17,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const ledgerModel = "q/ledger"
 
-// begun is a running boulder with these sub-tasks.
+// begun returns a running boulder with these sub-tasks.
 func begun(t *testing.T, specs ...boulder.Spec) *boulder.State {
 	return begunWith(t, boulder.Boulder{}, specs...)
 }
@@ -41,11 +41,11 @@ func TestAfterVerdict(t *testing.T) {
 		turns   int
 		tries   int // before this attempt
 		stalls  int
-		needs   int // verdicts in a row that say so, this one included
+		needs   int // consecutive verdicts that need the user, with this one
 		idle    int
-		same    bool // as the attempt before: the diff and the failing gates
+		same    bool // diff and failing gates as in the attempt before
 		budget  *boulder.Budget
-		replans int // begun before
+		replans int // earlier ones
 		want    string
 	}{
 		"complete":                          {verdict: done, want: "complete"},
@@ -153,13 +153,11 @@ func stopped(rule boulder.Rule) boulder.Ended {
 	return boulder.Ended{Stopped: "by " + string(rule), Rule: rule}
 }
 
-// computingFor is a computation on a state without sub-tasks.
 func computingFor(l Limits) *computing {
 	s := boulder.NewState()
 	return newComputing(s, l, epoch)
 }
 
-// kindOf names an action in a word or two.
 func kindOf(a Action) string {
 	switch a := a.(type) {
 	case boulder.Starting:
@@ -203,7 +201,7 @@ func TestNext(t *testing.T) {
 	tests := map[string]struct {
 		attempt boulder.Attempt
 		turn    boulder.Turn
-		cooling map[string]boulder.Cooldown // of p/m, the model of agents and ledgers alike
+		cooling map[string]boulder.Cooldown // of p/m, the model of agents and ledgers
 		budget  int64
 		want    string
 	}{
@@ -277,7 +275,7 @@ func TestLost(t *testing.T) {
 	for lost, want := range map[int]string{
 		0: "retry uncounted lost", 2: "retry uncounted lost", 3: "fail lost",
 	} {
-		// Tries that failed by themselves, and attempts that were parked, are not lost sessions.
+		// Attempts that failed or were parked do not count as lost sessions.
 		o := &boulder.Open{SubTask: &boulder.SubTask{Lost: lost, Tries: 2, Attempts: 9}, Attempt: &boulder.Attempt{}}
 		if got := kindOf(Failed(boulder.NewState(), limits, epoch, o, boulder.ErrSessionLost)[0]); got != want {
 			t.Errorf("another session lost after %d: %s, want %s", lost, got, want)
@@ -285,7 +283,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestDoubled: the wait doubles up to its maximum, for any limits and any number of hits.
+// TestDoubled: the wait doubles up to its maximum, for any limits and any count.
 func TestDoubled(t *testing.T) {
 	t.Parallel()
 	l := DefaultLimits()
@@ -375,7 +373,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestStartable: a limit of 0 would let a run wait for ever; whoever asks first is told which sub-tasks and what to do.
+// TestStartable: a limit of 0 would make a run wait for ever. The error names the sub-tasks and what to do.
 func TestStartable(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{
@@ -405,7 +403,6 @@ func TestStartable(t *testing.T) {
 	}
 }
 
-// starts are the sub-tasks that Compute starts, in order.
 func starts(s *boulder.State, l Limits) []string {
 	var ids []string
 	for _, a := range Compute(s, l, epoch) {
@@ -447,7 +444,7 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
-// TestDispatchBetweenModels: who waited longer goes first, wherever it stands in the plan.
+// TestDispatchBetweenModels: the longest wait goes first, whatever the plan's order.
 func TestDispatchBetweenModels(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "q/two"}}...)
@@ -458,7 +455,6 @@ func TestDispatchBetweenModels(t *testing.T) {
 	}
 }
 
-// TestWake: the earliest back-off counts.
 func TestWake(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}...)
@@ -500,7 +496,6 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestNotRunning: whatever is ready, nothing is decided for a boulder that is not running.
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}}...)

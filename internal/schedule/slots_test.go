@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// TestCooldown: no attempt starts before the model has cooled down, fewer start after that, and other models go on.
+// No attempt starts before the model has cooled down, and fewer after that. Other models are not affected.
 func TestCooldown(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{
@@ -50,7 +50,7 @@ func TestCooldown(t *testing.T) {
 	}
 }
 
-// TestHeldIsSkipped: what a replan is about to replace does not stand in the way of what is behind it in the queue.
+// TestHeldIsSkipped: a sub-task that a replan is about to replace does not block those behind it in the queue.
 func TestHeldIsSkipped(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{

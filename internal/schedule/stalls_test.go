@@ -6,7 +6,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestStalls is SEMANTICS §4: what counts as a stall after one stall was counted.
+// TestStalls is SEMANTICS §4: what counts as the next stall after a first one.
 func TestStalls(t *testing.T) {
 	t.Parallel()
 	ruled := func(r boulder.Rule) boulder.Evidence {
@@ -52,7 +52,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestStallsGoOnInTheNextAttempt: a fresh session does not make a plan less suspect.
+// TestStallsGoOnInTheNextAttempt: a new session does not reset the stalls, because the plan is as suspect as before.
 func TestStallsGoOnInTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}}...)
@@ -67,7 +67,7 @@ func TestStallsGoOnInTheNextAttempt(t *testing.T) {
 	}
 }
 
-// judgedTurn brings an attempt that is executing its turn to a verdict.
+// judgedTurn takes an executing attempt through its turn to a verdict.
 func judgedTurn(at boulder.AttemptRef, turn int, e boulder.Evidence, v boulder.Verdict) []boulder.Body {
 	return []boulder.Body{
 		boulder.TurnSent{AttemptRef: at, Turn: turn, MessageID: "m"}, boulder.TurnEnded{AttemptRef: at, Turn: turn, Evidence: e},

@@ -7,8 +7,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestEvaluationsTotal drives a sub-task that never completes, with attempts and replans without a practical bound: it has
-// 15 judged turns with all that replaces it, whichever way the verdicts lead, and a resume gives it no more.
+// TestEvaluationsTotal drives a sub-task that never completes, with practically unlimited attempts and replans. With
+// its replacements it gets 15 judged turns, whatever the verdicts, and a resume adds none.
 func TestEvaluationsTotal(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]boulder.Verdict{
@@ -26,7 +26,7 @@ func TestEvaluationsTotal(t *testing.T) {
 			if step > 1_000 {
 				t.Fatalf("%s: no end", name)
 			}
-			if step == 20 { // as another process finds it
+			if step == 20 { // as in another process
 				restored, err := boulder.Restore(s.Snapshot())
 				if err != nil {
 					t.Fatal(err)
@@ -52,7 +52,7 @@ func TestEvaluationsTotal(t *testing.T) {
 				v.ContinuationPrompt = strings.Repeat("x", judged)
 				feed(t, s, epoch, Judged(s, a.Open, a.Open.Turn.Number, v, epoch))
 				continue
-			case AskReplan: // half of a new sub-task takes a place, the other is new
+			case AskReplan: // one new sub-task replaces the old one, the other is additional
 				r, n := s.Boulder.Replan, len(s.SubTasks)
 				fresh := []boulder.Spec{{ID: ids[0] + strings.Repeat("+", n)}, {ID: ids[1] + strings.Repeat("+", n)}}
 				rev := boulder.PlanRevision{Number: s.Boulder.Revision + 1, Plan: boulder.Plan{SubTasks: fresh}}
@@ -77,7 +77,7 @@ func TestEvaluationsTotal(t *testing.T) {
 	}
 }
 
-// The last turn completes as any other does, and what is told after an answer of the user is no turn beyond it.
+// The last turn can complete its sub-task, and an answer to pass on grants no turn beyond the limit.
 func TestLastTurnCompletes(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"})
@@ -96,7 +96,7 @@ func TestLastTurnCompletes(t *testing.T) {
 	}
 }
 
-// Of turns side by side that draw on the same bound no more begin than are left.
+// TestTurnsOfALineSideBySide: parallel turns of one line never exceed its common limit.
 func TestTurnsOfALineSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"}, boulder.Spec{ID: "c"})

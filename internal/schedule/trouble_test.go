@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A model's limit is halved, and its hits are counted, once for all that meet the same limit; it grows by one with
-// every answer after the wait, and is then forgotten.
+// TestCooldownGrowsBack: attempts that meet the same limit halve it once and count as one hit. Each answer after the
+// wait adds one slot, until the cool-down is forgotten.
 func TestCooldownGrowsBack(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
@@ -28,7 +28,7 @@ func TestCooldownGrowsBack(t *testing.T) {
 		return c.Until
 	}
 	first := cool(epoch, 2, 1)
-	cool(epoch.Add(time.Second), 2, 1) // another attempt, which was at work already
+	cool(epoch.Add(time.Second), 2, 1) // from an attempt that was already running
 	second := cool(first.Add(time.Second), 1, 2)
 	if second.Sub(first) < l.CoolBase {
 		t.Errorf("the second wait, until %s, is not longer than the first, until %s", second, first)
@@ -53,7 +53,7 @@ func TestCooldownGrowsBack(t *testing.T) {
 	}
 }
 
-// A verdict is an answer of the ledger's model, which has no slots of its own, unless the model could not be used.
+// A verdict ends the cool-down of the ledger's model, which has no slots, unless the model was unavailable.
 func TestLedgerModelCools(t *testing.T) {
 	t.Parallel()
 	for _, unavailable := range []bool{true, false} {
@@ -68,7 +68,7 @@ func TestLedgerModelCools(t *testing.T) {
 	}
 }
 
-// Whatever a provider asks for, it is asked again within a day; a wait that it asks for counts as no fault.
+// TestResetIsBounded: a wait that the provider sets is cut to a day. For a rate limit it counts as no fault.
 func TestResetIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []boulder.TroubleKind{boulder.TroubleRateLimit, boulder.TroubleNetwork} {

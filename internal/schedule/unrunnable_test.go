@@ -7,7 +7,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A gate that names a program that is not there is no fault of the agent's: no judge, no try, no replan, but the user.
+// A gate whose program is missing goes to the user, without a judge, a used-up attempt or a replan.
 func TestGateThatCannotRun(t *testing.T) {
 	t.Parallel()
 	noScript := boulder.Gate{Command: "npm run nosuch", ExitCode: 1, NotFound: "nosuch", NotIn: "package.json"}
@@ -15,7 +15,7 @@ func TestGateThatCannotRun(t *testing.T) {
 		gate boulder.Gate
 		want string
 		told bool
-		file string // that the sub-task changed
+		file string // changed by the sub-task
 	}{
 		"not there":                   {boulder.Gate{Command: "nosuch -v", ExitCode: 127, NotFound: "nosuch"}, "park", false, ""},
 		"not there before, either":    {boulder.Gate{Command: "nosuch -v", ExitCode: 127, NotFound: "nosuch", NoWorse: "as before"}, "judge", false, ""},

@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scope"
 )
 
-// TestEscape: whatever the judge says, an escape is for the user, and nobody else gets the slot before there is an
-// answer. With that the sub-task goes on.
+// Whatever the verdict, an escape goes to the user. The slot stays taken until the answer; then the sub-task continues.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	s := begunWith(t, boulder.Boulder{Line: boulder.Line{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})
@@ -40,8 +39,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestWrites: what may write the same files waits, says for whom, and lets what is behind it go first; it starts when the
-// other's slot is free. What an attempt has written belongs to what it may write.
+// TestWrites: a sub-task that may write the same files waits, names the other one, and lets those behind it go first.
+// It starts when the other's slot is free. Files that an attempt wrote count as files that it may write.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	s := begun(t,
@@ -80,7 +79,7 @@ func started(actions []Action) (ids []string) {
 	return ids
 }
 
-// TestWritesNeverOverlap: whatever plans say, no two that may write the same file are at work, and something always is.
+// For any plans, no two sub-tasks that may write the same file run at once, and one always runs.
 func TestWritesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	patterns := []string{"src/**", "src/a.go", "**/b.go", "docs/", "docs/a*", "*.md", "x/?.go", "**"}

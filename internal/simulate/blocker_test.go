@@ -13,23 +13,23 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// question is a blocker as the register has it: on a disk of its own, which outlives processes and servers.
+// question is a blocker in the register, which outlives processes and servers, as a disk of its own would.
 type question struct {
 	boulder.Blocker
 
 	ref       boulder.AttemptRef
 	at        place
 	nth       int  // of its turn
-	delivered bool // its sub-task has the answer
+	delivered bool // the boulder has the answer
 }
 
-// ask is what an agent comes upon in a turn.
+// ask is a question that an agent meets in a turn.
 type ask struct {
 	hard bool
-	fast bool // somebody answers before the runner has reported it
+	fast bool // answered before the runner reports it
 }
 
-// asksAt are those of a turn. A sub-task that was parked comes to the same place again, and knows the answers by then.
+// asksAt returns the asks of a turn. A parked sub-task returns to the same place, and has the answers by then.
 func (sc *scenario) asksAt(at place) []ask {
 	d := throw(sc.seed, "asks", at)
 	var all []ask
@@ -39,7 +39,7 @@ func (sc *scenario) asksAt(at place) []ask {
 	return all
 }
 
-// raise is the agent calling its tool: what it needs to know and nobody has answered at this place. The caller holds mu.
+// raise plays the agent's tool calls: it records the asks of this place that have no answer yet. The caller holds mu.
 func (w *world) raise(s *session, at place) {
 	for nth, a := range w.sc.asksAt(at) {
 		if slices.ContainsFunc(w.register, func(q *question) bool {
@@ -64,8 +64,8 @@ func (w *world) raise(s *session, at place) {
 	}
 }
 
-// RaiseBlocker records what a verdict needs of the user: orchestrator.Config has the contract. The user may answer before
-// the boulder knows of it, and the process may die between.
+// RaiseBlocker records what a verdict needs of the user: see orchestrator.Config. The user may answer before the
+// boulder has the blocker, and the process may die in between.
 func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
 	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
 	d := throw(p.w.sc.seed, "raised", ref, turn)
@@ -87,15 +87,15 @@ func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int)
 		return nil
 	})
 	if err == nil {
-		err = p.waits(ctx, lane, d.span(time.Millisecond, time.Second), time.Millisecond)
+		err = p.delay(ctx, lane, d.span(time.Millisecond, time.Second), time.Millisecond)
 	}
 	return b, err
 }
 
-// ofVerdict is the nth of a question that no agent asked.
+// ofVerdict is the nth of a question raised by a verdict, not by an agent.
 const ofVerdict = -1
 
-// decide writes the user's word onto the register. The caller holds mu.
+// decide writes the user's answer to the register. The caller holds mu.
 func (w *world) decide(q *question) {
 	d := throw(w.sc.seed, "word", q.at, q.nth)
 	q.Status = boulder.BlockerAnswered
@@ -116,17 +116,17 @@ func (q *question) order() boulder.Order {
 	}
 }
 
-// waitsFor reports whether a sub-task is parked for an answer to it. The caller holds mu.
+// waitsFor reports whether the question's sub-task is parked for its answer. The caller holds mu.
 func (w *world) waitsFor(q *question) bool {
 	t := w.disk.SubTask(q.SubTaskID)
-	return t != nil && t.Parked && q.among(t.AwaitedBy(t.Attempts))
+	return t != nil && t.Parked && q.isIn(t.AwaitedBy(t.Attempts))
 }
 
-func (q *question) among(blockers []boulder.RaisedBlocker) bool {
+func (q *question) isIn(blockers []boulder.RaisedBlocker) bool {
 	return slices.ContainsFunc(blockers, func(b boulder.RaisedBlocker) bool { return b.ID == q.ID })
 }
 
-// tellRaised reports what the agent has asked, as far as the job does not know.
+// tellRaised reports the agent's questions that the job does not know.
 func (c *call) tellRaised() error {
 	for {
 		q := c.unknown()
@@ -141,19 +141,19 @@ func (c *call) tellRaised() error {
 	}
 }
 
-// unknown is a copy of the first one on the register that the job does not know.
+// unknown returns a copy of the first question that the job does not know, or nil.
 func (c *call) unknown() *question {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	for _, q := range c.w.register {
-		if q.ref == c.job.Attempt.AttemptRef && !q.among(c.job.SubTask.Blockers) {
+		if q.ref == c.job.Attempt.AttemptRef && !q.isIn(c.job.SubTask.Blockers) {
 			return new(*q)
 		}
 	}
 	return nil
 }
 
-// answers is the user who answers while the process runs, now and then what was answered already.
+// answers plays the user who answers while the process runs, sometimes a second time.
 func (p *process) answers() {
 	for i := range 40 {
 		d := throw(p.w.sc.seed, "answer", p.number, i)
@@ -168,7 +168,7 @@ func (p *process) answers() {
 		crash := q != nil && d.is(0.05)
 		if crash {
 			p.w.seen["answer lost between register and boulder"]++
-			p.die() // the answer is on the register, and nobody has handed it over
+			p.die() // the answer is in the register, but not handed over
 		}
 		p.w.mu.Unlock()
 		if crash {
@@ -180,8 +180,8 @@ func (p *process) answers() {
 	}
 }
 
-// pickQuestion draws one that the user sees to. Where the end must be as without crashes, that is only one for which a
-// sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
+// pickQuestion draws a question to answer, or returns nil. If the end must be as without crashes, its sub-task must be
+// parked for it: a turn's result must not depend on when the answer came. The caller holds mu.
 func (w *world) pickQuestion(d dice) *question {
 	var can []*question
 	for _, q := range w.register {
@@ -195,7 +195,7 @@ func (w *world) pickQuestion(d dice) *question {
 	return can[d.IntN(len(can))]
 }
 
-// handOver gives an answer to whoever has the boulder.
+// handOver gives an answer to the process, as an order.
 func (p *process) handOver(q *question) {
 	p.w.mu.Lock()
 	o, again := q.order(), q.delivered
@@ -214,7 +214,7 @@ func (p *process) handOver(q *question) {
 	})
 }
 
-// pending reports whether the boulder has heard of it, and could still do with an answer. The caller holds mu.
+// pending reports whether the boulder has the question, and could still use an answer. The caller holds mu.
 func (w *world) pending(q *question) bool {
 	t := w.disk.SubTask(q.SubTaskID)
 	return t != nil && !t.Status.Terminal() && slices.ContainsFunc(t.Blockers, func(b boulder.RaisedBlocker) bool {
@@ -222,7 +222,7 @@ func (w *world) pending(q *question) bool {
 	})
 }
 
-// deliver hands over what was answered and never arrived, as a resume does before it begins.
+// deliver hands over answers that were lost, as a resume does before it starts.
 func (p *process) deliver() {
 	p.w.mu.Lock()
 	var all []*question
@@ -240,8 +240,8 @@ func (p *process) deliver() {
 	}
 }
 
-// answerBetween is the user who sees to blockers while no process runs: to all of them when the run waits for that, and
-// otherwise to some. In a serial world an earlier answer would change the order of the work.
+// answerBetween plays the user who answers while no process runs: every question that the run waits for, and some
+// others. In a serial world, an early answer would change the order of the work.
 func (w *world) answerBetween(dir string, number int, ended error) {
 	waits := errors.Is(ended, orchestrator.ErrWaiting)
 	d := throw(w.sc.seed, "answers between", number)
@@ -278,8 +278,7 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 	p.close(context.Canceled)
 }
 
-// checkAnswers: what the user said about a sub-task's blockers since an event is in its next prompt, and what an earlier
-// prompt had is not told to the same session again.
+// checkAnswers: a prompt has all that the user settled since an event, and does not repeat what the session was told.
 func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	t := w.disk.SubTask(id)
 	for _, b := range t.Blockers {
@@ -293,7 +292,7 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	}
 }
 
-// awaiting is what a session has asked and cannot do without, or nil.
+// awaiting returns an unanswered hard question of a session, or nil.
 func (w *world) awaiting(s *session) *question {
 	for _, q := range w.register {
 		if q.ref == s.ref && q.Hard && !q.Status.Settled() {
@@ -303,7 +302,7 @@ func (w *world) awaiting(s *session) *question {
 	return nil
 }
 
-// checkStartsAnswered: after an attempt that asked, the next one begins with the answer, or because the user wants that.
+// checkStartsAnswered: after an attempt that asked, the next one starts only with the answer, or on the user's order.
 func (w *world) checkStartsAnswered(ref boulder.AttemptRef) {
 	t := w.disk.SubTask(ref.SubTaskID)
 	if open := t.AwaitedBy(ref.Attempt - 1); len(open) > 0 && !w.retried[ref] {
@@ -311,7 +310,7 @@ func (w *world) checkStartsAnswered(ref boulder.AttemptRef) {
 	}
 }
 
-// noteRetried remembers which attempt the user asked for.
+// noteRetried remembers an attempt started by the user's order.
 func (w *world) noteRetried(b boulder.Body) {
 	id := ""
 	switch b := b.(type) {

@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// checkStored: after a commit, the log ends with its events; one world in four reads them back, which is a fifth of its time.
-// What follows from the log is looked at whenever it is opened, and at the end.
+// checkStored: after a commit, the log ends with its events. One world in four reads them back, which takes a fifth of
+// its time. Data derived from the log is checked when the database is opened, and at the end.
 func (w *world) checkStored(p *process, events []boulder.Event) {
 	if w.sc.seed%4 == 0 {
 		w.checkReadBack(p, events)
@@ -43,7 +43,7 @@ func (w *world) checkReadBack(p *process, events []boulder.Event) {
 	}
 }
 
-// checkSame: a state that was read is the one that was stored last.
+// checkSame: a state read back equals the one stored last.
 func (w *world) checkSame(s *boulder.State, rule string) {
 	if err := s.Check(); err != nil {
 		w.violate("what is stored agrees with itself", "%v", err)
@@ -53,7 +53,7 @@ func (w *world) checkSame(s *boulder.State, rule string) {
 	}
 }
 
-// image is a state as text: its records, and the order of those that hold a slot or wait for one.
+// image is a state as text: its records, and the order of the attempts that hold or await a slot.
 func image(s *boulder.State) string {
 	queues := maps.Clone(s.Queues())
 	maps.DeleteFunc(queues, func(_ string, queue []*boulder.Open) bool { return len(queue) == 0 })
@@ -64,7 +64,7 @@ func image(s *boulder.State) string {
 	return string(text)
 }
 
-// checkReopened: what a process finds is what the last commit of the one before left.
+// checkReopened: a process finds what the last commit left.
 func (w *world) checkReopened(p *process) {
 	restored, err := p.db.Load(context.Background(), boulderID)
 	if w.disk.Boulder.ID == "" {
@@ -85,7 +85,7 @@ func (w *world) checkReopened(p *process) {
 	p.found = restored
 }
 
-// checkDecisions: the log says why everything was decided as it was.
+// checkDecisions: every decision follows from the log.
 func (w *world) checkDecisions() {
 	check, err := orchestrator.CheckDecisions(w.events)
 	switch {

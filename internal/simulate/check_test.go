@@ -9,8 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// committed looks at what a commit brought, and at what the disk has now. The caller holds mu, as do those of all
-// checks.
+// committed checks the events of a commit, and the state that they make. The caller holds mu, as for all checks.
 func (w *world) committed(p *process, events []boulder.Event) {
 	if w.commits++; w.commits > maxCommits {
 		w.violate("every run ends", "%d commits have not brought it to its end", w.commits)
@@ -47,13 +46,13 @@ func (w *world) committed(p *process, events []boulder.Event) {
 	w.checkStored(p, events)
 }
 
-// More than any world needs.
+// Both are more than any world needs.
 const (
 	maxCommits = 20_000
 	maxTime    = 365 * 24 * time.Hour
 )
 
-// checkFinal: what is over stays as it is, but for the user's retry of a sub-task, or skip of one that did not complete.
+// checkFinal: terminal states stay, except by the user's retry, redo, or skip of a sub-task that did not complete.
 func (w *world) checkFinal(e boulder.Event) {
 	for _, a := range w.disk.Attempts {
 		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
@@ -83,7 +82,7 @@ func (w *world) checkFinal(e boulder.Event) {
 	}
 }
 
-// checkEvent looks at an event before it is applied.
+// checkEvent checks an event before it is applied.
 func (w *world) checkEvent(p *process, e boulder.Event) {
 	if e.Seq != w.disk.Boulder.Seq+1 {
 		w.violate("the log has no gaps", "event %d follows %d", e.Seq, w.disk.Boulder.Seq)
@@ -93,7 +92,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		w.stands = w.disk.SubTask(b.SubTaskID).Standing == boulder.StandingKept
 		w.checkQueue(b.AttemptRef)
 		w.checkBudget(e)
-		if !w.stands { // else nobody is prompted
+		if !w.stands { // else no prompt is sent
 			w.checkNotes(b.SubTaskID, 0, b.Prompt)
 			w.checkAnswers(b.SubTaskID, 0, b.Prompt)
 		}
@@ -109,7 +108,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}
-	case boulder.Judged: // of a line all that replaces something takes part in; the user's retry begins it again
+	case boulder.Judged: // replacements share their line's count, which the user's retry resets
 		line := w.disk.First(w.disk.SubTask(b.SubTaskID)).ID
 		if w.judged[line]++; w.judged[line] > w.sc.limits.EvaluationsTotal {
 			w.violate("attempts and budgets are within bounds", "%d judged turns of %s and what replaces it, %d are allowed",
@@ -130,7 +129,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 	}
 }
 
-// checkApplied looks at the state that an event made.
+// checkApplied checks the state after an event.
 func (w *world) checkApplied(p *process, e boulder.Event) {
 	b := &w.disk.Boulder
 	spent := b.Usage.Tokens() + b.Usage.Calls
@@ -155,7 +154,7 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	}
 }
 
-// tries is how many a sub-task may have.
+// tries returns how many attempts a sub-task may have.
 func (w *world) tries(t *boulder.SubTask) int {
 	if t.Budget != nil && t.Budget.Attempts > 0 {
 		return t.Budget.Attempts
@@ -163,7 +162,7 @@ func (w *world) tries(t *boulder.SubTask) int {
 	return w.sc.limits.Attempts
 }
 
-// atWork are the models of the attempts that hold a slot.
+// atWork returns the models of the attempts that hold a slot.
 func (w *world) atWork() (models []string) {
 	for _, o := range w.disk.Live() {
 		models = append(models, o.Attempt.Model)
@@ -171,8 +170,8 @@ func (w *world) atWork() (models []string) {
 	return models
 }
 
-// beyond reports whether more of these models are at work than a limit for one of them allows.
-func (w *world) beyond(models []string, model string) bool {
+// exceedsLimit reports whether attempts with these models exceed a limit that applies to model.
+func (w *world) exceedsLimit(models []string, model string) bool {
 	ofProvider, ofModel := 0, 0
 	for _, m := range models {
 		if provider(m) == provider(model) {
@@ -187,21 +186,21 @@ func (w *world) beyond(models []string, model string) bool {
 	return len(models) > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model)
 }
 
-// checkSlots: what is at work with these models has a slot of every limit.
+// checkSlots: attempts with these models respect every limit.
 func (w *world) checkSlots(models []string, model string) {
-	if w.beyond(models, model) {
+	if w.exceedsLimit(models, model) {
 		w.violate("limits hold", "at work at once are %q, one of them now", models)
 	}
 }
 
-// cools reports whether a model cools down, or has more at work than it may have after that.
+// cools reports whether a model cools down, or has used up its limit after a cool-down.
 func (w *world) cools(models []string, model string, now time.Time) bool {
 	cool, cooling := w.disk.Boulder.Cooldowns[model]
 	others := slices.DeleteFunc(slices.Clone(models), func(m string) bool { return m != model })
 	return cooling && (now.Before(cool.Until) || len(others) > cool.Limit)
 }
 
-// checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
+// checkLimits: an attempt starts only within every limit, even one shrunk by a cool-down.
 func (w *world) checkLimits(e boulder.Event, id string) {
 	model := w.disk.Open(id).Attempt.Model
 	w.checkSlots(w.atWork(), model)
@@ -210,7 +209,7 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 	}
 }
 
-// lastTurns reports whether the turns of a line that are not judged yet may be the last that it gets.
+// lastTurns reports whether a line's unjudged turns may be the last that it gets.
 func (w *world) lastTurns(t *boulder.SubTask) bool {
 	first := w.disk.First(t)
 	n := first.Judged
@@ -222,24 +221,24 @@ func (w *world) lastTurns(t *boulder.SubTask) bool {
 	return n >= w.sc.limits.EvaluationsTotal
 }
 
-// checkFull: when work begins, no attempt waits for which there is a slot.
+// checkFull: when work starts, no attempt waits for which there is a slot.
 func (w *world) checkFull(now time.Time) {
-	aside := w.aside()
+	held := w.heldByReplan()
 	for m, queue := range w.disk.Queues() {
 		with := append(w.atWork(), m)
-		if w.disk.Boulder.Budget != nil || w.beyond(with, m) || w.cools(with, m, now) {
+		if w.disk.Boulder.Budget != nil || w.exceedsLimit(with, m) || w.cools(with, m, now) {
 			continue
 		}
 		for _, o := range queue {
-			if !aside[o.SubTask.ID] && w.writer(o.SubTask) == "" && !w.lastTurns(o.SubTask) {
+			if !held[o.SubTask.ID] && w.writer(o.SubTask) == "" && !w.lastTurns(o.SubTask) {
 				w.violate("no slot is left unused", "%v waits for %q", o.Attempt.AttemptRef, m)
 			}
 		}
 	}
 }
 
-// writer is a sub-task at work, not one of some, that writes what another one does: all that say what they write say the
-// same.
+// writer returns a sub-task at work, other than those in but, that writes the same files as t, or "". All sub-tasks
+// with Writes name the same files.
 func (w *world) writer(t *boulder.SubTask, but ...*boulder.SubTask) string {
 	for _, o := range w.disk.Live() {
 		if o.SubTask != t && !slices.Contains(but, o.SubTask) && len(t.Writes) > 0 && len(o.SubTask.Writes) > 0 {
@@ -249,8 +248,8 @@ func (w *world) writer(t *boulder.SubTask, but ...*boulder.SubTask) string {
 	return ""
 }
 
-// aside are the sub-tasks that a replan is about to replace.
-func (w *world) aside() map[string]bool {
+// heldByReplan returns the sub-tasks that a replan is about to replace.
+func (w *world) heldByReplan() map[string]bool {
 	ids := map[string]bool{}
 	if r := w.disk.Boulder.Replan; r != nil {
 		for _, id := range r.Replaces {
@@ -265,7 +264,7 @@ func (w *world) aside() map[string]bool {
 	return ids
 }
 
-// ofModel is the limit of a model; the scenario's patterns are prefixes.
+// ofModel returns a model's limit. The scenario's patterns are prefixes.
 func (w *world) ofModel(model string) int {
 	for _, m := range w.sc.limits.Models {
 		if strings.HasPrefix(model, strings.TrimSuffix(m.Pattern, "*")) {
@@ -280,20 +279,19 @@ func provider(model string) string {
 	return name
 }
 
-// checkQueue: within a model, the more urgent attempt starts first, and of equally urgent ones the one that has waited
-// longer. What writes the files of one at work waits for that, and what others at work may take the last turns of. What
-// a replan is about to replace stands aside, and so does what came into the line with the same commit: the slot was
-// given before.
+// checkQueue: within a model, higher priority starts first, then the longest wait. Exceptions: sub-tasks that wait for
+// others that write the same files or may take their line's last turns; those that a replan is about to replace; and
+// those queued by the same commit, because the slot was given before.
 func (w *world) checkQueue(ref boulder.AttemptRef) {
 	o := w.disk.Open(ref.SubTaskID)
 	if o == nil || o.Attempt.AttemptRef != ref {
 		w.violate("one live attempt each", "%v starts, and is not the open one", ref)
 		return
 	}
-	aside := w.aside()
+	held := w.heldByReplan()
 	for _, t := range w.disk.SubTasks {
 		other := w.disk.Open(t.ID)
-		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
+		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || held[t.ID] ||
 			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since || slices.Contains(w.together, other.Attempt.AttemptRef) ||
 			w.writer(t, o.SubTask) != "" || w.lastTurns(t) {
 			continue
@@ -305,7 +303,7 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 	}
 }
 
-// checkBudget: no turn begins when the run's budget is used up, with what those at work will probably still use.
+// checkBudget: no turn starts once the run's budget is used up, including the expected use of running turns.
 func (w *world) checkBudget(e boulder.Event) {
 	limit, b := w.disk.Boulder.Budget, &w.disk.Boulder
 	if limit == nil {
@@ -328,7 +326,7 @@ func (w *world) checkBudget(e boulder.Event) {
 	}
 }
 
-// checkNotes: what the user noted is in the next prompt.
+// checkNotes: the next prompt has the user's notes.
 func (w *world) checkNotes(id string, after uint64, prompt string) {
 	for _, text := range w.disk.Boulder.NotesFor(id, after) {
 		if !strings.Contains(prompt, text) {
@@ -337,8 +335,8 @@ func (w *world) checkNotes(id string, after uint64, prompt string) {
 	}
 }
 
-// checkDone: what is skipped has not begun, and has no gates. What completes was judged complete, with no red gate, and
-// no sub-task completes twice.
+// checkDone: without the user, only pending sub-tasks without gates are skipped. What completes was judged complete
+// with no red gate, and completes once.
 func (w *world) checkDone(b boulder.SubTaskDone) {
 	if !b.Completed {
 		t := w.disk.SubTask(b.SubTaskID)
@@ -357,7 +355,6 @@ func (w *world) checkDone(b boulder.SubTaskDone) {
 	}
 }
 
-// checkOutcome: the end of the boulder says what became of its sub-tasks.
 func (w *world) checkOutcome(b boulder.TaskComplete) {
 	tally := w.disk.Boulder.Tally
 	good, bad := tally.Completed+tally.Skipped, tally.Failed+tally.Blocked+tally.Cancelled

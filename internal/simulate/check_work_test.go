@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// checkRun: a turn is run only while the boulder is running, of an attempt that is live on disk, after its
-// dependencies, not twice at once, within the limits, and not before a wait is over.
+// checkRun: a turn runs only in a running boulder, for an attempt that is live on disk, after its dependencies, once at
+// a time, within the limits, and after any wait.
 func (w *world) checkRun(c *call) {
 	w.checkWorks(c.process)
 	ref, model := c.job.Attempt.AttemptRef, c.job.Attempt.Model
@@ -43,7 +43,7 @@ func (w *world) checkRun(c *call) {
 	}
 	w.checkNotes(ref.SubTaskID, o.Turn.Seq, prompt)
 	w.checkAnswers(ref.SubTaskID, o.Turn.Seq, prompt)
-	models := []string{model} // what runs at once, as the world sees it
+	models := []string{model} // of all running calls
 	for _, r := range c.calls {
 		if r.ctx == nil || r.ctx.Err() != nil {
 			continue
@@ -56,7 +56,7 @@ func (w *world) checkRun(c *call) {
 	w.checkSlots(models, model)
 }
 
-// checkWorks: work begins only in a boulder that is running, and not after a stop or a pause.
+// checkWorks: work starts only in a running boulder, and not after a stop or a pause.
 func (w *world) checkWorks(p *process) {
 	if s := w.disk.Boulder.Status; s != boulder.Running {
 		w.violate("a stop is heeded", "work begins in a boulder that is %s", s)
@@ -70,7 +70,7 @@ func (w *world) checkStopped(p *process) {
 	}
 }
 
-// checkPrompt: what a session is told was stored before, and is told by the one who has it, while it is not at work.
+// checkPrompt: a prompt was stored before, comes from the session's own attempt, and finds the session idle.
 func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job) {
 	id = promptOf(id)
 	ref := job.Attempt.AttemptRef
@@ -92,12 +92,11 @@ func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job)
 	}
 }
 
-// ended reports whether the user ended an attempt, under the hands of the one who runs it.
+// ended reports whether the user ended an attempt while it ran.
 func (w *world) ended(ref boulder.AttemptRef) bool {
 	return w.attempts[ref] == boulder.AttemptCancelled
 }
 
-// count: a turn has one prompt, and at most one resume prompt.
 func (w *world) count(job boulder.Job, id string, resume bool) {
 	prompt := promptRef{job.Attempt.AttemptRef, job.Turn.Number, resume}
 	if old := w.prompts[prompt]; old != "" && old != id {
@@ -106,7 +105,7 @@ func (w *world) count(job boulder.Job, id string, resume bool) {
 	w.prompts[prompt] = id
 }
 
-// checkTold: a report that was acknowledged is on disk.
+// checkTold: an acknowledged report is on disk.
 func (w *world) checkTold(b boulder.Body) {
 	for i := len(w.events) - 1; i >= max(0, len(w.events)-50); i-- {
 		if boulder.TypeOf(w.events[i].Body) == boulder.TypeOf(b) {
@@ -116,8 +115,7 @@ func (w *world) checkTold(b boulder.Body) {
 	w.violate("intent before effect", "a report of %s is acknowledged, and not on disk", boulder.TypeOf(b))
 }
 
-// checkJudge: what is judged is the turn that the disk has, and was not judged before. Its evidence may be about to be
-// stored: a judgement is nothing that must not happen twice.
+// checkJudge: the turn is current and not judged yet. Its evidence need not be stored: judging twice does no harm.
 func (w *world) checkJudge(req boulder.JudgeRequest) {
 	w.checkStopped(w.process)
 	ref := req.Attempt.AttemptRef
@@ -136,7 +134,7 @@ func (w *world) checkJudge(req boulder.JudgeRequest) {
 	}
 }
 
-// checkReplan: a replan that is asked for was counted before.
+// checkReplan: a replan is stored before it is requested.
 func (w *world) checkReplan(req boulder.ReplanRequest) {
 	w.checkWorks(w.process)
 	if r := w.disk.Boulder.Replan; r == nil || r.SubTaskID != req.Failed.ID {
@@ -144,14 +142,13 @@ func (w *world) checkReplan(req boulder.ReplanRequest) {
 	}
 }
 
-// checkYielded: an event is on disk before it is shown.
 func (w *world) checkYielded(e boulder.Event) {
 	if e.Seq > w.disk.Boulder.Seq {
 		w.violate("events are shown after they are stored", "event %d is shown, and %d is stored", e.Seq, w.disk.Boulder.Seq)
 	}
 }
 
-// checkEnded: when a run is over no work of it is left, and a stop does not take longer than it may.
+// checkEnded: no work outlives its run, and a stop is not slower than allowed.
 func (w *world) checkEnded(p *process) {
 	for _, r := range p.calls {
 		if r.ctx != nil {

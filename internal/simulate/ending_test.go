@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// ending is what has to be the same however often a run was cut off.
+// ending is what interruptions of a run must not change.
 type ending struct {
 	Status   boulder.Status
 	Plan     string
@@ -42,7 +42,7 @@ func (w *world) ending() ending {
 		}
 	}
 	slices.Sort(e.Prompts)
-	// What a turn used that met trouble while it waited for an answer is known only as far as it was seen.
+	// A fault while a turn waits for an answer leaves only the usage reported until then.
 	if !w.inexact && (w.sc.asks == 0 || w.sc.trouble == 0) {
 		e.Agents = b.TurnUsage
 	}

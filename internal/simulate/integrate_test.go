@@ -11,10 +11,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// isolated is the runner of isolated boulders.
 type isolated struct{ *process }
 
-// prepare makes a slot ready, as package workspace does, in two steps with time between.
+// prepare prepares a slot in two steps with time between them, as package workspace does.
 func (p *process) prepare(ctx context.Context, lane int, c boulder.SlotClaim) (s *slot, err error) {
 	whole := false
 	err = p.alive(func() error {
@@ -33,7 +32,7 @@ func (p *process) prepare(ctx context.Context, lane int, c boulder.SlotClaim) (s
 	})
 }
 
-// enterSlot has the turn of an isolated boulder work in its slot.
+// enterSlot makes the turn of an isolated boulder work in its slot.
 func (c *call) enterSlot(ctx context.Context) (err error) {
 	t := c.job.SubTask
 	if c.job.Line.Base == "" {
@@ -46,7 +45,7 @@ func (c *call) enterSlot(ctx context.Context) (err error) {
 	return err
 }
 
-// collect is what an agent did in its slot, and what gates say of that. The caller holds mu.
+// collect adds the agent's edits in its slot, and the gates' results, to the evidence. The caller holds mu.
 func (c *call) collect(e *boulder.Evidence) {
 	s := c.slot
 	if s.owner != c.job.Attempt.AttemptRef {
@@ -69,7 +68,7 @@ func run(command string, f files) boulder.Gate {
 	return g
 }
 
-// integration is one call of Integrate, with the protocol of executor/integrate.go.
+// integration is one call of Integrate, following the protocol of executor/integrate.go.
 type integration struct {
 	*process
 	boulder.Integration
@@ -128,7 +127,7 @@ func (p isolated) Integrate(ctx context.Context, what boulder.Integration, repor
 	return i.moveTip(p.gone, now.Tip, commit)
 }
 
-// moveTip moves the ref, unless somebody else does.
+// moveTip moves the ref. Sometimes another program moves it first.
 func (i *integration) moveTip(ctx context.Context, from, to string) error {
 	return i.step(ctx, laneIntegrate, i.span(time.Millisecond, time.Second), func() error {
 		r := &i.w.repo
@@ -144,7 +143,7 @@ func (i *integration) moveTip(ctx context.Context, from, to string) error {
 
 func (i *integration) test(ctx context.Context, tree string, f files) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
 	e := i.Turn.Evidence
-	for _, command := range i.w.wanted(&i.SubTask, &i.Line, i.Earlier) {
+	for _, command := range i.w.gatesFor(&i.SubTask, &i.Line, i.Earlier) {
 		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && g != nil && g.Holds() || i.Line.Passed(command, tree) {
 			gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: true, Reused: true})
 			continue
@@ -169,8 +168,8 @@ func (i *integration) test(ctx context.Context, tree string, f files) (gates []b
 	return gates, red, nil
 }
 
-// wanted are the gates of the tree that a result comes to: on a fast-forward only its own.
-func (w *world) wanted(t *boulder.SubTask, l *boulder.Line, earlier []boulder.SubTask) []string {
+// gatesFor returns the gates of the tree with a result: on a fast-forward, only the sub-task's own.
+func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Line, earlier []boulder.SubTask) []string {
 	all := slices.Clone(t.Gates)
 	if t.From == l.Tip && len(t.Conflicts) == 0 {
 		return all
@@ -230,7 +229,7 @@ func (p isolated) Verify(ctx context.Context, what boulder.Verification, report 
 	return nil
 }
 
-// checkIntegrates: a result is put onto the tip once that is stored, which no other one is meanwhile.
+// checkIntegrates: the intent to integrate is stored first, and no other result is integrated meanwhile.
 func (w *world) checkIntegrates(what boulder.Integration) {
 	w.checkStopped(w.process)
 	if i := w.disk.Boulder.Line.Integrating; i == nil || *i != *what.Line.Integrating {
@@ -238,7 +237,7 @@ func (w *world) checkIntegrates(what boulder.Integration) {
 	}
 }
 
-// checkLine looks at what an event makes of the line, before it is applied.
+// checkLine checks an event's effect on the line, before it is applied.
 func (w *world) checkLine(e boulder.Event) {
 	l, r := &w.disk.Boulder.Line, &w.repo
 	switch b := e.Body.(type) {
@@ -248,7 +247,7 @@ func (w *world) checkLine(e boulder.Event) {
 				w.violate("a slot has one owner", "%v starts in slot %d, which is that of %s", b.AttemptRef, b.Slot, o.SubTask.ID)
 			}
 		}
-		w.slots = max(w.slots, len(w.disk.Live())+w.kept()+1)
+		w.slots = max(w.slots, len(w.disk.Live())+w.keptSlots()+1)
 		if b.Slot > w.slots {
 			w.violate("as many slots as work at once", "%v is in slot %d, and %d were needed", b.AttemptRef, b.Slot, w.slots)
 		}
@@ -268,7 +267,7 @@ func (w *world) checkLine(e boulder.Event) {
 		for _, t := range w.disk.Completed(len(w.disk.SubTasks)) {
 			earlier = append(earlier, *t)
 		}
-		for _, command := range w.wanted(t, l, earlier) {
+		for _, command := range w.gatesFor(t, l, earlier) {
 			if !green(command, r.trees[b.Tree]) {
 				w.violate("the tip is green", "%q is red on the tree of %v", command, b.AttemptRef)
 			}
@@ -284,8 +283,8 @@ func (w *world) checkLine(e boulder.Event) {
 	}
 }
 
-// kept is how many slots wait for the user.
-func (w *world) kept() (n int) {
+// keptSlots counts the slots that wait for the user.
+func (w *world) keptSlots() (n int) {
 	for _, t := range w.disk.SubTasks {
 		if t.Parked && len(t.Conflicts) > 0 {
 			n++
@@ -294,8 +293,8 @@ func (w *world) kept() (n int) {
 	return n
 }
 
-// checkTip: the ref is where the log says, before or after its last step, or somebody else moved it. What
-// sub-tasks did that are complete is on the tip in the end.
+// checkTip: the ref is where the log says, before or after its last step, unless another program moved it. In the end
+// the tip has the work of all completed sub-tasks.
 func (w *world) checkTip() {
 	l, r := &w.disk.Boulder.Line, &w.repo
 	if at := r.refs["tip"]; at != "" && at != l.Tip && at != l.Before && r.commits[at] != (commit{}) {
@@ -307,19 +306,19 @@ func (w *world) checkTip() {
 	tip := r.files(l.Tip)
 	for _, t := range w.disk.SubTasks {
 		did, _, _ := strings.Cut(r.files(t.Work)[t.ID], " for ")
-		if t.Status == boulder.SubTaskCompleted && !strings.Contains(tip[t.ID], did) { // perhaps between markers
+		if t.Status == boulder.SubTaskCompleted && !strings.Contains(tip[t.ID], did) { // contains: it may be between markers
 			w.violate("no work is lost", "%s did %q, and the tip has %q", t.ID, did, tip[t.ID])
 		}
 		for _, command := range t.Gates {
 			verified := t.Status == boulder.SubTaskCompleted && len(t.Unverified()) == 0
-			if verified && w.disk.Boulder.Status != boulder.Cancelled && !green(command, tip) { // cancelled: gates did not run once more
+			if verified && w.disk.Boulder.Status != boulder.Cancelled && !green(command, tip) { // cancelled: no final gates
 				w.violate("the tip is green", "%q is red in the end", command)
 			}
 		}
 	}
 }
 
-// land brings the results of a boulder that is over to the user, as package project does, through crashes.
+// land lands the results of a finished boulder, as package project does, through crashes.
 func (w *world) land(dir string) {
 	landed := boulder.Order{Do: boulder.OrderLanded, Landed: &boulder.Landed{How: boulder.LandedFiles}}
 	for number := 1; len(w.repo.refs) > 0 && len(w.broken) == 0; number++ {

@@ -20,13 +20,13 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 		p.w.checkJudge(req)
 	}
 	p.w.mu.Unlock()
-	if err := p.waits(ctx, lane, d.span(time.Second, time.Minute), time.Millisecond); err != nil {
+	if err := p.delay(ctx, lane, d.span(time.Second, time.Minute), time.Millisecond); err != nil {
 		return v, u, err
 	}
 	err = p.alive(func() error {
 		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
 		if f := p.w.next("judge", at, p.w.sc.judgeFaults(at)); f != nil {
-			p.w.over("judge", at)
+			p.w.faultMet("judge", at)
 			return f.err
 		}
 		v, err = p.w.sc.verdict(req)
@@ -35,8 +35,8 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 	return v, u, err
 }
 
-// waits is a nap of who was asked. Who is told to stop answers at a moment of its own, too.
-func (p *process) waits(ctx context.Context, lane int, d, stops time.Duration) error {
+// delay naps for d, or if ctx ends first, for a further time: each caller must return at its own moment.
+func (p *process) delay(ctx context.Context, lane int, d, stops time.Duration) error {
 	err := p.w.nap(ctx, lane, d)
 	if err != nil {
 		_ = p.w.nap(p.gone, lane, stops)
@@ -48,7 +48,7 @@ func (p *process) waits(ctx context.Context, lane int, d, stops time.Duration) e
 func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	d := throw(p.w.sc.seed, "plan", p.number)
 	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
-	if err := p.waits(ctx, lanePlanner, d.span(time.Second, 5*time.Minute), time.Second); err != nil {
+	if err := p.delay(ctx, lanePlanner, d.span(time.Second, 5*time.Minute), time.Second); err != nil {
 		return nil, boulder.Usage{}, err
 	}
 	plan := p.w.sc.plan.Clone()
@@ -68,10 +68,10 @@ func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 
 var errLater = errors.New("not now")
 
-// approve is the person who is asked about the plan.
+// approve plays the user who is asked about the plan.
 func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 	d := throw(p.w.sc.seed, "approval", p.number)
-	if err := p.waits(ctx, laneApproval, d.span(time.Second, time.Hour), time.Second); err != nil {
+	if err := p.delay(ctx, laneApproval, d.span(time.Second, time.Hour), time.Second); err != nil {
 		return orchestrator.Approval{}, err
 	}
 	if err := p.alive(func() error { return nil }); err != nil {
@@ -90,10 +90,10 @@ func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator
 	return orchestrator.Approval{Plan: plan, Gates: true}, nil
 }
 
-// approveReplan is the person who is asked about a replan.
+// approveReplan plays the user who is asked about a replan.
 func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (bool, error) {
 	d := throw(p.w.sc.seed, "replan approval", r.Number, p.number)
-	if err := p.waits(ctx, laneReplan, d.span(time.Second, 2*time.Hour), time.Second); err != nil {
+	if err := p.delay(ctx, laneReplan, d.span(time.Second, 2*time.Hour), time.Second); err != nil {
 		return false, err
 	}
 	if err := p.alive(func() error { return nil }); err != nil {
@@ -108,7 +108,7 @@ func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanPropos
 	return d.is(0.5), nil
 }
 
-// Replan implements orchestrator.Planner. It may come late, bring nothing, or not fit any more.
+// Replan implements orchestrator.Planner. Its plan may be late, missing, or no longer fit.
 func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	at := place{subTask: req.Failed.ID, tries: req.Failed.Tries, turn: len(req.Earlier)}
 	d := throw(p.w.sc.seed, "replan", at)
@@ -116,17 +116,17 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if err := p.alive(func() error { p.w.checkReplan(req); return nil }); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
-	if err := p.waits(ctx, laneReplan, d.span(time.Second, 5*time.Hour), time.Second); err != nil {
+	if err := p.delay(ctx, laneReplan, d.span(time.Second, 5*time.Hour), time.Second); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
 	var r boulder.Replacement
 	err := p.alive(func() error {
 		faults := p.w.sc.judgeFaults(at)
 		if p.w.sc.class.same() && len(faults) >= p.w.sc.limits.Troubles {
-			faults = faults[:p.w.sc.limits.Troubles-1] // else it is given up, or not, as crashes make it forget earlier ones
+			faults = faults[:p.w.sc.limits.Troubles-1] // else giving up would depend on crashes, which reset the count
 		}
 		if f := p.w.next("replan", at, faults); f != nil {
-			p.w.over("replan", at)
+			p.w.faultMet("replan", at)
 			return f.err
 		}
 		switch x := d.Float64(); {
@@ -141,8 +141,7 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	return r, u, err
 }
 
-// replacement makes new sub-tasks. Where several are at work at once, some depend on what may end meanwhile. The caller
-// holds mu.
+// replacement draws new sub-tasks. In parallel worlds, some depend on others that may end first. The caller holds mu.
 func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replacement {
 	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
 	number := w.disk.Boulder.Replans

@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// person gives orders to a process that runs, and takes pauses back in the end.
-func (p *process) person() {
+// user gives orders to a running process, and ends any pause.
+func (p *process) user() {
 	for i := range p.fate.orders {
 		d := throw(p.w.sc.seed, "order", p.number, i)
 		if p.w.nap(p.gone, lanePerson, d.span(time.Second, time.Hour)) != nil {
@@ -19,7 +19,7 @@ func (p *process) person() {
 		p.order(o, lanePerson, nil)
 		if d.is(0.05) {
 			p.w.mu.Lock()
-			p.die() // right after an order was answered
+			p.die() // right after the answer to an order
 			p.w.mu.Unlock()
 		}
 	}
@@ -39,7 +39,7 @@ func (p *process) person() {
 	p.w.violate("every run ends", "process %d has not come to an end for months", p.number)
 }
 
-// drawOrder draws one of those that leave the end as it is where that must be, and else of all.
+// drawOrder draws an order. If the end must be as without crashes, it is one that does not change the end.
 func (w *world) drawOrder(d dice) boulder.Order {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,12 +84,12 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	return o
 }
 
-// order gives one, and looks whether what is answered is true. What else follows is done with mu, unless the process is dead.
+// order gives an order and checks its answer. It then calls answered with mu held, unless the process is dead.
 func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq
 	said := o
-	said.Landed, said.Redone, said.Kept = nil, nil, nil // pointers
+	said.Landed, said.Redone, said.Kept = nil, nil, nil // addresses would make logs differ
 	p.w.note("order %+v", said)
 	if l := p.w.disk.Boulder.Line; o.Do == boulder.OrderRedo && l.Before != "" { // as package project does
 		if err := p.w.repo.moveTip(l.Before, l.Tip); err != nil {
@@ -100,11 +100,11 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
 	p.w.mu.Unlock()
 	err := p.orch.Order(p.gone, boulderID, o)
-	_ = p.w.nap(p.gone, lane, 0) // the loop goes on as it answers: what it does at this instant is seen first
+	_ = p.w.nap(p.gone, lane, 0) // lets the loop finish what it does at this instant
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.dead {
-		return // both the answer and the end of the process were there: which one is heard of is chance
+		return // the answer and the end of the process came together: which is reported is chance
 	}
 	p.w.note("order %+v: %v", said, err)
 	if err == nil {
@@ -116,7 +116,7 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	}
 }
 
-// checkObeyed: an order that was answered well is on disk.
+// checkObeyed: an order that was answered without error is on disk.
 func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 	obeyed := slices.ContainsFunc(w.events[seq:], func(e boulder.Event) bool {
 		switch b := e.Body.(type) {
@@ -151,13 +151,12 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 		}
 		return false
 	})
-	again := o.Do == boulder.OrderPause && o.Now && w.disk.Boulder.Status == boulder.Paused // only ends what is at work
+	again := o.Do == boulder.OrderPause && o.Now && w.disk.Boulder.Status == boulder.Paused // only ends running work
 	if !obeyed && !again {
 		w.violate("orders are carried out", "%+v was answered well, and is not on disk", o)
 	}
 }
 
-// obeyBetween gives an order while no process runs the boulder.
 func (w *world) obeyBetween(dir string, number int, d dice) {
 	if w.sc.calm || !d.is(w.sc.orders/2) {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// process is one life of the manager: from opening the database to its end, of whatever kind.
+// process is one life of the manager, from opening the database to its end of any kind.
 type process struct {
 	w      *world
 	number int
@@ -28,26 +28,26 @@ type process struct {
 	db    *store.DB
 	orch  *orchestrator.Orchestrator
 	store disk
-	gone  context.Context // done when the process is
+	gone  context.Context // ends with the process
 	end   context.CancelFunc
 	ctx   context.Context // of the run
 	leave context.CancelCauseFunc
 
-	others sync.WaitGroup // fate and person
+	others sync.WaitGroup // fate and user
 
-	asked atomic.Int64 // of the time, since the last commit
+	asked atomic.Int64 // calls of clock since the last commit
 
 	// guarded by w.mu
 	torn    []byte // the file as a power cut leaves it
 	dead    bool
-	found   *boulder.State // what the database held, until somebody has asked for it or changed it
+	found   *boulder.State // what the database held, until the first Load or Commit
 	commits int
 	stopped time.Time
-	paused  time.Time // when an order said so; zero: it does not hold
+	paused  time.Time // when an order paused it; zero: not paused
 	calls   []running
 }
 
-// running is a call of Run; ctx is nil when it is over.
+// running is a call of Run. ctx is nil once it returned.
 type running struct {
 	ref   boulder.AttemptRef
 	model string
@@ -60,18 +60,18 @@ var (
 	errInterrupt = errors.New("interrupted")
 )
 
-// fate is what ends a process early.
+// fate is a process's early end, and what the user orders.
 type fate struct {
 	kind    string // "", crash, full, kill, stop, cancel, abandon
-	commit  int    // of crash and full: which one
-	written bool   // of a crash: whether it came after the write
+	commit  int    // of crash and full: number of the commit
+	written bool   // crash after the write, not before
 	after   time.Duration
 	events  int  // of abandon
-	server  bool // the OpenCode server ends with it
+	server  bool // the OpenCode server ends too
 	orders  int  // of the user
 }
 
-// maxDisturbed is up to which process fate strikes: every run has to end.
+// maxDisturbed is the last process that fate may strike: every run has to end.
 const maxDisturbed = 5
 
 func (sc *scenario) fateOf(number int, crashed bool) fate {
@@ -91,7 +91,7 @@ func (sc *scenario) fateOf(number int, crashed bool) fate {
 			f.commit++
 		}
 		if crashed && d.is(0.4) {
-			f.commit = d.from(1, 2) // while it recovers
+			f.commit = d.from(1, 2) // during recovery
 		}
 	case x < 0.62:
 		f.kind, f.commit = "full", d.from(1, 20)
@@ -103,7 +103,7 @@ func (sc *scenario) fateOf(number int, crashed bool) fate {
 	return f
 }
 
-// die ends the process as kill -9 does: nothing that it goes on to do has an effect. The caller holds w.mu.
+// die ends the process like kill -9: nothing that it does later has an effect. The caller holds w.mu.
 func (p *process) die() {
 	if p.dead {
 		return
@@ -122,7 +122,7 @@ func (p *process) die() {
 
 func (p *process) now() time.Time { return time.Now().Add(p.offset) }
 
-// clock is that of the orchestrator. Whoever looks at it for ever while time stands still goes in circles.
+// clock is the orchestrator's clock. It panics if read too often while time stands still: the loop must be spinning.
 func (p *process) clock() time.Time {
 	const forEver = 100_000
 	if p.asked.Add(1) > forEver {
@@ -131,7 +131,7 @@ func (p *process) clock() time.Time {
 	return p.now()
 }
 
-// disk is the store of a process: the real one, until the process is dead.
+// disk is the real store, until the process is dead.
 type disk struct{ p *process }
 
 func (s disk) Commit(ctx context.Context, state *boulder.State, events []boulder.Event) error {
@@ -229,7 +229,6 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	return p, nil
 }
 
-// live runs or resumes the boulder, and returns how that ended.
 func (p *process) live(budgets orchestrator.Request) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -258,7 +257,7 @@ func (p *process) live(budgets orchestrator.Request) (err error) {
 	return err
 }
 
-// watch looks at the n-th event that the run shows, and reports whether it is the last one that is read.
+// watch checks the n-th event of the run, and reports whether to stop reading.
 func (p *process) watch(e boulder.Event, n int) (enough bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -270,22 +269,21 @@ func (p *process) watch(e boulder.Event, n int) (enough bool) {
 	return true
 }
 
-// close ends what is left of the process.
 func (p *process) close(err error) {
-	synctest.Wait() // an order that is under way gets its answer: to end it now would leave it to chance what it did
+	synctest.Wait() // a pending order gets its answer: otherwise its effect would be chance
 	p.end()
 	p.leave(errCrash)
 	p.others.Wait()
 	p.w.mu.Lock()
 	if p.dead {
-		err = errCrash // whether the loop heard of it from its context or from the store is chance
+		err = errCrash // whether the loop learned it from its context or the store is chance
 	}
 	p.w.note("process %d is over: %v", p.number, err)
 	p.w.checkEnded(p)
 	p.w.process = nil
 	p.w.mu.Unlock()
 	err = p.db.Close()
-	if p.torn != nil { // after a power cut the file is what that left of it
+	if p.torn != nil { // the file after the power cut
 		err = errors.Join(err, os.WriteFile(p.path, p.torn, 0o600))
 	}
 	if err != nil {
@@ -293,13 +291,12 @@ func (p *process) close(err error) {
 	}
 }
 
-// begin starts what comes from outside: fate, and the user.
 func (p *process) begin() {
 	if p.fate.after > 0 {
 		p.others.Go(p.strike)
 	}
 	if p.fate.orders > 0 {
-		p.others.Go(p.person)
+		p.others.Go(p.user)
 	}
 	if p.w.sc.asks > 0 && !p.w.sc.calm && p.w.sc.class != serial {
 		p.others.Go(p.answers)
@@ -328,7 +325,7 @@ func (p *process) strike() {
 
 func (sc *scenario) request(p *process) orchestrator.Request {
 	req := orchestrator.Request{
-		Task: sc.plan.Task, GatesApproved: !sc.planned, // of a plan that is made, a crash would forget it
+		Task: sc.plan.Task, GatesApproved: !sc.planned, // a crash would forget it for a plan that is made
 		Settings: boulder.Settings{
 			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger, AskReplans: sc.asked,
 		},
@@ -348,7 +345,7 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 	return req
 }
 
-// live runs a boulder to its end, through as many processes as that takes.
+// live runs a boulder to its end, through as many processes as needed.
 func (w *world) live(dir string) {
 	crashed := false
 	var budgets orchestrator.Request
@@ -371,7 +368,7 @@ func (w *world) live(dir string) {
 		}
 		for id := range budgets.SubTaskBudgets {
 			if t := w.disk.SubTask(id); t.Status.Terminal() {
-				delete(budgets.SubTaskBudgets, id) // somebody has ended it meanwhile
+				delete(budgets.SubTaskBudgets, id) // ended meanwhile
 			}
 		}
 		err = p.live(budgets)
@@ -384,7 +381,7 @@ func (w *world) live(dir string) {
 		}
 		crashed = p.dead
 		ended := err
-		if budgets, err = w.goOn(p, err); err != nil {
+		if budgets, err = w.nextRequest(p, err); err != nil {
 			w.violate("a run ends for a reason that is known", "%v", err)
 			return
 		}
@@ -395,17 +392,17 @@ func (w *world) live(dir string) {
 	}
 }
 
-// maxProcesses is more than any world needs: faults that end a run happen once at each place.
+// maxProcesses is more than any world needs: a fault that ends a run happens once at each place.
 const maxProcesses = 150
 
-// goOn says with what the next process goes on, or that a run must not end like that.
-func (w *world) goOn(p *process, err error) (orchestrator.Request, error) {
+// nextRequest returns the request for the next process, or an error if the run must not end like that.
+func (w *world) nextRequest(p *process, err error) (orchestrator.Request, error) {
 	var req orchestrator.Request
 	used, short := errors.AsType[*orchestrator.BudgetError](err)
 	switch {
 	case p.dead, err == nil && p.fate.kind == "abandon":
 	case short && used.SubTaskID != "":
-		b := boulder.Budget{Attempts: 20} // not less than it had
+		b := boulder.Budget{Attempts: 20} // not fewer than before
 		req.SubTaskBudgets = map[string]boulder.Budget{used.SubTaskID: b}
 	case short:
 		req.Budget = new(larger(*w.disk.Boulder.Budget, p.number))
@@ -422,7 +419,7 @@ func (w *world) goOn(p *process, err error) (orchestrator.Request, error) {
 	return req, nil
 }
 
-// larger is the budget that the user gives next: twice as much, and in the end no bound.
+// larger is the user's next budget: twice as much, and unlimited in the end.
 func larger(b boulder.Budget, number int) boulder.Budget {
 	if number > maxDisturbed {
 		return boulder.Budget{}
@@ -432,8 +429,8 @@ func larger(b boulder.Budget, number int) boulder.Budget {
 	}
 }
 
-// cutPower lets a commit come as far as it may while nothing of it is synced: of its pages some are on disk, in any order,
-// and its meta page, which comes after a sync, is not. What it would have stored has not happened. The caller holds w.mu.
+// cutPower cuts the power during a commit, before its sync. Any of its pages may be on disk, but not its meta page,
+// which is written after the sync, so the commit did not happen. The caller holds w.mu.
 func (p *process) cutPower(commit func() error) error {
 	before, err := os.ReadFile(p.path)
 	if err := errors.Join(err, commit()); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// repo is what isolated boulders need of git, with their slots: a tree is its files, and an id stands for what it names. It
-// outlives the processes. Package workspace, on the real git, has tests of its own.
+// repo is the part of git that isolated boulders need, with their slots. A tree is its files; an id is a hash of its
+// content. It outlives processes. Package workspace tests the real git.
 type repo struct {
 	trees   map[string]files
 	commits map[string]commit
 	refs    map[string]string // below refs/manager/<boulder>
 	slots   map[int]*slot
 	base    string
-	moved   string // where the tip was when somebody else moved it; empty: nobody has
+	moved   string // where the tip was before another program moved it; empty: not moved
 }
 
 type files map[string]string
@@ -29,12 +29,12 @@ type commit struct{ parent, tree string }
 type slot struct {
 	owner boulder.AttemptRef
 	from  string
-	files files // nil: a crash came while it was being filled
+	files files // nil: a crash interrupted filling it
 }
 
-// Files that several sub-tasks write, and what is between the sides of a conflict.
+// Files that several sub-tasks write, and the mark of a conflict.
 const (
-	fileAPI  = "api"  // what the own files of sub-tasks have to fit
+	fileAPI  = "api"  // sub-tasks' own files must fit it
 	fileList = "list" // a line for each sub-task
 	fileSum  = "sum"  // generated from the others
 	marker   = "<<<<"
@@ -70,7 +70,7 @@ func (r *repo) commit(parent, tree, message string) (id string) {
 
 func (r *repo) files(commit string) files { return r.trees[r.commits[commit].tree] }
 
-// has reports whether a commit is another one or comes after it.
+// has reports whether a commit is the other one or a descendant of it.
 func (r *repo) has(commit, other string) bool {
 	for ; commit != ""; commit = r.commits[commit].parent {
 		if commit == other {
@@ -80,7 +80,7 @@ func (r *repo) has(commit, other string) bool {
 	return false
 }
 
-// merge is what two commits come to, and the files in conflict.
+// merge returns the merge of two commits, and the files in conflict.
 func (r *repo) merge(ours, theirs string) (merged files, conflicts []string) {
 	at := theirs
 	for !r.has(ours, at) {
@@ -101,7 +101,6 @@ func (r *repo) merge(ours, theirs string) (merged files, conflicts []string) {
 	return merged, conflicts
 }
 
-// capture keeps what is in a slot.
 func (r *repo) capture(s *slot) (commit string) {
 	commit = r.commit(s.from, r.tree(s.files), fmt.Sprint(s.owner))
 	r.refs[refOf(s.owner)] = commit
@@ -110,7 +109,7 @@ func (r *repo) capture(s *slot) (commit string) {
 
 func refOf(ref boulder.AttemptRef) string { return fmt.Sprintf("%s/%d", ref.SubTaskID, ref.Attempt) }
 
-// claim makes a slot ready to be filled, unless it is whole and its sub-task's already.
+// claim empties a slot for filling, unless it is whole and belongs to the sub-task already.
 func (r *repo) claim(c boulder.SlotClaim) (s *slot, whole bool) {
 	for _, ref := range []string{"base", "tip"} {
 		if r.refs[ref] == "" {
@@ -133,7 +132,7 @@ func (r *repo) claim(c boulder.SlotClaim) (s *slot, whole bool) {
 	return s, false
 }
 
-// fill puts the newest work of the sub-task into a slot, merged onto what it goes on top of.
+// fill puts the sub-task's newest work into a slot, merged onto c.From.
 func (r *repo) fill(s *slot, c boulder.SlotClaim) {
 	s.owner, s.from = boulder.AttemptRef{SubTaskID: c.SubTaskID, Attempt: c.Attempt}, c.From
 	s.files = maps.Clone(r.files(c.From))
@@ -159,7 +158,7 @@ func (r *repo) moveTip(from, to string) error {
 	return nil
 }
 
-// green is what a gate says of files.
+// green reports whether a gate passes on files.
 func green(command string, f files) bool {
 	if id, own := strings.CutPrefix(command, "check "); own {
 		did, api, _ := strings.Cut(f[id], " for ")
@@ -173,14 +172,12 @@ func green(command string, f files) bool {
 	return true
 }
 
-// generate makes the generated file again.
 func generate(f files) {
 	delete(f, fileSum)
 	f[fileSum] = idOf(f)
 }
 
-// edit is what an agent does in its slot. Whether it succeeds in putting both sides of a conflict together is chance, but for
-// what the user has looked at.
+// edit does an agent's work in its slot. Whether it resolves a conflict is chance, except after the user was asked.
 func (sc *scenario) edit(f files, at place, red bool) {
 	if at.conflicts > 0 && at.conflicts <= maxConflicts && !throw(sc.seed, "resolves", at).is(0.6) {
 		return
@@ -191,7 +188,7 @@ func (sc *scenario) edit(f files, at place, red bool) {
 	}
 	d := throw(sc.seed, "edits", at.subTask)
 	renames, lists, sums := d.is(0.3), d.is(0.4), d.is(0.4)
-	if sc.class.same() { // there nothing may depend on who is first
+	if sc.class.same() { // nothing may depend on the order there
 		f[at.subTask] = did + " for " + f[fileAPI]
 		return
 	}
@@ -213,5 +210,5 @@ func (sc *scenario) edit(f files, at place, red bool) {
 	}
 }
 
-// maxConflicts is after how many the user is asked.
+// maxConflicts is the number of conflicts after which the user is asked.
 const maxConflicts = 3

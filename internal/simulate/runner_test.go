@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// call is one call of Run: a turn as package executor runs it, with the session protocol of executor/session.go.
+// call is one call of Run: a turn as in package executor, with the session protocol of executor/session.go.
 type call struct {
 	*process
 	job    boulder.Job
@@ -42,7 +42,7 @@ func (p *process) Run(
 	return e, err
 }
 
-// enter looks whether the turn may run at all, and notes that it does.
+// enter checks that the turn may run, and records it until leave is called.
 func (c *call) enter(ctx context.Context) (leave func()) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *call) step(ctx context.Context, d time.Duration, do func() error) error
 	return c.process.step(ctx, c.lane, d, do)
 }
 
-// step waits, and then does something as long as the process lives.
+// step waits, then calls do unless the process is dead.
 func (p *process) step(ctx context.Context, lane int, d time.Duration, do func() error) error {
 	if err := p.w.nap(ctx, lane, d); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *process) step(ctx context.Context, lane int, d time.Duration, do func()
 	return p.alive(do)
 }
 
-// alive does something as long as the process lives.
+// alive calls do unless the process is dead.
 func (p *process) alive(do func() error) error {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -103,17 +103,16 @@ func (c *call) turn(ctx context.Context) (boulder.Evidence, error) {
 	return c.gather(ctx)
 }
 
-// connect gets a server.
+// connect connects to a server, which may fail.
 func (c *call) connect() error {
 	f := c.w.next("turn", c.at, c.w.sc.turnFaults(c.at))
 	if f == nil || !f.early {
 		return nil
 	}
-	c.w.over("turn", c.at)
+	c.w.faultMet("turn", c.at)
 	return f.err
 }
 
-// open finds the session, adopts it by its tag, or creates it.
 func (c *call) open(ctx context.Context) error {
 	if id := c.job.Attempt.SessionID; id != "" {
 		return c.alive(func() error { return c.look(id) })
@@ -146,7 +145,7 @@ func (c *call) open(ctx context.Context) error {
 func (c *call) look(id string) error {
 	c.sess = c.w.find(func(s *session) bool { return s.id == id })
 	if c.sess != nil {
-		c.w.settle(c.sess)
+		c.w.advance(c.sess)
 	}
 	if c.sess == nil || c.sess.gone {
 		return fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
@@ -154,7 +153,7 @@ func (c *call) look(id string) error {
 	return nil
 }
 
-// tell reports an intent and sees that it is on disk when that returns.
+// tell reports an event, and checks that it is on disk on return.
 func (c *call) tell(b boulder.Body) error {
 	if err := c.report(b); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (c *call) tell(b boulder.Body) error {
 	})
 }
 
-// send sees to it that the prompt is with the session. It reports whether the turn has ended already.
+// send makes sure that the session has the prompt, and reports whether the turn has already ended.
 func (c *call) send(ctx context.Context) (ended bool, err error) {
 	turn := &c.job.Turn
 	if turn.MessageID == "" {
@@ -187,7 +186,7 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 	switch {
 	case m.state == working:
 		return false, nil
-	case m.state == answered, c.job.Awaits(): // then nothing is sent any more: what is there is judged
+	case m.state == answered, c.job.Awaits(): // no more prompts: judge what is there
 		return true, nil
 	case m.state == failed:
 		return false, c.hand(ctx, c.last(), turn.ResumeID != "")
@@ -196,10 +195,9 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 	case !m.begun:
 		return false, c.hand(ctx, c.last(), true)
 	}
-	return true, nil // cut off twice: what is there is judged
+	return true, nil // cut off twice: judge what is there
 }
 
-// last is the id of the turn's newest prompt.
 func (c *call) last() string {
 	if c.job.Turn.ResumeID != "" {
 		return c.job.Turn.ResumeID
@@ -207,7 +205,7 @@ func (c *call) last() string {
 	return c.job.Turn.MessageID
 }
 
-// prompt sends a new prompt, with its intent stored before.
+// prompt sends a new prompt after its intent is stored.
 func (c *call) prompt(ctx context.Context, resume bool) error {
 	var id string
 	err := c.alive(func() error {
@@ -245,7 +243,7 @@ func (c *call) hand(ctx context.Context, id string, resume bool) error {
 	})
 }
 
-// follow waits for the end of the turn, and tells how it goes.
+// follow waits for the end of the turn, and reports progress.
 func (c *call) follow(ctx context.Context) error {
 	for i := 0; ; i++ {
 		var left time.Duration
@@ -285,7 +283,7 @@ func (c *call) follow(ctx context.Context) error {
 	}
 }
 
-// progress is a sign of life in the middle of a turn.
+// progress reports a nudge, or activity with half of the turn's usage.
 func (c *call) progress(i int) error {
 	if c.dice.is(0.2) {
 		return c.tell(boulder.Nudged{
@@ -301,7 +299,7 @@ func (c *call) progress(i int) error {
 	})
 }
 
-// gather makes the evidence of the ended turn; gates take their time.
+// gather returns the evidence of the ended turn. Gates take time.
 func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 	err = c.step(ctx, c.dice.span(time.Millisecond, 10*time.Second), func() error {
 		if err := c.look(c.sess.id); err != nil {
@@ -321,7 +319,7 @@ func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 	return e, err
 }
 
-// abort ends the agent's turn, which takes a moment that nothing can cut short but the end of the process.
+// abort ends the agent's turn. Only the end of the process can interrupt it.
 func (c *call) abort() {
 	if c.w.nap(c.gone, c.lane, c.dice.span(10*time.Millisecond, 5*time.Second)) != nil {
 		return

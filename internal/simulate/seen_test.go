@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// census counts what happened in all worlds: what never does is not tested, whatever the invariants say.
+// census counts what happened in all worlds. Invariants say nothing about what never happens.
 type census struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -39,7 +39,7 @@ func (c *census) add(w *world) {
 	}
 }
 
-// check fails the test for what never happened.
+// check fails the test for each expected event that never happened.
 func (c *census) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -71,7 +71,6 @@ func (c *census) check(t *testing.T) {
 	}
 }
 
-// bodies are the events that a run makes.
 var bodies = []boulder.Body{
 	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.TakenUp{},
 	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},

@@ -21,7 +21,7 @@ var (
 	fresh = flag.Bool("fresh", false, "begin with a random seed instead of 1")
 )
 
-// TestMain gives the collector less to do: worlds are small and short. 1,500 costs an eighth less than 400, and 200 MB.
+// TestMain makes garbage collection rarer. 1,500 saves an eighth of the time of 400, and costs 200 MB.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(1_500)
 	os.Exit(m.Run())
@@ -64,7 +64,6 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// firstSeed of n worlds.
 func firstSeed(n int) uint64 {
 	if !*fresh {
 		return 1
@@ -74,8 +73,8 @@ func firstSeed(n int) uint64 {
 	return first
 }
 
-// TestDeterminism: the same seed gives the same log, byte for byte, crashes included. What would break it: an order
-// that is that of a map, a random number, a look at the real clock.
+// TestDeterminism: a seed always gives the same log, byte for byte, with its crashes. Map order, randomness or the real
+// clock would break it.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	n := 150
@@ -91,7 +90,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// scratch is a directory for databases, in memory where there is such a file system: there a commit costs no disk.
+// scratch returns a directory for databases, in memory if possible, where commits cost no disk access.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simulate") //nolint:usetesting // t.TempDir may be on a disk
@@ -106,7 +105,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// simulate runs one world, and where it has to end like one without crashes that one too. It reports what it finds.
+// simulate runs one world, and again without crashes if both must end alike. It fails the test for what it finds.
 func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
 	t.Helper()
 	sc := newScenario(seed)
@@ -127,7 +126,7 @@ func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
 	return w
 }
 
-// bubble runs one world in a bubble of its own, with a clock of its own. That it ends says that no goroutine is left.
+// bubble runs one world in a synctest bubble with its own clock. The bubble ends only if no goroutine is left.
 func bubble(t *testing.T, dir string, sc scenario, logging bool) (w *world) {
 	t.Helper()
 	dir, err := os.MkdirTemp(dir, "") //nolint:usetesting // see scratch

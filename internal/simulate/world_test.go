@@ -10,11 +10,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// boulderID of the one boulder of a world.
 const boulderID = "b1"
 
-// world is what outlives the processes: the sessions with their agents, what is on disk, and what was seen. All of it
-// is guarded by mu, which nobody holds while he waits.
+// world is what outlives processes: sessions, agents, the disk, observations. mu guards it; no holder of mu waits.
 type world struct {
 	sc    scenario
 	epoch time.Time
@@ -22,39 +20,39 @@ type world struct {
 	mu       sync.Mutex
 	sessions []*session
 	register []*question    // what agents asked
-	met      map[string]int // faults that have happened, by where
-	ids      int            // of messages, given out
+	met      map[string]int // faults that happened, by place
+	ids      int            // of messages, so far
 	lanes    map[string]int // by sub-task, see lane
-	process  *process       // the one that is alive
+	process  *process       // the living one
 	repo     repo
 
-	disk   *boulder.State // what the disk has, by the events that were committed
+	disk   *boulder.State // expected on disk: the fold of the committed events
 	events []boulder.Event
 	record
 
-	broken  []string       // invariants, with what broke them
+	broken  []string       // violated invariants, with details
 	seen    map[string]int // see census
 	logging bool
 	log     strings.Builder
 }
 
-// record is what the checks remember.
+// record is the memory of the checks.
 type record struct {
 	commits   int
 	since     uint64               // number of the first event of the newest commit
-	together  []boulder.AttemptRef // attempts that the newest commit starts
-	stands    bool                 // the newest attempt that starts has its result already
+	together  []boulder.AttemptRef // attempts started by the newest commit
+	stands    bool                 // the newest started attempt has its result already
 	attempts  map[boulder.AttemptRef]boulder.AttemptStatus
 	subTasks  map[string]boulder.SubTaskStatus
-	done      map[string]bool // sub-tasks that were completed
+	done      map[string]bool // completed sub-tasks
 	replans   int
-	slots     int                         // as many as were at work, or kept, at once
-	prompts   map[promptRef]string        // accepted by sessions: their ids
-	judged    map[string]int              // turns, by the first sub-task of a line
-	retried   map[boulder.AttemptRef]bool // attempts that the user asked for
-	spent     int64                       // tokens and calls together
+	slots     int                         // most that were in use or kept at once
+	prompts   map[promptRef]string        // ids of prompts that sessions accepted
+	judged    map[string]int              // turns, by the line's first sub-task
+	retried   map[boulder.AttemptRef]bool // attempts started by the user's order
+	spent     int64                       // tokens plus calls
 	worked    time.Duration
-	inexact   bool // a turn ended without evidence: of what it used, only that is known which was seen in time
+	inexact   bool // a turn ended without evidence: its usage is known only as far as reported
 	cancelled bool // the user wanted the boulder cancelled
 }
 
@@ -80,8 +78,7 @@ func newWorld(sc scenario, logging bool) *world {
 	return w
 }
 
-// violate notes that an invariant does not hold, and ends the process: what follows would only confuse. The caller
-// holds mu.
+// violate records a violated invariant, and ends the process: later findings would only confuse. The caller holds mu.
 func (w *world) violate(invariant, format string, args ...any) {
 	w.broken = append(w.broken, invariant+": "+fmt.Sprintf(format, args...))
 	w.note("VIOLATED %s", w.broken[len(w.broken)-1])
@@ -97,7 +94,7 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// next is the fault that comes now, of those that a place has. The caller holds mu.
+// next returns the place's next fault, or nil. The caller holds mu.
 func (w *world) next(what string, at place, faults []fault) *fault {
 	if n := w.met[what+fmt.Sprint(at)]; n < len(faults) {
 		return &faults[n]
@@ -105,10 +102,10 @@ func (w *world) next(what string, at place, faults []fault) *fault {
 	return nil
 }
 
-// over says that a fault has happened.
-func (w *world) over(what string, at place) { w.met[what+fmt.Sprint(at)]++ }
+// faultMet records that a fault happened.
+func (w *world) faultMet(what string, at place) { w.met[what+fmt.Sprint(at)]++ }
 
-// session is one of the sessions of an OpenCode server. It works on while no process looks.
+// session is a session of an OpenCode server. It continues to work while no process watches.
 type session struct {
 	id, tag string
 	ref     boulder.AttemptRef
@@ -126,7 +123,6 @@ const (
 	cutOff   messageState = "cut off"
 )
 
-// message is a prompt in a session, and how far the agent is with it.
 type message struct {
 	id           string
 	resume       bool
@@ -135,12 +131,12 @@ type message struct {
 	begins, ends time.Time
 	state        messageState
 	begun        bool
-	reached      int // how often the model got it
+	reached      int // times that the model got it
 	err          error
 }
 
-// settle brings a session to the present. The caller holds mu.
-func (w *world) settle(s *session) {
+// advance brings a session up to the present. The caller holds mu.
+func (w *world) advance(s *session) {
 	m := s.newest
 	if m == nil || m.state != working {
 		return
@@ -157,38 +153,38 @@ func (w *world) settle(s *session) {
 		return
 	}
 	f := w.next("turn", m.at, w.sc.turnFaults(m.at))
-	if f != nil && f.early { // that is met by whoever looks for the session
+	if f != nil && f.early { // early faults are met by the runner instead
 		f = nil
 	}
 	if f != nil {
-		w.over("turn", m.at)
+		w.faultMet("turn", m.at)
 	}
 	switch {
 	case f == nil, f.cut && m.resume && w.sc.class.same():
-		m.state = answered // worlds in which nothing is lost are kind: no turn is cut off twice
+		m.state = answered // where the end must be the same, no turn is cut off twice
 	case f.err == nil:
 		s.gone, w.inexact = true, true
 	case f.cut:
 		m.state, m.err = cutOff, f.err
 	default:
 		m.state, m.err = failed, f.err
-		m.reached-- // the provider turned it away
+		m.reached-- // refused by the provider
 	}
 	w.note("session %s: %s is %s (%v, gone %v)", s.id, m.id, m.state, m.err, s.gone)
 }
 
-// cut ends the turn that a session is at. The caller holds mu.
+// cut interrupts the session's current turn. The caller holds mu.
 func (w *world) cut(s *session, why string) {
-	w.settle(s)
+	w.advance(s)
 	m := s.newest
 	if m == nil || m.state != working || s.gone {
 		return
 	}
-	// Of a turn that waits for an answer nothing is resumed: what else it would meet, the next attempt would.
+	// A turn that waits for an answer is not resumed: the next attempt would meet its remaining events.
 	if w.sc.class.same() && (m.resume || w.awaiting(s) != nil) {
-		m.ends = time.Now() // it had just finished, and so begun
+		m.ends = time.Now() // it just finished, so it had begun
 		m.begins = m.ends
-		w.settle(s)
+		w.advance(s)
 		return
 	}
 	m.state, m.err = cutOff, nil
@@ -204,7 +200,7 @@ func (w *world) find(match func(*session) bool) *session {
 	return nil
 }
 
-// create makes a session. The caller holds mu.
+// create makes a session for a starting attempt without one. The caller holds mu.
 func (w *world) create(job boulder.Job) *session {
 	tag := job.Attempt.Tag
 	if s := w.find(func(s *session) bool { return s.tag == tag }); s != nil {
@@ -221,16 +217,15 @@ func (w *world) create(job boulder.Job) *session {
 	return s
 }
 
-// again stands between the id of a prompt and how often package opencode sent it again, in the id of a message.
+// again separates a prompt's id from the number of the repetition by package opencode, in a message id.
 const again = "again"
 
-// promptOf is the id of the prompt that a message is.
 func promptOf(messageID string) string {
 	id, _, _ := strings.Cut(messageID, again)
 	return id
 }
 
-// sent is what came of a prompt when it was sent last; nil: it never was.
+// sent returns the newest message of a prompt, or nil if it was never sent.
 func (s *session) sent(id string) *message {
 	m := s.byID[id]
 	for n := 1; m != nil && s.byID[fmt.Sprint(id, again, n)] != nil; n++ {
@@ -239,10 +234,10 @@ func (s *session) sent(id string) *message {
 	return m
 }
 
-// send gives a session a prompt as package opencode does: one of which nothing came runs again. OpenCode 2 never runs an id
-// twice, so that it gets another one there. The caller holds mu.
+// send gives a session a prompt as package opencode does: one without any effect runs again. OpenCode 2 never runs an
+// id twice, so it gets another id there. The caller holds mu.
 func (w *world) send(s *session, id string, resume bool, job boulder.Job) {
-	w.settle(s)
+	w.advance(s)
 	messageID := id
 	if w.sc.generation == 2 {
 		for n := 1; s.byID[messageID] != nil && s.byID[messageID].idle(); n++ {
@@ -252,11 +247,11 @@ func (w *world) send(s *session, id string, resume bool, job boulder.Job) {
 	w.prompt(s, messageID, resume, job)
 }
 
-// idle reports whether nothing came of a message.
+// idle reports whether a message had no effect.
 func (m *message) idle() bool { return m.state == failed || m.state == cutOff && !m.begun }
 
-// prompt gives a session a message. One that it has already changes nothing, unless the turn has failed by then and it is an
-// OpenCode 1. The caller holds mu.
+// prompt gives a session a message. A known one runs again only on OpenCode 1, if it had no effect. The caller holds
+// mu.
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.checkPrompt(s, id, resume, job)
 	if q := w.awaiting(s); q != nil {
@@ -286,8 +281,8 @@ func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.note("session %s: prompted with %s (resume %v) at %v, until %s", s.id, id, resume, m.at, m.ends.Sub(w.epoch))
 }
 
-// nap waits until a moment of the lane's own, at least d from now: so no two things ever happen at the same instant,
-// and the run is the same whenever it is run. It ends early with ctx, and returns its cause.
+// nap waits for at least d, until a moment that belongs to the lane. No two things then happen at the same instant,
+// which makes runs repeatable. If ctx ends first, nap returns its cause.
 func (w *world) nap(ctx context.Context, lane int, d time.Duration) error {
 	const grid = time.Millisecond
 	at := (time.Since(w.epoch) + d).Truncate(grid) + grid + time.Duration(lane)
@@ -301,7 +296,7 @@ func (w *world) nap(ctx context.Context, lane int, d time.Duration) error {
 	}
 }
 
-// lane is that of an attempt's work, and of its judgement. The caller holds mu.
+// lane returns the lane of an attempt's work (judging 0) or judgement (1). The caller holds mu.
 func (w *world) lane(ref boulder.AttemptRef, judging int) int {
 	return (w.lanes[ref.SubTaskID]*100+ref.Attempt%100)*2 + judging
 }

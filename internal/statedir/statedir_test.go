@@ -43,8 +43,7 @@ func only(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// Links lead nowhere, wherever on the way they are: to another directory, to a file, to nothing, and within the
-// project.
+// A link anywhere in the path is refused, whether it leads outside, to nothing, or within the project.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{".manager", ".manager/runs", ".manager/runs/b", ".manager/runs/b/x"} {
@@ -67,7 +66,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A link that has a file's name is replaced; what it points to stays as it is.
+// TestLinkOfAFileIsReplaced: a link in place of the file is replaced, and its target stays unchanged.
 func TestLinkOfAFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	project, outside := t.TempDir(), t.TempDir()
@@ -118,7 +117,7 @@ func TestNoProject(t *testing.T) {
 	}
 }
 
-// A umask is one of the whole process, so each is tried in a process of its own.
+// TestModesWhateverTheUmask: a umask holds for the whole process, so each is tried in its own.
 func TestModesWhateverTheUmask(t *testing.T) {
 	const mask = "STATEDIR_TEST_UMASK"
 	if text := os.Getenv(mask); text != "" {
@@ -166,7 +165,7 @@ func checkModes(t *testing.T, project string) {
 	}
 }
 
-// A file of the user's keeps its mode; what is none is refused as such, so that the caller may write to a pipe.
+// An existing file keeps its mode. Irregular files are refused with ErrIrregular: the caller may write to a pipe.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
