@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCancelLeavesNoLock: a git command that is cancelled while it holds a lock leaves none behind, by which later ones would
-// be refused for ever.
+// TestCancelLeavesNoLock: a git command cancelled while it holds a lock removes it. A stale one would refuse all later
+// commands.
 func TestCancelLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	g := git{dir: t.TempDir()}
