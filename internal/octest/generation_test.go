@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A test binary plays the stand-in under another name.
+// A test binary under the stand-in's name plays OpenCode 2.
 func TestStandIn(t *testing.T) {
 	t.Parallel()
 	path, err := StandIn(t.TempDir())
