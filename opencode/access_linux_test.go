@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// The real server uses no inotify instance per directory. A user's instances are limited, and OpenCode hangs without
-// one.
+// The real server uses no inotify instance per directory: a user's are limited, and OpenCode hangs without one.
 func TestServerWatchesNoFiles(t *testing.T) {
 	t.Parallel()
 	if err := start(); err != nil {

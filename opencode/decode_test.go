@@ -109,7 +109,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	})
 }
 
-// newV2Reader decodes events of OpenCode 2 with no server to ask for what they omit.
+// newV2Reader decodes OpenCode 2 events with no server to ask for what they omit.
 func newV2Reader(t testing.TB) func(data []byte) ([]Event, error) {
 	t.Helper()
 	c, err := newClient("http://127.0.0.1:1", AttachConfig{})

@@ -1,6 +1,5 @@
 package opencode
 
-// Config returns the configuration of the server's own client.
 func (s *Server) Config() AttachConfig { return s.client.cfg }
 
 // LimitEvents sets the largest event, in bytes, of later connections.

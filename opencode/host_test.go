@@ -41,7 +41,6 @@ func (l *launcher) start(ctx context.Context) (Connection, error) {
 	return s, err
 }
 
-// connect calls Connect in the background and returns its error.
 func connect(ctx context.Context, h *Host) <-chan error {
 	got := make(chan error, 1)
 	go func() { _, err := h.Connect(ctx); got <- err }()
@@ -129,8 +128,7 @@ func TestHostStartGoesOnWithoutACallerWhoLeft(t *testing.T) {
 	})
 }
 
-// After Stop nothing runs or starts. A caller waiting in Connect gets ErrClosed, not another's context.Canceled; a
-// start that finishes during Stop leaves no server.
+// After Stop nothing runs, even if a start finishes meanwhile. A waiting Connect gets ErrClosed, not context.Canceled.
 func TestHostStop(t *testing.T) {
 	t.Parallel()
 	ended := func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }

@@ -108,7 +108,6 @@ func waiting(t *testing.T) context.Context {
 	return ctx
 }
 
-// await returns the events up to the first match.
 func await(
 	ctx context.Context, t *testing.T, sub *opencode.Subscription, match func(opencode.Event) bool,
 ) []opencode.Event {
@@ -128,14 +127,12 @@ func await(
 	}
 }
 
-// next waits for a payload of type P.
 func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
 	s.t.Helper()
 	events := await(s.ctx, s.t, sub, contract.Is[P])
 	return events[len(events)-1].Payload.(P)
 }
 
-// toolIn waits for a tool call in the state.
 func toolIn(s *scene, sub *opencode.Subscription, state opencode.ToolState) *opencode.ToolCall {
 	s.t.Helper()
 	events := await(s.ctx, s.t, sub, contract.Tool(state))
@@ -167,7 +164,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// awaitPID waits for a tool to write a process id to the file.
 func awaitPID(t *testing.T, path string) int {
 	t.Helper()
 	pid := 0

@@ -91,7 +91,7 @@ func TestMessagesThatBreakOff(t *testing.T) {
 	}
 }
 
-// Ask gives up after its own timeout, and deletes its session.
+// Ask gives up after its own timeout and deletes its session.
 func TestAskOfAHungServer(t *testing.T) {
 	t.Parallel()
 	deleted := make(chan string, 1)

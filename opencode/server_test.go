@@ -323,7 +323,6 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// A binary of an unusable version is not started.
 func TestUnusableBinary(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "opencode")

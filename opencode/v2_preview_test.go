@@ -53,9 +53,8 @@ func preview(t *testing.T) *opencode.Client {
 	return attach(t, server.URL, shared.server.Config())
 }
 
-// OpenCode 2's client on a real server: lists that are empty at first, sessions, a prompt that runs once per id and
-// again after an abort, permissions, paged messages, gapless events. Not parallel: booting a directory slows the shared
-// server.
+// OpenCode 2's client on a real server: initially empty lists, sessions, a prompt that runs once per id and again after
+// an abort, permissions, paged messages, gapless events. Not parallel: booting a directory slows the shared server.
 func TestPreviewOfOpenCode2(t *testing.T) {
 	model := octest.Model(t, steps(bash("echo hi")))
 	config := strings.Replace(scriptmodel.OpenCodeConfig(model.URL()), `"permission":"allow"`, `"permission":{"bash":"ask"}`, 1)

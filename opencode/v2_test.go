@@ -104,8 +104,7 @@ func TestEmptyExecution(t *testing.T) {
 	s.wantQuiet("an empty execution")
 }
 
-// The agent reads the reason of a refusal although the tool's result lacks it. If the refusal ends the turn, another
-// begins, and both appear as one.
+// The agent reads a refusal's reason, which the tool's result lacks. A turn ended by it and the next appear as one.
 func TestRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int{1, 2} {
