@@ -17,8 +17,7 @@ const (
 	finished = `{"info": {"id": "m3", "role": "assistant", "finish": "stop", "time": {"created": 4, "completed": 5}}, "parts": []}`
 )
 
-// A turn that begins or ends between reading messages and statuses must not look cut off: it would be prompted to
-// resume.
+// A turn that begins or ends between reading messages and statuses must not look cut off, or it would be resumed.
 func TestReadWhileTheTurnMoves(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -21,8 +21,7 @@ func ask(sessionID, id, permission string) opencode.Request {
 	return opencode.Request{ID: id, SessionID: sessionID, Permission: permission}
 }
 
-// An ask is written as session, id, P (permission) or Q (question), and its ruling: + allowed, - refused, w waits,
-// ? undecided, * replied to already.
+// An ask is session, id, P (permission) or Q (question), and + allowed, - refused, w waits, ? undecided, * replied to.
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ asks, want string }{ // in the notation above
@@ -82,8 +81,7 @@ func (r *ruler) Gone(_ context.Context, id string) error {
 
 var errNoReply = errors.New("told, and not replied to")
 
-// waiting returns a stand-in with one permission that waits an hour for the user. A reply is not possible yet: Tell
-// fails.
+// waiting returns a stand-in with one permission that waits an hour for the user. Tell fails for all but that wait.
 func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencode.Request) {
 	t.Helper()
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -145,8 +143,8 @@ func TestNextRound(t *testing.T) {
 	}
 }
 
-// A session asks for two permissions at once, one of which no event reported. One is refused, the other waits for the
-// user: the refusal, which would sweep the other away, is held back until then.
+// Of two simultaneous permissions, the one that waits for the user was in no event. The other's refusal would sweep it
+// away, and is held back until the user has answered.
 func TestRefusalSweepsNothingAway(t *testing.T) {
 	t.Parallel()
 	both := func(one string) string {
