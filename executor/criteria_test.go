@@ -25,8 +25,7 @@ import (
 // languageServerVar makes this test binary a language server that reports an error for every line with BAD.
 const languageServerVar = "EXECUTOR_TEST_LANGUAGE_SERVER"
 
-// Lint commands, measured before the work, replace a missing language server. A promise counts for the rest of its
-// attempt.
+// Lint commands, measured before the work, replace a missing language server. A promise lasts for the attempt.
 func TestPromiseAndLanguageServer(t *testing.T) {
 	t.Parallel()
 	for name, turns := range map[string]int{"served": 3, "alone": 1} {

@@ -45,7 +45,6 @@ func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulde
 	return d.Register.Raised(ctx, scope)
 }
 
-// records returns the recorded blockers by question.
 func (d *away) records(t *testing.T) map[string]boulder.Blocker {
 	t.Helper()
 	list, err := d.List(t.Context(), blockers.Filter{})
@@ -59,7 +58,6 @@ func (d *away) records(t *testing.T) map[string]boulder.Blocker {
 	return found
 }
 
-// answerBlocker settles a blocker as the user would.
 func (d *away) answerBlocker(t *testing.T, id string, s blockers.Settlement) {
 	t.Helper()
 	if _, err := d.Settle(t.Context(), id, s); err != nil {
@@ -98,8 +96,7 @@ func (a *attempt) wentOn(t *testing.T, w *world, run run) boulder.Evidence {
 	return e
 }
 
-// Every ask is recorded with what the user needs, and reported before the turn ends. The agent is told, and continues
-// in the same turn.
+// Every ask is recorded and reported before the turn ends. The agent is told, and continues in the same turn.
 func TestDiverted(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -194,8 +191,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	}
 }
 
-// If recording fails, the agent is still told to move on, but the run ends with ErrTrouble: the turn's end is read
-// again.
+// If recording fails, the agent is still told to move on, but the run ends with ErrTrouble, to be read again.
 func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -216,8 +212,8 @@ func TestDiverterThatFails(t *testing.T) {
 	}
 }
 
-// The manager dies after the agent reported a hard blocker, with or without the boulder having stored it. The turn is
-// judged as it is. Until the user answers, the session gets no prompt, neither to resume nor for a new turn.
+// The manager dies after a hard blocker, stored by the boulder or not. The turn is judged as it is, and until the user
+// answers, the session gets no prompt, neither to resume nor for a new turn.
 func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {

@@ -25,8 +25,7 @@ func blocker(category boulder.BlockerCategory, question string, options ...strin
 	return call(boulder.BlockerTool, args)
 }
 
-// One turn reports ten blockers, five hard and five soft, after asks that were refused. The agent continues after each,
-// the records keep hardness and choice, and a malformed call is told its error.
+// One turn reports five hard and five soft blockers, after refused asks and a malformed call, and continues after each.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
 	incomplete := blocker(boulder.BlockerQuestion, "Which log format?", "text")
@@ -92,8 +91,7 @@ func TestTenScenarios(t *testing.T) {
 	}
 }
 
-// Sub-agents have the tool too, also in another directory, and their blockers belong to the attempt. Withdraw removes
-// the tool from both directories.
+// Sub-agents have the tool too, also in another directory, until Withdraw. Their blockers belong to the attempt.
 func TestSubAgentsReportBlockers(t *testing.T) {
 	t.Parallel()
 	var d away

@@ -18,8 +18,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// someWait waits for the user: an hour for questions and "echo wait*", a second for "echo late". Other asks are
-// refused.
+// someWait waits an hour for questions and "echo wait*", a second for "echo late". Other asks are refused.
 var someWait = blockers.Policy{
 	Questions: blockers.AskMe, Wait: time.Hour,
 	Permissions: []blockers.Rule{
@@ -115,8 +114,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The run is interrupted while its turn waits for the user. OpenCode lists the dead ask forever; it must not disturb
-// the asks of the resumed session.
+// The run is interrupted while it waits. OpenCode lists the dead ask forever; it must not disturb later asks.
 func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -172,8 +170,7 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 }
 
 // An attached server restarts during two calls, one of which waits for the user: that ask dies. Each session soon
-// resumes with one prompt, as on a server of our own. A repeated ask reuses its blocker and answer. The new server gets
-// the tool, and allows it where all other calls ask.
+// resumes with one prompt, a repeated ask reuses its blocker and answer, and the new server gets the tool.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	var d away

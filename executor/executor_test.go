@@ -93,8 +93,7 @@ rules:
 	}
 }
 
-// A second turn in a session counts only its own work. Without the session there is nothing to continue:
-// ErrSessionLost.
+// A second turn in a session counts only its own work. Without the session, it ends with ErrSessionLost.
 func TestContinuation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -221,8 +220,7 @@ func (h *hurry) hang(ctx context.Context, req scriptmodel.Request) scriptmodel.R
 	return scriptmodel.Reply{}
 }
 
-// A turn that takes too long or stays silent is stopped, and its work is evidence. The budget's remaining time precedes
-// the rules.
+// A turn that takes too long or stays silent is stopped, with its work as evidence. The budget precedes the rules.
 func TestTimeStopsTheTurn(t *testing.T) {
 	t.Parallel()
 	for rule, test := range map[boulder.Rule]struct {

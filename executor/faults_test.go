@@ -111,8 +111,7 @@ const (
 		" generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 5\nPlease retry in 41.9s."
 )
 
-// The messages are those of OpenCode 1.18.33 while it retries (seen). An error that waiting cannot cure ends the turn,
-// and the run, at the first retry.
+// OpenCode 1.18.33 sends these while it retries (seen). What waiting cannot cure ends turn and run at the first retry.
 func TestRetryMessages(t *testing.T) {
 	for _, test := range []struct {
 		kind    boulder.TroubleKind
@@ -173,7 +172,7 @@ func withoutCredit(t *testing.T) scriptmodel.Reply {
 	return scriptmodel.Reply{Status: http.StatusTooManyRequests, Body: string(body)}
 }
 
-// A turn that its provider refuses runs again in the same session, however often, and does not count as cut off.
+// A turn that its provider refuses is run again in the same session, however often, and never as one that was cut off.
 // Without credit one try is enough: OpenCode would make five, in 74 seconds.
 func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// shared is the OpenCode server of the tests that do not harm it. The test's name in a session's prompts routes its
-// model requests. The repository's configuration decides which calls need a permission.
+// shared is the server of tests that do not harm it. A model request goes to the test named in its session's prompts.
 var shared struct {
 	host          *opencode.Host
 	cast          scriptmodel.Cast

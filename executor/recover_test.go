@@ -22,8 +22,7 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
 `
 
-// The process dies before the session's id is stored, or before the prompt is sent. The session is adopted by its tag,
-// and prompted once.
+// After a crash before the session's id was stored or its prompt sent, the session is adopted by tag and prompted once.
 func TestCrashBeforeThePrompt(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {
@@ -96,8 +95,8 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	}
 }
 
-// The idle event came before the turn was picked up, and the statuses lag. Trusting them would wait forever, as no rule
-// ends this turn. A fake, because the real server lags too briefly to be hit.
+// The idle event came before the turn was picked up, the statuses lag, and no rule ends the turn: trusting them would
+// wait forever. A fake, because the real server lags too briefly to be hit.
 func TestStatusesThatAreLate(t *testing.T) {
 	t.Parallel()
 	const late = 5 // answers that still say busy
@@ -150,7 +149,6 @@ func TestStatusesThatAreLate(t *testing.T) {
 	}
 }
 
-// The longer a turn works, the less often its state is checked again.
 func TestDoubtFades(t *testing.T) {
 	t.Parallel()
 	n, now := 0, at(0)

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// secondWorld returns a world on a stand-in for OpenCode 2.
+// secondWorld is newWorld on a stand-in for OpenCode 2.
 func secondWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return ownWorld(t, handler, func(home string, env []string) *opencode.Host {
@@ -28,7 +28,6 @@ func secondWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Conf
 	}, change...)
 }
 
-// works plays an agent that calls one tool.
 func works(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	if r.TurnsSinceUser() == 0 {
 		return calls(shell("true"))
@@ -36,8 +35,7 @@ func works(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: wentOn}
 }
 
-// OpenCode 2 has no todo list. Agents get manager's own, which counts the same, and while diverted the blocker tool
-// too.
+// OpenCode 2 has no todo list. Agents get manager's own, which counts the same, with the blocker tool while diverted.
 func TestTodosOfOpenCode2(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -93,8 +91,7 @@ func TestNoTodosAtAll(t *testing.T) {
 	b.wentOn(t, w, b.run)
 }
 
-// A run that needs diagnostics ends unprompted on an OpenCode without language servers, unless lint commands replace
-// them.
+// Without language servers a run that needs diagnostics ends before a prompt, unless lint commands replace them.
 func TestNoDiagnosticsOfOpenCode2(t *testing.T) {
 	t.Parallel()
 	w := secondWorld(t, works)

@@ -35,8 +35,8 @@ func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.
 	}
 }
 
-// closeOnNudge closes the channel when a nudge arrives in the session. A scripted model waits for it before its fourth
-// answer; a real one takes seconds anyway.
+// closeOnNudge closes the channel when a nudge arrives. Scripted models wait for it, as they answer faster than real
+// ones.
 func (w *world) closeOnNudge(nudge chan<- struct{}) {
 	events := w.dir().Client().Subscribe(opencode.Filter{Directory: w.project})
 	w.t.Cleanup(events.Close)
@@ -61,7 +61,6 @@ func wantStopped(t *testing.T, e boulder.Evidence, rule boulder.Rule, reason str
 	}
 }
 
-// A stuck turn is stopped by its rule, and judged on what it did.
 func TestStuckTurnsAreStopped(t *testing.T) {
 	t.Parallel()
 	type request = scriptmodel.Request

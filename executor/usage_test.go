@@ -56,8 +56,8 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
-// The process dies while a sub-agent waits for its model. Each call was reported when it ended, not with the parent's
-// next one. After the resume every call counts once, missed and cut off ones included.
+// The process dies while a sub-agent waits for its model. A call is reported when it ends, not with the parent's next
+// one, and counts once after the resume, even if it was missed or cut off.
 func TestUsageSurvivesAResume(t *testing.T) {
 	t.Parallel()
 	const fifth = 6 // the sub-agent's fifth request, after the agent's first

@@ -61,13 +61,12 @@ func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
 	}
 }
 
-// newWorld returns a world whose agents may do everything.
 func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return worldIn(t, &shared.plain, handler, change...)
 }
 
-// newAskingWorld returns a world whose agents have to ask.
+// newAskingWorld is newWorld with agents that have to ask.
 func newAskingWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return worldIn(t, &shared.asking, handler, change...)
@@ -268,7 +267,6 @@ func (a *attempt) report(b boulder.Body) error {
 	return nil
 }
 
-// run runs the turn from what is stored.
 func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	a.mu.Lock()
 	job := a.Job
@@ -302,8 +300,7 @@ func (a *attempt) start(ctx context.Context, w *world, run run, says string) <-c
 // errCrash stands for the death of the manager.
 var errCrash = errors.New("crash")
 
-// dies runs a turn, and kills the manager at the first report that matches. A refusal keeps that report from being
-// stored.
+// dies runs a turn and kills the manager at the first matching report, which a refusal keeps from being stored.
 func (a *attempt) dies(t *testing.T, w *world, run run, at func(boulder.Body) bool, refusal error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
