@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCancelLeavesNoLock: a git command cancelled while it holds a lock removes it. A stale one would refuse all later
-// commands.
+// TestCancelLeavesNoLock: a cancelled git command removes its lock. A stale one would refuse all later commands.
 func TestCancelLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	g := git{dir: t.TempDir()}

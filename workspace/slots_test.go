@@ -20,8 +20,7 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// userState hashes what belongs to the user: files, index, HEAD, refs, stash, configuration, hooks. Objects,
-// refs/manager and .manager do not.
+// userState hashes what is the user's: all but .manager, objects and refs/manager.
 func (r repo) userState() string {
 	r.Helper()
 	sum := sha256.New()
@@ -81,8 +80,7 @@ func (r repo) read(path string) string {
 	return string(data)
 }
 
-// A slot begins with the user's files as they are. Work in it leaves the project alone, and is captured in a ref before
-// the slot is reused.
+// A slot begins with the user's files and leaves the project alone. Its work is in a ref before it is used again.
 func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	l := newLine(t, "a.txt", "one\n", "b.txt", "two\n", ".gitignore", "deps/\n")
 	l.git("tag", "v1")
@@ -289,8 +287,8 @@ func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
 	}
 }
 
-// Ignored files are copied only if a pattern names them. Set-up commands run once per slot, and again if their inputs
-// changed or an earlier run was interrupted.
+// Patterns select the ignored files to copy. Commands run once per slot, and again if interrupted or their input
+// changed.
 func TestSlotsAreSetUp(t *testing.T) {
 	l := newLine(t, ".gitignore", ".env\nsecret\nlink\ndeps/\n*.key\n", "lock", "1\n", "a.txt", "a\n")
 	l.write(".worktreeinclude", "# what copies need\n.env\n*.key\nlink\nnew.txt\na.txt\n")
