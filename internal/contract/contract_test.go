@@ -93,7 +93,6 @@ func TestOpenCode2(t *testing.T) {
 	})
 }
 
-// attach starts a stand-in and attaches to it.
 func attach(t *testing.T, environ []string) *opencode.Client {
 	t.Helper()
 	client, err := opencode.Attach(t.Context(), octest.ServeStandIn(t, fakeopencode.Behaviour{}, t.TempDir(), environ), opencode.AttachConfig{})

@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A failing or hanging case is reported in its place and does not affect the others. Nothing runs after the caller
-// breaks off (synctest would fail).
+// A failing or hanging case is reported in its place, alone. After a break nothing runs (synctest would fail).
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
