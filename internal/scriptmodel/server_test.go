@@ -40,7 +40,6 @@ func ask(text string) openai.ChatCompletionRequest {
 	}
 }
 
-// asStructured adds the response_format of a structured request.
 func asStructured(req openai.ChatCompletionRequest) openai.ChatCompletionRequest {
 	req.ResponseFormat = &openai.ChatCompletionResponseFormat{
 		Type: openai.ChatCompletionResponseFormatTypeJSONSchema,
