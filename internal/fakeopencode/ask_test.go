@@ -15,7 +15,6 @@ import (
 
 var askShell = fields{"permissions": []rule{{"shell", "*", "ask"}}}
 
-// asked is a pending permission or form.
 type asked struct {
 	ID, SessionID, Action string
 	Resources             []string
@@ -173,8 +172,7 @@ func TestQuestion(t *testing.T) {
 	w.call("session.form.cancel", 409, nil, nil, id, f.ID)
 }
 
-// A sub-agent works in a child session, without its parent's rules. In the background it wakes its idle parent when
-// done.
+// A sub-agent works in a child without its parent's rules. In the background it wakes its idle parent when done.
 func TestSubagent(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -218,7 +216,6 @@ func TestSubagent(t *testing.T) {
 	w.call("session.get", 404, nil, nil, children[0].ID)
 }
 
-// An interrupt of the parent ends the child that it waits for.
 func TestInterruptedChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {

@@ -18,8 +18,7 @@ type event struct {
 	Data     fields       `json:"data"`
 }
 
-// durable numbers a session's events without gaps. Events are not stored, since nothing replays them, and lack a
-// version.
+// durable numbers a session's events without gaps. They are not stored, since nothing replays them, and lack a version.
 type durable struct {
 	AggregateID string `json:"aggregateID"`
 	Seq         int    `json:"seq"`

@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// prompt puts the request's message into the inbox, and wakes the session.
 func (x *session) prompt(r *http.Request) (any, error) {
 	in := read[struct {
 		ID string

@@ -49,8 +49,7 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// addMCP adds a server, or replaces the one of that name. It answers alike once the server is connected and once it
-// failed.
+// addMCP adds or replaces a server. It answers alike once the server is connected and once it failed.
 func (l *location) addMCP(r *http.Request) (any, error) {
 	config := read[struct{ Config mcpConfig }](r).Config
 	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: config, status: fields{"status": "pending"}}

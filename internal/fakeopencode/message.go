@@ -2,7 +2,6 @@ package fakeopencode
 
 import "slices"
 
-// message is a message of a session, as sent and stored.
 type message struct {
 	ID   string `json:"id"`
 	Type string `json:"type"` // user, synthetic, assistant, idle, agent-switched, model-switched
@@ -74,7 +73,6 @@ type toolText struct {
 	Text string `json:"text"`
 }
 
-// running returns the tool calls that have not ended.
 func (m *message) running() []*content {
 	return slices.DeleteFunc(slices.Clone(m.Content), func(c *content) bool {
 		return c.Type != "tool" || c.State.Status != "running"

@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/retryafter"
 )
 
-// turnError is the failure of a step or a tool.
 type turnError struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
@@ -50,7 +49,7 @@ func (c *sessionCall) RoundTrip(r *http.Request) (resp *http.Response, err error
 	return c.answer, err
 }
 
-// ask calls the model, without streaming.
+// ask calls the model without streaming.
 func (e endpoint) ask(
 	ctx context.Context, sessionID string, messages []openai.ChatCompletionMessage, tools []openai.Tool,
 ) (openai.ChatCompletionResponse, *turnError) {

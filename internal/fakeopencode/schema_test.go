@@ -70,7 +70,6 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// check validates a JSON value.
 func (s *schemas) check(schema json.RawMessage, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,6 @@ func (s *schemas) check(schema json.RawMessage, value []byte) error {
 	return resolved.Validate(v)
 }
 
-// answer validates the answer of an operation.
 func (s *schemas) answer(operation string, status int, body []byte) error {
 	op, known := s.Operations[operation]
 	if !known {
@@ -127,7 +125,6 @@ func (s *schemas) answer(operation string, status int, body []byte) error {
 	return nil
 }
 
-// event validates an event.
 func (s *schemas) event(data []byte) error {
 	var e struct {
 		ID, Type string

@@ -1,13 +1,11 @@
-// Package fakeopencode is a stand-in for the OpenCode 2 server, for tests: no released 2.x can be installed where they
-// run. It is a real server with durable state, real tools on real files, and the scripted model. [Main] takes the place
-// of OpenCode's program.
+// Package fakeopencode is a stand-in for the OpenCode 2 server, for tests: no released 2.x can be installed there. It
+// has durable state, real tools on real files, and the scripted model. [Main] takes the place of OpenCode's program.
 //
-// It does what 2.0.21 is known to do, surprises included; [Behaviour] selects those of other versions. Most of it was
-// seen on a branch before 2.0.0 (OPENCODE2.md, not in this repository): the stand-in is no proof that a real server
-// behaves alike.
+// It does what 2.0.21 is known to do, surprises included; [Behaviour] selects other versions'. Most of it was seen on a
+// branch before 2.0.0 (OPENCODE2.md, not in this repository): it does not prove that a real server does the same.
 //
-// [Server.mu] guards all state. Each request, execution and tool call holds it while it works, and releases it while it
-// waits for the model, a program or the user; see [Server.unlocked].
+// [Server.mu] guards all state. Requests, executions and tool calls hold it, except while they wait for the model, a
+// program or the user; see [Server.unlocked].
 package fakeopencode
 
 import (
@@ -23,7 +21,6 @@ import (
 	"time"
 )
 
-// errShutdown and errInterrupted are the causes that cancel an execution.
 var (
 	errShutdown    = errors.New("shutdown")
 	errInterrupted = errors.New("user")
@@ -132,7 +129,6 @@ func (l *location) rules(a *agent, ofSession ...rule) []rule {
 	return slices.Concat(defaultRules, l.config.Permission, a.Permission, ofSession)
 }
 
-// answer wraps data as an answer about the directory.
 func (l *location) answer(data any) (any, error) {
 	dir := l.ref.Directory
 	project := fields{"id": "global", "directory": dir, "canonical": dir}

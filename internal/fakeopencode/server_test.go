@@ -172,7 +172,6 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// Stopping a server interrupts its executions.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(calls(use("bash", fields{"command": "sleep 600"}))))
@@ -186,7 +185,6 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A reader that lags is disconnected.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps())

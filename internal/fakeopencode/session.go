@@ -46,7 +46,6 @@ type sessionInfo struct {
 
 func (x *session) path() string { return filepath.Join(x.server.data, "session", x.Info.ID+".json") }
 
-// save stores the whole session.
 func (x *session) save() {
 	data, err := json.Marshal(x)
 	if err == nil {
@@ -140,8 +139,8 @@ func (s *Server) listSessions(r *http.Request) (any, error) {
 	return paged(s, query, all, func(x *session) (string, any) { return x.Info.ID, x.Info })
 }
 
-// paged answers one page of a list in ascending order. item returns an element's id and what is sent of it. A cursor
-// holds the order, and the last id of the page before.
+// paged answers one page of all, in ascending order. item returns an element's id and form. A cursor has order and last
+// id.
 func paged[T any](s *Server, query url.Values, all []T, item func(T) (string, any)) (any, error) {
 	size, err := strconv.Atoi(cmp.Or(query.Get("limit"), "50"))
 	if err != nil || size < 1 || size > 200 {

@@ -84,7 +84,6 @@ func (t *step) take(answer openai.ChatCompletionResponse, m model) []openai.Tool
 	return choice.Message.ToolCalls
 }
 
-// about adds the message's id to the data of an event.
 func (t *step) about(data fields) fields {
 	data["assistantMessageID"] = t.message.ID
 	return data

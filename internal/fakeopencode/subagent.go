@@ -65,8 +65,7 @@ func (x *session) report(run *execution) (text, state string) {
 	return "Subagent completed without a text response.", "completed"
 }
 
-// tellOfChild wakes the session with a synthetic message when a background sub-agent has ended. In between, neither
-// session is active.
+// tellOfChild wakes the session after a background sub-agent, with a synthetic message. In between, neither is active.
 func (x *session) tellOfChild(child *session, run *execution, description string) {
 	if x.server.sessions[x.Info.ID] != x || x.server.ctx.Err() != nil {
 		return

@@ -33,7 +33,6 @@ type result struct {
 	notice   string // a second text, by the tool itself
 }
 
-// tool is a tool that the model may be offered.
 type tool struct {
 	name       string
 	action     string // of the permission; denied for everything, the tool is not offered
@@ -74,7 +73,6 @@ func (x *session) tools(a *agent) []tool {
 	})
 }
 
-// offered returns the session's tools in the model's format.
 func (x *session) offered(a *agent) (all []openai.Tool) {
 	for _, t := range x.tools(a) {
 		all = append(all, openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
@@ -122,8 +120,7 @@ func (t *toolCall) run() {
 	x.emit("session.tool.success", success)
 }
 
-// failure returns the error as it is reported. Most tools have one text for all errors, so that a rejection's text is
-// lost.
+// failure returns the reported error. Most tools have one text for all errors, so a rejection's text is lost.
 func (t *toolCall) failure(used tool) *turnError {
 	told, known := errors.AsType[*turnError](t.err)
 	if !known {

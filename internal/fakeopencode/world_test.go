@@ -65,7 +65,6 @@ func newWorld(t *testing.T, b Behaviour, model scriptmodel.Handler) *world {
 	return w
 }
 
-// start starts a server on the world's data.
 func (w *world) start(b Behaviour) {
 	w.Helper()
 	if b.Retry == 0 {
@@ -168,7 +167,6 @@ func (w *world) call(operation string, status int, body any, out any, path ...st
 	}
 }
 
-// session creates a session and returns its id.
 func (w *world) session(more fields) string {
 	w.Helper()
 	in := fields{"title": "a title", "location": fields{"directory": w.dir}}
@@ -185,7 +183,7 @@ func (w *world) prompt(sessionID, id, text string) {
 	w.call("session.prompt", 200, fields{"id": id, "text": text}, nil, sessionID)
 }
 
-// waiting counts the prompts in a session's inbox.
+// waiting counts the prompts in the inbox.
 func (w *world) waiting(sessionID string) int {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -198,7 +196,6 @@ func (w *world) await(eventType string) (all []received) {
 	return w.awaitIn("", eventType)
 }
 
-// awaitIn is await for the events of one session.
 func (w *world) awaitIn(sessionID, eventType string) (all []received) {
 	w.Helper()
 	for {
@@ -223,7 +220,6 @@ func types(events []received) (names []string) {
 	return names
 }
 
-// messages returns a session's messages, oldest first.
 func (w *world) messages(sessionID string) (all []*message) {
 	w.Helper()
 	w.call("session.message.list", 200, nil, &all, sessionID, "order=asc&limit=200")
