@@ -33,8 +33,7 @@ func Generations(dir string) ([]Generation, error) {
 // standIn is the name under which a test binary plays OpenCode 2.
 const standIn = "opencode"
 
-// StandIn links this test binary below dir as a program for OpenCode 2. TestMain must begin with [Guard] or
-// [PlayStandIn].
+// StandIn links this test binary below dir as an OpenCode 2. TestMain must begin with [Guard] or [PlayStandIn].
 func StandIn(dir string) (path string, err error) {
 	self, err := os.Executable()
 	if err != nil {

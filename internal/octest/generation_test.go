@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// A test binary under the stand-in's name plays OpenCode 2.
 func TestStandIn(t *testing.T) {
 	t.Parallel()
 	path, err := StandIn(t.TempDir())

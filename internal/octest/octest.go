@@ -1,9 +1,8 @@
 // Package octest lets tests and benchmarks use the real OpenCode: the pinned binary, an environment isolated from the
 // user's, with a scripted model only, and small git repositories.
 //
-// One OpenCode process takes about 600 MB. A package with many tests starts one server in TestMain, from [Find] and
-// [scriptmodel.OpenCodeEnv], and gives each test its own repository; the model's handler tells tests apart by their
-// prompts.
+// One OpenCode process takes about 600 MB: a package with many tests starts one server in TestMain, and gives each test
+// its own repository. The model's handler tells tests apart by their prompts.
 package octest
 
 import (
@@ -24,8 +23,7 @@ import (
 // BinaryVar is the environment variable that names another OpenCode binary to test with.
 const BinaryVar = "MANAGER_TEST_OPENCODE"
 
-// Find returns the absolute path of the OpenCode binary to test with: from [BinaryVar], or else the one pinned in
-// tools/.
+// Find returns the absolute path of the OpenCode to test with: that of [BinaryVar], or the one pinned in tools/.
 func Find() (string, error) {
 	path := os.Getenv(BinaryVar)
 	if path == "" {
@@ -60,8 +58,7 @@ func Env(tb testing.TB, modelURL string) []string {
 	return Lean(scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL))
 }
 
-// Lean turns off OpenCode's snapshots in env, in place: half the cost of a short turn, and only internal/watch reads
-// them.
+// Lean turns off snapshots in env, in place: half the cost of a short turn, and only internal/watch reads them.
 func Lean(env []string) []string {
 	for i := range env {
 		env[i] = strings.Replace(env[i], `"share":"disabled"`, `"share":"disabled","snapshot":false`, 1)
@@ -90,8 +87,8 @@ func Script(tb testing.TB, script string) *scriptmodel.Server {
 	return Model(tb, parsed.Reply)
 }
 
-// Repo makes a git repository in a temporary directory, with one commit of files (content by slash-separated path) and
-// an author for further ones, and returns its path.
+// Repo makes a git repository in a temporary directory and returns its path. It has one commit of files (content by
+// slash-separated path), and an author for further ones.
 func Repo(tb testing.TB, files map[string]string) string {
 	tb.Helper()
 	dir, err := filepath.EvalSymlinks(tb.TempDir()) // OpenCode and git report resolved paths; macOS has /tmp behind a link
@@ -121,8 +118,7 @@ func commit(tb testing.TB, dir string, files map[string]string) {
 	Git(tb, dir, "commit", "--quiet", "--allow-empty", "--message", "Start")
 }
 
-// Git runs git in dir and returns its output. The configuration of user and machine, and a hook's GIT_ variables, have
-// no effect.
+// Git runs git in dir without the configuration of user, machine or a hook's GIT_ variables, and returns its output.
 func Git(tb testing.TB, dir string, args ...string) string {
 	tb.Helper()
 	cmd := exec.Command("git", args...)

@@ -47,7 +47,7 @@ func (r *Repos) Give(ctx context.Context, tb testing.TB, d *opencode.Directory) 
 	all, err := d.Sessions(ctx, opencode.SessionFilter{})
 	for _, s := range all {
 		err = errors.Join(err, d.Abort(ctx, s.ID))
-		if deleteErr := d.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // gone with its parent
+		if deleteErr := d.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
 			err = errors.Join(err, deleteErr)
 		}
 	}
