@@ -14,8 +14,7 @@ import (
 // Began is when the sample boulder was created. Its events are one second apart.
 var Began = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 
-// Boulder has one of everything: finished, running, queued, pending, failed and blocked sub-tasks, a second turn, a
-// retry, gates, trouble.
+// Boulder has finished, running, queued, pending, failed and blocked sub-tasks, a second turn, a retry, gates, trouble.
 type Boulder struct {
 	T      testing.TB
 	ID     string
