@@ -21,7 +21,7 @@ func whichColour() scriptmodel.ToolCall {
 	}}})
 }
 
-// asker plays the agent that each prompt names; every one of them asks for something, and then says that it went on.
+// asker plays the agent named in the prompt: it asks for something, then answers wentOn.
 func asker(t *testing.T) scriptmodel.Handler {
 	same := readFile("hello.txt")
 	first := map[string][]scriptmodel.ToolCall{
@@ -39,12 +39,12 @@ func asker(t *testing.T) scriptmodel.Handler {
 	}
 }
 
-// Nothing that asks waits for the user, and nothing that is refused ends the turn. Asks of sub-agents are in the tests below.
+// No ask waits for the user, and no refusal ends the turn. Later tests cover asks of sub-agents.
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	for policy, tests := range map[Asks][]struct{ prompt, told, saw string }{
 		AsksReject: {
-			// Which of the two is told hangs on whether both have asked by then: normally the newest.
+			// Which of the two gets the text depends on whether both have asked by then; normally the newest.
 			{"PARALLEL", refusal, "refused permission bash [echo "},
 			{"DOOM", "three", "allowed permission doom_loop"},
 			{"OUTSIDE", refusal, "refused permission external_directory"},
@@ -57,7 +57,7 @@ func TestAsks(t *testing.T) {
 			for _, test := range tests {
 				a := w.newAttempt(test.prompt, test.prompt)
 				e, told := a.wentOn(t, w, a.run), ""
-				for _, c := range e.ToolCalls { // of calls that ask at once, one is told
+				for _, c := range e.ToolCalls { // of parallel asks, one gets the text
 					told += c.Output + "\n"
 				}
 				if !a.saw(test.saw) || !strings.Contains(told, test.told) {
@@ -68,12 +68,12 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-// The process dies between the ask of a sub-agent and the answer: the next one finds the ask and answers it.
+// The process dies between a sub-agent's ask and the answer. The next process finds the ask and answers it.
 func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	t.Parallel()
 	w := newAskingWorld(t, asker(t))
 	a := w.newAttempt("x", "TASK")
-	a.refuse = func(b boulder.Body) error { // and nothing aborts the turn
+	a.refuse = func(b boulder.Body) error { // without aborting the turn
 		if does("refused permission")(b) {
 			return errCrash
 		}
@@ -92,7 +92,7 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	}
 }
 
-// A session of the tree that works in another directory, and one that may ask questions, wait for nobody either.
+// Asks of a sub-agent in another directory are answered too, permissions and questions.
 func TestAsksElsewhere(t *testing.T) {
 	t.Parallel()
 	w, f := newFamily(t, asker(t), func(*Config) {})

@@ -22,11 +22,10 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// languageServerVar makes this test binary a language server: it finds an error in every line that says BAD.
+// languageServerVar makes this test binary a language server that reports an error for every line with BAD.
 const languageServerVar = "EXECUTOR_TEST_LANGUAGE_SERVER"
 
-// Where no language server runs, what stands in for it runs, and is measured before; where one runs, it does not. The
-// promise counts for the attempt, in the turn in which it is given and after it.
+// Lint commands, measured before the work, replace a missing language server. A promise lasts for the attempt.
 func TestPromiseAndLanguageServer(t *testing.T) {
 	t.Parallel()
 	for name, turns := range map[string]int{"served": 3, "alone": 1} {
@@ -46,7 +45,7 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 					Name: "write", Args: map[string]any{"filePath": "a.foo", "content": "good\nBAD\n"},
 				}}}
 			})
-			if served { // in a repository that OpenCode does not know yet: it reads its configuration once
+			if served { // a new repository: OpenCode reads a directory's configuration once
 				w.project = octest.Repo(t, files(fmt.Sprintf(`"permission": "allow", "lsp": {"foo":
 					{"command": [%q], "extensions": [".foo"], "env": {%q: "1"}}}`, os.Args[0], languageServerVar)))
 				w.open()
@@ -62,7 +61,7 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 						Prompt: []string{"second", "third"}[n-1],
 					}
 				}
-				e := a.ends(t, w)
+				e := a.mustRun(t, w)
 				promised, alone, linted = append(promised, e.Promised), append(alone, e.NoServer), append(linted, len(e.Red()) > 0)
 				if found := len(e.Diagnostics) == 1 && e.Diagnostics[0].Line == 2; found != served {
 					t.Errorf("turn %d: diagnostics %v", n+1, e.Diagnostics)
@@ -81,7 +80,7 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 	}
 }
 
-// The turns of a loop are many: the wall clock is for each of them, and not for all together.
+// In a loop the wall clock limits each turn, not the attempt.
 func TestWallClockOfALoop(t *testing.T) {
 	t.Parallel()
 	for perTurn, want := range map[bool]time.Duration{true: 0, false: time.Hour} {
@@ -94,7 +93,7 @@ func TestWallClockOfALoop(t *testing.T) {
 	}
 }
 
-// serveLanguage speaks as much of the protocol as OpenCode needs.
+// serveLanguage speaks the part of LSP that OpenCode needs.
 func serveLanguage(in io.Reader, out io.Writer) error {
 	r := bufio.NewReader(in)
 	for {
@@ -129,7 +128,7 @@ func serveLanguage(in io.Reader, out io.Writer) error {
 }
 
 func badLines(uri string) string {
-	text, _ := os.ReadFile(strings.TrimPrefix(uri, "file://")) // without it there is nothing bad
+	text, _ := os.ReadFile(strings.TrimPrefix(uri, "file://")) // a missing file has no bad lines
 	var found []string
 	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "BAD") {
@@ -140,7 +139,7 @@ func badLines(uri string) string {
 	return strings.Join(found, ",")
 }
 
-// Where no language server runs, only a command can tell: without one diagnostics would hold whatever the files are like.
+// Without a language server the diagnostics criterion needs a command: alone it would always hold.
 func TestNoDiagnostics(t *testing.T) {
 	t.Parallel()
 	first, second := opencode.Caps{Generation: 1, Diagnostics: true}, opencode.Caps{Generation: 2}

@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// away stands in for the user as the program does it: with the real register and the real tool. Both can be out of order.
+// away diverts with the real register and the real tool. noTool and broken make them fail.
 type away struct {
 	*blockers.Register
 	server *mcptool.Server
@@ -45,8 +45,7 @@ func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulde
 	return d.Register.Raised(ctx, scope)
 }
 
-// all are the records, in the order of their making, by what they ask for or about.
-func (d *away) all(t *testing.T) map[string]boulder.Blocker {
+func (d *away) records(t *testing.T) map[string]boulder.Blocker {
 	t.Helper()
 	list, err := d.List(t.Context(), blockers.Filter{})
 	if err != nil {
@@ -59,15 +58,14 @@ func (d *away) all(t *testing.T) map[string]boulder.Blocker {
 	return found
 }
 
-// settle is the user's word about a blocker.
-func (d *away) settle(t *testing.T, id string, s blockers.Settlement) {
+func (d *away) answerBlocker(t *testing.T, id string, s blockers.Settlement) {
 	t.Helper()
 	if _, err := d.Settle(t.Context(), id, s); err != nil {
 		t.Error(err)
 	}
 }
 
-// diverting makes an executor's agents be diverted; the register is there when the world is.
+// diverting configures an executor to divert, and opens d's register when the world opens.
 func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
@@ -88,7 +86,7 @@ func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 
 const wentOn = "I went on, and this is the end of it."
 
-// wentOn runs a turn, as a.run or a.again does, that comes to its own end in those words.
+// wentOn runs a turn with a.run or a.again, and fails the test unless it ends by itself with the message wentOn.
 func (a *attempt) wentOn(t *testing.T, w *world, run run) boulder.Evidence {
 	t.Helper()
 	e, err := run(t.Context(), w)
@@ -98,8 +96,7 @@ func (a *attempt) wentOn(t *testing.T, w *world, run run) boulder.Evidence {
 	return e
 }
 
-// Whatever is asked is taken down with all that the user needs, the agent is told so and goes on in the same turn,
-// and the orchestrator knows before the turn has ended.
+// Every ask is recorded and reported before the turn ends. The agent is told, and continues in the same turn.
 func TestDiverted(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -109,13 +106,13 @@ func TestDiverted(t *testing.T) {
 	}{
 		{"ONE", "May the agent use bash: echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
 		{"QUESTION", "Which colour?", "unanswered: the question Which colour?", "Move on", `"Which colour?"`},
-		// Of two that ask at once one is taken down: normally the newest.
+		// Of two parallel asks one is recorded; normally the newest.
 		{"TASK", "May the agent use bash: echo child", "(sub-agent)", "", `"echo child`},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		e := a.wentOn(t, w, a.run)
 		var b boulder.Blocker
-		for question, taken := range d.all(t) {
+		for question, taken := range d.records(t) {
 			if strings.HasPrefix(question, test.question) {
 				b = taken
 			}
@@ -138,7 +135,7 @@ func TestDiverted(t *testing.T) {
 			t.Errorf("%s: %d prompts", test.prompt, n)
 		}
 	}
-	if q := d.all(t)["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
+	if q := d.records(t)["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
 		t.Errorf("%+v", q)
 	}
 	a := w.newAttempt("doom", "DOOM")
@@ -148,7 +145,7 @@ func TestDiverted(t *testing.T) {
 	}
 }
 
-// steps plays the agent that each prompt names: its steps, one message each, and then it says that it went on.
+// steps plays the agent named in the prompt: one message per step, then wentOn.
 func steps(agents map[string][][]scriptmodel.ToolCall) scriptmodel.Handler {
 	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		for name, steps := range agents {
@@ -160,7 +157,7 @@ func steps(agents map[string][][]scriptmodel.ToolCall) scriptmodel.Handler {
 	}
 }
 
-// The diverter is switched on and off while a session is at work: the next ask sees it.
+// The diverter is switched on and off during a session. Each switch applies from the next ask.
 func TestDivertedSinceTheSwitch(t *testing.T) {
 	t.Parallel()
 	d := away{noTool: errors.New("no tool today")}
@@ -186,7 +183,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 			t.Errorf("call %d: told %q", i+1, got)
 		}
 	}
-	if all := d.all(t); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
+	if all := d.records(t); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
 		t.Errorf("taken down %+v", all)
 	}
 	if !a.saw("agents have no tool to report blockers with") || !a.saw("manager's tools are not served: no tool today") {
@@ -194,8 +191,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	}
 }
 
-// Nothing can be taken down: agents are told to go on all the same, and what they reported as blocked is not lost
-// with it: the turn's end has to be taken up again.
+// If recording fails, the agent is still told to move on, but the run ends with ErrTrouble, to be read again.
 func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -216,8 +212,8 @@ func TestDiverterThatFails(t *testing.T) {
 	}
 }
 
-// The manager dies after an agent has reported a hard blocker, or before its boulder has heard of that: the turn is judged as
-// it is. It is told nothing before the user has answered: neither to resume nor, in a new turn, to go on.
+// The manager dies after a hard blocker, stored by the boulder or not. The turn is judged as it is, and until the user
+// answers, the session gets no prompt, neither to resume nor for a new turn.
 func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {
@@ -255,7 +251,7 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	}
 }
 
-// The word with which agents say that they are done counts where they have the tool, and there alone.
+// The done marker counts only while agents are diverted, and so know of it.
 func TestDoneMarkerCountsWhereItIsDiverted(t *testing.T) {
 	t.Parallel()
 	var d away

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// blocker is a call of the blocker tool: hard, or soft with what could be chosen, and the first of that is.
+// blocker calls the blocker tool: with options a soft blocker, whose first option is chosen; without, a hard one.
 func blocker(category boulder.BlockerCategory, question string, options ...string) scriptmodel.ToolCall {
 	args := map[string]any{
 		"category": category, "question": question, "context": "What is known about it: " + question,
@@ -25,9 +25,7 @@ func blocker(category boulder.BlockerCategory, question string, options ...strin
 	return call(boulder.BlockerTool, args)
 }
 
-// Ten things come up in one session, five hard and five soft, and it goes on after each, in one turn. They are reported
-// at once, after what was refused. What is hard is known to be, what was chosen is, and the agent is told what was
-// wrong with a call.
+// One turn reports five hard and five soft blockers, after refused asks and a malformed call, and continues after each.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
 	incomplete := blocker(boulder.BlockerQuestion, "Which log format?", "text")
@@ -37,9 +35,9 @@ func TestTenScenarios(t *testing.T) {
 	scenarios := []struct {
 		category boulder.BlockerCategory
 		question string
-		options  []string // of a soft one
+		options  []string // soft blockers only
 		before   does
-		told     string // by that
+		told     string // in answer to before
 	}{
 		{boulder.BlockerPermission, "May I push to main?", nil, does{shell("git push")}, moveOn},
 		{boulder.BlockerDestructive, "May old/ be deleted?", nil, does{shell("rm -rf old")}, moveOn},
@@ -75,7 +73,7 @@ func TestTenScenarios(t *testing.T) {
 			t.Errorf("%s: told %q, want %q", c.Input, c.Output, told[i])
 		}
 	}
-	records, raised := d.all(t), reported[boulder.BlockerRaised](a)
+	records, raised := d.records(t), reported[boulder.BlockerRaised](a)
 	file := w.file(blockers.DefaultFile)
 	for _, s := range scenarios {
 		b, hard := records[s.question], s.options == nil
@@ -93,20 +91,19 @@ func TestTenScenarios(t *testing.T) {
 	}
 }
 
-// A sub-agent has the tool too, also where it works in another directory, and what it reports belongs to the attempt.
-// When the executor is done the servers' directories do not have the tool any more.
+// Sub-agents have the tool too, also in another directory, until Withdraw. Their blockers belong to the attempt.
 func TestSubAgentsReportBlockers(t *testing.T) {
 	t.Parallel()
 	var d away
 	w, a := newFamily(t, steps(map[string][][]scriptmodel.ToolCall{
 		"CHILD": {{blocker(boulder.BlockerSecurity, "Which key?")}},
-		// The tool is offered where a session of the tree shows up: the next step of the agent has it.
+		// A directory gets the tool once a session of the tree appears there: from the agent's next step on.
 		"ELSEWHERE": {{shell("echo one")}, {blocker(boulder.BlockerSecurity, "Which other key?")}},
 	}), diverting(t, &d, blockers.Policy{}), delegate(t, "Help", "CHILD"))
 	other := w.dir().Client().In(octest.Repo(t, asks))
 	a.elsewhere(t, other, "ELSEWHERE")
 	a.end(t)
-	all := d.all(t)
+	all := d.records(t)
 	for _, question := range []string{"Which key?", "Which other key?"} {
 		if b := all[question]; !b.Hard || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" || b.Attempt != 1 {
 			t.Errorf("%s: taken down %+v", question, b)

@@ -18,8 +18,7 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// someWait is a policy by which the user is waited for: for a command that waits an hour, for one that is late a
-// second; and what else is asked is refused.
+// someWait waits an hour for questions and "echo wait*", a second for "echo late". Other asks are refused.
 var someWait = blockers.Policy{
 	Questions: blockers.AskMe, Wait: time.Hour,
 	Permissions: []blockers.Rule{
@@ -30,7 +29,7 @@ var someWait = blockers.Policy{
 
 var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true}
 
-// onWait does something whenever the turn says that it waits for the user, whom it tells the blocker.
+// onWait calls do with the blocker's id whenever the turn reports that it waits for the user.
 func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	t.Helper()
 	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ \w+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
@@ -58,7 +57,7 @@ func (a *attempt) knows(id string) bool {
 	return slices.ContainsFunc(a.SubTask.Blockers, func(k boulder.RaisedBlocker) bool { return k.ID == id })
 }
 
-// The user answers in time, says something else, or does not answer: each time the agent goes on in the same turn.
+// The agent continues in the same turn, whether the user allows, refuses or does not answer in time.
 func TestPersonIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -84,7 +83,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
 			if test.says.Status != "" {
-				d.settle(t, id, test.says)
+				d.answerBlocker(t, id, test.says)
 			}
 			return nil
 		})
@@ -101,7 +100,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		}
 		heard := len(test.outputs)
 		switch test.prompt {
-		case "ALLOWED", "REFUSED": // the other was refused without being asked about, or swept away with the first
+		case "ALLOWED", "REFUSED": // the other was refused by the policy, or swept away with the first
 			heard = 1
 		case "LATE":
 			heard = 0
@@ -115,8 +114,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The user who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the
-// session asks for when it goes on.
+// The run is interrupted while it waits. OpenCode lists the dead ask forever; it must not disturb later asks.
 func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -135,7 +133,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	if b := d.all(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	if b := d.records(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)
 	}
 	a.refuse = nil
@@ -143,12 +141,12 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, "Move on") {
 		t.Errorf("the agent was told %q", last.Output)
 	}
-	if n := len(d.all(t)); n != 2 {
+	if n := len(d.records(t)); n != 2 {
 		t.Errorf("%d records", n)
 	}
 }
 
-// The manager dies while a turn waits: the next one waits on, for the same answer and no longer.
+// The manager dies while a turn waits. The next one waits for the same answer, and no longer.
 func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -159,22 +157,20 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
+	a.onWait(t, func(id string) error { d.answerBlocker(t, id, allowed); return nil })
 	e := a.wentOn(t, w, a.again)
 	for _, c := range e.ToolCalls {
 		if waited := strings.Contains(c.Input, "wait"); waited != (c.Status == "completed") {
 			t.Errorf("%s: %s", c.Input, c.Output)
 		}
 	}
-	if n := len(d.all(t)); n != 2 || w.prompts("RESUME") != 0 {
+	if n := len(d.records(t)); n != 2 || w.prompts("RESUME") != 0 {
 		t.Errorf("%d records; %d resume prompts", n, w.prompts("RESUME"))
 	}
 }
 
-// A server that somebody else runs is restarted in the middle of two calls, of which one waits: its ask dies. Whose
-// server it is makes no difference: each session goes on, with one resume prompt, soon. The one that asks again has the
-// same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where
-// every other call asks.
+// An attached server restarts during two calls, one of which waits for the user: that ask dies. Each session soon
+// resumes with one prompt, a repeated ask reuses its blocker and answer, and the new server gets the tool.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -217,10 +213,10 @@ func TestServerRestarts(t *testing.T) {
 	}, diverting(t, &d, policy), func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
 		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
-		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
+		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // end the turn if the restart is missed
 	})
 	work, a := w.newAttempt("work", "WORK"), w.newAttempt("x", "WAIT")
-	// Before the manager has seen the turns at work, it could not know that they were broken off, and would prompt them again.
+	// A turn that was not seen at work does not count as cut off, and would get its prompt again.
 	inTool, waits, atWork := make(chan struct{}, 1), make(chan struct{}, 1), does("sleep 600")
 	work.refuse = func(b boulder.Body) error {
 		if atWork(b) {
@@ -241,16 +237,16 @@ func TestServerRestarts(t *testing.T) {
 	}
 	work.refuse = nil
 	work.wentOn(t, w, work.again)
-	if b := d.all(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	if b := d.records(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)
 	}
-	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
+	a.onWait(t, func(id string) error { d.answerBlocker(t, id, allowed); return nil })
 	session := a.Attempt.SessionID
 	e := a.wentOn(t, w, a.again)
 	if c := e.ToolCalls; a.Attempt.SessionID != session || len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}
-	all := d.all(t)
+	all := d.records(t)
 	if key := all["Which key?"]; !key.Hard || len(all) != 2 {
 		t.Errorf("taken down %+v", all)
 	}
@@ -262,7 +258,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// waits is a diverter that has the user asked, who takes their time.
+// waits is a Diverter that waits for the user, until at(9h), for every ask.
 type waits struct{ session.Diverter }
 
 func (waits) On(boulder.BlockerScope) bool { return true }
@@ -274,7 +270,7 @@ func (waits) Ruling(context.Context, string) (boulder.Ruling, error) {
 }
 func (waits) Gone(context.Context, string) error { return nil }
 
-// Silence and the time of a turn are for what its agent does, and not for the user who takes their time.
+// Waiting for the user counts neither as silence nor as time of the turn.
 func TestWaitingIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	now := at(0)

@@ -34,7 +34,7 @@ rules:
 	a := w.newAttempt("write", "write it")
 	a.SubTask.Gates = []string{"test -f out.txt", "echo broken >&2; exit 3"}
 	a.Files = []boulder.File{{Path: filepath.Join(w.project, ".manager/runs/b/up/output.md"), Text: "whole"}}
-	e := a.ends(t, w)
+	e := a.mustRun(t, w)
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || e.FinalMessage != "All done." {
 		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
 	}
@@ -72,9 +72,9 @@ rules:
 	if !sameUsage(a.running(), e.Usage) {
 		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
 	}
-	// A call that is announced as it begins says no more when it ends, unless it failed; the end of an answer names none again.
+	// A call is announced when it begins, and again only if it fails.
 	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
-	if len(said) > 0 && said[0] == "the model answered" { // before OpenCode told of the list that it wrote
+	if len(said) > 0 && said[0] == "the model answered" { // if it came before the event of the todo list
 		said = said[1:]
 	}
 	if want := []string{
@@ -93,7 +93,7 @@ rules:
 	}
 }
 
-// A second turn in the same session counts only what is its own. Without the session there is nothing to go on with.
+// A second turn in a session counts only its own work. Without the session, it ends with ErrSessionLost.
 func TestContinuation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -104,9 +104,9 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: First.}]
 `))
 	a := w.newAttempt("go", "begin")
-	first := a.ends(t, w)
+	first := a.mustRun(t, w)
 	a.Turn = boulder.Turn{AttemptRef: a.Turn.AttemptRef, Number: 2, Kind: boulder.TurnContinuation, Prompt: "and now the rest"}
-	second := a.ends(t, w)
+	second := a.mustRun(t, w)
 	if first.FinalMessage != "First." || second.FinalMessage != "Second." || second.ToolCount != 1 {
 		t.Errorf("turn 1 said %q, turn 2 %q with %d tool calls", first.FinalMessage, second.FinalMessage, second.ToolCount)
 	}
@@ -119,7 +119,7 @@ rules:
 	if err := w.dir().DeleteSession(t.Context(), a.Attempt.SessionID); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // of the prompt that was sent, and for a new one
+	for range 2 { // resuming the sent prompt, and sending a new one
 		if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
 			t.Errorf("got %v without the session", err)
 		}
@@ -127,7 +127,7 @@ rules:
 	}
 }
 
-// When others ran at the same time, a file that this session did not write is not its own.
+// While others run, a file that this session did not write is not its own.
 func TestOwnChangesBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -144,7 +144,7 @@ rules:
 		}
 		return nil
 	}
-	e := a.ends(t, w)
+	e := a.mustRun(t, w)
 	own := map[string]bool{}
 	for _, f := range e.Diff.Files {
 		own[f.Path] = f.Own
@@ -154,7 +154,7 @@ rules:
 	}
 }
 
-// A model that does not exist ends the run; after a request that is refused the turn is judged on what it did.
+// An unknown model ends the run. After a request that the provider refuses, the turn is judged on what it did.
 func TestFaultsOfTheModel(t *testing.T) {
 	t.Parallel()
 	for model, want := range map[string]error{"scripted/nonsense": boulder.ErrFatal, "scripted/agent": nil} {
@@ -195,17 +195,17 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 	}
 }
 
-// hurry is a clock that runs fast while the model says nothing.
+// hurry is a clock that runs fast while the model is silent.
 type hurry struct{ ahead atomic.Int64 }
 
 func (h *hurry) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
-// after is early, since the clock may be turned meanwhile: then it is looked at again.
+// after fires early, since the clock may jump meanwhile; its caller looks at the clock again.
 func (h *hurry) after(d time.Duration) <-chan time.Time {
 	return time.After(min(d, 50*time.Millisecond))
 }
 
-// hang is a model that has a file written and then says nothing more, for as many minutes as it takes.
+// hang is a model that writes a file, then stays silent while the clock runs.
 func (h *hurry) hang(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.AssistantTurns() == 0 {
 		return calls(call("write", map[string]any{"filePath": "out.txt", "content": "x\n"}))
@@ -220,8 +220,7 @@ func (h *hurry) hang(ctx context.Context, req scriptmodel.Request) scriptmodel.R
 	return scriptmodel.Reply{}
 }
 
-// A turn that lasts too long is ended; what it did before is evidence. What the budget leaves of a sub-task's time wins over
-// the rules.
+// A turn that takes too long or stays silent is stopped, with its work as evidence. The budget precedes the rules.
 func TestTimeStopsTheTurn(t *testing.T) {
 	t.Parallel()
 	for rule, test := range map[boulder.Rule]struct {
@@ -234,11 +233,11 @@ func TestTimeStopsTheTurn(t *testing.T) {
 		t.Run(string(rule), func(t *testing.T) {
 			t.Parallel()
 			h, rules := &hurry{}, enforcer.DefaultRules()
-			rules.WallClock = 0 // the clock may be there before OpenCode is silent
+			rules.WallClock = 0 // the fast clock could reach it before the silence
 			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After, c.Rules = h.now, h.after, &rules })
 			a := w.newAttempt("x", "go")
 			a.TimeLeft = test.left
-			e := a.ends(t, w)
+			e := a.mustRun(t, w)
 			wantStopped(t, e, rule, test.reason)
 			if e.Duration < 4*time.Minute || e.ToolCount != 1 || len(e.Diff.Files) != 1 {
 				t.Errorf("after %s, %d calls, diff %+v", e.Duration, e.ToolCount, e.Diff)

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// The samples are outputs of the tools themselves, shortened.
+// The samples are real outputs of the tools, shortened.
 func TestFailingTests(t *testing.T) {
 	for _, test := range []struct {
 		name, output string
@@ -128,7 +128,7 @@ rspec './spec/adder_spec.rb[1:2]' # Adder divides
 	}
 }
 
-// failingIn writes an output in pieces of n bytes.
+// failingIn parses an output written in pieces of n bytes.
 func failingIn(output string, n int) []string {
 	var f failingTests
 	for piece := range slices.Chunk([]byte(output), max(1, n)) {
@@ -137,7 +137,7 @@ func failingIn(output string, n int) []string {
 	return f.list()
 }
 
-// Where a write ends says nothing about the output, and what is kept is bounded whatever comes.
+// The split into writes changes nothing, and what is kept is bounded for any output.
 func TestFailingTestsInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.OneOf(
@@ -209,7 +209,7 @@ func TestNoWorse(t *testing.T) {
 	}
 }
 
-// A gate that is excused fails no test that did not fail before.
+// An excused gate has no failing test that passed before.
 func TestNoWorseExcusesNothingNew(t *testing.T) {
 	names := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"A", "B", "C", "D"}), rapid.ID[string])
 	rapid.Check(t, func(t *rapid.T) {

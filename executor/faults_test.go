@@ -16,14 +16,14 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Bodies as the providers send them; OpenCode hands them on.
+// Bodies are as the providers send them; OpenCode passes them on.
 func TestProvidersErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		status int
 		body   string
 		after  time.Duration
-		want   boulder.TroubleKind // or below
+		want   boulder.TroubleKind // "" if fatal
 		fatal  bool
 	}{
 		{"openai rate limit", 429, `{"error":{"message":"Rate limit reached for gpt-4o","type":"requests","code":"rate_limit_exceeded"}}`, 7 * time.Second, boulder.TroubleRateLimit, false},
@@ -63,13 +63,13 @@ func TestProvidersErrors(t *testing.T) {
 	}
 }
 
-// How a turn ended, in the words by which others decide: an overflow has one name, however it is told.
+// An overflow has one name, however it is reported, and a turn that ended early is truncated.
 func TestEndings(t *testing.T) {
 	const overflow = `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`
 	for name, test := range map[string]struct {
 		finish    string
 		tools     int
-		tokens    int64 // 0: the provider counts none
+		tokens    int64 // 0: not counted by the provider
 		says      string
 		failed    string
 		truncated string
@@ -102,7 +102,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// As providers word it. OpenCode waits for both alike.
+// The providers' wording. OpenCode retries both alike.
 const (
 	openAIWithoutCredit = "You exceeded your current quota, please check your plan and billing details. For more information on" +
 		" this error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors."
@@ -111,12 +111,11 @@ const (
 		" generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 5\nPlease retry in 41.9s."
 )
 
-// What OpenCode says of a provider that it waits for, as seen on 1.18.33. What waiting does not cure ends the turn with the
-// first try, and the run with it; what it cures does not.
+// OpenCode 1.18.33 sends these while it retries (seen). What waiting cannot cure ends turn and run at the first retry.
 func TestRetryMessages(t *testing.T) {
 	for _, test := range []struct {
 		kind    boulder.TroubleKind
-		todo    string // or this
+		todo    string // for a fatal error, what the user has to do
 		message string
 	}{
 		{"", "add credit", openAIWithoutCredit},
@@ -162,7 +161,7 @@ func TestRetryMessages(t *testing.T) {
 	}
 }
 
-// withoutCredit is how OpenAI refuses for want of credit: with the status of a rate limit.
+// withoutCredit is OpenAI's refusal for lack of credit. Its status is that of a rate limit.
 func withoutCredit(t *testing.T) scriptmodel.Reply {
 	body, err := json.Marshal(map[string]any{"error": map[string]any{
 		"message": openAIWithoutCredit, "type": "insufficient_quota", "code": "insufficient_quota",
@@ -173,8 +172,8 @@ func withoutCredit(t *testing.T) scriptmodel.Reply {
 	return scriptmodel.Reply{Status: http.StatusTooManyRequests, Body: string(body)}
 }
 
-// However often its provider refuses a turn, it is run again in the same session, and is not taken for one that was cut off
-// at work. Without credit OpenCode would ask five times, in 74 seconds: once is enough.
+// A turn that its provider refuses is run again in the same session, however often, and never as one that was cut off.
+// Without credit one try is enough: OpenCode would make five, in 74 seconds.
 func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -203,7 +202,7 @@ func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 			}, func(c *Config) {
 				c.Rules = new(enforcer.DefaultRules())
 				c.Rules.ProviderRetries = 0
-				c.Rules.Admission = 2 * time.Second // OpenCode swallows a prompt that comes while the turn before it still ends
+				c.Rules.Admission = 2 * time.Second // OpenCode drops a prompt that arrives while the turn before it ends
 			})
 			a := w.newAttempt("x", "go")
 			for n := range test.refusals {
@@ -235,7 +234,7 @@ func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 	}
 }
 
-// The model of a sub-agent can be on another account.
+// A sub-agent whose model has no credit ends the run too: that model may be on another account.
 func TestCreditOfASubAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {

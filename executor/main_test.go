@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// shared is the OpenCode server of the tests that do not harm it. A model request belongs to the test whose name is in a
-// prompt of the session; what needs a permission is up to the repository.
+// shared is the server of tests that do not harm it. A model request goes to the test named in its session's prompts.
 var shared struct {
 	host          *opencode.Host
 	cast          scriptmodel.Cast
@@ -28,13 +27,13 @@ var (
 	asks  = files(`"permission": {"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`)
 )
 
-// files are those of a project with this configuration. Without a schema OpenCode would write one into it.
+// files returns a project with the configuration. Without $schema OpenCode would write one into it.
 func files(config string) map[string]string {
 	config = `{"$schema": "https://opencode.ai/config.json", ` + config + "}"
 	return map[string]string{"hello.txt": "one\ntwo\nthree\n", "opencode.json": config}
 }
 
-// patience bounds a start of the real server: a busy machine takes a minute for it.
+// patience bounds a start of the real server, which takes a minute on a busy machine.
 const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -68,8 +67,8 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// configured is the environment of a server that leaves permissions to the project, that lets a turn go on after a rejection
-// without a message, which parallel asks get, and that has a provider at whose address nothing listens.
+// configured changes the server's configuration in env: the project decides on permissions, a rejection without a
+// message, as parallel asks get, does not end the turn, and nothing listens at the address of the provider "nowhere".
 func configured(env []string) []string {
 	change := strings.NewReplacer(
 		`"permission":"allow"`, `"experimental":{"continue_loop_on_deny":true}`,

@@ -22,8 +22,7 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
 `
 
-// The crash came when the session was created, before its id was stored; or when the message id was, before the prompt was
-// sent. The session is adopted by its tag, and prompted once.
+// After a crash before the session's id was stored or its prompt sent, the session is adopted by tag and prompted once.
 func TestCrashBeforeThePrompt(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {
@@ -51,7 +50,7 @@ func TestCrashBeforeThePrompt(t *testing.T) {
 	}
 }
 
-// The turn is still at work: it is followed, not prompted.
+// A turn still at work after a restart is followed, not prompted.
 func TestBusyTurnIsFollowed(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}, 4), make(chan struct{})
@@ -75,8 +74,7 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 	}
 }
 
-// A turn that was broken off at work, and its resume prompt too: what is there is evidence of an agent that was not done,
-// whatever it had done.
+// A turn whose resume prompt was cut off too is not prompted again. Whatever it did, its evidence is truncated.
 func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -97,11 +95,11 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	}
 }
 
-// The idle event came before the turn was taken up again, and the statuses are late. No rule ends the turn here: who
-// believes them waits for ever. A fake, because the real server is late by less than can be hit.
+// The idle event came before the turn was picked up, the statuses lag, and no rule ends the turn: trusting them would
+// wait forever. A fake, because the real server lags too briefly to be hit.
 func TestStatusesThatAreLate(t *testing.T) {
 	t.Parallel()
-	const late = 5 // answers
+	const late = 5 // answers that still say busy
 	var asked atomic.Int64
 	bodies := map[string]string{
 		"/global/health": `{"healthy":true,"version":"1.18.33"}`, "/session/ses_1": `{"id":"ses_1"}`,
@@ -130,7 +128,7 @@ func TestStatusesThatAreLate(t *testing.T) {
 	t.Cleanup(client.Close)
 
 	now := time.Now()
-	tick := func() time.Time { now = now.Add(time.Minute); return now } // nobody waits for the clock
+	tick := func() time.Time { now = now.Add(time.Minute); return now } // a minute per reading: nothing waits
 	sub := client.Subscribe(opencode.Filter{Sessions: []string{"ses_1"}})
 	defer sub.Close()
 	e := bare(Config{Now: tick, After: time.After, Rules: &enforcer.Rules{ProviderRetries: -1}})
@@ -151,7 +149,6 @@ func TestStatusesThatAreLate(t *testing.T) {
 	}
 }
 
-// A turn that is at work for long is not asked about all the time.
 func TestDoubtFades(t *testing.T) {
 	t.Parallel()
 	n, now := 0, at(0)

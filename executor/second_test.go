@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// secondWorld is on a stand-in for OpenCode 2.
+// secondWorld is newWorld on a stand-in for OpenCode 2.
 func secondWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return ownWorld(t, handler, func(home string, env []string) *opencode.Host {
@@ -28,7 +28,6 @@ func secondWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Conf
 	}, change...)
 }
 
-// works is an agent that calls one tool.
 func works(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	if r.TurnsSinceUser() == 0 {
 		return calls(shell("true"))
@@ -36,8 +35,7 @@ func works(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: wentOn}
 }
 
-// OpenCode 2 has no todo list. Agents get manager's own, which counts as that of OpenCode 1 does; the tool for blockers comes
-// with it while somebody is to hear of them.
+// OpenCode 2 has no todo list. Agents get manager's own, which counts the same, with the blocker tool while diverted.
 func TestTodosOfOpenCode2(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -51,7 +49,7 @@ func TestTodosOfOpenCode2(t *testing.T) {
 	}, diverting(t, &d, blockers.Policy{}))
 	events := w.dir().Client().Subscribe(opencode.Filter{})
 	defer events.Close()
-	<-events.C() // they come from here on: what happens is told, and not found out
+	<-events.C() // connected: from here on the client learns from events
 	const list, report = "manager_todo", boulder.BlockerTool
 	for _, diverted := range []bool{false, true} {
 		if err := d.Switch(t.Context(), "", &diverted); err != nil {
@@ -75,7 +73,7 @@ func TestTodosOfOpenCode2(t *testing.T) {
 	}
 }
 
-// Where the list decides, and agents cannot have one, that is a fault: an empty list would be one that is done.
+// A criterion on todos is a fault where agents cannot have a list: an empty one would count as done.
 func TestNoTodosAtAll(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -93,8 +91,7 @@ func TestNoTodosAtAll(t *testing.T) {
 	b.wentOn(t, w, b.run)
 }
 
-// A run that began with an OpenCode that has language servers ends with the reason, and without a prompt, where there are
-// none. Where the commands of lint stand in, they are run.
+// Without language servers a run that needs diagnostics ends before a prompt, unless lint commands replace them.
 func TestNoDiagnosticsOfOpenCode2(t *testing.T) {
 	t.Parallel()
 	w := secondWorld(t, works)

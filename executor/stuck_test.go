@@ -24,7 +24,7 @@ func readFile(name string) scriptmodel.ToolCall {
 
 func calls(c ...scriptmodel.ToolCall) scriptmodel.Reply { return scriptmodel.Reply{ToolCalls: c} }
 
-// atMost plays a model that would go on for ever; it fails the test long before.
+// atMost plays an endless model, and fails the test after n answers.
 func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if req.AssistantTurns() >= n {
@@ -35,9 +35,9 @@ func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.
 	}
 }
 
-// hears closes the channel when a nudge has come into the session. A model that waits for it before its fourth answer has
-// the chance that a real one has, which takes seconds for an answer.
-func (w *world) hears(nudge chan<- struct{}) {
+// closeOnNudge closes the channel when a nudge arrives. Scripted models wait for it, as they answer faster than real
+// ones.
+func (w *world) closeOnNudge(nudge chan<- struct{}) {
 	events := w.dir().Client().Subscribe(opencode.Filter{Directory: w.project})
 	w.t.Cleanup(events.Close)
 	go func() {
@@ -50,7 +50,7 @@ func (w *world) hears(nudge chan<- struct{}) {
 	}()
 }
 
-// wantStopped: the turn was ended for the rule, and is judged on what it did.
+// wantStopped fails the test unless the rule stopped the turn, with evidence of what it did.
 func wantStopped(t *testing.T, e boulder.Evidence, rule boulder.Rule, reason string) {
 	t.Helper()
 	if e.Ended.Rule != rule || !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
@@ -61,7 +61,6 @@ func wantStopped(t *testing.T, e boulder.Evidence, rule boulder.Rule, reason str
 	}
 }
 
-// Whatever a turn is stuck in, it is ended for its rule, and judged on what it did.
 func TestStuckTurnsAreStopped(t *testing.T) {
 	t.Parallel()
 	type request = scriptmodel.Request
@@ -71,14 +70,14 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 		reason string
 		nudges int
 	}{
-		// Some providers number the calls of each answer from 0: calls are told apart by their parts.
+		// Some providers number the calls of each answer from 0: parts distinguish them.
 		"the same call": {func(*testing.T, request) scriptmodel.Reply {
 			return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
 		}, boulder.RuleRepeat, "hello.txt\"} was called 4 times", 0},
 		"a nudge that is ignored": {func(*testing.T, request) scriptmodel.Reply {
 			return calls(readFile("missing.txt"))
 		}, boulder.RuleErrors, "missing.txt\"} failed", 1},
-		// A finish reason that OpenCode does not know makes it ask the model again, without end.
+		// After a finish reason that it does not know OpenCode asks the model again, endlessly.
 		"messages without end": {func(*testing.T, request) scriptmodel.Reply {
 			return scriptmodel.Reply{Text: "I am thinking about what to do.", Finish: "no_such_reason"}
 		}, boulder.RuleIdle, "messages in a row called no tool", 1},
@@ -106,10 +105,10 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 				}
 				return test.next(t, req)
 			}))
-			w.hears(nudge)
+			w.closeOnNudge(nudge)
 			a := w.newAttempt("x", "go")
 			a.SubTask.Gates = []string{"true"}
-			e := a.ends(t, w)
+			e := a.mustRun(t, w)
 			wantStopped(t, e, test.rule, test.reason)
 			if len(e.Gates) != 1 || strings.Contains(e.FinalMessage, "Summary") {
 				t.Errorf("not judged on what it did: %+v", e)
@@ -129,7 +128,7 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 	}
 }
 
-// The agent is told once, in the running turn, and finds another way.
+// An agent that obeys the nudge gets one, in the running turn, and is not stopped.
 func TestNudgeIsObeyed(t *testing.T) {
 	t.Parallel()
 	nudge := make(chan struct{})
@@ -145,9 +144,9 @@ func TestNudgeIsObeyed(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "There was no such file, so I read another one."}
 	}))
-	w.hears(nudge)
+	w.closeOnNudge(nudge)
 	a := w.newAttempt("x", "go")
-	e := a.ends(t, w)
+	e := a.mustRun(t, w)
 	if e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "There was no such file") {
 		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
 	}
@@ -161,7 +160,7 @@ func TestNudgeIsObeyed(t *testing.T) {
 		t.Errorf("the nudge in the session: %+v (%v)", m, err)
 	}
 
-	// A crash between the end of the turn and its judgement: nothing is prompted again.
+	// After a crash between the turn's end and its verdict nothing is prompted again.
 	asked := len(w.all)
 	again, err := a.again(t.Context(), w)
 	if err != nil || again.FinalMessage != e.FinalMessage || again.ToolCount != e.ToolCount || len(w.all) != asked {
@@ -173,7 +172,7 @@ func TestNudgeIsObeyed(t *testing.T) {
 	}
 }
 
-// The nudge was stored, and the process died before it was sent: it is not given again, and the rule stops the turn.
+// A nudge stored before a crash is not sent again, and the rule stops the turn.
 func TestNudgeIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	died := make(chan struct{})
@@ -196,7 +195,7 @@ func TestNudgeIsGivenOnce(t *testing.T) {
 	}
 }
 
-// After a compaction the answers follow a prompt of OpenCode's own.
+// After a compaction the answers belong to a synthetic prompt of OpenCode.
 func TestCompactedTurnThatEndedIsNotPromptedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -240,7 +239,7 @@ func TestNudgeReachesASubAgent(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "The sub-agent found no such file."}
 	}))
-	w.hears(nudge)
+	w.closeOnNudge(nudge)
 	a := w.newAttempt("x", "go")
 	e, err := a.run(t.Context(), w)
 	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || len(reported[boulder.Nudged](a)) != 1 {
@@ -255,14 +254,14 @@ func TestProviderThatMakesItWait(t *testing.T) {
 		reply   scriptmodel.Reply
 		retries int
 		kind    boulder.TroubleKind
-		least   time.Duration // 0: it is OpenCode's own two seconds, which may be over by the time we look
+		least   time.Duration // 0: OpenCode's own two seconds, which may be over by then
 	}{
 		"retry after":     {scriptmodel.Reply{Status: 429, Header: after}, 5, boulder.TroubleRateLimit, 80 * time.Second},
 		"overloaded":      {scriptmodel.Reply{Status: 529, Body: `{"error":{"type":"overloaded_error","message":"Overloaded"}}`}, 0, boulder.TroubleOverloaded, 0},
 		"unavailable":     {scriptmodel.Reply{Status: 503}, 0, boulder.TroubleOverloaded, 0},
 		"one retry more":  {scriptmodel.Reply{Status: 500}, 1, boulder.TroubleNetwork, 0},
 		"cut connections": {scriptmodel.Reply{Text: strings.Repeat("some text ", 20), Cut: true}, 0, boulder.TroubleNetwork, 0},
-		"nothing listens": {scriptmodel.Reply{}, 0, boulder.TroubleNetwork, 0}, // and OpenCode tries for ever
+		"nothing listens": {scriptmodel.Reply{}, 0, boulder.TroubleNetwork, 0}, // OpenCode retries forever
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +288,7 @@ func TestProviderThatMakesItWait(t *testing.T) {
 	}
 }
 
-// A gate that was red before may stay red, for the same tests; a plain one may not.
+// A NoWorse gate that was red before may stay red for the same tests; a plain gate may not.
 func TestGatesThatWereRedBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -298,11 +297,11 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: broken.txt, content: "x\n"}}]}, {text: "I wrote the file, as was asked."}]
 `))
 	old, broken := "echo 'not ok 1 - old'; exit 1", "echo 'not ok 1 - old'; test ! -f broken.txt || echo 'not ok 2 - new'; exit 1"
-	restless := "date +%s%N; exit 1" // on by default, and there is nothing to compare with
+	restless := "date +%s%N; exit 1" // a default gate; its output names no test and never repeats
 	a := w.newAttempt("x", "begin")
 	a.SubTask.Gates, a.SubTask.NoWorse = []string{old}, []string{old, broken, "touch litter; true", restless}
 	a.SubTask.DoneDefault, a.Checks.Tests = true, []string{restless}
-	e := a.ends(t, w)
+	e := a.mustRun(t, w)
 	if b := a.SubTask.Baseline; len(b) != 4 || b[0].Failing[0] != "old" || !b[2].Green() {
 		t.Errorf("before: %+v", b)
 	}

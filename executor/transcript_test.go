@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// A project whose .manager leads elsewhere gets nothing written there: no transcript, no file of a brief.
+// Neither transcripts nor brief files are written through a .manager that links out of the project.
 func TestPlantedLinks(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{".manager", ".manager/runs", ".manager/runs/b", ".manager/runs/b/x"} {
@@ -34,7 +34,7 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// Files of a brief that are not below the directory of all, and ids that are no names, are refused.
+// Brief files outside .manager/runs, and ids that are not plain names, are refused.
 func TestPathTricks(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -66,7 +66,7 @@ func plainTurn(project string, files ...string) *turn {
 	return tu
 }
 
-// What was said goes through the redactor before it is cut, so that no half of a secret is left at a cut.
+// Texts are redacted before they are cut, so that a cut leaves no half of a secret.
 func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	t.Parallel()
 	const key = "planted/key+of 40 characters in length!!"

@@ -37,7 +37,6 @@ func busyChild(t *testing.T, n int) scriptmodel.Handler {
 	}
 }
 
-// asked counts the requests that reached the model.
 func (r *requests) asked() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,19 +49,18 @@ func (a *attempt) running() boulder.Usage {
 	return a.Attempt.Spent.Add(a.Attempt.Seen)
 }
 
-// sameUsage compares sums that were added up in another order.
+// sameUsage tolerates rounding of costs that were added up in another order.
 func sameUsage(a, b boulder.Usage) bool {
 	costs := math.Abs(a.Cost-b.Cost) < 1e-9
 	a.Cost, b.Cost = 0, 0
 	return a == b && costs
 }
 
-// The process dies while a sub-agent is at work, and asks its model again. Each call was reported when it ended, and
-// not with the parent's next. What is taken up again counts all of it, what was missed and what was cut off too, and
-// nothing twice.
+// The process dies while a sub-agent waits for its model. A call is reported when it ends, not with the parent's next
+// one, and counts once after the resume, even if it was missed or cut off.
 func TestUsageSurvivesAResume(t *testing.T) {
 	t.Parallel()
-	const fifth = 6 // of the sub-agent, after one of the agent
+	const fifth = 6 // the sub-agent's fifth request, after the agent's first
 	atModel := make(chan struct{})
 	play := busyChild(t, 6)
 	var w *world
@@ -78,7 +76,7 @@ func TestUsageSurvivesAResume(t *testing.T) {
 	a.dies(t, w, a.run, func(b boulder.Body) bool {
 		p, ok := b.(boulder.SubTaskProgress)
 		if ok = ok && p.Usage.Calls >= 4; ok {
-			<-atModel // else OpenCode may have a message for a call that it does not make
+			<-atModel // else OpenCode may store a message for a call that it does not make
 		}
 		return ok
 	}, errCrash)
@@ -98,7 +96,7 @@ func TestUsageSurvivesAResume(t *testing.T) {
 	if !found {
 		t.Errorf("the call that was not stored was not reported afterwards: %q", a.activities())
 	}
-	// A turn can end before its last answer is heard of.
+	// The turn may end before its last answer is reported.
 	if r := a.running(); r.Calls > e.Usage.Calls || r.Tokens() > e.Usage.Tokens() || r.Cost > e.Usage.Cost+1e-9 {
 		t.Errorf("the reports end with %+v, the turn with %+v", r, e.Usage)
 	}
@@ -109,7 +107,7 @@ func TestUsageSurvivesAResume(t *testing.T) {
 	}
 }
 
-// A later turn sends the same sub-agent to work again: each turn counts its own calls.
+// A second turn reuses the first one's sub-agent: each counts only its own calls.
 func TestSubAgentOfTwoTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -143,7 +141,7 @@ func TestSubAgentOfTwoTurns(t *testing.T) {
 	}
 }
 
-// Without a model of the attempt's own its answers have the price of the model that OpenCode chose.
+// Without a model of the attempt's own, answers are priced by the model that OpenCode chose.
 func TestAnswersArePricedByTheirModel(t *testing.T) {
 	var asked []string
 	turn := bare(Config{Price: func(model string, _ boulder.Usage) (float64, bool) {

@@ -29,7 +29,7 @@ type world struct {
 	requests
 }
 
-// requests counts what reached the model.
+// requests records what reached the model.
 type requests struct {
 	mu  sync.Mutex
 	all []scriptmodel.Request
@@ -61,13 +61,12 @@ func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
 	}
 }
 
-// newWorld is a world in which agents may do everything.
 func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return worldIn(t, &shared.plain, handler, change...)
 }
 
-// newAskingWorld is one in which they have to ask.
+// newAskingWorld is newWorld with agents that have to ask.
 func newAskingWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
 	return worldIn(t, &shared.asking, handler, change...)
@@ -78,7 +77,7 @@ func worldIn(t *testing.T, repos *octest.Repos, handler scriptmodel.Handler, cha
 	repository := repos.Take(t)
 	w := &world{t: t, host: shared.host, project: repository}
 	shared.cast.Play(t.Name()+":", w.watch(handler))
-	t.Cleanup(func() { // the project of the world may be another one by now
+	t.Cleanup(func() { // w.project may be another one by now
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		conn, err := w.host.Connect(ctx)
@@ -92,7 +91,7 @@ func worldIn(t *testing.T, repos *octest.Repos, handler scriptmodel.Handler, cha
 	return w
 }
 
-// ownWorld has a server of its own, for a test that harms it.
+// ownWorld returns a world with a server of its own, for tests that harm it.
 func ownWorld(
 	t *testing.T, handler scriptmodel.Handler, serve func(home string, env []string) *opencode.Host, change ...func(*Config),
 ) *world {
@@ -121,7 +120,7 @@ func (w *world) open(change ...func(*Config)) {
 	}
 }
 
-// bare is an executor without a server and a project, for tests of what needs none.
+// bare returns an executor for tests that need neither server nor project.
 func bare(cfg Config) *Executor {
 	cfg.Host, cfg.Workspace, cfg.Project = &opencode.Host{}, &workspace.Workspace{}, cmp.Or(cfg.Project, "/")
 	e, err := New(cfg)
@@ -149,15 +148,15 @@ func (w *world) dir() *opencode.Directory {
 	return conn.Client.In(w.project)
 }
 
-// family is a turn whose agent, the ROOT, delegates and then waits at its model, while its sub-agents work.
+// family is a turn whose agent, the ROOT, delegates, then waits at its model while sub-agents work.
 type family struct {
 	*attempt
 	turn    <-chan error
-	done    chan struct{} // for each sub-agent that is
-	release chan struct{} // the agent
+	done    chan struct{} // one value per finished sub-agent
+	release chan struct{} // closed to let the agent finish
 }
 
-// newFamily begins it; the agent first makes these calls, and play is its sub-agents' model.
+// newFamily starts the turn. The agent makes the calls in first; play is the sub-agents' model.
 func newFamily(
 	t *testing.T, play scriptmodel.Handler, change func(*Config), first ...scriptmodel.ToolCall,
 ) (*world, *family) {
@@ -187,7 +186,7 @@ func newFamily(
 	return w, f
 }
 
-// elsewhere prompts a sub-agent in another directory, and waits for a sign that it is done.
+// elsewhere prompts a sub-agent in another directory, and waits until it is done.
 func (f *family) elsewhere(t *testing.T, dir *opencode.Directory, prompt string) {
 	t.Helper()
 	child, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: f.session()})
@@ -204,12 +203,11 @@ func (f *family) elsewhere(t *testing.T, dir *opencode.Directory, prompt string)
 	case <-f.done:
 	case err := <-f.turn:
 		t.Fatalf("%s: the turn ended: %v", prompt, err)
-	case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
+	case <-time.After(time.Minute): // for a busy machine; an answer takes milliseconds
 		t.Fatalf("%s: nobody answered: %q", prompt, f.activities())
 	}
 }
 
-// end lets the agent come to its end.
 func (f *family) end(t *testing.T) {
 	t.Helper()
 	close(f.release)
@@ -218,7 +216,7 @@ func (f *family) end(t *testing.T) {
 	}
 }
 
-// attempt is a job together with what was reported of it: what the orchestrator would have stored.
+// attempt is a job and its reports, applied as the orchestrator would store them.
 type attempt struct {
 	boulder.Job
 	mu     sync.Mutex
@@ -269,7 +267,6 @@ func (a *attempt) report(b boulder.Body) error {
 	return nil
 }
 
-// run runs the turn as far as it gets, from what is stored.
 func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	a.mu.Lock()
 	job := a.Job
@@ -277,8 +274,8 @@ func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	return w.exec.Run(ctx, job, a.report)
 }
 
-// ends is run of a turn that has to come to its end.
-func (a *attempt) ends(t *testing.T, w *world) boulder.Evidence {
+// mustRun runs a turn that must end without an error.
+func (a *attempt) mustRun(t *testing.T, w *world) boulder.Evidence {
 	t.Helper()
 	e, err := a.run(t.Context(), w)
 	if err != nil {
@@ -287,7 +284,7 @@ func (a *attempt) ends(t *testing.T, w *world) boulder.Evidence {
 	return e
 }
 
-// start runs it in the background; it is to end with these words.
+// start runs the turn in the background. The channel gets an error unless it ends with the message says.
 func (a *attempt) start(ctx context.Context, w *world, run run, says string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -300,10 +297,10 @@ func (a *attempt) start(ctx context.Context, w *world, run run, says string) <-c
 	return done
 }
 
-// errCrash stands for the end of the process.
+// errCrash stands for the death of the manager.
 var errCrash = errors.New("crash")
 
-// dies has the manager die when it reports that, which is stored unless there is an error to refuse it with.
+// dies runs a turn and kills the manager at the first matching report, which a refusal keeps from being stored.
 func (a *attempt) dies(t *testing.T, w *world, run run, at func(boulder.Body) bool, refusal error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -335,7 +332,7 @@ func does(activity string) func(boulder.Body) bool {
 	}
 }
 
-// again runs it as after a crash.
+// again runs the turn as after a crash.
 func (a *attempt) again(ctx context.Context, w *world) (boulder.Evidence, error) {
 	a.mu.Lock()
 	a.Recovered = true
@@ -344,7 +341,7 @@ func (a *attempt) again(ctx context.Context, w *world) (boulder.Evidence, error)
 	return a.run(ctx, w)
 }
 
-// await waits for a sign of the model, and fails the test if the turn ends without one: it would never come.
+// await waits for a sign of the model, and fails the test if the turn ends first.
 func await(t *testing.T, sign <-chan struct{}, turn <-chan error) {
 	t.Helper()
 	select {
@@ -366,7 +363,7 @@ func reported[T boulder.Body](a *attempt) []T {
 	return out
 }
 
-// session may be asked for while the turn runs.
+// session is safe to call while the turn runs.
 func (a *attempt) session() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

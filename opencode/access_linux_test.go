@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// The real server takes no inotify instance for a directory: a user may have few of them, and without one it hangs.
+// The real server uses no inotify instance per directory: a user's are limited, and OpenCode hangs without one.
 func TestServerWatchesNoFiles(t *testing.T) {
 	t.Parallel()
 	if err := start(); err != nil {
@@ -34,7 +34,7 @@ func TestServerWatchesNoFiles(t *testing.T) {
 		if err := dir.Prompt(t.Context(), s.ID, opencode.Prompt{Model: model, Text: "Go."}); err != nil {
 			t.Fatal(err)
 		}
-		for called := false; !called; { // the model, in vain
+		for called := false; !called; { // until OpenCode has tried its unreachable model
 			switch p := (<-events.C()).Payload.(type) {
 			case opencode.StatusChanged:
 				called = p.Status.Type == opencode.Retry
@@ -62,8 +62,7 @@ func TestServerWatchesNoFiles(t *testing.T) {
 	}
 }
 
-// The real server listens on the loopback interface only, and answers nobody who does not know the password, whatever
-// is asked. It leaves port 4096 to people.
+// The real server listens on loopback only, requires the password on every route, and leaves port 4096 to the user.
 func TestServerIsForItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	if err := start(); err != nil {
@@ -79,7 +78,7 @@ func TestServerIsForItsOwnerOnly(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	for _, request := range []string{
 		"GET /global/health", "GET /session", "GET /config", "GET /event", "GET /doc", "GET /file/content?path=/etc/passwd",
-		"GET /", "POST /session", "POST /global/dispose", // OPTIONS is answered, with 204 and nothing else
+		"GET /", "POST /session", "POST /global/dispose", // OPTIONS needs no password: 204 without a body
 	} {
 		for _, password := range []string{"", "wrong", "opencode"} {
 			method, path, _ := strings.Cut(request, " ")
@@ -104,7 +103,7 @@ func TestServerIsForItsOwnerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listeners := regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: ([0-9A-F]+):%04X \S+ 0A `, port)) // 0A: it listens
+	listeners := regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: ([0-9A-F]+):%04X \S+ 0A `, port)) // 0A: TCP_LISTEN
 	var found []string
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// decodeEvent gives an event without a payload for one that is dropped.
+// decodeEvent returns the zero Event for a dropped one.
 func decodeEvent(data string) (Event, error) {
 	events, err := readEvent([]byte(data))
 	return append(events, Event{})[0], err
@@ -87,7 +87,7 @@ func TestDecodeEventSkips(t *testing.T) {
 	}
 }
 
-// Whatever comes is an event with something in it, or an error, unless it is dropped.
+// Every input is dropped, or gives an error or an event with a payload.
 func FuzzDecodeEvent(f *testing.F) {
 	for _, seed := range []string{
 		`{"payload":{"id":"evt_1","type":"sync","properties":{}}}`,
@@ -109,7 +109,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	})
 }
 
-// newV2Reader reads events of OpenCode 2 where nobody can be asked for what they leave out.
+// newV2Reader decodes OpenCode 2 events with no server to ask for what they omit.
 func newV2Reader(t testing.TB) func(data []byte) ([]Event, error) {
 	t.Helper()
 	c, err := newClient("http://127.0.0.1:1", AttachConfig{})
@@ -121,7 +121,7 @@ func newV2Reader(t testing.TB) func(data []byte) ([]Event, error) {
 	return read
 }
 
-// A number that is left out is a gap, after which state is to be read.
+// A skipped sequence number is a gap: a Resync comes first.
 func TestGapIsProven(t *testing.T) {
 	t.Parallel()
 	read := newV2Reader(t)
@@ -134,7 +134,7 @@ func TestGapIsProven(t *testing.T) {
 	}
 }
 
-// A part says that its texts were cut, also in the events that follow the one that was too long.
+// A part with cut texts says so, also in later events of the same call.
 func TestPartsOfOpenCode2AreCut(t *testing.T) {
 	t.Parallel()
 	read := newV2Reader(t)
@@ -184,7 +184,7 @@ func TestErrorsOfOpenCode2(t *testing.T) {
 	}
 }
 
-// Whatever comes is events with something in them, or an error.
+// Every event has a payload, and an error comes without events.
 func FuzzDecodeEventOfOpenCode2(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"session.created","durable":{"seq":1},"location":{"directory":"/r"},"data":{"sessionID":"s","parentID":"p"}}`,
@@ -241,7 +241,7 @@ func TestPartsOfUnexpectedShapeAreKept(t *testing.T) {
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	format := regexp.MustCompile(`^msg_[0-9a-f]{12}[0-9A-Za-z]{14}$`)
-	start := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC) // after a wrap of the 48 bits, well before the next
+	start := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC) // the 48 bits wrapped before, and wrap again long after
 	rapid.Check(t, func(t *rapid.T) {
 		at := start.Add(time.Duration(rapid.Int64Range(0, int64(365*24*time.Hour)).Draw(t, "at")))
 		later := at.Add(time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "later")))
@@ -252,7 +252,7 @@ func TestIDs(t *testing.T) {
 	})
 }
 
-// 1.18.33 named the message of a prompt that arrived at 1795251568469 so.
+// OpenCode 1.18.33 gave this id to the message of a prompt that arrived at 1795251568469 (seen).
 func TestMessageIDIsOpenCodes(t *testing.T) {
 	t.Parallel()
 	got := NewMessageID(time.UnixMilli(1795251568469))

@@ -1,7 +1,6 @@
 package opencode
 
-// Config is how the server's own client reaches it.
 func (s *Server) Config() AttachConfig { return s.client.cfg }
 
-// LimitEvents lets the next connections take events of so many bytes.
+// LimitEvents sets the largest event, in bytes, of later connections.
 func (c *Client) LimitEvents(n int) { c.maxEvent = n }

@@ -10,8 +10,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// newFake attaches to an HTTP server that is healthy and otherwise behaves as told: it shows the faults that the real
-// server cannot be made to have.
+// newFake attaches to a healthy fake with one more handler, for faults that the real server cannot be made to show.
 func newFake(t *testing.T, cfg opencode.AttachConfig, pattern string, handler http.HandlerFunc) *opencode.Client {
 	t.Helper()
 	return attach(t, fakeServer(t, pattern, handler), cfg)
@@ -37,7 +36,7 @@ func attach(t *testing.T, url string, cfg opencode.AttachConfig) *opencode.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.Close) // before a fake waits for its connections
+	t.Cleanup(client.Close) // first: closing a fake waits for its connections
 	return client
 }
 
@@ -48,7 +47,7 @@ func writeJSON(w http.ResponseWriter, body string) {
 
 const hello = `data: {"payload":{"id":"evt_1","type":"server.connected","properties":{}}}` + "\n\n"
 
-// stream is a fake's event stream: each string is sent as it is. It stays open until the client or the test goes.
+// stream sends each chunk as it is, and stays open until the client disconnects.
 func stream(chunks ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -60,14 +59,13 @@ func stream(chunks ...string) http.HandlerFunc {
 	}
 }
 
-// newStream attaches to a fake with an event stream.
 func newStream(t *testing.T, cfg opencode.AttachConfig, handler http.HandlerFunc) *opencode.Client {
 	t.Helper()
 	return newFake(t, cfg, "GET /global/event", handler)
 }
 
-// heldStream is a stream that says hello, and the rest when it is told to go on.
-func heldStream(t *testing.T, chunks ...string) (c *opencode.Client, goOn func()) {
+// heldStream attaches to a fake that sends hello, and the chunks once release is called.
+func heldStream(t *testing.T, chunks ...string) (c *opencode.Client, release func()) {
 	t.Helper()
 	begin := make(chan struct{})
 	return newStream(t, opencode.AttachConfig{}, func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +87,7 @@ func todoEvent(content string) string {
 		`{"sessionID":"ses_1","todos":[{"content":%q,"status":"pending","priority":"low"}]}`, content))
 }
 
-// todo matches the event of a list that begins with the item.
+// todo matches a TodosUpdated whose first item has the content.
 func todo(content string) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {
 		p, ok := e.Payload.(opencode.TodosUpdated)

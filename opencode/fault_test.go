@@ -14,8 +14,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Each fault is told apart by errors.Is, so that infrastructure trouble never passes for a refusal, nor the other way
-// round.
+// errors.Is distinguishes the faults: infrastructure trouble never passes for a refusal, or a refusal for trouble.
 func TestFaultsOfACall(t *testing.T) {
 	t.Parallel()
 	kinds := []error{

@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 )
 
-// launcher starts servers that do nothing but live and die.
+// launcher starts fake servers that only run until stopped.
 type launcher struct {
-	// result says how the start with the number, from 1, ends; nil: well.
+	// result returns the outcome of start 1, 2, …; nil means success.
 	result func(ctx context.Context, number int) error
 
-	used    atomic.Int64 // memory of all
+	used    atomic.Int64 // memory that each server reports, in bytes
 	mu      sync.Mutex
 	starts  int
-	servers []Connection // whose stop is also how they die
+	servers []Connection // their stop also simulates a crash
 }
 
 func (l *launcher) start(ctx context.Context) (Connection, error) {
@@ -41,7 +41,6 @@ func (l *launcher) start(ctx context.Context) (Connection, error) {
 	return s, err
 }
 
-// connect is Connect, of which nothing but the error counts.
 func connect(ctx context.Context, h *Host) <-chan error {
 	got := make(chan error, 1)
 	go func() { _, err := h.Connect(ctx); got <- err }()
@@ -57,7 +56,7 @@ func isDown(s Connection) bool {
 	}
 }
 
-// A start that failed is tried again, and then shared; a server that died is replaced, and its client closed.
+// A failed start is retried, and a running server shared. A dead server is replaced and its client closed.
 func TestHostStarts(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is full")
@@ -83,7 +82,7 @@ func TestHostStarts(t *testing.T) {
 			})
 		}
 		all.Wait()
-		h.Warm() // nothing to do
+		h.Warm() // no effect: it runs
 		l.servers[i].stop(t.Context())
 	}
 	if first := l.servers[0].Client; l.starts != 3 || first.events.ctx.Err() == nil {
@@ -106,7 +105,7 @@ func TestHostStartGoesOnWithoutACallerWhoLeft(t *testing.T) {
 		h := newHost(l.start)
 		leaving, leave := context.WithCancelCause(t.Context())
 		left := connect(leaving, h)
-		synctest.Wait() // the start is the leaving caller's
+		synctest.Wait() // the leaving caller's start is under way
 		stayed := connect(t.Context(), h)
 		synctest.Wait()
 		cause := errors.New("had to go")
@@ -129,8 +128,7 @@ func TestHostStartGoesOnWithoutACallerWhoLeft(t *testing.T) {
 	})
 }
 
-// Whenever it is stopped, nothing runs or starts afterwards. Who waits for a start is told that the host was stopped, not
-// that a context of no concern to them was cancelled; and a start that wins against Stop leaves no server.
+// After Stop nothing runs, even if a start finishes meanwhile. A waiting Connect gets ErrClosed, not context.Canceled.
 func TestHostStop(t *testing.T) {
 	t.Parallel()
 	ended := func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
@@ -160,7 +158,7 @@ func TestHostStop(t *testing.T) {
 				}
 				synctest.Wait()
 				h.Stop(t.Context())
-				h.Stop(t.Context()) // nothing more happens
+				h.Stop(t.Context()) // no effect
 				h.Warm()
 				if _, err := h.Connect(t.Context()); !errors.Is(err, ErrClosed) {
 					t.Errorf("Connect: %v", err)
@@ -173,7 +171,7 @@ func TestHostStop(t *testing.T) {
 	}
 }
 
-// Everything at once: at the end no server may be alive, and no client of a dead one open.
+// Under concurrent use, crashes and Stop, no server stays alive and no replaced client stays open.
 func TestHostUnderStress(t *testing.T) {
 	t.Parallel()
 	l := &launcher{result: func(ctx context.Context, number int) error {
@@ -227,7 +225,7 @@ func TestAttachedHost(t *testing.T) {
 	}
 }
 
-// A server that has outgrown its bound is ended with its last user, and not before; who comes later gets another.
+// A server above its memory bound stops when its last use ends. Later uses get a new server.
 func TestHostReplacesBetweenUses(t *testing.T) {
 	t.Parallel()
 	l := &launcher{}
@@ -264,7 +262,7 @@ func TestHostReplacesBetweenUses(t *testing.T) {
 		t.Errorf("without users the first is down: %v, and the other: %v", isDown(first), isDown(third))
 	}
 	endThird()
-	fourth, _ := use() // unused ones are ended before another starts
+	fourth, _ := use() // an unused server stops before another starts
 	if !isDown(third) || l.starts != 3 {
 		t.Errorf("the unused server is down: %v, after %d starts", isDown(third), l.starts)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait for the real server, which shares two cores with other tests.
-const patience = 5 * time.Minute // a bound for the failure; a busy machine is no failure
+const patience = 5 * time.Minute // long: a busy machine is no failure
 
 // shared is a real server, for tests that need no model.
 var shared struct {
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(octest.CheckLeaks(code))
 }
 
-// scene is a test with a session.
+// scene is a test in one directory. Its prompts begin with mark.
 type scene struct {
 	t    *testing.T
 	ctx  context.Context
@@ -70,7 +70,7 @@ func (s *scene) session(rules ...opencode.Rule) opencode.Session {
 	return session
 }
 
-// follow subscribes and waits until the subscription misses nothing.
+// follow subscribes and waits for the initial Resync: from then on the subscription misses nothing.
 func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
 	s.t.Helper()
 	sub := client.Subscribe(opencode.Filter{Directory: s.dir.Path(), Sessions: sessions})
@@ -82,7 +82,6 @@ func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Su
 	return sub
 }
 
-// send prompts the session with the scene's mark and the text.
 func (s *scene) send(sessionID, text string) (messageID string) {
 	s.t.Helper()
 	messageID = opencode.NewMessageID(time.Now())
@@ -109,7 +108,6 @@ func waiting(t *testing.T) context.Context {
 	return ctx
 }
 
-// await collects events up to the first one that matches.
 func await(
 	ctx context.Context, t *testing.T, sub *opencode.Subscription, match func(opencode.Event) bool,
 ) []opencode.Event {
@@ -129,14 +127,12 @@ func await(
 	}
 }
 
-// next waits for an event of the kind, and gives it.
 func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
 	s.t.Helper()
 	events := await(s.ctx, s.t, sub, contract.Is[P])
 	return events[len(events)-1].Payload.(P)
 }
 
-// toolIn waits for a tool call that has come to the state, and gives it.
 func toolIn(s *scene, sub *opencode.Subscription, state opencode.ToolState) *opencode.ToolCall {
 	s.t.Helper()
 	events := await(s.ctx, s.t, sub, contract.Tool(state))
@@ -153,8 +149,7 @@ func kinds(events []opencode.Event) string {
 
 var steps, call, bash = scriptmodel.Steps, scriptmodel.Call, scriptmodel.Bash
 
-// eventually fails the test unless the condition comes true. It is for what nobody announces, such as the end of
-// another's process.
+// eventually polls until the condition holds. It is for states without an event, such as the end of another process.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -169,7 +164,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// awaitPID reads a process id that a tool writes to a file.
 func awaitPID(t *testing.T, path string) int {
 	t.Helper()
 	pid := 0

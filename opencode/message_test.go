@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// A long session: all of it comes, whole or one message at a time, and who has seen enough can leave.
+// All messages of a long session arrive, as one list or one by one, and the caller may stop early.
 func TestLongSession(t *testing.T) {
 	t.Parallel()
 	const each, n = 100 << 10, 50
@@ -43,8 +43,7 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// Messages that are cut off, broken or none are an error, after what came before; so are those of a server that sends the
-// beginning and then nothing.
+// A truncated, broken, missing or hung message list yields the messages before the fault, then an error.
 func TestMessagesThatBreakOff(t *testing.T) {
 	t.Parallel()
 	const one = `[{"info":{"id":"m1"},"parts":[]}`
@@ -92,12 +91,12 @@ func TestMessagesThatBreakOff(t *testing.T) {
 	}
 }
 
-// A question whose answer never comes is given up after its own time, and its session is deleted.
+// Ask gives up after its own timeout and deletes its session.
 func TestAskOfAHungServer(t *testing.T) {
 	t.Parallel()
 	deleted := make(chan string, 1)
 	dir := newFake(t, opencode.AttachConfig{}, "/", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // before that it is not noticed when the caller goes
+		_, _ = io.Copy(io.Discard, r.Body) // net/http notices that the caller left only after that
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/message"):
 			hang(w, r)

@@ -60,7 +60,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Without a cache directory nothing is cached, nor written where the program runs.
+// Without a cache directory nothing is cached, and no file appears in the working directory.
 func TestVersionWithoutHome(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")
@@ -75,7 +75,7 @@ func TestVersionWithoutHome(t *testing.T) {
 
 const listening = "echo opencode server listening on "
 
-// impostor is a program that behaves as the script says instead of serving.
+// impostor writes a script in place of the OpenCode binary, and returns its path.
 func impostor(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "opencode")
@@ -88,7 +88,7 @@ func impostor(t *testing.T, script string) string {
 
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
-	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// startStubborn starts a server that neither ends its work nor heeds SIGTERM.
+// startStubborn starts a server that never finishes and ignores SIGTERM.
 func startStubborn(t *testing.T, grace time.Duration, before string) *opencode.Server {
 	t.Helper()
 	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
@@ -131,11 +131,11 @@ func startStubborn(t *testing.T, grace time.Duration, before string) *opencode.S
 	return server
 }
 
-// A stubborn server is killed, with its children.
+// Stop kills a stubborn server with its children, also those outside its process group.
 func TestStopOfAStubbornServer(t *testing.T) {
 	t.Parallel()
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	escape := "" // out of the process group, as OpenCode's tools do
+	escape := "" // leaves the process group, as OpenCode's tools do
 	if runtime.GOOS == "linux" {
 		escape = "setsid "
 	}
@@ -161,8 +161,7 @@ func TestStopIsHurriedByItsContext(t *testing.T) {
 	<-patient
 }
 
-// orphanVariable makes the test binary play a program that starts a server and is then killed; its value is the
-// binary to start.
+// orphanVariable makes the test binary start a server and wait to be killed. Its value is the server's binary.
 const orphanVariable = "OPENCODE_TEST_ORPHAN"
 
 func startAndWait() int {
@@ -209,7 +208,7 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 	eventually(t, "the server is gone", func() bool { return !orphan.Running(pid) })
 }
 
-// TestOtherVersions has the real server say that it is another: later ones are judged by the calls that they know.
+// TestOtherVersions rewrites the real server's version: a later one is accepted if its API has the needed calls.
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	if err := start(); err != nil {
@@ -233,7 +232,7 @@ func TestOtherVersions(t *testing.T) {
 			t.Parallel()
 			proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 				r.SetURL(target)
-				r.Out.Header.Del("Accept-Encoding") // compressed it could not be changed
+				r.Out.Header.Del("Accept-Encoding") // a compressed body could not be rewritten
 			}}
 			proxy.ModifyResponse = func(r *http.Response) error {
 				body, err := io.ReadAll(r.Body)
@@ -258,7 +257,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// What answers is found out by what it answers where, and what cannot be used is refused in words of its own.
+// The handshake identifies a server by the paths that it answers. Each unusable kind is refused with its own message.
 func TestHandshake(t *testing.T) {
 	t.Parallel()
 	page := func(w http.ResponseWriter, _ *http.Request) {
@@ -270,9 +269,9 @@ func TestHandshake(t *testing.T) {
 	}
 	boots := 2
 	for name, test := range map[string]struct {
-		paths      map[string]http.HandlerFunc // any other is the web page
+		paths      map[string]http.HandlerFunc // every other path is the web page
 		generation int
-		want       string // of the refusal
+		want       string // in the refusal
 	}{
 		"1.18": {map[string]http.HandlerFunc{
 			"/global/health": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"healthy":true,"version":"1.18.33"}`) },
@@ -324,7 +323,6 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// A binary that cannot be used is not started.
 func TestUnusableBinary(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "opencode")

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Whatever comes that cannot be used or is too large costs nothing but itself, and what is too long is cut.
+// An unusable or oversized event costs only itself, and long texts are cut.
 func TestStreamSurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
@@ -27,7 +27,7 @@ func TestStreamSurvivesGarbage(t *testing.T) {
 	sub := newStream(t, opencode.AttachConfig{}, stream(hello,
 		"data: {{{\n\n", "data: null\n\n", ": a comment\n\n", "event: x\n\n",
 		rawEvent("/repo", "todo.updated", `{"todos":"none"}`),
-		`data: {"payload":{"type":"todo.updated","properties":{"todos":[`+"\n\n", // breaks off
+		`data: {"payload":{"type":"todo.updated","properties":{"todos":[`+"\n\n", // truncated
 		`data: {"payload":{"type":"sync","syncEvent":{"data":`+part+"}}}\n\n",
 		rawEvent("/repo", "message.part.delta", part),
 		rawEvent("/repo", "never.heard.of", `{"sessionID":"ses_1","x":1}`),
@@ -94,16 +94,16 @@ func TestStreamThatIsNoneIsTriedAgain(t *testing.T) {
 	}
 }
 
-// One reader that does not read must cost the others nothing, and must learn that it missed something.
+// A subscriber that does not read delays no other, and gets a Resync for what it missed.
 func TestSlowSubscriberGetsAResync(t *testing.T) {
 	t.Parallel()
 	const many = 3000
-	client, goOn := heldStream(t, strings.Repeat(todoEvent("again"), many-1)+todoEvent("last"))
+	client, release := heldStream(t, strings.Repeat(todoEvent("again"), many-1)+todoEvent("last"))
 	ctx := waiting(t)
 	slow, fast := client.Subscribe(opencode.Filter{}), client.Subscribe(opencode.Filter{})
 	await(ctx, t, slow, contract.Is[opencode.Resync])
 	await(ctx, t, fast, contract.Is[opencode.Resync])
-	goOn()
+	release()
 	await(ctx, t, fast, todo("last"))
 	if events := await(ctx, t, slow, todo("last")); len(events) >= many || !contract.Is[opencode.Resync](events[0]) {
 		t.Errorf("the slow reader got %d events, not a Resync and what came after the gap", len(events))
@@ -122,7 +122,7 @@ func TestSubscriptionsEnd(t *testing.T) {
 	for name, sub := range map[string]*opencode.Subscription{
 		"closed": one, "of a closed client": two, "made afterwards": client.Subscribe(opencode.Filter{}),
 	} {
-		for e := range sub.C() { // which ends
+		for e := range sub.C() { // must end
 			if !contract.Is[opencode.Resync](e) {
 				t.Errorf("%s: %v", name, e)
 			}
@@ -130,7 +130,7 @@ func TestSubscriptionsEnd(t *testing.T) {
 	}
 }
 
-// An event that never ends is given up: the connection is made again, and what comes then is heard.
+// An endless event is abandoned: the client reconnects and receives later events.
 func TestEventWithoutEndIsGivenUp(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
@@ -160,10 +160,10 @@ func compacted(directory, session string) string {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	client, goOn := heldStream(t,
+	client, release := heldStream(t,
 		compacted("/a", "root"), compacted("/a", "late"), compacted("/a", "other"), compacted("/b", "foreign"),
 		rawEvent("/a", "session.created", `{"info":{"id":"child","parentID":"root"}}`), compacted("/a", "child"),
-		// The creation of this one was missed; any later news of it will do.
+		// Its creation was missed; any later event of it names the parent.
 		rawEvent("/a", "session.updated", `{"info":{"id":"grandchild","parentID":"child"}}`),
 		compacted("/a", "grandchild"),
 		rawEvent("/a", "question.replied", `{"requestID":"/a/x"}`), rawEvent("/b", "question.replied", `{"requestID":"/b/x"}`),
@@ -171,7 +171,7 @@ func TestFilters(t *testing.T) {
 	)
 	tests := []struct {
 		filter opencode.Filter
-		want   []string // "session" of compactions, or the question
+		want   []string // sessions of compactions, ids of closed requests
 	}{
 		{opencode.Filter{}, []string{"root", "late", "other", "foreign", "child", "grandchild", "/a/x", "/b/x"}},
 		{opencode.Filter{Directory: "/a"}, []string{"root", "late", "other", "child", "grandchild", "/a/x"}},
@@ -186,9 +186,9 @@ func TestFilters(t *testing.T) {
 		sub := client.Subscribe(test.filter)
 		sub.Follow("late")
 		subs = append(subs, sub)
-		await(waiting(t), t, sub, contract.Is[opencode.Resync]) // also of those that come late
+		await(waiting(t), t, sub, contract.Is[opencode.Resync]) // late subscribers get one too
 	}
-	goOn()
+	release()
 	for i, test := range tests {
 		var got []string
 		for _, e := range await(waiting(t), t, subs[i], contract.Is[opencode.Unknown]) {

@@ -19,8 +19,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// preview is a client of what OpenCode 1.18 has below /api: an early form of OpenCode 2's API, and the only one of its kind
-// that can be installed here. What is said in other words there is translated, and what is missing is given an answer.
+// preview is a client of the early OpenCode 2 API that 1.18 serves below /api, the only one that can be installed here.
+// A proxy translates what differs and answers what is missing.
 func preview(t *testing.T) *opencode.Client {
 	t.Helper()
 	if err := start(); err != nil {
@@ -53,9 +53,8 @@ func preview(t *testing.T) *opencode.Client {
 	return attach(t, server.URL, shared.server.Config())
 }
 
-// The back end of OpenCode 2 on a real server: catalogues that are empty at first, sessions, prompts that run once
-// under one id and again after an abort, permissions, messages in pages, events without a hole in their numbers. It
-// runs by itself: others want quick answers of the shared server, which has to boot a directory here.
+// OpenCode 2's client on a real server: initially empty lists, sessions, a prompt that runs once per id and again after
+// an abort, permissions, paged messages, gapless events. Not parallel: booting a directory slows the shared server.
 func TestPreviewOfOpenCode2(t *testing.T) {
 	model := octest.Model(t, steps(bash("echo hi")))
 	config := strings.Replace(scriptmodel.OpenCodeConfig(model.URL()), `"permission":"allow"`, `"permission":{"bash":"ask"}`, 1)
@@ -120,13 +119,13 @@ func TestPreviewOfOpenCode2(t *testing.T) {
 	if all, err := s.dir.Statuses(s.ctx); err != nil || all[made.ID].Type != opencode.Busy {
 		t.Errorf("meanwhile it is %v, %v", all, err)
 	}
-	send() // it runs
+	send() // no effect: it is running
 	must(s.dir.Abort(s.ctx, made.ID))
 	over()
-	send() // again, since it was aborted
+	send() // runs again after the abort
 	must(s.dir.ReplyPermission(s.ctx, asked().ID, opencode.ReplyOnce, ""))
 	over()
-	send() // it is answered
+	send() // no effect: it is answered
 	over()
 	if n := len(model.Requests()); n != 3 {
 		t.Errorf("the model was asked %d times, not for the aborted call, that call once more, and the answer", n)
@@ -154,7 +153,7 @@ func TestPreviewOfOpenCode2(t *testing.T) {
 		n++
 	}
 	events := await(s.ctx, t, sub, func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.Unknown) // these have other names than in OpenCode 2
+		p, ok := e.Payload.(opencode.Unknown) // named differently in OpenCode 2
 		return ok && p.Type == "session.next.step.ended" && strings.Contains(string(p.Properties), `"finish":"stop"`)
 	})
 	if slices.ContainsFunc(events, contract.Is[opencode.Resync]) {

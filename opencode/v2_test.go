@@ -20,13 +20,13 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// standIn is a scene on a stand-in for OpenCode 2 of its own, and its model.
+// standIn is a scene with an OpenCode 2 stand-in and a model of its own.
 type standIn struct {
 	*scene
 	model   *scriptmodel.Server
 	session opencode.Session
 	sub     *opencode.Subscription
-	base    string // address, with the password
+	base    string // URL with the password
 }
 
 func newStandIn(t *testing.T, b fakeopencode.Behaviour, handler scriptmodel.Handler, rules ...opencode.Rule) *standIn {
@@ -41,8 +41,8 @@ func newStandIn(t *testing.T, b fakeopencode.Behaviour, handler scriptmodel.Hand
 	return s
 }
 
-// quiet sends a prompt, and fails the test if anything happens but its turn.
-func (s *standIn) quiet(after string) {
+// wantQuiet sends a prompt, and fails the test unless its turn is all that happens.
+func (s *standIn) wantQuiet(after string) {
 	s.t.Helper()
 	marker := s.send(s.session.ID, "marker")
 	events := await(s.ctx, s.t, s.sub, contract.Status(opencode.Idle))
@@ -53,8 +53,7 @@ func (s *standIn) quiet(after string) {
 	}
 }
 
-// A prompt whose turn was cut off runs again under the id that it had, as often as that; one that was answered does not.
-// It is shown once.
+// An aborted prompt runs again under its id, each time it is sent; an answered one does not. It is listed once.
 func TestPromptRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -75,7 +74,7 @@ func TestPromptRunsAgain(t *testing.T) {
 	await(s.ctx, t, s.sub, contract.Answered(id))
 	await(s.ctx, t, s.sub, contract.Status(opencode.Idle))
 	s.sendAs(id, s.session.ID, "go")
-	s.quiet("an answered prompt that was sent again")
+	s.wantQuiet("an answered prompt that was sent again")
 	all, err := s.dir.Messages(s.ctx, s.session.ID, 9)
 	if err != nil || len(all) != 6 || all[0].Info.ID != id {
 		t.Fatalf("%d messages, want two prompts, two cut off answers and two whole ones: %v", len(all), err)
@@ -90,7 +89,7 @@ func TestPromptRunsAgain(t *testing.T) {
 	}
 }
 
-// An execution that does nothing is not told of: it would pass for the end of a turn.
+// An execution without work gives no events: they would pass for the end of a turn.
 func TestEmptyExecution(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, steps())
@@ -102,11 +101,10 @@ func TestEmptyExecution(t *testing.T) {
 		t.Fatalf("%v, %v", resp, err)
 	}
 	resp.Body.Close()
-	s.quiet("an empty execution")
+	s.wantQuiet("an empty execution")
 }
 
-// An agent reads why it was refused something although its tool does not tell, whether its turn goes on or is ended by that:
-// then another one begins, and both are one.
+// The agent reads a refusal's reason, which the tool's result lacks. A turn ended by it and the next appear as one.
 func TestRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int{1, 2} {
@@ -149,8 +147,7 @@ func TestRefusalIsExplained(t *testing.T) {
 	}
 }
 
-// A session goes on by itself when its sub-agent in the background has ended: until then it is not idle, in events and where
-// its state is read.
+// A session continues when its background sub-agent ends. Until then neither events nor statuses report it as idle.
 func TestBackgroundSubAgent(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -187,8 +184,7 @@ func TestBackgroundSubAgent(t *testing.T) {
 	}
 }
 
-// A sub-agent is denied what its session is, also where the program that made both was restarted and no event told of the
-// sub-agent's beginning.
+// A sub-agent gets its session's denials, even if the program restarted and no event announced the sub-agent.
 func TestDenialsOutliveTheProgram(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -202,8 +198,8 @@ func TestDenialsOutliveTheProgram(t *testing.T) {
 		return call("task", map[string]any{"description": "help", "prompt": "the child's work", "subagent_type": "general"})
 	})
 	deny := opencode.Rule{Permission: "webfetch", Pattern: "*", Action: opencode.Deny}
-	dead := attach(t, s.base, opencode.AttachConfig{}).In(s.dir.Path()) // and never follows events
-	root, err := dead.CreateSession(s.ctx, opencode.NewSession{Title: "denied", Rules: []opencode.Rule{
+	former := attach(t, s.base, opencode.AttachConfig{}).In(s.dir.Path()) // never follows events
+	root, err := former.CreateSession(s.ctx, opencode.NewSession{Title: "denied", Rules: []opencode.Rule{
 		deny, {Permission: "bash", Pattern: "*", Action: opencode.Ask},
 	}})
 	if err != nil {
@@ -211,14 +207,14 @@ func TestDenialsOutliveTheProgram(t *testing.T) {
 	}
 	s.sub.Close()
 	s.dir.Client().Close()
-	if err := dead.Prompt(s.ctx, root.ID, opencode.Prompt{Model: agentModel, Text: s.mark}); err != nil {
+	if err := former.Prompt(s.ctx, root.ID, opencode.Prompt{Model: agentModel, Text: s.mark}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the sub-agent works", func() bool { return len(s.model.Requests()) == 2 })
 
-	heir := attach(t, s.base, opencode.AttachConfig{})
-	s.dir = heir.In(s.dir.Path())
-	sub := s.follow(heir, root.ID)
+	successor := attach(t, s.base, opencode.AttachConfig{})
+	s.dir = successor.In(s.dir.Path())
+	sub := s.follow(successor, root.ID)
 	close(release)
 	await(s.ctx, t, sub, func(e opencode.Event) bool { return e.SessionID == root.ID && contract.Status(opencode.Idle)(e) })
 	children, err := s.dir.Children(s.ctx, root.ID)
@@ -227,7 +223,7 @@ func TestDenialsOutliveTheProgram(t *testing.T) {
 	}
 }
 
-// Lists come in pages of at most 200, with or without a mark on the last.
+// Lists come in pages of at most 200, whether or not the last one has a cursor.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{false, true} {
@@ -256,7 +252,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What waits for its provider is told where the state is read, too.
+// Statuses report a retry too, not only events.
 func TestRetryIsAState(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, fakeopencode.Behaviour{}, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
@@ -277,7 +273,7 @@ func TestRetryIsAState(t *testing.T) {
 	}
 }
 
-// Who connects in the middle of a turn learns to what it belongs, and which tool runs.
+// A client that connects in the middle of a turn learns its prompt and its running tool.
 func TestConnectedInMidTurn(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -300,7 +296,7 @@ func TestConnectedInMidTurn(t *testing.T) {
 	await(s.ctx, t, late, contract.Answered(id))
 }
 
-// A session that a background service took up, as one whose server was killed, gets no prompt before that has ended.
+// A session that OpenCode's background service resumed after a crash gets no prompt before that work has ended.
 func TestSessionOfABackgroundService(t *testing.T) {
 	t.Parallel()
 	recent := time.Now().UnixMilli()
@@ -348,7 +344,7 @@ func TestSessionOfABackgroundService(t *testing.T) {
 	}
 }
 
-// A server that has the API of before 2.0.4 alone is refused, whatever number it gives itself, started or attached to.
+// A server with only the API before 2.0.4 is refused, whatever version it claims, started or attached.
 func TestOlderAPI(t *testing.T) {
 	t.Parallel()
 	older := fakeopencode.Behaviour{Older: true, Version: "2.0.18"}

@@ -17,12 +17,11 @@ const (
 	finished = `{"info": {"id": "m3", "role": "assistant", "finish": "stop", "time": {"created": 4, "completed": 5}}, "parts": []}`
 )
 
-// The messages and the statuses of OpenCode are two calls, and a turn begins or ends between them. It is no turn that was
-// cut off, which would get a resume prompt.
+// A turn that begins or ends between reading messages and statuses must not look cut off, or it would be resumed.
 func TestReadWhileTheTurnMoves(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		messages []string // by call; the last one stays
+		messages []string // by call; the last one repeats
 		statuses []string
 		want     Position
 	}{

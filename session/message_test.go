@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Errors in files that the session did not edit are somebody else's: it would never come to its end because of them.
+// Errors in files that the session did not edit do not count: it could never finish because of them.
 func TestFindingsAreOfEditedFiles(t *testing.T) {
 	t.Parallel()
 	call := func(file, diagnostics string) *opencode.ToolCall {

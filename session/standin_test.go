@@ -21,9 +21,10 @@ func ask(sessionID, id, permission string) opencode.Request {
 	return opencode.Request{ID: id, SessionID: sessionID, Permission: permission}
 }
 
+// An ask is session, id, P (permission) or Q (question), and + allowed, - refused, w waits, ? undecided, * replied to.
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ asks, want string }{ // session, id, and P or Q; - + or ? for undecided
+	for name, test := range map[string]struct{ asks, want string }{ // in the notation above
 		"nothing":                          {},
 		"allowed before refused":           {"s1P- s2P+", "2 1"},
 		"the newest refusal first":         {"s1P- s2P-", "2 1"},
@@ -54,7 +55,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// ruler is a diverter that has everything wait but a plain no, and then says the same for ever.
+// ruler is a Diverter that refuses the pattern "no" and makes everything else wait; then Ruling returns then and err.
 type ruler struct {
 	Diverter
 	until time.Time
@@ -80,7 +81,7 @@ func (r *ruler) Gone(_ context.Context, id string) error {
 
 var errNoReply = errors.New("told, and not replied to")
 
-// waiting is a stand-in that was asked for a permission for which the user has an hour. It replies to nothing.
+// waiting returns a stand-in with one permission that waits an hour for the user. Tell fails for all but that wait.
 func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencode.Request) {
 	t.Helper()
 	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -100,8 +101,7 @@ func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []opencod
 	return s, now, asks
 }
 
-// A wait ends soon after its time, even if nobody says so any more; before that a database that cannot be read ends
-// nothing.
+// A wait ends soon after its time, whatever the register says. Before that, a register that fails does not end it.
 func TestWaitThatNobodyEnds(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*ruler{
@@ -124,8 +124,7 @@ func TestWaitThatNobodyEnds(t *testing.T) {
 	}
 }
 
-// While the user may answer it is looked once a second, and at once when something else is asked or the ask is gone,
-// which is recorded.
+// A wait is looked at once a second, and at once when the asks change. An ask that vanishes is recorded.
 func TestNextRound(t *testing.T) {
 	t.Parallel()
 	r := &ruler{}
@@ -144,8 +143,8 @@ func TestNextRound(t *testing.T) {
 	}
 }
 
-// Of two permissions that a session asks for at once one is refused and one is the user's to give, of which no event has
-// told: the refusal, which would sweep the other away, waits until that is given.
+// Of two simultaneous permissions, the one that waits for the user was in no event. The other's refusal would sweep it
+// away, and is held back until the user has answered.
 func TestRefusalSweepsNothingAway(t *testing.T) {
 	t.Parallel()
 	both := func(one string) string {

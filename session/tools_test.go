@@ -7,7 +7,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Agents get the tool for blockers while somebody is to hear of them, and a todo list only where OpenCode has none.
+// Agents get the blocker tool while diverted, and a todo list only where OpenCode has none.
 func TestWanted(t *testing.T) {
 	t.Parallel()
 	with, without := opencode.Caps{Todos: true}, opencode.Caps{}

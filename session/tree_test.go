@@ -15,14 +15,14 @@ const root, child = "ses_root", "ses_child"
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// story feeds a tree with events that are a second apart.
+// story feeds a tree with events one second apart, and collects what it returns.
 type story struct {
 	tree *Tree
 	at   time.Time
 	all  []enforcer.Event
 }
 
-// newStory begins with a prompt that the model answers.
+// newStory begins with a prompt and the start of its answer.
 func newStory() *story {
 	s := &story{tree: NewTree(root, Cursor{}), at: began}
 	s.message("m1", opencode.RoleUser)
@@ -53,16 +53,15 @@ func (s *story) part(p opencode.Part) {
 	s.take(root, opencode.PartUpdated{Part: p})
 }
 
-// A task in the background: its call ends at once, and its result comes as a message of OpenCode's own, later. Until
-// then there is open work; a result that never comes, because the server died, does not hold the session up for ever.
-// OpenCode 1.18.33 offers it only with OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS; the forms are those of its source.
+// A background task is open work until its result arrives in a synthetic message, or is overdue because the server
+// died. Shapes are from the source of OpenCode 1.18.33, which needs OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS.
 func TestBackgroundTask(t *testing.T) {
 	t.Parallel()
 	waiting := []string{`the result of "Find uses" is not delivered yet`}
 	for _, test := range []struct {
 		name      string
 		delivered string
-		want      []string // what is at work after the sub-agent has ended
+		want      []string // open work after the sub-agent has ended
 	}{
 		{"delivered", `<task id="ses_child" state="completed">`, nil},
 		{"failed", `<task id="ses_child" state="error">`, nil},
@@ -115,7 +114,7 @@ func count[E enforcer.Event](events []enforcer.Event) int {
 	return n
 }
 
-// What is told by events is not told again by a reading of the same, nor after a restart.
+// What events reported is not reported again, by a reading or after a restart.
 func TestReadingTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := newStory()
@@ -148,7 +147,7 @@ func TestReadingTellsNothingTwice(t *testing.T) {
 	}
 }
 
-// A turn fails, and the session is read for the first time before its message says so: nobody aborted it.
+// A turn that failed before the first reading, whose messages do not show it yet, is not taken for aborted.
 func TestFailureBeforeTheFirstReading(t *testing.T) {
 	t.Parallel()
 	s := &story{tree: NewTree(root, Cursor{}), at: began}

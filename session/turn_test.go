@@ -8,8 +8,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// The event that a tool has ended can be lost with the connection: the model's next answer tells it as well, and so does
-// the server's state. What ended is told once.
+// If the event of a tool's end is lost, the model's next answer or the server's state shows it. It is reported once.
 func TestToolWhoseEndWasMissed(t *testing.T) {
 	t.Parallel()
 	at := began

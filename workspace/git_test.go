@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCancelLeavesNoLock: a git command that is cancelled while it holds a lock leaves none behind, by which later ones would
-// be refused for ever.
+// TestCancelLeavesNoLock: a cancelled git command removes its lock. A stale one would refuse all later commands.
 func TestCancelLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	g := git{dir: t.TempDir()}

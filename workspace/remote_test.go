@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// A push makes all its changes or none, once, and from where the refs are known to be.
+// A push is atomic and can be repeated, and applies only if the refs are where the caller expects them.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, "a.txt", "1\n")
@@ -28,7 +28,7 @@ func TestPush(t *testing.T) {
 	type moves = []workspace.RefMove
 	for i, step := range []struct {
 		moves moves
-		moved bool // by somebody else
+		moved bool // by another process: ErrMoved
 		want  map[string]string
 	}{
 		{moves{{x, "", one}}, false, map[string]string{x: one}},

@@ -20,8 +20,8 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// user is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager are not.
-func (r repo) user() string {
+// userState hashes what is the user's: all but .manager, objects and refs/manager.
+func (r repo) userState() string {
 	r.Helper()
 	sum := sha256.New()
 	must(r, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
@@ -62,7 +62,7 @@ func (l line) claim(slot int, subTask string, attempt int, from string) boulder.
 	return boulder.SlotClaim{BoulderID: "b", Slot: slot, SubTaskID: subTask, Attempt: attempt, Base: l.base, From: from}
 }
 
-// prepare makes a slot ready, and returns it as a repository to write into.
+// prepare prepares a slot, and returns it with a repo to write into it.
 func (l line) prepare(slot int, subTask string, attempt int, from string) (*workspace.Slot, repo) {
 	l.Helper()
 	s, err := l.slots.Prepare(l.Context(), l.claim(slot, subTask, attempt, from))
@@ -80,8 +80,7 @@ func (r repo) read(path string) string {
 	return string(data)
 }
 
-// A slot begins with the files as they are, whatever an agent does there stays there, and what it leaves is in a ref of the
-// project before the slot is used again.
+// A slot begins with the user's files and leaves the project alone. Its work is in a ref before it is used again.
 func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	l := newLine(t, "a.txt", "one\n", "b.txt", "two\n", ".gitignore", "deps/\n")
 	l.git("tag", "v1")
@@ -93,7 +92,7 @@ func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	var err error
 	l.base, err = l.slots.Base(t.Context(), false, time.Unix(1, 0))
 	must(t, err)
-	before := l.user()
+	before := l.userState()
 
 	_, in := l.prepare(1, "x", 1, l.base)
 	if got := in.read("a.txt") + in.read("new.txt"); got != "one, not committed\nuntracked\n" {
@@ -113,7 +112,7 @@ func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	in.git("commit", "-q", "-m", "x")
 	in.write("a.txt", "two of x\n")
 
-	_, in = l.prepare(1, "y", 1, l.base) // without a capture before
+	_, in = l.prepare(1, "y", 1, l.base) // without a Capture before
 	if got := in.read("x.txt") + in.read("a.txt") + in.read("deps/cache") + in.git("stash", "list"); got !=
 		"(none)one, not committed\nwarm" {
 		t.Errorf("the next sub-task finds %q", got)
@@ -121,7 +120,7 @@ func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	if got := l.git("show", "refs/manager/b/x/1:x.txt", "refs/manager/b/x/1:a.txt"); got != "by x\ntwo of x\n" {
 		t.Errorf("what was captured is %q", got)
 	}
-	_, in = l.prepare(2, "x", 2, l.base) // goes on elsewhere
+	_, in = l.prepare(2, "x", 2, l.base) // continues in another slot
 	if got := in.read("x.txt") + in.read("a.txt"); got != "by x\ntwo of x\n" {
 		t.Errorf("the next attempt finds %q", got)
 	}
@@ -129,13 +128,13 @@ func TestSlotsKeepTheProjectAsItIs(t *testing.T) {
 	if _, in = l.prepare(2, "x", 2, l.base); in.read("more.txt") != "m" {
 		t.Error("what is prepared already does not stay as it is")
 	}
-	if l.user() != before {
+	if l.userState() != before {
 		t.Error("something of the user's has changed")
 	}
 	l.git("fsck", "--strict")
 }
 
-// A conflict is merged into the slot, with markers, and what comes of it fits the new tip.
+// A conflict is merged into the slot with markers, and its resolution integrates onto the new tip.
 func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 	l := newLine(t, "a.txt", "1\n2\n3\n", "b.txt", "b\n")
 	s, in := l.prepare(1, "x", 1, l.base)
@@ -156,7 +155,7 @@ func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 		t.Fatalf("a fast-forward came to %v, %s and %s", conflicts, tip, again)
 	}
 	must(t, l.slots.MoveTip(t.Context(), "b", l.base, tip))
-	must(t, l.slots.MoveTip(t.Context(), "b", l.base, tip)) // after a crash
+	must(t, l.slots.MoveTip(t.Context(), "b", l.base, tip)) // again, as after a crash
 	if err := l.slots.MoveTip(t.Context(), "b", l.base, y); !errors.Is(err, workspace.ErrMoved) {
 		t.Errorf("a ref that is elsewhere: %v", err)
 	}
@@ -187,7 +186,7 @@ func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 	}
 }
 
-// A slot in which a sub-task worked before has what a newer attempt of it left in another one.
+// A slot that a sub-task used before gets its latest attempt's work, even if that was done in another slot.
 func TestSlotOfAnOlderAttempt(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, "a.txt", "a\n")
@@ -202,11 +201,10 @@ func TestSlotOfAnOlderAttempt(t *testing.T) {
 	}
 }
 
-// A slot that was half made, or whose files were half put there, is made again; one that lost its .git is not taken for
-// the project.
+// A half-made or half-filled slot is made again. A slot without .git is refused: git would take the project for it.
 func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
-	before := l.user()
+	before := l.userState()
 	state := filepath.Join(l.dir, ".manager", "slots", "b")
 	must(t, os.MkdirAll(filepath.Join(state, "1", ".git"), 0o700))
 	must(t, os.WriteFile(filepath.Join(state, "1", "a.txt"), []byte("half"), 0o600))
@@ -223,7 +221,7 @@ func TestBrokenSlots(t *testing.T) {
 	if _, err := l.slots.Prepare(t.Context(), l.claim(1, "y", 1, l.base)); err == nil || !strings.Contains(err.Error(), "no repository any more") {
 		t.Errorf("without its .git: %v", err)
 	}
-	if l.user() != before {
+	if l.userState() != before {
 		t.Error("something of the user's has changed")
 	}
 }
@@ -271,7 +269,7 @@ func TestNoSlotsWithAnOldGit(t *testing.T) {
 	}
 }
 
-// What a slot has and no ref does is kept, also where the path of the project looks like a pattern.
+// Free keeps uncaptured work in a ref, also if the project's path looks like a pattern.
 func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
 	made := newRepo(t, "a.txt", "a\n")
 	l := line{repo: repo{t, filepath.Join(t.TempDir(), "a[b]")}}
@@ -289,8 +287,8 @@ func TestFreeKeepsWhatIsInNoRef(t *testing.T) {
 	}
 }
 
-// Ignored files come along if a pattern names them, and are not touched otherwise; the commands run once for each slot,
-// and again when what they depend on has changed, or when nobody knows how far they came.
+// Patterns select the ignored files to copy. Commands run once per slot, and again if interrupted or their input
+// changed.
 func TestSlotsAreSetUp(t *testing.T) {
 	l := newLine(t, ".gitignore", ".env\nsecret\nlink\ndeps/\n*.key\n", "lock", "1\n", "a.txt", "a\n")
 	l.write(".worktreeinclude", "# what copies need\n.env\n*.key\nlink\nnew.txt\na.txt\n")
@@ -342,12 +340,12 @@ func TestSlotsAreSetUp(t *testing.T) {
 	}
 	in.write(".env", "PORT=2\n")
 	in.write("lock", "of x\n")
-	l.prepare(1, "x", 1, l.base)         // works on
-	_, in = l.prepare(1, "y", 1, l.base) // warm
+	l.prepare(1, "x", 1, l.base)         // continues
+	_, in = l.prepare(1, "y", 1, l.base) // set up already
 	if in.read(".env") != "PORT=2\n" {
 		t.Error("a file was overwritten")
 	}
-	l.prepare(2, "x", 2, l.base) // has another lock
+	l.prepare(2, "x", 2, l.base) // another lock file
 	l.write("lock", "2\n")
 	l.git("rm", "-q", "--cached", "a.txt")
 	next, err := l.slots.Base(t.Context(), false, time.Unix(1, 0))
@@ -365,7 +363,7 @@ func TestSlotsAreSetUp(t *testing.T) {
 	}
 }
 
-// A change that was made on top of another one merges onto a line that does not have that, and the line that is left is kept.
+// A change made on top of another integrates onto a line without that one, and the abandoned line is kept.
 func TestAnotherLine(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, "a.txt", "a\n", "b.txt", "b\n")
@@ -399,7 +397,7 @@ func TestAnotherLine(t *testing.T) {
 	}
 }
 
-// What a sub-task changed in place goes back, beside what came later; nothing of it where that conflicts.
+// TakeBack reverts what a sub-task changed in place and keeps later changes. On a conflict it changes nothing.
 func TestTakeBack(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, "a.txt", "1\n2\n3\n4\n5\n6\n7\n")

@@ -26,7 +26,7 @@ type repo struct {
 	dir string
 }
 
-// newRepo makes one; files are paths and contents in turn, which are committed.
+// newRepo makes a repository and commits the files, given as alternating paths and contents.
 func newRepo(t testing.TB, files ...string) repo {
 	t.Helper()
 	r := repo{TB: t, dir: t.TempDir()}
@@ -40,7 +40,7 @@ func newRepo(t testing.TB, files ...string) repo {
 	return r
 }
 
-// git runs git as a user with no settings would.
+// git runs git without the configuration of the user and the machine.
 func (r repo) git(args ...string) string {
 	r.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com"}, args...)...)
@@ -94,7 +94,7 @@ func snapshot(t testing.TB, w *workspace.Workspace) string {
 
 func every(string) bool { return true }
 
-// changes is what happened to the files while change ran.
+// changes returns the diff of what change did.
 func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
 	t.Helper()
 	before := snapshot(t, w)
@@ -104,7 +104,7 @@ func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
 	return d
 }
 
-// wantFiles compares the changed files, written as git's numstat does: added and removed lines, and the path.
+// wantFiles compares the changed files in the format of git's numstat: added and removed lines, path.
 func wantFiles(t testing.TB, got boulder.Diff, want ...string) {
 	t.Helper()
 	var files []string
@@ -193,7 +193,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Whatever changes is seen, and nothing else is.
+// A diff has every change and nothing else.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -250,8 +250,7 @@ func TestChanges(t *testing.T) {
 func TestSameSize(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "f", "aaa")
-	// The content changes within the time stamp's grain, size and time stay: only the index's own time tells that its
-	// entry is not to be trusted.
+	// Size and time stamp stay the same: only the index's own time shows that its entry is not to be trusted.
 	path := filepath.Join(r.dir, "f")
 	index := filepath.Join(r.dir, ".git", "index")
 	moment := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -269,7 +268,7 @@ func TestSameSize(t *testing.T) {
 	}
 }
 
-// Neither index, refs nor stash move, whatever state they are in.
+// A snapshot moves neither index, refs nor stash, whatever their state.
 func TestLeavesEverythingAlone(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "a", "1", "b", "1")
@@ -453,7 +452,7 @@ func TestSnapshotGone(t *testing.T) {
 	if _, err := w.Diff(t.Context(), "--output=x", after, nil); err == nil {
 		t.Error("an option was taken for a snapshot")
 	}
-	for _, id := range []string{"--output=x", "--output=x^"} { // of a boulder that was imported
+	for _, id := range []string{"--output=x", "--output=x^"} { // as an imported boulder may have
 		if _, err := w.Patch(t.Context(), id, after, "-p", nil); err == nil {
 			t.Errorf("%q was taken for a snapshot", id)
 		}
@@ -488,7 +487,7 @@ func TestCorruptIndex(t *testing.T) {
 	}
 }
 
-// A manager that was started by a git hook or alias inherits git's variables.
+// Git's variables have no effect: a hook or an alias that starts manager sets them.
 func TestEnvironment(t *testing.T) {
 	r := newRepo(t, "a", "1\n")
 	other := newRepo(t)
@@ -545,7 +544,7 @@ func TestLeaveOut(t *testing.T) {
 	}
 }
 
-// Equal hashes are equal changes: of text, of binary files, of what is past the cut, and of nobody else's files.
+// Equal hashes are equal own changes: of text, of binary files, and past the cut of the patch.
 func TestHash(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a line of some length\n", 2000)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(octest.CheckLeaks(m.Run()))
 }
 
-// open has a suite on an OpenCode, or on a server that runs.
+// open opens a suite on a binary or on a running server.
 func open(t *testing.T, cfg contract.Config, environ ...string) *contract.Suite {
 	t.Helper()
 	cfg.Environ, cfg.Patience = append(os.Environ(), environ...), *patience
@@ -47,7 +47,7 @@ func standIn(t *testing.T) string {
 	return path
 }
 
-// holds tries all cases: none may fail, and none be left out for another reason than these.
+// holds runs all cases: none may fail, or be skipped for another reason than these.
 func holds(t *testing.T, suite *contract.Suite, reasons ...string) {
 	t.Helper()
 	wanted := regexp.MustCompile(*only)
@@ -69,7 +69,7 @@ func TestOpenCode1(t *testing.T) {
 	holds(t, open(t, contract.Config{Binary: octest.Binary(t)}))
 }
 
-// TestOpenCode2 tries the stand-in as it is, with what 2.x has besides surprises, and a real one.
+// TestOpenCode2 runs the cases on the stand-in, with the surprises of 2.x and without, and on a real one.
 func TestOpenCode2(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]fakeopencode.Behaviour{
@@ -93,7 +93,6 @@ func TestOpenCode2(t *testing.T) {
 	})
 }
 
-// attach is a client of a stand-in that somebody else runs.
 func attach(t *testing.T, environ []string) *opencode.Client {
 	t.Helper()
 	client, err := opencode.Attach(t.Context(), octest.ServeStandIn(t, fakeopencode.Behaviour{}, t.TempDir(), environ), opencode.AttachConfig{})
@@ -104,7 +103,7 @@ func attach(t *testing.T, environ []string) *opencode.Client {
 	return client
 }
 
-// On a server that somebody else runs nothing is ended, and no session is left.
+// A suite on an attached server does not stop it, and leaves no session behind.
 func TestAttached(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -127,7 +126,7 @@ func TestAttached(t *testing.T) {
 	}
 }
 
-// Whose environment does not let it have the model of the cases is not prompted: another model could cost money.
+// A server without the cases' model is not prompted: another model could cost money.
 func TestAttachedWithoutTheModel(t *testing.T) {
 	t.Parallel()
 	client := attach(t, []string{`OPENCODE_CONFIG_CONTENT={"provider":{"scripted":{}}}`})
@@ -140,7 +139,7 @@ func TestAttachedWithoutTheModel(t *testing.T) {
 	}
 }
 
-// An OpenCode that does not do what is needed is found out.
+// A case fails on an OpenCode that ignores the rules of sessions.
 func TestBrokenOpenCode(t *testing.T) {
 	t.Parallel()
 	suite := open(t, contract.Config{Binary: standIn(t)}, fakeopencode.Behaviour{IgnoreRules: true}.Env())

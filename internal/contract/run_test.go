@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A case that does not hold, or never ends, is told as such, in the order of the cases, and costs the others nothing. Who
-// has seen enough can leave: then nothing runs any more (synctest would tell).
+// A failing or hanging case is reported in its place, alone. After a break nothing runs (synctest would fail).
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,19 +10,19 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// request is what a tool call asks the user: for a permission, or to fill in a form.
+// request is what a tool call asks of the user: a permission or a form.
 type request struct {
 	form    bool
 	id      string
 	sent    fields
 	session *session
-	settled chan struct{} // closed when it is not pending any more
+	settled chan struct{} // closed when no longer pending
 	pending bool
-	err     error  // what was decided: nil, errDeclined or the words of a refusal
+	err     error  // the decision: nil, errDeclined or a refusal with a text
 	answer  fields // of a form
 }
 
-// request waits for the user, for ever if need be.
+// request asks the user and waits, without a limit, for a decision or the end of the call.
 func (t *toolCall) request(form bool, sent fields) (*request, error) {
 	x, s, prefix := t.step.x, t.server(), "per_"
 	if form {
@@ -52,7 +52,7 @@ func (q *request) settle(err error, eventType string, told fields) {
 	close(q.settled)
 }
 
-// effect is what becomes of an action on a resource.
+// effect returns allow, ask or deny for an action on a resource: the last matching rule decides.
 func (x *session) effect(a *agent, action, resource string) string {
 	found := "ask"
 	for _, r := range x.location().rules(a, x.Info.Permissions...) {
@@ -63,7 +63,7 @@ func (x *session) effect(a *agent, action, resource string) string {
 	return found
 }
 
-// ask waits until the call may do something.
+// ask returns nil once the call may use all resources. It waits for the user if a rule says so.
 func (t *toolCall) ask(action string, resources ...string) error {
 	effects := map[string]bool{}
 	for _, resource := range resources {
@@ -82,7 +82,6 @@ func (t *toolCall) ask(action string, resources ...string) error {
 	return err
 }
 
-// question asks the user, and waits.
 func (t *toolCall) question() (result, error) {
 	var in struct {
 		Questions []struct {
@@ -136,7 +135,7 @@ func (l *location) listRequests(forms bool) (any, error) {
 	return l.answer(all)
 }
 
-// pending is the request that is to be answered. Of one that was, a form is remembered, and a permission is not.
+// pending returns the request to be answered. An answered form is a conflict; an answered permission is not found.
 func (x *session) pending(r *http.Request, form bool) (*request, error) {
 	id, asked := r.PathValue("requestID"), x.server.asked
 	i := slices.IndexFunc(asked, func(q *request) bool { return q.id == id && q.session == x && q.form == form })

@@ -15,7 +15,6 @@ import (
 
 var askShell = fields{"permissions": []rule{{"shell", "*", "ask"}}}
 
-// asked is a permission, or a form, that is pending.
 type asked struct {
 	ID, SessionID, Action string
 	Resources             []string
@@ -23,7 +22,7 @@ type asked struct {
 	Metadata              fields
 }
 
-// asks waits until so many permissions are pending.
+// asks waits for n permissions, and returns what is pending.
 func (w *world) asks(n int) (all []asked) {
 	w.Helper()
 	for range n {
@@ -36,7 +35,7 @@ func (w *world) asks(n int) (all []asked) {
 	return all
 }
 
-// A rejection with a text goes on without the text, as far as built-in tools go. One without ends the turn.
+// After a rejection with a text the turn continues, but built-in tools drop the text. One without a text ends the turn.
 func TestPermission(t *testing.T) {
 	t.Parallel()
 	const lost = "Unable to execute command: echo a | wc"
@@ -44,7 +43,7 @@ func TestPermission(t *testing.T) {
 		b        Behaviour
 		decision fields
 		want     string
-		reads    string // the model, of the tool
+		reads    string // by the model, as the tool's result
 	}{
 		"once": {decision: fields{"decision": "once"}, want: "user assistant:tool-calls assistant:stop idle:succeeded", reads: "1"},
 		"rejected with a text": {
@@ -84,7 +83,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// A rejection sweeps the session's other requests and ends the turn; a prompt that waits then starts the next.
+// A rejection declines the session's other requests and ends the turn. A waiting prompt then starts the next.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -108,7 +107,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// After an interrupt nothing is pending, and what waits in the inbox stays there.
+// After an interrupt nothing is pending, and the inbox keeps its prompts.
 func TestInterruptedAsk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(calls(use("bash", fields{"command": "true"}))))
@@ -127,7 +126,7 @@ func TestInterruptedAsk(t *testing.T) {
 	}
 }
 
-// What is denied for everything is not offered; what the model calls all the same is unknown to it.
+// A tool that is denied for everything is not offered, and unknown if the model calls it.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(calls(use("write", fields{"filePath": "x", "content": ""}))))
@@ -142,7 +141,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// A question is a form. An answer goes on, a cancellation ends the turn.
+// A question is a form. An answer continues the turn, a cancellation ends it.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(calls(use("question", fields{"questions": []any{fields{
@@ -173,8 +172,7 @@ func TestQuestion(t *testing.T) {
 	w.call("session.form.cancel", 409, nil, nil, id, f.ID)
 }
 
-// A sub-agent works in a child, without its parent's rules. In the background it wakes its parent when it is done,
-// which may be long after both have come to rest.
+// A sub-agent works in a child without its parent's rules. In the background it wakes its idle parent when done.
 func TestSubagent(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -218,7 +216,6 @@ func TestSubagent(t *testing.T) {
 	w.call("session.get", 404, nil, nil, children[0].ID)
 }
 
-// An interrupt of the parent ends a child that it waits for.
 func TestInterruptedChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -251,7 +248,7 @@ func toolServer(t *testing.T) string {
 	return served.URL
 }
 
-// Tools of an MCP server are hidden, unless its configuration says otherwise; they can be taken away.
+// An MCP server's tools are hidden unless its configuration says otherwise. They go with the server.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {

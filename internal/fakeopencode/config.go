@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// config is what a project's file and OPENCODE_CONFIG_CONTENT say together, in the names of 1.x, which 2.x reads as well.
+// config merges the project's file and OPENCODE_CONFIG_CONTENT. It uses the names of 1.x, which 2.x reads as well.
 type config struct {
 	Model      string
-	Snapshot   bool // are taken of the files
+	Snapshot   bool // take snapshots of the files
 	Permission permissions
 	Provider   map[string]provider
-	Agent      map[string]*agent // one that is built in is replaced by another of its name
+	Agent      map[string]*agent // replaces a built-in agent of the same name
 }
 
 type provider struct {
@@ -25,7 +25,7 @@ type provider struct {
 }
 
 type model struct {
-	Cost  struct{ Input, Output float64 } // US dollars for a million tokens
+	Cost  struct{ Input, Output float64 } // US dollars per million tokens
 	Limit struct{ Context, Output int }
 }
 
@@ -41,10 +41,10 @@ type rule struct {
 	Effect   string `json:"effect"`
 }
 
-// permissions are those of 1.x, an action for everything or for each tool. They add to what is there.
+// permissions decodes the form of 1.x, one action for everything or one per tool, and adds to what is there.
 type permissions []rule
 
-// newNames are the actions of 2.x for tools of 1.x.
+// newNames maps tools of 1.x to actions of 2.x.
 var newNames = map[string]string{"bash": "shell", "task": "subagent", "write": "edit"}
 
 func (p *permissions) UnmarshalJSON(data []byte) error {
@@ -55,16 +55,16 @@ func (p *permissions) UnmarshalJSON(data []byte) error {
 	} else if err := json.Unmarshal(data, &tools); err != nil {
 		return err
 	}
-	for _, tool := range slices.Sorted(maps.Keys(tools)) { // "*" is the first of them, so that others go before it
+	for _, tool := range slices.Sorted(maps.Keys(tools)) { // "*" sorts first, so that the others override it
 		*p = append(*p, rule{cmp.Or(newNames[tool], tool), "*", tools[tool]})
 	}
 	return nil
 }
 
-// defaultRules come before those of the configuration. Those that are for no tool of the stand-in are left out.
+// defaultRules precede those of the configuration. Rules for tools that the stand-in lacks are left out.
 var defaultRules = []rule{{"*", "*", "allow"}}
 
-// readConfig reads what applies in a directory. The environment's content comes last, and wins.
+// readConfig reads a directory's configuration. The environment overrides the file.
 func readConfig(dir string, environ map[string]string) *config {
 	c := &config{Snapshot: true, Agent: map[string]*agent{
 		"build":   {Mode: "primary"},
@@ -73,7 +73,7 @@ func readConfig(dir string, environ map[string]string) *config {
 	}}
 	file, _ := os.ReadFile(filepath.Join(dir, "opencode.json")) // most have none
 	for _, text := range [][]byte{file, []byte(environ["OPENCODE_CONFIG_CONTENT"])} {
-		_ = json.Unmarshal(text, c) // what cannot be read does not count
+		_ = json.Unmarshal(text, c) // what cannot be decoded is ignored
 	}
 	for id, a := range c.Agent {
 		a.id, a.Mode = id, cmp.Or(a.Mode, "all")
@@ -93,7 +93,7 @@ func (l *location) listAgents(*http.Request) (any, error) {
 	return l.catalogue("agent", all)
 }
 
-// listModels gives the provider's key with each model, as the real server does.
+// listModels includes the provider's key in each model, as the real server does.
 func (l *location) listModels(*http.Request) (any, error) {
 	all := []any{}
 	for _, providerID := range slices.Sorted(maps.Keys(l.config.Provider)) {
@@ -113,7 +113,7 @@ func (l *location) listModels(*http.Request) (any, error) {
 	return l.catalogue("model", all)
 }
 
-// catalogue answers a list that is empty when it is asked for the first time.
+// catalogue answers the first request for a list with an empty one, unless FullCatalogue is set.
 func (l *location) catalogue(kind string, all []any) (any, error) {
 	if !l.listed[kind] && !l.server.behaviour.FullCatalogue {
 		all = []any{}

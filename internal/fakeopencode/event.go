@@ -18,8 +18,7 @@ type event struct {
 	Data     fields       `json:"data"`
 }
 
-// durable numbers the events of a session without a hole. None is stored all the same: nothing replays them. The version
-// of an event's shape is left out.
+// durable numbers a session's events without gaps. They are not stored, since nothing replays them, and lack a version.
 type durable struct {
 	AggregateID string `json:"aggregateID"`
 	Seq         int    `json:"seq"`
@@ -28,18 +27,18 @@ type durable struct {
 type fields map[string]any
 
 const (
-	backlog = 4096             // events that a reader may be behind before its stream is cut
+	backlog = 4096             // events that a reader may lag behind before it is disconnected
 	silence = 15 * time.Second // between heartbeats
 )
 
-// emit tells of something durable in a session, and stores the session.
+// emit publishes a durable event, and stores the session.
 func (x *session) emit(eventType string, data fields) {
 	x.Seq++
 	x.publish(event{Type: eventType, Durable: &durable{x.Info.ID, x.Seq}, Data: data})
 	x.save()
 }
 
-// live tells of something in a session that has no number.
+// live publishes an event without a number.
 func (x *session) live(eventType string, data fields) {
 	x.publish(event{Type: eventType, Data: data})
 }
@@ -54,7 +53,7 @@ func (x *session) publish(e event) {
 	x.server.publish(e)
 }
 
-// publish sends an event to all who listen, and cuts off who is too slow.
+// publish sends an event to all listeners, and disconnects those that lag too far behind.
 func (s *Server) publish(e event) {
 	data := s.encode(e)
 	for l := range s.listeners {
@@ -78,7 +77,7 @@ func (s *Server) encode(e event) []byte {
 
 type listener chan []byte
 
-// eventStream answers with all events from now on.
+// eventStream streams all events from now on.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) {
 	l := make(listener, backlog)
 	s.mu.Lock()

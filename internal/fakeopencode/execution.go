@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// execution is what runs a session from a wake-up until nothing is left to do: turns of the agent, one after the other.
+// execution runs a session's turns, one after the other, from a wake-up until nothing is left to do.
 type execution struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -16,13 +16,13 @@ type execution struct {
 	err    error // why it did not succeed; set before done is closed
 }
 
-// errDeclined ends a turn: the user rejected a request, or a question, without a word.
+// errDeclined ends a turn: the user rejected a permission without a text, or cancelled a question.
 var errDeclined = errors.New("declined")
 
-// wake has an idle session do what is in its inbox. Where that is nothing it is an execution in which nothing happens.
+// wake starts an execution of the inbox, or returns the running one. With an empty inbox nothing happens in it.
 func (x *session) wake() *execution {
 	if x.run != nil {
-		return x.run // it looks into the inbox before it ends
+		return x.run // it reads the inbox before it ends
 	}
 	run := &execution{done: make(chan struct{})}
 	run.ctx, run.cancel = context.WithCancelCause(x.server.ctx)
@@ -32,7 +32,7 @@ func (x *session) wake() *execution {
 	return run
 }
 
-// stop ends the session's execution and those of its children, if there are any, and does not wait for that.
+// stop cancels the executions of the session and its children, without waiting. It reports whether the session's ran.
 func (x *session) stop(cause error) (running bool) {
 	for _, child := range x.children() {
 		child.stop(cause)
@@ -48,7 +48,7 @@ func (x *session) execute(run *execution) {
 	defer x.server.mu.Unlock()
 	defer close(run.done)
 	defer run.cancel(nil)
-	for _, m := range x.Messages { // what an earlier server left behind
+	for _, m := range x.Messages { // left running by an earlier server
 		for _, c := range m.running() {
 			x.failTool(m, c, &turnError{Type: "aborted", Message: "Tool execution was interrupted"})
 		}
@@ -58,7 +58,7 @@ func (x *session) execute(run *execution) {
 	x.end(run, worked)
 }
 
-// turns calls the model until it wants no more tools and the inbox is empty. It reports whether anything was to be done.
+// turns calls the model until it wants no more tools and the inbox is empty. It reports whether there was work.
 func (x *session) turns(ctx context.Context) (worked bool, err error) {
 	more := false
 	for {
@@ -67,7 +67,7 @@ func (x *session) turns(ctx context.Context) (worked bool, err error) {
 		}
 		a, err := x.agent()
 		if err != nil {
-			return worked, err // and what is in the inbox stays there
+			return worked, err // the inbox keeps its prompts
 		}
 		if x.deliver() {
 			more = true
@@ -94,7 +94,7 @@ func (x *session) end(run *execution, worked bool) {
 		outcome, about = "failed", fields{"error": failure}
 	case errors.Is(run.err, errInterrupted):
 		outcome, about = "interrupted", fields{"reason": "user"}
-	case run.err != nil: // the server ends, or the user declined something
+	case run.err != nil: // the server ends, or the user declined
 		outcome, about = "interrupted", fields{"reason": "shutdown"}
 	}
 	x.run = nil
@@ -105,7 +105,7 @@ func (x *session) end(run *execution, worked bool) {
 	}
 	x.emit("session.execution."+outcome, about)
 	if errors.Is(run.err, errDeclined) && len(x.Inbox) > 0 {
-		x.wake() // after an interrupt by the user it stays parked
+		x.wake() // after an interrupt the inbox stays parked
 	}
 }
 
@@ -117,7 +117,7 @@ func (x *session) agent() (*agent, error) {
 	return nil, &turnError{Type: "unknown", Message: "Agent not found: " + name}
 }
 
-// endpoint is the model that the session uses: its own, or the default.
+// endpoint returns the session's model, or the default.
 func (x *session) endpoint() (e endpoint, err error) {
 	config := x.location().config
 	e.ref.ProviderID, e.ref.ID, _ = strings.Cut(config.Model, "/")
@@ -136,7 +136,7 @@ func (x *session) interrupt(*http.Request) (any, error) {
 	return bare{fields{"interrupted": x.stop(errInterrupted)}}, nil
 }
 
-// wait answers when the session is idle, however that came about.
+// wait answers once the session is idle, for whatever reason.
 func (x *session) wait(r *http.Request) (any, error) {
 	if x.run != nil {
 		await(r.Context(), x.server, x.run.done)

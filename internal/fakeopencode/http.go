@@ -10,13 +10,13 @@ import (
 	"os"
 )
 
-// bare is an answer that is sent as it is; others are wrapped in {data}.
+// bare is an answer sent as it is; others are wrapped in {data}.
 type bare struct{ any }
 
 type route struct {
 	operation string // its id in the API description, without "v2." and "experimental."
 	pattern   string // method and path
-	handle    any    // takes the request, and what that is about: the server, a session or a directory
+	handle    any    // a method of what the request is about: Server, session or location
 }
 
 const (
@@ -57,10 +57,10 @@ var routes = []route{
 	{"mcp.remove", "DELETE /api/experimental/mcp/{server}", (*location).removeMCP},
 }
 
-// Handler answers the routes of the server's version.
+// Handler serves the API of the server's version. Every route needs the password.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	if s.behaviour.Older { // of the API of before 2.0.4 this is all
+	if s.behaviour.Older { // all that is here of the API before 2.0.4
 		mux.HandleFunc("GET /api/health", func(w http.ResponseWriter, _ *http.Request) {
 			send(w, http.StatusOK, fields{"healthy": true, "version": s.behaviour.Version, "pid": os.Getpid()})
 		})
@@ -83,7 +83,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// serve answers with what a handler gives: an error, nothing, something bare, or data.
+// serve writes what a handler returns: an error, nothing, a bare answer, or data.
 func (s *Server) serve(one route, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,12 +135,12 @@ func badRequest(message string) error {
 	return &apiError{http.StatusBadRequest, fields{"_tag": "InvalidRequestError", "message": message}}
 }
 
-// notFound is about a thing whose id the field of the answer has.
+// notFound returns the answer for an unknown id of a kind. field is the answer's key for the id.
 func notFound(kind, field, id string) *apiError {
 	return &apiError{http.StatusNotFound, fields{"_tag": kind + "NotFoundError", field: id, "message": "Not found: " + id}}
 }
 
-// read decodes the body of a request. What cannot be read is missing.
+// read decodes a request's body. What cannot be decoded stays zero.
 func read[T any](r *http.Request) (in T) {
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	return in

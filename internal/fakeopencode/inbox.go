@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// prompt puts what a request brings into the session's inbox.
 func (x *session) prompt(r *http.Request) (any, error) {
 	in := read[struct {
 		ID string
@@ -14,7 +13,7 @@ func (x *session) prompt(r *http.Request) (any, error) {
 	}](r)
 	m := &message{ID: in.ID, Type: "user", payload: in.payload}
 	known := slices.ContainsFunc(slices.Concat(x.Inbox, x.Messages), func(old *message) bool { return old.ID == m.ID })
-	if !known { // else nothing is answered again, however its turn ended
+	if !known { // a known id never runs again, however its turn ended
 		x.enqueue(m)
 	}
 	x.wake()
@@ -32,12 +31,12 @@ func (x *session) enqueue(m *message) {
 	}})
 }
 
-// deliver moves the inbox into the history, and reports whether that was anything.
+// deliver moves the inbox into the history, and reports whether it held anything.
 func (x *session) deliver() bool {
 	due := x.Inbox
 	x.Inbox = nil
 	for _, m := range due {
-		m.Time.Created = now() // the order of messages is that of their delivery
+		m.Time.Created = now() // messages are ordered by delivery
 		x.add(m)
 		x.emit("session.inbox.delivered", fields{"inboxID": m.ID})
 	}

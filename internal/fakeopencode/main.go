@@ -17,11 +17,10 @@ import (
 	"time"
 )
 
-// Main is the program that is used in the place of OpenCode's. It takes its arguments and all else from the process, and
-// returns an exit code.
+// Main is the stand-in's program. It reads arguments and environment of the process, and returns an exit code.
 func Main() int {
 	cfg := Config{Environ: Environ(os.Environ())}
-	_ = json.Unmarshal([]byte(cfg.Environ[behaviourVar]), &cfg.Behaviour) // without one it is as it is
+	_ = json.Unmarshal([]byte(cfg.Environ[behaviourVar]), &cfg.Behaviour) // unset: the zero value
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	stdio := flags.Bool("stdio", false, "end with the standard input")
 	host := flags.String("hostname", "127.0.0.1", "`address` to listen on")
@@ -30,7 +29,7 @@ func Main() int {
 		fmt.Println("opencode v" + cfg.withDefaults().Version)
 		return 0
 	}
-	_ = flags.Parse(os.Args[2:]) // behind "serve"; an error ends the program
+	_ = flags.Parse(os.Args[2:]) // after "serve"; an error ends the program
 	if err := serve(cfg, net.JoinHostPort(*host, *port), *stdio); err != nil {
 		fmt.Fprintln(os.Stderr, "opencode (stand-in):", err)
 		return 1
@@ -40,7 +39,7 @@ func Main() int {
 
 func serve(cfg Config, address string, stdio bool) (err error) {
 	cfg.Password = cmp.Or(cfg.Environ["OPENCODE_PASSWORD"], cfg.Environ["OPENCODE_SERVER_PASSWORD"], rand.Text())
-	if stdio { // a plain serve hands it on to every tool
+	if stdio { // a plain serve passes the password on to every tool
 		delete(cfg.Environ, "OPENCODE_PASSWORD")
 		delete(cfg.Environ, "OPENCODE_SERVER_PASSWORD")
 	}
@@ -59,14 +58,14 @@ func serve(cfg Config, address string, stdio bool) (err error) {
 	url := "http://" + listener.Addr().String()
 	served := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = served.Serve(listener) }() // until it is closed
-	defer func() { _ = served.Close() }()      // before the server, whose handlers it ends
+	defer func() { _ = served.Close() }()      // before server.Close: it ends the handlers
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if stdio {
 		fmt.Printf("{\"url\":%q}\n", url)
 		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // its end is what counts
+			_, _ = io.Copy(io.Discard, os.Stdin) // until it ends
 			stop()
 		}()
 	} else {
@@ -76,7 +75,7 @@ func serve(cfg Config, address string, stdio bool) (err error) {
 	return nil
 }
 
-// Environ are the entries of an environment by their names.
+// Environ returns the entries of an environment by name.
 func Environ(entries []string) map[string]string {
 	all := map[string]string{}
 	for _, entry := range entries {
@@ -86,20 +85,20 @@ func Environ(entries []string) map[string]string {
 	return all
 }
 
-// behaviourVar is the environment variable from which the program reads a [Behaviour], as JSON.
+// behaviourVar is the environment variable that holds the program's [Behaviour], as JSON.
 const behaviourVar = "FAKE_OPENCODE"
 
-// Behaviour says in what a server differs from 2.0.21. The zero value: in nothing.
+// Behaviour says how a server differs from 2.0.21. The zero value is 2.0.21.
 type Behaviour struct {
 	Version string        // Defaults to 2.0.21.
-	Older   bool          // it knows the API of before 2.0.4 only, of which /api/health is here
-	Retry   time.Duration // before a call of the model is tried again; it doubles. Defaults to 2 s.
+	Older   bool          // serve only the API before 2.0.4, of which /api/health is here
+	Retry   time.Duration // before a model call is retried; doubles each time. Defaults to 2 s.
 
-	KeepRejectText bool // the text of a rejection reaches the model, whichever tool it is about
-	FullCatalogue  bool // lists are complete from the first answer on
+	KeepRejectText bool // the text of a rejection reaches the model for every tool
+	FullCatalogue  bool // lists are complete from the first answer
 	LastPage       bool // the last page of a list has no cursor
-	EventLocations bool // events of an execution name the directory as well
-	IgnoreRules    bool // permissions at the creation of a session are ignored
+	EventLocations bool // events of an execution name the directory too
+	IgnoreRules    bool // permissions given at a session's creation are ignored
 }
 
 func (b Behaviour) withDefaults() Behaviour {
@@ -107,7 +106,7 @@ func (b Behaviour) withDefaults() Behaviour {
 	return b
 }
 
-// Env is the entry of an environment that has the program behave like this.
+// Env returns the environment entry that gives [Main] this behaviour.
 func (b Behaviour) Env() string {
 	data, err := json.Marshal(b)
 	if err != nil {

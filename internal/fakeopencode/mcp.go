@@ -14,12 +14,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// mcpConfig is a server of tools, as a request names it. Only remote ones are connected to.
+// mcpConfig is an MCP server as a request describes it. Only remote ones are connected to.
 type mcpConfig struct {
 	Type     string
 	URL      string
 	Headers  map[string]string
-	Codemode *bool                   // Defaults to true: the tools are hidden in a tool that runs programs.
+	Codemode *bool                   // Defaults to true: the tools are hidden behind a tool that runs programs.
 	Timeout  struct{ Startup int64 } // in milliseconds
 }
 
@@ -33,12 +33,12 @@ type mcpServer struct {
 
 func (m *mcpServer) disconnect() {
 	if m != nil && m.session != nil {
-		_ = m.session.Close() // the other end may have gone
+		_ = m.session.Close() // the other end may be gone
 		m.session, m.tools = nil, nil
 	}
 }
 
-// headers adds those of the configuration to each request.
+// headers is a transport that adds the headers to each request.
 type headers map[string]string
 
 func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -49,8 +49,7 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// addMCP puts a server in the place of one with its name. It answers when the server is connected, or was not in time: the
-// same in both cases.
+// addMCP adds or replaces a server. It answers alike once the server is connected and once it failed.
 func (l *location) addMCP(r *http.Request) (any, error) {
 	config := read[struct{ Config mcpConfig }](r).Config
 	s, m := l.server, &mcpServer{name: r.PathValue("server"), config: config, status: fields{"status": "pending"}}
@@ -64,7 +63,7 @@ func (l *location) addMCP(r *http.Request) (any, error) {
 	if err != nil {
 		m.status = fields{"status": "failed", "error": err.Error()}
 	}
-	if err != nil || l.mcp[m.name] != m || s.ctx.Err() != nil { // nobody wants it any more
+	if err != nil || l.mcp[m.name] != m || s.ctx.Err() != nil { // failed, replaced or shut down
 		m.disconnect()
 	}
 	s.publish(event{Type: "mcp.status.changed", Location: &l.ref, Data: fields{"server": m.name}})
@@ -110,7 +109,7 @@ func (l *location) removeMCP(r *http.Request) (any, error) {
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// mcpTools are the tools of the directory's servers. Those of which a program would have to be written are left out.
+// mcpTools returns the tools of the directory's servers, without those of servers in code mode.
 func (l *location) mcpTools() (all []tool) {
 	for _, name := range slices.Sorted(maps.Keys(l.mcp)) {
 		m := l.mcp[name]
@@ -132,7 +131,7 @@ func (l *location) mcpTools() (all []tool) {
 	return all
 }
 
-// call calls a tool. Nothing in the call tells for which session.
+// call calls a tool. The request does not name the session.
 func (m *mcpServer) call(t *toolCall, name string) (result, error) {
 	session := m.session
 	if session == nil {

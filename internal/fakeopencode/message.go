@@ -2,7 +2,6 @@ package fakeopencode
 
 import "slices"
 
-// message is one message of a session, as it is sent and stored.
 type message struct {
 	ID   string `json:"id"`
 	Type string `json:"type"` // user, synthetic, assistant, idle, agent-switched, model-switched
@@ -20,17 +19,17 @@ type message struct {
 	Error    *turnError        `json:"error,omitempty"`
 }
 
-// payload is what a message of a user, or of a program, brings.
+// payload is the content of a message by a user or a program.
 type payload struct {
 	Text        string         `json:"text,omitempty"`
 	Description string         `json:"description,omitempty"`
 	Metadata    map[string]any `json:"metadata,omitempty"`
 }
 
-// times are when things happened, in milliseconds.
+// times are Unix times in milliseconds.
 type times struct {
 	Created   int64 `json:"created"`
-	Updated   int64 `json:"updated,omitempty"` // of a session, as the next
+	Updated   int64 `json:"updated,omitempty"` // of a session, like Idle
 	Idle      int64 `json:"idle,omitempty"`
 	Ran       int64 `json:"ran,omitempty"` // of a tool
 	Completed int64 `json:"completed,omitempty"`
@@ -74,7 +73,6 @@ type toolText struct {
 	Text string `json:"text"`
 }
 
-// running are the tool calls that have no end yet.
 func (m *message) running() []*content {
 	return slices.DeleteFunc(slices.Clone(m.Content), func(c *content) bool {
 		return c.Type != "tool" || c.State.Status != "running"

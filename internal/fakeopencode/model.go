@@ -12,20 +12,19 @@ import (
 	"github.com/bouldermgr/manager/internal/retryafter"
 )
 
-// turnError says why a turn or a tool failed. It is what a failing step, and a failing tool, returns.
 type turnError struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
 	Status  int    `json:"status,omitempty"` // of the provider
 
-	after time.Duration // what the provider asked to wait
-	said  bool          // the message has the words of a user
+	after time.Duration // the wait that the provider asked for
+	said  bool          // the message is a text of the user
 }
 
 func (e *turnError) Error() string { return e.Message }
 
-// passing are the errors after which the same call may succeed later.
-var passing = []string{"provider.rate-limit", "provider.internal", "provider.transport"}
+// transient lists the errors after which the same call may succeed later.
+var transient = []string{"provider.rate-limit", "provider.internal", "provider.transport"}
 
 // endpoint is a model at a provider that speaks OpenAI's chat completions.
 type endpoint struct {
@@ -34,10 +33,10 @@ type endpoint struct {
 	model    model
 }
 
-// maxRetries are the tries after the first one. Then the turn fails.
+// maxRetries counts the tries after the first one.
 const maxRetries = 4
 
-// sessionCall adds the session to a call of a provider, and keeps what the answer begins with.
+// sessionCall is a transport that adds the session to a provider's call, and keeps the response.
 type sessionCall struct {
 	sessionID string
 	answer    *http.Response
@@ -50,7 +49,7 @@ func (c *sessionCall) RoundTrip(r *http.Request) (resp *http.Response, err error
 	return c.answer, err
 }
 
-// ask asks the model. Its answer comes whole.
+// ask calls the model without streaming.
 func (e endpoint) ask(
 	ctx context.Context, sessionID string, messages []openai.ChatCompletionMessage, tools []openai.Tool,
 ) (openai.ChatCompletionResponse, *turnError) {
@@ -66,7 +65,7 @@ func (e endpoint) ask(
 	return answer, nil
 }
 
-// failure says what became of a call that was not answered, or refused.
+// failure classifies the error of a call by the response, if there was one.
 func (c *sessionCall) failure(err error) *turnError {
 	e := &turnError{Type: "provider.transport", Message: err.Error()}
 	if refusal, ok := errors.AsType[*openai.APIError](err); ok {

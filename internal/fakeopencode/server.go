@@ -1,13 +1,11 @@
-// Package fakeopencode is a stand-in for the server of OpenCode 2, for tests: no released 2.x can be installed where they
-// run. It is a real server with a state that survives it, real tools on real files, and the scripted model for a model.
-// [Main] is used in the place of OpenCode's program.
+// Package fakeopencode is a stand-in for the OpenCode 2 server, for tests: no released 2.x can be installed there. It
+// has durable state, real tools on real files, and the scripted model. [Main] takes the place of OpenCode's program.
 //
-// It does what version 2.0.21 is known to do, surprises included; [Behaviour] takes some of them away and has those of
-// other versions. What a fact is worth is said in the notes that it was made from (OPENCODE2.md, not part of this
-// repository): most were seen on a branch older than 2.0.0. The server is no proof that a real one behaves like that.
+// It does what 2.0.21 is known to do, surprises included; [Behaviour] selects other versions'. Most of it was seen on a
+// branch before 2.0.0 (OPENCODE2.md, not in this repository): it does not prove that a real server does the same.
 //
-// All state is guarded by [Server.mu], which each request, execution and tool call has while it works. It gives the lock up
-// while it waits, for the model, a program or the user; see [Server.unlocked].
+// [Server.mu] guards all state. Requests, executions and tool calls hold it, except while they wait for the model, a
+// program or the user; see [Server.unlocked].
 package fakeopencode
 
 import (
@@ -23,38 +21,37 @@ import (
 	"time"
 )
 
-// errShutdown and errInterrupted are why an execution is ended from outside.
 var (
 	errShutdown    = errors.New("shutdown")
 	errInterrupted = errors.New("user")
 )
 
-// Config is what a server is started with.
+// Config configures a server.
 type Config struct {
 	Behaviour
-	Dir      string            // for calls that name no directory
+	Dir      string            // of calls that name no directory
 	Environ  map[string]string // XDG_DATA_HOME, OPENCODE_CONFIG_CONTENT and the like; tools get all of it
 	Password string            // of HTTP basic authentication, for the user opencode
 }
 
-// Server is a running stand-in. Serve it with net/http; close it afterwards.
+// Server is a running stand-in. Serve its [Server.Handler], then close it.
 type Server struct {
 	behaviour Behaviour
 	cfg       Config
-	data      string // directory of what outlives the server
+	data      string // directory of the durable state
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	work      sync.WaitGroup // executions and what they started
 
 	mu        sync.Mutex
-	newest    int64 // of the numbers in ids
+	newest    int64 // newest number in an id
 	listeners map[listener]struct{}
 	sessions  map[string]*session
 	locations map[string]*location
 	asked     []*request
 }
 
-// New starts a server with the sessions that an earlier one left.
+// New starts a server, with the sessions of an earlier one on the same data.
 func New(cfg Config) (*Server, error) {
 	home := cmp.Or(cfg.Environ["XDG_DATA_HOME"], filepath.Join(cfg.Environ["HOME"], ".local", "share"))
 	s := &Server{
@@ -73,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Close interrupts what runs, ends its tools, and waits for that.
+// Close interrupts all executions, ends their tools, and waits for both.
 func (s *Server) Close() {
 	s.cancel(errShutdown)
 	s.work.Wait()
@@ -86,14 +83,14 @@ func (s *Server) Close() {
 	}
 }
 
-// unlocked calls what waits for something. The caller has the lock, and has it again afterwards.
+// unlocked calls wait without the lock, which the caller holds before and after.
 func (s *Server) unlocked(wait func()) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	wait()
 }
 
-// await waits for a channel, or for the end of ctx. The caller has the lock, as for [Server.unlocked].
+// await waits for c or the end of ctx, without the lock as in [Server.unlocked].
 func await[T any](ctx context.Context, s *Server, c <-chan T) {
 	s.unlocked(func() {
 		select {
@@ -103,20 +100,20 @@ func await[T any](ctx context.Context, s *Server, c <-chan T) {
 	})
 }
 
-// location is what the server knows of one directory.
+// location is the server's state for one directory.
 type location struct {
 	server *Server
 	ref    locationRef
 	config *config
 	mcp    map[string]*mcpServer
-	listed map[string]bool // kinds of lists that are complete by now
+	listed map[string]bool // kinds of lists that were requested before
 }
 
 type locationRef struct {
 	Directory string `json:"directory"`
 }
 
-// at boots a directory, if that was not done yet.
+// at returns a directory's location, which it makes at the first call.
 func (s *Server) at(dir string) *location {
 	if s.locations[dir] == nil {
 		s.locations[dir] = &location{
@@ -127,12 +124,11 @@ func (s *Server) at(dir string) *location {
 	return s.locations[dir]
 }
 
-// rules are what decides for an agent, the last that fits: those of the session come last.
+// rules returns an agent's rules. The last match decides, and the session's come last.
 func (l *location) rules(a *agent, ofSession ...rule) []rule {
 	return slices.Concat(defaultRules, l.config.Permission, a.Permission, ofSession)
 }
 
-// answer is a thing of the directory as it is sent.
 func (l *location) answer(data any) (any, error) {
 	dir := l.ref.Directory
 	project := fields{"id": "global", "directory": dir, "canonical": dir}
@@ -141,10 +137,9 @@ func (l *location) answer(data any) (any, error) {
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// newID makes an id that sorts after those before it, in OpenCode's format: who sorts by ids finds those of clients, made
-// likewise, in their place.
+// newID returns an id in OpenCode's format that sorts after all earlier ones, and by time among ids of clients.
 func (s *Server) newID(prefix string) string {
-	const steps = 1 << 12 // within a millisecond
+	const steps = 1 << 12 // per millisecond
 	s.newest = max(s.newest+1, now()*steps)
 	return fmt.Sprintf("%s%012x%s", prefix, s.newest&(1<<48-1), rand.Text()[:14])
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// Without the password nothing is answered; a path that is not known is the web page.
+// Every route needs the password; an unknown path is the web page.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps())
@@ -51,7 +51,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// Lists of a directory are empty at first.
+// A directory's lists are empty at first, unless FullCatalogue is set.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {
@@ -68,7 +68,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// Pages are of 200 at most; the last one has a cursor all the same, to an empty one.
+// Pages have at most 200 elements. The last one has a cursor, to an empty page, unless LastPage is set.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, lastPage := range []bool{false, true} {
@@ -117,7 +117,7 @@ func decode[T any](t *testing.T, from io.Reader) (out T) {
 	return out
 }
 
-// What a session is can be changed: rules, agent, model and instructions.
+// Rules, agent, model and instructions of a session can be changed.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps())
@@ -139,8 +139,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// A server that was killed leaves a tool that runs, in a session that is not active; the next prompt turns the tool into
-// an error.
+// A killed server leaves a running tool in an inactive session. The next prompt turns the tool into an error.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	killed := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -154,7 +153,7 @@ func TestCrash(t *testing.T) {
 	killed.await("session.tool.progress")
 	w := &world{
 		T: t, dir: killed.dir, model: killed.model, schemas: killed.schemas, environ: killed.environ,
-		events: make(chan told, 1000),
+		events: make(chan received, 1000),
 	}
 	w.start(Behaviour{})
 	tool := w.messages(id)[1]
@@ -173,7 +172,6 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A server that ends interrupts what runs.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(calls(use("bash", fields{"command": "sleep 600"}))))
@@ -187,7 +185,6 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A reader that is too slow is cut off.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps())
@@ -203,7 +200,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// A request in the words that ask for JSON is answered with JSON, without tools where all are denied.
+// A prompt that asks for JSON gets JSON, without tools if all are denied.
 func TestStructured(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {

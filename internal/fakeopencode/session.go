@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// session is one conversation. What has a JSON name is stored; see [session.save].
+// session is one conversation. Fields with a JSON name are stored; see [session.save].
 type session struct {
 	Info     sessionInfo       `json:"info"`
 	Messages []*message        `json:"messages"`
-	Inbox    []*message        `json:"inbox"`   // what waits to be delivered
+	Inbox    []*message        `json:"inbox"`   // prompts not delivered yet
 	Seq      int               `json:"seq"`     // of the newest durable event
 	Entries  map[string]string `json:"entries"` // instructions
 
@@ -46,7 +46,6 @@ type sessionInfo struct {
 
 func (x *session) path() string { return filepath.Join(x.server.data, "session", x.Info.ID+".json") }
 
-// save stores the session, in whole, before anybody is told of what changed.
 func (x *session) save() {
 	data, err := json.Marshal(x)
 	if err == nil {
@@ -56,11 +55,11 @@ func (x *session) save() {
 		err = os.Rename(x.path()+".new", x.path())
 	}
 	if err != nil {
-		panic(fmt.Sprintf("store a session: %v", err)) // a test cannot go on like that
+		panic(fmt.Sprintf("store a session: %v", err)) // a test cannot continue like that
 	}
 }
 
-// load reads the sessions of an earlier server: what ran there does not run here.
+// load reads the sessions of an earlier server. None of them runs.
 func (s *Server) load() error {
 	files, err := filepath.Glob(filepath.Join(s.data, "session", "*.json"))
 	if err != nil {
@@ -80,7 +79,6 @@ func (s *Server) load() error {
 	return nil
 }
 
-// location is what is known of the session's directory.
 func (x *session) location() *location { return x.server.at(x.Info.Location.Directory) }
 
 func (x *session) children() (all []*session) {
@@ -141,8 +139,8 @@ func (s *Server) listSessions(r *http.Request) (any, error) {
 	return paged(s, query, all, func(x *session) (string, any) { return x.Info.ID, x.Info })
 }
 
-// paged answers one page of a list that is in ascending order. item gives an element's id and what is sent of it. A cursor
-// has the order of the list, and the id after which it begins.
+// paged answers one page of all, in ascending order. item returns an element's id and form. A cursor has order and last
+// id.
 func paged[T any](s *Server, query url.Values, all []T, item func(T) (string, any)) (any, error) {
 	size, err := strconv.Atoi(cmp.Or(query.Get("limit"), "50"))
 	if err != nil || size < 1 || size > 200 {
@@ -163,7 +161,7 @@ func paged[T any](s *Server, query url.Values, all []T, item func(T) (string, an
 	for _, e := range all[:min(size, len(all))] {
 		id, sent := item(e)
 		out = append(out, sent)
-		if len(all) > size || !s.behaviour.LastPage { // without that, the last page has a cursor as well
+		if len(all) > size || !s.behaviour.LastPage { // by default the last page has a cursor too
 			next["next"] = order + ":" + id
 		}
 	}
@@ -182,7 +180,7 @@ func (s *Server) active(*http.Request) (any, error) {
 
 func (x *session) removeSession(r *http.Request) (any, error) {
 	for _, child := range x.children() {
-		_, _ = child.removeSession(r) // that always succeeds
+		_, _ = child.removeSession(r) // best effort
 	}
 	x.stop(errInterrupted)
 	x.emit("session.deleted", fields{})
@@ -214,7 +212,7 @@ func (x *session) switchModel(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// add appends a message, with an id and the time where it has none.
+// add appends a message, and sets its id and time if it has none.
 func (x *session) add(m *message) *message {
 	m.ID = cmp.Or(m.ID, x.server.newID("msg_"))
 	m.Time.Created = cmp.Or(m.Time.Created, now())
@@ -254,8 +252,8 @@ func (x *session) instructions() (text string) {
 	return text
 }
 
-// tree is the hash of a git tree with the content of the session's directory; empty outside of git, or where the
-// configuration wants none. It is kept apart from the project's own repository.
+// tree returns the hash of a git tree of the session's directory, from a repository apart from the project's. It is
+// empty outside of git, or if the configuration disables snapshots.
 func (x *session) tree() string {
 	dir := x.Info.Location.Directory
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil || !x.location().config.Snapshot {
@@ -267,7 +265,7 @@ func (x *session) tree() string {
 		cmd.Dir = dir
 		cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
 		cmd.Env = append(cmd.Env, "GIT_DIR="+repo, "GIT_WORK_TREE="+dir, "GIT_CONFIG_GLOBAL="+os.DevNull)
-		out, _ := cmd.Output() // a snapshot that could not be made is none
+		out, _ := cmd.Output() // a failed snapshot is empty
 		return strings.TrimSpace(string(out))
 	}
 	if _, err := os.Stat(repo); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// A turn writes a file and reads it: all events come, in the order of the notes and numbered without a hole.
+// A turn that writes and reads a file gives all events, in the order of OPENCODE2.md and numbered without gaps.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Behaviour{}, steps(
@@ -59,7 +59,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// The trap of a prompt's id: the same does nothing, however its turn ended.
+// A prompt under a known id does nothing, however its turn ended.
 func TestSameID(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
@@ -104,7 +104,7 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// How a turn fails: the error in the message, the event and the session.
+// A failed turn has its error in the message, the event and the session.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/sashabaranov/go-openai"
 )
 
-// step is one call of the model and the tools that it asks for.
+// step is one call of the model, with the tool calls in its answer.
 type step struct {
 	x       *session
 	agent   *agent
@@ -21,7 +21,7 @@ type step struct {
 	finish  openai.FinishReason
 }
 
-// step reports whether the model wants to go on after it.
+// step runs one step, and reports whether the model called tools and so has to be called again.
 func (x *session) step(ctx context.Context, a *agent, e endpoint) (more bool, err error) {
 	t := &step{x: x, agent: a}
 	begin := x.tree()
@@ -47,7 +47,7 @@ func (x *session) step(ctx context.Context, a *agent, e endpoint) (more bool, er
 	return len(wanted) > 0, nil
 }
 
-// ask calls the model, again and again if that may help, and gives the tools that it wants to be called.
+// ask calls the model, retries transient errors, and returns the tool calls that the model wants.
 func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, err error) {
 	x, s := t.x, t.x.server
 	messages, tools := x.conversation(t.agent), x.offered(t.agent)
@@ -58,7 +58,7 @@ func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, e
 		switch {
 		case failure == nil:
 			return t.take(answer, e.model), nil
-		case ctx.Err() != nil || !slices.Contains(passing, failure.Type) || attempt > maxRetries:
+		case ctx.Err() != nil || !slices.Contains(transient, failure.Type) || attempt > maxRetries:
 			return nil, failure
 		}
 		wait := max(failure.after, s.behaviour.Retry<<(attempt-1))
@@ -69,7 +69,7 @@ func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, e
 	}
 }
 
-// take puts the answer's text into the message, and gives the tools that are to be called.
+// take puts text and usage of the answer into the message, and returns the tool calls.
 func (t *step) take(answer openai.ChatCompletionResponse, m model) []openai.ToolCall {
 	u, choice := answer.Usage, answer.Choices[0]
 	cost := (float64(u.PromptTokens)*m.Cost.Input + float64(u.CompletionTokens)*m.Cost.Output) / 1e6
@@ -84,13 +84,12 @@ func (t *step) take(answer openai.ChatCompletionResponse, m model) []openai.Tool
 	return choice.Message.ToolCalls
 }
 
-// about adds the message to the data of an event.
 func (t *step) about(data fields) fields {
 	data["assistantMessageID"] = t.message.ID
 	return data
 }
 
-// runTools runs the calls side by side. The error is errDeclined if the user declined one without a word.
+// runTools runs the calls in parallel. It returns errDeclined if the user declined one without a text.
 func (t *step) runTools(ctx context.Context, wanted []openai.ToolCall) error {
 	var group sync.WaitGroup
 	var calls []*toolCall
@@ -142,7 +141,7 @@ func (t *step) fail(err error) {
 	t.x.emit("session.step.failed", t.about(fields{"error": failure}))
 }
 
-// finishes are the ends of an answer in OpenCode's words. All others are unknown.
+// finishes maps finish reasons to OpenCode's. All others become unknown.
 var finishes = map[openai.FinishReason]string{
 	"tool_calls": "tool-calls", "content_filter": "content-filter", "stop": "stop", "length": "length",
 }
@@ -165,7 +164,7 @@ func (t *step) end() {
 	x.live("session.usage.updated", fields{"cost": x.Info.Cost, "tokens": x.Info.Tokens})
 }
 
-// conversation is what the model reads.
+// conversation returns what the model reads.
 func (x *session) conversation(a *agent) []openai.ChatCompletionMessage {
 	system := fmt.Sprintf("You are the agent %s of a stand-in for OpenCode.\n\n"+
 		"Here is some useful information about the environment you are running in:\n<env>\n  Working directory: %s\n</env>%s",
@@ -182,7 +181,7 @@ func (x *session) conversation(a *agent) []openai.ChatCompletionMessage {
 	return all
 }
 
-// spoken is an assistant's message as the model reads it: what it said, and what became of the tools that it called.
+// spoken returns an assistant's message as the model reads it: its text, its tool calls and their results.
 func (m *message) spoken() []openai.ChatCompletionMessage {
 	said := openai.ChatCompletionMessage{Role: "assistant", Content: m.said()}
 	var results []openai.ChatCompletionMessage

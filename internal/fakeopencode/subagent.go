@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// subagent has another agent do a task in a session of its own, a child of the caller's. The child does not get the
-// rules of its parent.
+// subagent runs another agent in a child session, which does not inherit its parent's rules.
 func (t *toolCall) subagent() (result, error) {
 	parent, s, name, description := t.step.x, t.server(), t.string("agent"), t.string("description")
 	if err := t.ask("subagent", name); err != nil {
@@ -51,7 +50,7 @@ func (t *toolCall) subagent() (result, error) {
 	}, nil
 }
 
-// report is what the child said last, or why it did not succeed.
+// report returns the child's last text, or why it did not succeed.
 func (x *session) report(run *execution) (text, state string) {
 	if failure, failed := errors.AsType[*turnError](run.err); failed {
 		return failure.Message, "error"
@@ -66,8 +65,7 @@ func (x *session) report(run *execution) (text, state string) {
 	return "Subagent completed without a text response.", "completed"
 }
 
-// tellOfChild has the session go on when a sub-agent in the background has ended, by a text that nobody typed. Between the
-// end of the child and that, nothing is active.
+// tellOfChild wakes the session after a background sub-agent, with a synthetic message. In between, neither is active.
 func (x *session) tellOfChild(child *session, run *execution, description string) {
 	if x.server.sessions[x.Info.ID] != x || x.server.ctx.Err() != nil {
 		return

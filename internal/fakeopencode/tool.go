@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
-// toolCall is a call that runs, in a goroutine of its own.
+// toolCall is a running call, in a goroutine of its own.
 type toolCall struct {
 	ctx     context.Context
 	step    *step
@@ -26,20 +26,19 @@ type toolCall struct {
 	err     error // how it ended; set when run has returned
 }
 
-// result is what the model reads of a call that went well, and what programs read.
+// result is the output of a successful call: texts for the model, metadata for clients.
 type result struct {
 	text     string
 	metadata map[string]any
-	notice   string // a second text, of the tool itself
+	notice   string // a second text, by the tool itself
 }
 
-// tool is one that the model may be offered.
 type tool struct {
 	name       string
-	action     string // of the permission; a rule that denies it for everything takes the tool away
+	action     string // of the permission; denied for everything, the tool is not offered
 	parameters any
-	failure    string // what the model reads in the place of every error; %s is the first field of the input
-	subject    string // that field
+	failure    string // replaces every error's text for the model; %s is the input's subject
+	subject    string // name of that field
 	run        func(*toolCall) (result, error)
 }
 
@@ -52,7 +51,7 @@ func builtIn() []tool {
 	}
 }
 
-// object is a schema that names its fields and leaves their types open.
+// object returns a schema with named fields of any type.
 func object(names ...string) any {
 	properties := fields{}
 	for _, name := range names {
@@ -61,7 +60,7 @@ func object(names ...string) any {
 	return fields{"type": "object", "properties": properties}
 }
 
-// tools lists what the session may use: not what is denied for everything.
+// tools returns the session's tools, without those denied for everything.
 func (x *session) tools(a *agent) []tool {
 	rules := x.location().rules(a, x.Info.Permissions...)
 	return slices.DeleteFunc(append(builtIn(), x.location().mcpTools()...), func(t tool) bool {
@@ -74,7 +73,6 @@ func (x *session) tools(a *agent) []tool {
 	})
 }
 
-// offered are the session's tools as the model gets them.
 func (x *session) offered(a *agent) (all []openai.Tool) {
 	for _, t := range x.tools(a) {
 		all = append(all, openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
@@ -84,7 +82,7 @@ func (x *session) offered(a *agent) (all []openai.Tool) {
 	return all
 }
 
-// failed is an error whose words the model reads.
+// failed returns an error whose text the model reads.
 func failed(format string, args ...any) *turnError {
 	return &turnError{Type: "tool.execution", Message: fmt.Sprintf(format, args...)}
 }
@@ -122,7 +120,7 @@ func (t *toolCall) run() {
 	x.emit("session.tool.success", success)
 }
 
-// failure is the error as it is told. Most tools have one sentence for all, so that a rejection's text is lost.
+// failure returns the reported error. Most tools have one text for all errors, so a rejection's text is lost.
 func (t *toolCall) failure(used tool) *turnError {
 	told, known := errors.AsType[*turnError](t.err)
 	if !known {
@@ -142,7 +140,7 @@ func (t *toolCall) string(name string) string {
 	return text
 }
 
-// progress tells what is known of a call while it runs.
+// progress publishes a running call's metadata.
 func (t *toolCall) progress(metadata map[string]any) {
 	t.content.State.Metadata = metadata
 	t.step.x.live("session.tool.progress", t.step.about(fields{"id": t.content.ID, "metadata": metadata}))
@@ -166,10 +164,10 @@ func (t *toolCall) write() (result, error) {
 	return result{text: "Wrote file successfully: " + name}, err
 }
 
-// commandSeparator splits a line into the commands that a permission lists one by one.
+// commandSeparator splits a line into the commands that a permission lists.
 var commandSeparator = regexp.MustCompile(`\s*(?:&&|\|\||[|;\n])\s*`)
 
-// shell runs a command in a session of its own. A server that is killed leaves it alone.
+// shell runs a command in a process session of its own: it survives a server that is killed.
 func (t *toolCall) shell() (result, error) {
 	x, s, command := t.step.x, t.server(), t.string("command")
 	commands := slices.DeleteFunc(commandSeparator.Split(strings.TrimSpace(command), -1), func(c string) bool { return c == "" })
@@ -192,8 +190,8 @@ func (t *toolCall) shell() (result, error) {
 		return result{}, err
 	}
 	t.progress(map[string]any{"shellID": id})
-	kill := context.AfterFunc(t.ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with all that it started
-	s.unlocked(func() { _ = cmd.Wait() })                                                            // the state says it
+	kill := context.AfterFunc(t.ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with its children
+	s.unlocked(func() { _ = cmd.Wait() })                                                            // see ProcessState
 	kill()
 	text, _ := os.ReadFile(out.Name())
 	code := cmd.ProcessState.ExitCode()

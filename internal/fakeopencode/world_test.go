@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what never takes long.
+// patience bounds waits that take milliseconds.
 const patience = time.Minute
 
-// world is a server with a model, whose every answer and event is checked against the schemas.
+// world is a server with a scripted model. Every answer and event is checked against the schemas.
 type world struct {
 	*testing.T
 	dir     string
@@ -34,12 +34,11 @@ type world struct {
 	http    *httptest.Server
 	schemas *schemas
 	environ map[string]string
-	events  chan told
-	stop    func() // ends the server, as at its end
+	events  chan received
+	stop    func() // stops the server in an orderly way
 }
 
-// told is an event.
-type told struct {
+type received struct {
 	Type    string
 	Durable *durable
 	Data    map[string]any
@@ -48,7 +47,7 @@ type told struct {
 
 func newWorld(t *testing.T, b Behaviour, model scriptmodel.Handler) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir(), events: make(chan told, 10_000)}
+	w := &world{T: t, dir: t.TempDir(), events: make(chan received, 10_000)}
 	var err error
 	if w.schemas, err = described(); err != nil {
 		t.Fatal(err)
@@ -66,7 +65,6 @@ func newWorld(t *testing.T, b Behaviour, model scriptmodel.Handler) *world {
 	return w
 }
 
-// start begins a server on the data of the world.
 func (w *world) start(b Behaviour) {
 	w.Helper()
 	if b.Retry == 0 {
@@ -88,8 +86,8 @@ func (w *world) start(b Behaviour) {
 			if err := w.schemas.event([]byte(e.Data)); err != nil {
 				w.Error(err)
 			}
-			var event told
-			_ = json.Unmarshal([]byte(e.Data), &event) // the schema says what it is
+			var event received
+			_ = json.Unmarshal([]byte(e.Data), &event) // validated above
 			w.events <- event
 		}
 	})
@@ -122,7 +120,7 @@ func (w *world) send(method, path string, body any) *http.Response {
 	return resp
 }
 
-// call makes a request for an operation, fills in its path, and checks request and answer against the schemas.
+// call requests an operation, whose path it fills in, and checks request and answer against the schemas.
 func (w *world) call(operation string, status int, body any, out any, path ...string) {
 	w.Helper()
 	i := slices.IndexFunc(routes, func(r route) bool { return r.operation == operation })
@@ -169,7 +167,6 @@ func (w *world) call(operation string, status int, body any, out any, path ...st
 	}
 }
 
-// session makes one with a title.
 func (w *world) session(more fields) string {
 	w.Helper()
 	in := fields{"title": "a title", "location": fields{"directory": w.dir}}
@@ -186,21 +183,20 @@ func (w *world) prompt(sessionID, id, text string) {
 	w.call("session.prompt", 200, fields{"id": id, "text": text}, nil, sessionID)
 }
 
-// waiting is how many prompts are in the session's inbox.
+// waiting counts the prompts in the inbox.
 func (w *world) waiting(sessionID string) int {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	return len(w.server.sessions[sessionID].Inbox)
 }
 
-// await waits for an event of a type, and gives all up to it.
-func (w *world) await(eventType string) (all []told) {
+// await returns the events up to the first of the type.
+func (w *world) await(eventType string) (all []received) {
 	w.Helper()
 	return w.awaitIn("", eventType)
 }
 
-// awaitIn waits for one of a session.
-func (w *world) awaitIn(sessionID, eventType string) (all []told) {
+func (w *world) awaitIn(sessionID, eventType string) (all []received) {
 	w.Helper()
 	for {
 		select {
@@ -215,7 +211,7 @@ func (w *world) awaitIn(sessionID, eventType string) (all []told) {
 	}
 }
 
-func types(events []told) (names []string) {
+func types(events []received) (names []string) {
 	for _, e := range events {
 		if !strings.HasSuffix(e.Type, ".delta") {
 			names = append(names, strings.TrimPrefix(e.Type, "session."))
@@ -224,14 +220,13 @@ func types(events []told) (names []string) {
 	return names
 }
 
-// messages are the session's, oldest first.
 func (w *world) messages(sessionID string) (all []*message) {
 	w.Helper()
 	w.call("session.message.list", 200, nil, &all, sessionID, "order=asc&limit=200")
 	return all
 }
 
-// kinds are the types of the session's messages, and how they ended.
+// kinds lists the types of a session's messages, and how each ended.
 func (w *world) kinds(sessionID string) string {
 	w.Helper()
 	var all []string

@@ -1,4 +1,4 @@
-// Package golden compares what tests got with the files of their testdata. It adds the flag -update to their binary.
+// Package golden compares test results with files in testdata. It adds the flag -update to test binaries.
 package golden
 
 import (
@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// Compare reports how got differs from testdata/name. With -update it writes the file instead.
+// Compare fails the test if got differs from testdata/name. With -update it first writes got to the file.
 func Compare(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

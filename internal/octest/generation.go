@@ -15,17 +15,17 @@ import (
 type Generation struct {
 	Name   string
 	Binary string
-	Env    []string // more of its environment
+	Env    []string // further environment entries
 }
 
-// Generations are the pinned OpenCode and the stand-in for OpenCode 2. What it takes goes into dir.
+// Generations returns the pinned OpenCode and the stand-in for OpenCode 2, whose program is put into dir.
 func Generations(dir string) ([]Generation, error) {
 	first, err := Find()
 	if err != nil {
 		return nil, err
 	}
 	second, err := StandIn(dir)
-	// The real one waits for seconds before it asks a provider again.
+	// By default it waits for seconds before it retries a provider.
 	quick := fakeopencode.Behaviour{Retry: 10 * time.Millisecond}.Env()
 	return []Generation{{Name: "opencode1", Binary: first}, {"opencode2", second, []string{quick}}}, err
 }
@@ -33,14 +33,13 @@ func Generations(dir string) ([]Generation, error) {
 // standIn is the name under which a test binary plays OpenCode 2.
 const standIn = "opencode"
 
-// StandIn puts a program into dir that is used in the place of OpenCode 2: this test binary under another name. Its
-// TestMain has to begin with [Guard] or [PlayStandIn].
+// StandIn links this test binary below dir as an OpenCode 2. TestMain must begin with [Guard] or [PlayStandIn].
 func StandIn(dir string) (path string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	dir = filepath.Join(dir, "stand-in") // the real one makes a directory of its own name
+	dir = filepath.Join(dir, "stand-in") // the real one makes a directory named like its program
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -48,15 +47,14 @@ func StandIn(dir string) (path string, err error) {
 	return path, os.Symlink(self, path)
 }
 
-// PlayStandIn does not return in a test binary that was started as the stand-in.
+// PlayStandIn runs the stand-in and exits, if the test binary was started as one.
 func PlayStandIn() {
 	if filepath.Base(os.Args[0]) == standIn {
 		os.Exit(fakeopencode.Main())
 	}
 }
 
-// ServeStandIn serves a stand-in for OpenCode 2, started in dir with the environment, as long as the test runs. Its
-// address has the password.
+// ServeStandIn serves a stand-in for OpenCode 2 in dir, with env, until the test ends. The URL includes the password.
 func ServeStandIn(tb testing.TB, b fakeopencode.Behaviour, dir string, env []string) (url string) {
 	tb.Helper()
 	const password = "secret"

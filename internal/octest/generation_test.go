@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// A test binary plays the stand-in under another name.
 func TestStandIn(t *testing.T) {
 	t.Parallel()
 	path, err := StandIn(t.TempDir())

@@ -1,9 +1,8 @@
-// Package octest is what tests and benchmarks need to use the real OpenCode: the pinned binary, an environment in which
-// it touches nothing of the user's and talks only to a scripted model, and small git repositories to work in.
+// Package octest lets tests and benchmarks use the real OpenCode: the pinned binary, an environment isolated from the
+// user's, with a scripted model only, and small git repositories.
 //
-// One OpenCode process takes about 600 MB. A package with many tests starts one server in TestMain, out of [Find] and
-// [scriptmodel.OpenCodeEnv], and gives each test a repository of its own; the model's handler tells the tests apart by
-// their prompts.
+// One OpenCode process takes about 600 MB: a package with many tests starts one server in TestMain, and gives each test
+// its own repository. The model's handler tells tests apart by their prompts.
 package octest
 
 import (
@@ -24,7 +23,7 @@ import (
 // BinaryVar is the environment variable that names another OpenCode binary to test with.
 const BinaryVar = "MANAGER_TEST_OPENCODE"
 
-// Find returns the absolute path of the OpenCode binary to test with: that of [BinaryVar], or the one pinned in tools/.
+// Find returns the absolute path of the OpenCode to test with: that of [BinaryVar], or the one pinned in tools/.
 func Find() (string, error) {
 	path := os.Getenv(BinaryVar)
 	if path == "" {
@@ -41,7 +40,7 @@ func Find() (string, error) {
 	return filepath.Abs(path)
 }
 
-// Binary is [Find] for one test. A missing binary fails the test: a skipped one would hide that nothing was tested.
+// Binary is [Find] for one test. A missing binary fails the test: skipping would hide that nothing was tested.
 func Binary(tb testing.TB) string {
 	tb.Helper()
 	path, err := Find()
@@ -51,17 +50,15 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-// Env returns the whole environment of a process that may start OpenCode: isolated below a temporary directory of the
-// test, with the model server at modelURL as the only provider, and [Lean]. See [scriptmodel.OpenCodeEnv].
-//
-// The directory is removed when the test ends, so processes have to be stopped in cleanups registered after this call.
+// Env returns the whole environment of a process that may start OpenCode: isolated below a temporary directory, with
+// the model server at modelURL as the only provider, and [Lean]. See [scriptmodel.OpenCodeEnv]. The directory is
+// removed when the test ends: stop processes in cleanups registered after this call.
 func Env(tb testing.TB, modelURL string) []string {
 	tb.Helper()
 	return Lean(scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL))
 }
 
-// Lean has an OpenCode that is started with env take no snapshots of its own. They are half of what a short turn costs,
-// and only internal/watch reads them.
+// Lean turns off snapshots in env, in place: half the cost of a short turn, and only internal/watch reads them.
 func Lean(env []string) []string {
 	for i := range env {
 		env[i] = strings.Replace(env[i], `"share":"disabled"`, `"share":"disabled","snapshot":false`, 1)
@@ -80,7 +77,7 @@ func Model(tb testing.TB, handler scriptmodel.Handler) *scriptmodel.Server {
 	return server
 }
 
-// Script starts a scripted model that plays the YAML script.
+// Script is [Model] for a YAML script.
 func Script(tb testing.TB, script string) *scriptmodel.Server {
 	tb.Helper()
 	parsed, err := scriptmodel.ParseScript([]byte(script))
@@ -90,8 +87,8 @@ func Script(tb testing.TB, script string) *scriptmodel.Server {
 	return Model(tb, parsed.Reply)
 }
 
-// Repo makes a git repository in a temporary directory, with one commit that holds files (content by slash-separated
-// path), and returns its path. The author of further commits is configured in it.
+// Repo makes a git repository in a temporary directory and returns its path. It has one commit of files (content by
+// slash-separated path), and an author for further ones.
 func Repo(tb testing.TB, files map[string]string) string {
 	tb.Helper()
 	dir, err := filepath.EvalSymlinks(tb.TempDir()) // OpenCode and git report resolved paths; macOS has /tmp behind a link
@@ -121,8 +118,7 @@ func commit(tb testing.TB, dir string, files map[string]string) {
 	Git(tb, dir, "commit", "--quiet", "--allow-empty", "--message", "Start")
 }
 
-// Git runs git in dir and returns what it printed. The configuration of the user and the machine, and the variables of
-// a git hook that may be running the tests, have no say.
+// Git runs git in dir without the configuration of user, machine or a hook's GIT_ variables, and returns its output.
 func Git(tb testing.TB, dir string, args ...string) string {
 	tb.Helper()
 	cmd := exec.Command("git", args...)
@@ -136,7 +132,7 @@ func Git(tb testing.TB, dir string, args ...string) string {
 	return string(out)
 }
 
-// CheckLeaks is the exit code of a TestMain: that of its tests, or 1 if goroutines are left although they passed.
+// CheckLeaks returns the exit code of a TestMain: code, or 1 if its tests passed but left goroutines.
 func CheckLeaks(code int) int {
 	if code != 0 {
 		return code

@@ -12,18 +12,17 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Repos are repositories that tests use one after the other: OpenCode takes two seconds of a processor for the first
-// session in one.
+// Repos is a pool of repositories: the first session in one costs OpenCode two seconds of CPU.
 type Repos struct {
-	Home  string            // where they are made; symbolic links are resolved in it
-	Files map[string]string // of their one commit
+	Home  string            // parent directory, with symbolic links resolved
+	Files map[string]string // content of the one commit, by path
 
 	mu   sync.Mutex
 	made int
 	free []string
 }
 
-// Take gives a repository that no other test uses at the same time.
+// Take returns a repository that no other test uses meanwhile.
 func (r *Repos) Take(tb testing.TB) string {
 	tb.Helper()
 	r.mu.Lock()
@@ -42,7 +41,7 @@ func (r *Repos) Take(tb testing.TB) string {
 	return dir
 }
 
-// Give takes a repository back: its sessions are deleted, its files are as they were.
+// Give returns a repository to the pool: it deletes the sessions and resets the files.
 func (r *Repos) Give(ctx context.Context, tb testing.TB, d *opencode.Directory) {
 	tb.Helper()
 	all, err := d.Sessions(ctx, opencode.SessionFilter{})

@@ -16,14 +16,14 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// Server is `opencode serve`, as the user runs it in a terminal, or what is used in its place.
+// Server is a running `opencode serve`, or a program in its place.
 type Server struct {
 	URL  string
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// Serve starts a server of the pinned OpenCode in dir and waits until it listens. Port 0 is a free one.
+// Serve starts a server of the pinned OpenCode in dir and waits until it listens. Port "0" picks a free one.
 func Serve(dir string, env []string, port string) (*Server, error) {
 	binary, err := Find()
 	if err != nil {
@@ -47,7 +47,7 @@ func ServeWith(binary, dir string, env []string, port string) (*Server, error) {
 	return Listen(cmd)
 }
 
-// Listen starts a program that says where it listens, as a server of OpenCode does, and waits until it does.
+// Listen starts a program and waits until it prints "listening on" and its URL, as OpenCode does.
 func Listen(cmd *exec.Cmd) (*Server, error) {
 	var said bytes.Buffer
 	cmd.Stderr, cmd.SysProcAttr = &said, &syscall.SysProcAttr{Setpgid: true}
@@ -67,7 +67,7 @@ func Listen(cmd *exec.Cmd) (*Server, error) {
 	}
 	go func() {
 		defer close(s.done)
-		_, _ = io.Copy(io.Discard, out) // or it would wait for a reader
+		_, _ = io.Copy(io.Discard, out) // else a full pipe would block it
 		_ = cmd.Wait()
 	}()
 	if s.URL == "" {
@@ -77,13 +77,13 @@ func Listen(cmd *exec.Cmd) (*Server, error) {
 	return s, nil
 }
 
-// Port is what follows the last colon of the URL.
+// Port returns the port of the URL.
 func (s *Server) Port() string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
 
-// PID is the server's process.
+// PID returns the server's process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Kill ends the server and what it started, without asking, and waits for that. It may be called again.
+// Kill kills the server's process group and waits for the server. It may be called again.
 func (s *Server) Kill() {
 	select {
 	case <-s.done:
@@ -96,12 +96,11 @@ func (s *Server) Kill() {
 
 const (
 	markVar  = "MANAGER_TEST_RUN"
-	guardVar = "MANAGER_TEST_GUARD" // of the guard: the mark to look for
+	guardVar = "MANAGER_TEST_GUARD" // of the guard: the entry to look for
 )
 
-// Guard sees to it that everything the test binary starts ends with it, also when the binary runs into go test's time
-// limit or is killed: a test's cleanup does not run then. Call it first in TestMain. The guard is a process of its own,
-// which waits for the end of this one.
+// Guard ends everything that the test binary starts when the binary ends, also if go test's time limit or a signal
+// kills it and no cleanup runs. Call it first in TestMain. The guard is another process of the test binary.
 func Guard() {
 	PlayStandIn()
 	if mark := os.Getenv(guardVar); mark != "" {
@@ -121,7 +120,7 @@ func startGuard() error {
 	if err != nil {
 		return err
 	}
-	// The guard itself is not to be ended with the test that runs this one.
+	// Without the mark, the guard of a test that runs this binary does not end this guard.
 	if err := os.Unsetenv(markVar); err != nil {
 		return err
 	}
@@ -140,9 +139,8 @@ func startGuard() error {
 	return os.Setenv(markVar, mark)
 }
 
-// held has what the guard reads, which this process alone holds open until it ends: it is not collected as garbage.
+// held keeps the guard's input open until this process ends: garbage collection would close it.
 var held []io.Closer
 
-// Mark is the entry by which the guard knows what the test binary started, for environments that are not made from
-// os.Environ.
+// Mark returns the entry by which the guard finds what to end, for environments that are not made from os.Environ.
 func Mark() string { return markVar + "=" + os.Getenv(markVar) }

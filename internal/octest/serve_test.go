@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 )
 
-// leaveVar makes the test binary one that starts something long and dies as one does that runs into go test's time limit.
+// leaveVar makes the test binary start a long process and die, as at go test's time limit.
 const leaveVar = "OCTEST_LEAVE"
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestGuard(t *testing.T) {
 	if err := out.SetReadDeadline(deadline); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, out); err != nil { // it ends when nobody holds the other end any more
+	if _, err := io.Copy(io.Discard, out); err != nil { // until no process holds the other end
 		t.Errorf("what the dead test binary started is alive: %v", err)
 	}
 	if exit := cmd.Wait(); !errors.As(exit, new(*exec.ExitError)) {

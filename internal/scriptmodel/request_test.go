@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The requests below have the shape of those that OpenCode 1.18.33 was seen to send.
+// The requests below have the shape of those of OpenCode 1.18.33 (seen).
 
 const continuedRequest = `{"model":"agent","tool_choice":"auto","stream":true,"tools":[
 	{"type":"function","function":{"name":"bash","parameters":{}}},

@@ -18,7 +18,7 @@ func parse(t *testing.T, script string) *scriptmodel.Script {
 	return s
 }
 
-// conversation is a request of an agent: user messages are written as they are, "<" stands for an assistant message.
+// conversation is an agent's request with user messages; "<" stands for an assistant message.
 func conversation(messages ...string) scriptmodel.Request {
 	r := scriptmodel.Request{Model: "agent", SessionID: "ses_1", Tools: []string{"write"}}
 	for _, text := range messages {
@@ -58,7 +58,7 @@ rules:
 		want     string
 	}{
 		{[]string{"task"}, "one"},
-		{[]string{"task"}, "one"}, // not remembered
+		{[]string{"task"}, "one"}, // the script keeps no count
 		{[]string{"task", "<"}, "two"},
 		{[]string{"task", "<", "<"}, nothing},
 		{[]string{"task", "<", "<", "go on"}, "more"},
@@ -108,7 +108,7 @@ rules:
 `)
 	a := conversation("judge a")
 	a.Model = "ledger"
-	// The marker for a structured request is private: make one the way a client does.
+	// The mark of a structured request is unexported: make one as a client does.
 	a, b := structured(t, a), structured(t, conversation("judge a"))
 	for i, step := range []struct {
 		req  scriptmodel.Request

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// client is go-openai without kept connections, so that goleak sees only what the server leaves behind.
+// client is go-openai without keep-alive, so that goleak sees only what the server leaves behind.
 func client(t *testing.T, server *scriptmodel.Server, key string) *openai.Client {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -40,7 +40,6 @@ func ask(text string) openai.ChatCompletionRequest {
 	}
 }
 
-// asStructured adds the response_format of a structured request.
 func asStructured(req openai.ChatCompletionRequest) openai.ChatCompletionRequest {
 	req.ResponseFormat = &openai.ChatCompletionResponseFormat{
 		Type: openai.ChatCompletionResponseFormatTypeJSONSchema,
@@ -51,7 +50,7 @@ func asStructured(req openai.ChatCompletionRequest) openai.ChatCompletionRequest
 	return req
 }
 
-// structured sends the first message of req through a server as a structured request, and returns what arrived.
+// structured sends the first message of req as a structured request, and returns what the server received.
 func structured(t *testing.T, req scriptmodel.Request) scriptmodel.Request {
 	t.Helper()
 	server := octest.Model(t, scriptmodel.Always(scriptmodel.Reply{JSON: struct{}{}}))
@@ -63,7 +62,7 @@ func structured(t *testing.T, req scriptmodel.Request) scriptmodel.Request {
 	return server.Requests()[0]
 }
 
-// message is an answer as a client sees it, in either form.
+// message is an answer as a client sees it, whole or streamed.
 type message struct {
 	Text, Finish string
 	Calls        []string

@@ -1,4 +1,4 @@
-// Package sample is the boulder that tests of views and commands look at.
+// Package sample builds the boulder that tests of views and commands show.
 package sample
 
 import (
@@ -11,11 +11,10 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// Began is when the sample boulder was created. Each of its events comes a second after the one before.
+// Began is when the sample boulder was created. Its events are one second apart.
 var Began = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 
-// Boulder is a boulder in which everything is to be seen: finished, running, in line, pending, failed and blocked
-// sub-tasks, a second turn, a retry, gates, trouble.
+// Boulder has finished, running, queued, pending, failed and blocked sub-tasks, a second turn, a retry, gates, trouble.
 type Boulder struct {
 	T      testing.TB
 	ID     string
@@ -26,7 +25,7 @@ type Boulder struct {
 
 const ID = "01k3sample"
 
-// New is the boulder before its plan.
+// New returns the boulder before its plan.
 func New(t testing.TB, id string) *Boulder {
 	t.Helper()
 	s := &Boulder{T: t, ID: id, State: boulder.NewState(), Now: Began}
@@ -39,7 +38,7 @@ func New(t testing.TB, id string) *Boulder {
 	return s
 }
 
-// Apply lets something happen, a second after the last event.
+// Apply applies an event, one second after the last.
 func (s *Boulder) Apply(body boulder.Body) {
 	s.T.Helper()
 	e, err := s.State.Apply(boulder.Event{Time: s.Now, BoulderID: s.ID, Body: body})
@@ -50,7 +49,7 @@ func (s *Boulder) Apply(body boulder.Body) {
 	s.Events = append(s.Events, e)
 }
 
-// Plan is the plan of the boulder.
+// Plan returns the boulder's plan.
 func Plan() boulder.Plan {
 	return boulder.Plan{
 		Version: 1, Task: "Add dark mode\nwith a toggle in the settings", Goal: "The app has a dark mode",
@@ -126,7 +125,7 @@ func (s *Boulder) End(ref boulder.AttemptRef, turn int, gate *boulder.Gate, v bo
 	s.Apply(schedule.Judged(s.State, s.State.Open(ref.SubTaskID), turn, v, s.Now))
 }
 
-// Play brings the sample to its middle.
+// Play applies the events up to the middle of the sample.
 func (s *Boulder) Play() {
 	toggle := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
 	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
@@ -169,7 +168,7 @@ func (s *Boulder) Play() {
 	s.Apply(boulder.SubTaskProgress{AttemptRef: theme, Activity: "read \x1b[2Jtheme.css", TodosDone: 2, TodosTotal: 5})
 }
 
-// Finish brings the sample to its end.
+// Finish applies the events from there to the end.
 func (s *Boulder) Finish() {
 	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	s.End(theme, 1, nil, boulder.Verdict{Completed: true, Summary: "it is dark"})
@@ -189,9 +188,8 @@ func (s *Boulder) Finish() {
 	})
 }
 
-// Misbehave plays a sub-task in which every rule has its say: a nudge, a fault, a stop, truncation, a judge that is
-// overruled and one that is not there, a retry, a resume after a crash, and a replan that supersedes what depends on
-// it.
+// Misbehave plays a sub-task in which every rule applies: a nudge, a fault, a stop, truncation, an overruled and an
+// unavailable judge, a retry, a resume after a crash, and a replan that supersedes its dependents.
 func (s *Boulder) Misbehave() {
 	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
 	s.Plan()
@@ -248,7 +246,7 @@ func (s *Boulder) Misbehave() {
 	})
 }
 
-// EndWith ends a turn with evidence of its own.
+// EndWith ends a turn with the evidence.
 func (s *Boulder) EndWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, v boulder.Verdict) {
 	s.Apply(boulder.TurnEnded{AttemptRef: ref, Turn: turn, Ended: e.Ended, Evidence: e})
 	for _, g := range e.Gates {
@@ -257,7 +255,7 @@ func (s *Boulder) EndWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, 
 	s.Apply(schedule.Judged(s.State, s.State.Open(ref.SubTaskID), turn, v, s.Now))
 }
 
-// Blockers are blockers of every kind, the most urgent first, as they are an hour after Began.
+// Blockers returns blockers of every kind, the most urgent first, as of an hour after Began.
 func Blockers() []boulder.Blocker {
 	at := func(minutes int) time.Time { return Began.Add(time.Duration(minutes) * time.Minute) }
 	ask := func(reply boulder.AskReply) *boulder.Ask {
