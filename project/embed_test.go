@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// The program of the example runs a task, here on the stand-in for OpenCode 2, and another one reads what is stored of
-// it. With the real OpenCode examples/front, which is the same program, is run.
+// The program of the example runs a task, here on the stand-in for OpenCode 2, and a second one reads what it stored.
+// examples/front is the same program and runs on the real OpenCode.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, r managertest.Request) managertest.Reply {
