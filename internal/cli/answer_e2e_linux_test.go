@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// An agent that waits for an answer and gets it, here on the page beside the run, is not told again: neither by another
-// turn nor with another judgement.
+// An agent that waits for an answer gets it, here from the page, exactly once: it causes neither another turn nor
+// another verdict.
 func TestAnswerToAWaitingAgent(t *testing.T) {
 	t.Parallel()
 	question := scriptmodel.ToolCall{Name: "question", Args: map[string]any{"questions": []any{map[string]any{

@@ -9,8 +9,8 @@ import (
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// A plan that a boulder of the server waits with is shown on the user's terminal. A no there ends the boulder; where
-// there is no terminal, nobody is asked.
+// The plan of a server's boulder that waits for approval is shown on the user's terminal. A no ends the boulder.
+// Without a terminal nothing is asked.
 func TestDeclineThePlanOfAServer(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
@@ -41,7 +41,7 @@ func TestDeclineThePlanOfAServer(t *testing.T) {
 	}
 }
 
-// So is a replan that is proposed, and a no there fails its sub-task.
+// A proposed replan is shown likewise, and a no fails its sub-task.
 func TestDeclineTheReplanOfAServer(t *testing.T) {
 	t.Parallel()
 	s, ref := newSample(t), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
