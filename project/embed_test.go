@@ -13,8 +13,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// The program of the example runs a task, here on the stand-in for OpenCode 2, and a second one reads what it stored.
-// examples/front is the same program and runs on the real OpenCode.
+// The example's program runs a task, and another one reads it; examples/front is the same on the real OpenCode.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, r managertest.Request) managertest.Reply {

@@ -21,8 +21,7 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// slotted is a project in which isolated boulders run on a real git, with functions as agents instead of OpenCode. It
-// outlives the processes.
+// slotted is a project whose isolated boulders run on a real git with functions as agents. It outlives the processes.
 type slotted struct {
 	*testing.T
 	dir   string
@@ -86,7 +85,6 @@ func (w *slotted) userState() string {
 		w.git("--no-optional-locks", "status", "--porcelain=v2", "--branch", "--", ":!.manager"), w.git("diff"), index)
 }
 
-// tipFile returns a file of the newest tip.
 func (w *slotted) tipFile(name string) string { return w.git("show", "refs/manager/b1/tip:"+name) }
 
 // memory is a store that fails commit number failAt: after the write if written is set, else before it.
@@ -302,8 +300,7 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// A conflict in generated files only is resolved by running their command, without an agent. If the command fails, it
-// is an ordinary conflict.
+// A conflict in generated files only is resolved by their command; only if that fails, it is an agent's.
 func TestGeneratedFiles(t *testing.T) {
 	t.Parallel()
 	for command, asked := range map[string]bool{"cat *.dep > go.sum": false, "cat *.dep > go.sum; false": true, "": true} {

@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// If nothing listens at the default address, a watch finds the background service of OpenCode 2 by its registration.
-// The registration of an ended service is ignored. An address that the user names is used as it is.
+// If nothing listens at the default address, a watch finds the background service of OpenCode 2 by its registration,
+// unless that service has ended. Other commands use their address as it is.
 func TestServiceIsFound(t *testing.T) {
 	t.Parallel()
 	const nowhere = "http://127.0.0.1:1"

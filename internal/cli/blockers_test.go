@@ -102,8 +102,7 @@ func wantUndelivered(t *testing.T, project string, n int) {
 	}
 }
 
-// An answer has the same effect with and without a process that holds the database: it is stored and reaches the
-// boulder.
+// An answer is stored and reaches the boulder, whether a process holds the database or not.
 func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	t.Parallel()
 	alone, held := blockedSample(t), blockedSample(t)
@@ -135,8 +134,7 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	}
 }
 
-// sameInBoth checks that a command line has the same effect with and without a process that holds the database, except
-// for times and who carried it out. Returns what was printed.
+// sameInBoth checks that a command line does the same with and without a holder of the database. Returns its output.
 func sameInBoth(t *testing.T, alone, held string, code int, args []string, says ...string) (printed [2]map[string]any) {
 	t.Helper()
 	var said [2]string

@@ -49,7 +49,6 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// damage changes a project's database directly.
 func damage(t *testing.T, project string, write func(*bolt.Tx) error) {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)

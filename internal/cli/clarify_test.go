@@ -37,7 +37,6 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 	return out.String()
 }
 
-// statusOf returns the status and answer of each blocker.
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
 	all, err := registerOfProject(t, project).List(t.Context(), blockers.Filter{})
@@ -51,8 +50,7 @@ func statusOf(t *testing.T, project string) map[string]string {
 	return status
 }
 
-// Hard blockers come first, then the oldest. Unanswered ones stay for the next walk. Each answer is on disk before the
-// next question.
+// Hard blockers come first, then the oldest. Each answer is on disk before the next question; no answer defers it.
 func TestClarify(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -134,8 +132,7 @@ func TestClarifyBesideOthers(t *testing.T) {
 	}
 }
 
-// A blocker that becomes obsolete during its question gets no answer and can be skipped. Others that are obsolete by
-// then are not asked.
+// A blocker that gets obsolete during its question can only be skipped; other obsolete ones are not asked.
 func TestClarifyTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)

@@ -135,8 +135,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	says("off --project", "blockers off")
 	says("unset --project", "blockers on")
 
-	// While a watch runs, these words mean the session in which they are typed, and the watch reports the outcome
-	// there.
+	// During a watch these words mean the session they are typed in, and the watch reports the outcome there.
 	w := startManager(t, project, withPassword, "watch", "--blockers", "--json", attach)
 	await(t, func() bool {
 		_, _, stderr := run(t, project, env, "watch", "--status")

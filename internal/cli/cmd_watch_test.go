@@ -62,8 +62,7 @@ func watches(t *testing.T, client *opencode.Client, project string, env []string
 	return w
 }
 
-// untilComplete returns the decisions about the session until it is complete. Of other sessions only the owner may be
-// said.
+// untilComplete returns the session's decisions up to its completion. Of other sessions only the owner may be said.
 func (w *watching) untilComplete() (all []watch.Entry) {
 	w.t.Helper()
 	for w.events.Scan() {
@@ -90,8 +89,7 @@ func (w *watching) interrupt() {
 	w.process.wait(exitInterrupted)
 }
 
-// TestWatchCommand drives the command as users do: a second watch is told who watches, orders and views work during the
-// watch and after it, and Ctrl-C ends it.
+// TestWatchCommand: a second watch is told who watches, orders and views work during and after a watch, Ctrl-C ends it.
 func TestWatchCommand(t *testing.T) {
 	t.Parallel()
 	model := octest.Script(t, watchScript)

@@ -20,8 +20,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// After kill -9 the agent continues in a server that was left running. An order says so, and the agent is stopped
-// before another one starts.
+// An order after kill -9 says that the agent continues in its server, and stops it before another one starts.
 func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	t.Parallel()
 	second, err := octest.StandIn(t.TempDir())
@@ -120,8 +119,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// All connections to an attached server are cut during a turn that ends before they are back: nothing is lost or sent
-// twice.
+// All connections to a server are cut, and the turn ends before they are back: nothing is lost or sent twice.
 func TestConnectionIsCut(t *testing.T) {
 	t.Parallel()
 	w, gate := heldWorld(t)
@@ -170,8 +168,7 @@ func serve(t *testing.T, dir string, env []string) string {
 	return server.URL
 }
 
-// servers lists the children of a process that serve; others, such as git, are short-lived. The kernel lists children
-// by the thread that started them.
+// servers lists the children of a process that serve, by the thread that started each; git is a child for moments.
 func servers(t *testing.T, pid int) (pids []int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

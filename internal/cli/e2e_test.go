@@ -17,15 +17,15 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// content is a judge that believes everything.
-var content = scriptmodel.Reply{JSON: map[string]any{
+// acceptAll is the verdict of a judge that believes everything.
+var acceptAll = scriptmodel.Reply{JSON: map[string]any{
 	"criteria":  []any{map[string]any{"id": "C1", "evidence": "the final message", "met": true}},
 	"completed": true, "summary": "It is done.",
 }}
 
 func instant(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
-		return content
+		return acceptAll
 	}
 	return scriptmodel.Reply{Text: "All of it is done now."}
 }
@@ -51,8 +51,7 @@ func direct(t *testing.T, env []string, url, key string) []string {
 	return append(env[:len(env):len(env)], "XDG_CONFIG_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+url)
 }
 
-// The brief of the next sub-task cuts a long output visibly. Its agent can read the full text and the transcript it
-// comes from, also in a slot.
+// The next brief cuts a long output visibly; its agent can read the full text and its transcript, also in a slot.
 func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()
 	t.Run("off", func(t *testing.T) { t.Parallel(); handoff(t, "off") })
@@ -65,12 +64,12 @@ func handoff(t *testing.T, isolation string) {
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured && strings.Contains(req.Text(), "# Sub-task: find"):
-			reply := maps.Clone(content.JSON.(map[string]any))
+			reply := maps.Clone(acceptAll.JSON.(map[string]any))
 			reply["outputs"] = []any{map[string]any{"id": "O1", "value": long}}
 			reply["summary"] = "Found."
 			return scriptmodel.Reply{JSON: reply}
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case subTaskOf(req.FirstUser()) == "find":
 			return scriptmodel.Reply{Text: "I have found all of it now."}
 		}
@@ -193,7 +192,7 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 			return scriptmodel.Errorf("key or model is wrong: %s", req.Model)
 		}
 		judges.Add(1)
-		return content
+		return acceptAll
 	})
 	w := newWorld(t, instant, map[string]string{
 		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",

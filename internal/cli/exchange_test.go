@@ -30,8 +30,7 @@ type exchange struct {
 	models map[string]*url.URL // by directory
 }
 
-// workingDirectory precedes the directory in the system prompt of every agent of OpenCode 1.18.33. Requests for the
-// title of an untitled session have none.
+// workingDirectory precedes the directory in OpenCode 1.18.33's system prompts. Requests for a title have none.
 const workingDirectory = "Working directory: "
 
 // newExchange starts an exchange without directories. The caller closes it.
@@ -116,8 +115,7 @@ func (x *exchange) model(body []byte) *url.URL {
 	return nil
 }
 
-// TestExchange fails if a test gets the answer of another test's model. All tests of internal/cli that share a server
-// prove that the real OpenCode names the directory.
+// No test gets the answer of another test's model. Tests that share a server prove that OpenCode names the directory.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	x, err := newExchange()

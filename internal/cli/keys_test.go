@@ -12,8 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// A key of no known form that only OpenCode's own configuration has is neither shown nor stored, even if a provider, an
-// agent or a log repeats it.
+// A key of no known form in OpenCode's own configuration is never shown or stored, whatever repeats it.
 func TestKeysOfOpenCodeStayThere(t *testing.T) {
 	t.Parallel()
 	const planted = "Planted4711" + "InTheGarden" // split, or scanners would take it for a leak

@@ -22,12 +22,11 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// reply is a good agent that trusts its conversation, and a judge that believes everything: manager itself has to
-// notice a turn that was cut off.
+// reply is a good agent and a judge that believes everything: manager itself has to notice a cut turn.
 func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		w.asked("the judge", subTaskOf(req.Text()))
-		return content
+		return acceptAll
 	}
 	id := subTaskOf(req.FirstUser())
 	w.begins(id, req)
@@ -124,7 +123,6 @@ func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check checks everything after the boulder's end.
 func (w *killWorld) check() {
 	w.t.Helper()
 	for _, id := range killIDs {
@@ -247,7 +245,6 @@ func (w *killWorld) checkSessions() {
 	}
 }
 
-// storedEvent has the fields of an event that are checked.
 type storedEvent struct {
 	Type         string
 	Seq          int
@@ -310,7 +307,6 @@ func (w *killWorld) checkLog() map[sent]int {
 	return counts
 }
 
-// checkPrompts compares the prompts that reached the model with those that were sent.
 func (w *killWorld) checkPrompts(turns map[sent]int) {
 	w.t.Helper()
 	w.mu.Lock()

@@ -117,7 +117,6 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// victim is the process to kill.
 type victim string
 
 const (
@@ -126,7 +125,6 @@ const (
 	bothOfThem victim = "both"
 )
 
-// kill is the next kill.
 type kill struct {
 	after  int // steps
 	delay  time.Duration
@@ -294,7 +292,6 @@ func (w *killWorld) strike(when string) {
 	w.draw()
 }
 
-// toTheEnd runs the boulder, and resumes it after each kill.
 func (w *killWorld) toTheEnd() {
 	w.t.Helper()
 	for {
@@ -367,7 +364,6 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 	return killed, p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
-// note remembers what has ended.
 func (w *killWorld) note(e storedEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -375,8 +371,8 @@ func (w *killWorld) note(e storedEvent) {
 	w.over = w.over || e.Type == "task-complete"
 }
 
-// ended checks what a killed manager left, and reports whether the boulder is complete. It often skips the check, as
-// the next command may as well be the resume.
+// ended checks what a killed manager left, but not always: the next command may as well be the resume. Reports whether
+// the boulder is complete.
 func (w *killWorld) ended() bool {
 	w.t.Helper()
 	if w.stored && !w.over && rand.IntN(2) == 0 {

@@ -26,8 +26,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// checkLooks compares what command lines print with golden files. Off a terminal there are no ANSI codes, whatever a
-// record contains.
+// checkLooks compares output with golden files. Off a terminal it has no ANSI codes, whatever a record contains.
 func checkLooks(t *testing.T, project string, all map[string][]string) {
 	t.Helper()
 	for name, args := range all {
@@ -78,7 +77,6 @@ func TestLookWhereNothingWasRun(t *testing.T) {
 	}
 }
 
-// refusedLine is a command line that is refused, and the message.
 type refusedLine struct {
 	args []string
 	says string

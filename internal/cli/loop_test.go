@@ -134,7 +134,6 @@ var loopCases = map[string]loopCase{
 	},
 }
 
-// loopModel plays a loopCase.
 type loopModel struct {
 	loopCase
 	mu      sync.Mutex
@@ -153,7 +152,7 @@ func (m *loopModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 				"criteria": []any{map[string]any{"id": "C1", "evidence": "there is no b.txt", "met": false}},
 			}}
 		}
-		return content
+		return acceptAll
 	}
 	prompts := 0
 	for _, x := range req.Messages {

@@ -70,7 +70,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 		id := subTaskOf(req.FirstUser())
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.Kind() == scriptmodel.KindTitle:
 			return scriptmodel.Reply{Text: "A title"}
 		case id == "":

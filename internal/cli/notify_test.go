@@ -53,7 +53,6 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// detailReader returns the test's boulder.
 type detailReader struct {
 	project.Reader
 	detail boulder.Snapshot

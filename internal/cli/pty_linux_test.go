@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a pseudo-terminal.
 type pty struct {
 	t             *testing.T
 	master, slave *os.File

@@ -83,7 +83,7 @@ func TestOutgrownServerAndAllowList(t *testing.T) {
 				"continuation_prompt": "Write pid2.txt",
 			}}
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.TurnsSinceUser() == 0:
 			turn := 1 + req.AssistantTurns()/2
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{

@@ -9,8 +9,7 @@ import (
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// The plan of a server's boulder that waits for approval is shown on the user's terminal. A no ends the boulder.
-// Without a terminal nothing is asked.
+// A server's plan that waits for approval is shown only on a terminal, where a no ends the boulder.
 func TestDeclineThePlanOfAServer(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

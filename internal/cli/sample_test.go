@@ -22,7 +22,6 @@ const sampleID = samples.ID
 
 var sampleStart = samples.Began
 
-// sample is a boulder that can be stored.
 type sample struct{ *samples.Boulder }
 
 func newSample(t *testing.T) *sample { return newSampleOf(t, sampleID) }
@@ -47,7 +46,6 @@ func (s *sample) storeIn(project string) {
 	s.commit(db)
 }
 
-// openState opens the database of a project, as a run does.
 func openState(t testing.TB, project string) *store.DB {
 	t.Helper()
 	dir, err := store.EnsureDir(project)
@@ -151,7 +149,6 @@ var varying = []struct {
 	{regexp.MustCompile(` +[0-9a-z]+ ago`), " AGE ago"},
 }
 
-// golden compares a text with a file of testdata/golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	for _, v := range varying {

@@ -41,15 +41,14 @@ func TestMain(m *testing.M) {
 // Scripts run the command line on the real OpenCode and on the stand-in for OpenCode 2. A line for one of them begins
 // with [opencode2] or [!opencode2]. Commands in addition to testscript's:
 //
-//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. Unless a script has a
-//	              configuration of its own, its ledgers ask directly: through OpenCode a call takes a quarter of a second
-//	              of a processor
-//	requests N    check how many requests the model got since it was started
+//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. The ledgers ask it
+//	              directly unless the script has a configuration: a call through OpenCode takes 0.25 s of CPU time
+//	requests N    check the number of requests since the model's start
 //	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
-//	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
+//	sample        make an interrupted boulder: toggle done, theme at work, icons failed, so that site is blocked
 //	blocked       make a boulder that waits for the user, see blockedSample
 //	repo          make the current directory a git repository with one commit
-//	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
+//	exit N CMD …  run a command and check its exit code; keeps its stdout and stderr for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	generations, err := octest.Generations(t.TempDir())
@@ -164,7 +163,6 @@ func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
 	*ts.Value(modelKey{}).(**scriptmodel.Server) = server
 }
 
-// modelKey and serverKey are the keys of a script's model and shared server.
 type (
 	modelKey  struct{}
 	serverKey struct{}

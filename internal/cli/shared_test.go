@@ -19,9 +19,8 @@ const sharedPassword = "aQ7xW2mK" + "9vTz4RbN" // split, or scanners would take 
 
 const sharedLogin = "OPENCODE_SERVER_PASSWORD" + "=" + sharedPassword
 
-// shared is one OpenCode server for all tests that attach to a server and do it no harm: a start takes 2 s of CPU time
-// and 0.6 GB. To manager it is a foreign server, without manager's own configuration. shared2 is one of the stand-in
-// for OpenCode 2.
+// shared is one OpenCode server for all tests that do it no harm: a start takes 2 s of CPU time and 0.6 GB. To manager
+// it is a foreign server, without manager's own configuration. shared2 runs the stand-in for OpenCode 2.
 var (
 	shared  = sharedServer{generation: 0}
 	shared2 = sharedServer{generation: 1}
@@ -37,8 +36,7 @@ type sharedServer struct {
 	server     *octest.Server
 }
 
-// lead makes the sessions in a directory and below ask the model at modelURL, and returns the server's address. It may
-// be called again with another model.
+// lead makes the sessions in dir and below ask the model at modelURL, until the next call, and returns the address.
 func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
 	if s.once.Do(s.start); s.err != nil {
 		return "", s.err

@@ -33,7 +33,7 @@ type heldPrompt struct {
 func (m *heldModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		if !strings.Contains(req.Text(), "# Sub-task: two") {
-			return content
+			return acceptAll
 		}
 		return scriptmodel.Reply{JSON: map[string]any{
 			"criteria":  []any{map[string]any{"id": "C1", "evidence": "nothing", "met": false}},
@@ -59,8 +59,7 @@ func (m *heldModel) next(t *testing.T, names ...string) map[string]heldPrompt {
 	return got
 }
 
-// A run is steered from another terminal: orders take effect at once, and notes are in the next prompt and the next
-// judgement.
+// Orders from another terminal take effect at once, and notes are in the next prompt and the next judgement.
 func TestSteerARun(t *testing.T) {
 	t.Parallel()
 	model := &heldModel{asked: make(chan heldPrompt, 100)}

@@ -75,7 +75,7 @@ func TestLandOnThePage(t *testing.T) {
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.AssistantTurns() == 0:
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{write}}
 		}
@@ -124,7 +124,7 @@ func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 			"completed": false, "summary": "It cannot be done.", "need_replan": true, "replan_reason": "there is no such file",
 		}}
 	case strings.Contains(said, "# Sub-task: "):
-		return content
+		return acceptAll
 	}
 	return scriptmodel.Reply{JSON: map[string]any{"needs_plan": true, "sub_tasks": []any{
 		map[string]any{"id": "easy", "subject": "Do the easy part", "description": "Do the easy part.", "gates": []any{"touch model-gate"}},

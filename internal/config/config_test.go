@@ -21,7 +21,6 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// configOf loads a configuration file with this text.
 func configOf(t *testing.T, text string) (*Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")

@@ -201,7 +201,6 @@ func TestReadingWhileItEnds(t *testing.T) {
 	}
 }
 
-// endless blocks Get until the server closes.
 type endless struct {
 	fake
 	asked chan struct{}

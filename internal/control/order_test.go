@@ -190,8 +190,7 @@ func TestCloseEndsOrders(t *testing.T) {
 	}
 }
 
-// A holder that dies during an order, or sends an unreadable answer, leaves the outcome unknown. One that does not know
-// the request has not carried it out.
+// The outcome is unknown if the holder dies or answers nonsense, but not if it does not know the request.
 func TestOrderToForeignServers(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {

@@ -144,7 +144,6 @@ func (w *world) refuses(name string, arguments map[string]any, words ...string) 
 	}
 }
 
-// store writes samples to the database as a run does.
 func (w *world) store(samples ...*sample.Boulder) {
 	w.t.Helper()
 	db := w.db()
@@ -227,8 +226,7 @@ func TestGatesNeedTheUser(t *testing.T) {
 			t.Errorf("%+v", d.Boulder)
 		}
 	}
-	// The user approves in a terminal, where `manager resume` shows the plan. Without an OpenCode nothing runs after
-	// that.
+	// The user approves in a terminal, where `manager resume` shows the plan. Without an OpenCode that is all.
 	id := w.result("detached", "run", args{"plan": gated})["boulder_id"].(string)
 	d := w.snapshot(id)
 	w.awaitReleased(id)
@@ -403,8 +401,7 @@ func TestLookAndSteer(t *testing.T) {
 	}
 }
 
-// An agent may answer questions. It cannot grant a permission, and what it says about one leaves the question to the
-// user.
+// An agent may answer questions but not permissions: what it says about one leaves it to the user.
 func TestBlockers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

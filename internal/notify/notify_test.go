@@ -234,8 +234,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// checkSecret checks that no error in the chain contains the webhook's address, which is a credential. The host may be
-// shown.
+// checkSecret checks that no error in the chain has the webhook's address, a credential. The host may be shown.
 func checkSecret(t *testing.T, err error) {
 	t.Helper()
 	for e := err; e != nil; e = errors.Unwrap(e) {

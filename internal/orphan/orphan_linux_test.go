@@ -20,8 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asManager makes this test binary a process that registers in the directory, runs a shell command with its mark,
-// prints the mark, and waits to be killed.
+// asManager makes this test binary register, run a shell command with its mark, print the mark, and wait for its kill.
 const asManager = "ORPHAN_TEST_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -140,8 +139,7 @@ func sweep(t *testing.T, dir string) Swept {
 	return s
 }
 
-// escapes starts four sleeps that detach by a session of their own, a second fork, and a clean environment below a live
-// shell.
+// escapes starts four sleeps that detach: by a new session, a second fork, a clean environment below a live shell.
 const escapes = `
 setsid sleep $1 &
 (setsid sh -c 'sleep $1 & exit' &)
@@ -212,8 +210,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// An agent may start a manager of its own. It is ended with the outer one, and what it started is found by its own
-// record.
+// A manager that an agent starts is ended with the outer one; what it started is found by its own record.
 func TestManagerInsideOfAManager(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,8 +21,7 @@ func table(t *rapid.T) []process {
 	return all
 }
 
-// pick takes the marked processes, and each unmarked one whose parent, group or session is picked, but neither this
-// process nor its ancestors.
+// pick takes marked processes, and unmarked ones whose parent, group or session is picked, but no ancestor nor itself.
 func TestPick(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
