@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asManager makes this test binary register, run a shell command with its mark, print the mark, and wait for its kill.
+// asManager makes this test binary register, run a shell command with its mark, print the mark, and wait.
 const asManager = "ORPHAN_TEST_MANAGER"
 
 func TestMain(m *testing.M) {

@@ -21,7 +21,7 @@ func table(t *rapid.T) []process {
 	return all
 }
 
-// pick takes marked processes, and unmarked ones whose parent, group or session is picked, but no ancestor nor itself.
+// pick takes marked processes and their unmarked kin, by parent, group or session, but neither itself nor its ancestors.
 func TestPick(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
