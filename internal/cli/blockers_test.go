@@ -146,7 +146,7 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 		said[i] = varying[0].what.ReplaceAllString(stderr, "")
 	}
 	diff := cmp.Diff(printed[0], printed[1], cmpopts.IgnoreMapEntries(func(k string, _ any) bool {
-		return k == "run_by" || k == "at_work" || k == "left" || strings.HasSuffix(k, "_at") // its own agents
+		return k == "run_by" || k == "at_work" || k == "left" || strings.HasSuffix(k, "_at") // a holder ends its agents
 	}))
 	if diff != "" || said[0] != said[1] {
 		t.Errorf("%q: alone (-), held (+):\n%s%s%s", args, diff, said[0], said[1])
