@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// The run gets what the ledgers' model says without secrets, and its plan is not taken for an edited one.
+// Secrets in the answer of the ledgers' model are redacted, and the redacted plan does not count as edited.
 func TestLedgersAreCleaned(t *testing.T) {
 	t.Parallel()
 	const key = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
@@ -24,7 +24,7 @@ func TestLedgersAreCleaned(t *testing.T) {
 	}
 }
 
-// A repository may bring links in .manager along: none is written through.
+// A repository may contain links in .manager: manager writes through none of them.
 func TestPlanFileIsNoWayOut(t *testing.T) {
 	t.Parallel()
 	plan := &boulder.Plan{Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Subject: "a", Description: "d"}}}
@@ -52,7 +52,7 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	if err := p.WritePlan(p.PlanPath(), plan); err == nil {
 		t.Error("a .manager that is a link was written to")
 	}
-	// Where the user named the file, their link is theirs.
+	// A link that the user names is followed.
 	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
 	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), p.WritePlan(link, plan))
 	if err != nil {
@@ -63,7 +63,7 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	}
 }
 
-// A resume takes the configuration's word on the gates of replans too, wherever it runs.
+// A resume carries allow_model_gates of its own configuration for the gates of replans, whichever process runs it.
 func TestGatesOfReplans(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {

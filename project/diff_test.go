@@ -7,8 +7,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestChanges would show another's change, or lose one, if the line were not followed from commit to commit: what is on
-// the tip begins where the result before it ended, whatever a conflict made of the sub-task's own start.
+// A change begins at the commit where the previous result on the tip ended, whatever a conflict did to the start of its
+// sub-task. Otherwise it would show another sub-task's change, or lose one.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	one := &boulder.SubTask{ID: "one", Work: "w1", Integrated: "c1"}
@@ -30,7 +30,7 @@ func TestChanges(t *testing.T) {
 	for _, c := range []struct {
 		in   *boulder.Snapshot
 		only string
-		want []Change // none: an error
+		want []Change // empty: an error
 	}{
 		{slotted, "", []Change{{one, "c0", "c1", nil, true}, {empty, "c1", "c1", nil, true}, {two, "c1", "c2", nil, true}}},
 		{slotted, "two", []Change{{two, "c1", "c2", nil, true}}},

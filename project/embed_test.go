@@ -13,8 +13,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// The program of the example runs a task, here on the stand-in for OpenCode 2, and another one reads what is stored of
-// it. With the real OpenCode examples/front, which is the same program, is run.
+// The example's program runs a task, and another one reads it; examples/front is the same on the real OpenCode.
 func TestEmbedding(t *testing.T) {
 	t.Parallel()
 	model := managertest.StartModel(t, func(_ context.Context, r managertest.Request) managertest.Reply {

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// Have a task planned and run in the project in the current directory.
+// Plan and run a task in the project in the current directory.
 func Example() {
 	if err := run(context.Background(), ".", project.Options{}, "Fix the typo in README.md"); err != nil {
 		fmt.Println(err)
@@ -24,7 +24,7 @@ func run(ctx context.Context, dir string, options project.Options, task string) 
 	if err := p.Connect(ctx); err != nil {
 		return err
 	}
-	state, err := p.Hold(ctx, false) // the database, held by this process, and its socket
+	state, err := p.Hold(ctx, false) // opens the database and serves its socket
 	if err != nil {
 		return err
 	}

@@ -21,14 +21,13 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// slotted is a world in which isolated boulders run on a real git, with agents of our own in place of OpenCode's. It
-// outlives the processes.
+// slotted is a project whose isolated boulders run on a real git with functions as agents. It outlives the processes.
 type slotted struct {
 	*testing.T
 	dir   string
 	base  string
 	store memory
-	// agent works in a slot; it may be called again for the same turn.
+	// agent works in a slot. It may be called again for the same turn.
 	agent     func(dir string, job boulder.Job)
 	generated map[string]string
 
@@ -76,8 +75,8 @@ func (w *slotted) write(dir, name, content string) {
 	}
 }
 
-// users is what is the user's.
-func (w *slotted) users() string {
+// userState returns the user's refs, status, diff and index.
+func (w *slotted) userState() string {
 	index, err := os.ReadFile(filepath.Join(w.dir, ".git", "index"))
 	if err != nil {
 		w.Fatal(err)
@@ -86,10 +85,9 @@ func (w *slotted) users() string {
 		w.git("--no-optional-locks", "status", "--porcelain=v2", "--branch", "--", ":!.manager"), w.git("diff"), index)
 }
 
-// tip is a file of the newest tip.
-func (w *slotted) tip(name string) string { return w.git("show", "refs/manager/b1/tip:"+name) }
+func (w *slotted) tipFile(name string) string { return w.git("show", "refs/manager/b1/tip:"+name) }
 
-// memory keeps the events, and fails a commit, before or after it is written.
+// memory is a store that fails commit number failAt: after the write if written is set, else before it.
 type memory struct {
 	events  []boulder.Event
 	commits int
@@ -121,7 +119,7 @@ func (m *memory) Load(context.Context, string) (*boulder.State, error) {
 	return s, s.Check()
 }
 
-// worker is the executor, but for the sessions.
+// worker is the executor with slotted.agent instead of sessions.
 type worker struct {
 	*executor.Executor
 	w     *slotted
@@ -169,12 +167,12 @@ func (x worker) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 	return e, err
 }
 
-// Judge finds everything complete whose gates are green.
+// Judge completes every sub-task whose gates are green.
 func (w *slotted) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	return boulder.Verdict{Completed: len(req.Turn.Evidence.Red()) == 0, Summary: "done", IsProgress: true}, boulder.Usage{}, nil
 }
 
-// process runs the boulder, or goes on with it, until it ends or crashes.
+// process runs or resumes the boulder until it ends or crashes.
 func (w *slotted) process(plan *boulder.Plan) error {
 	w.Helper()
 	ws, err := workspace.Open(w.Context(), w.dir)
@@ -223,9 +221,8 @@ func subTask(id, gate string, after ...string) boulder.Spec {
 	return s
 }
 
-// TestIsolatedRunSurvivesCrashes: wherever a process ends, before or after a commit is written, the next one brings the
-// boulder to the same tip, although files conflict, and results that are green by themselves are red together. The
-// user's files, index and refs stay as they are.
+// A process may crash before or after any commit is written: the next one reaches the same tip, although files conflict
+// and results that are green alone are red together. The user's files, index and refs stay unchanged.
 func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	const uses = `! test -f caller.txt || grep -q "$(cat api.txt)" caller.txt`
@@ -261,7 +258,7 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 	}
 	run := func(t *testing.T, failAt int, written bool) (commits int) {
 		w := world(t)
-		before := w.users()
+		before := w.userState()
 		w.store.failAt, w.store.written = failAt, written
 		err := w.process(plan)
 		if failAt > 0 {
@@ -273,11 +270,11 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.tip("list.txt") + "; " + w.tip("api.txt") + "; " + w.tip("caller.txt") + "; " + w.tip("last.txt"); got !=
+		if got := w.tipFile("list.txt") + "; " + w.tipFile("api.txt") + "; " + w.tipFile("caller.txt") + "; " + w.tipFile("last.txt"); got !=
 			"one\ntwo; v2; uses v2; last" {
 			t.Errorf("the tip has %q", got)
 		}
-		if after := w.users(); after != before {
+		if after := w.userState(); after != before {
 			t.Errorf("the user had\n%s\nand has\n%s", before, after)
 		}
 		s, err := w.store.Load(t.Context(), "b1")
@@ -298,13 +295,12 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 		return w.store.commits
 	}
 	commits := run(t, 0, false)
-	for at := 2; at <= commits-4; at += 5 { // how many there are depends on what happens side by side
+	for at := 2; at <= commits-4; at += 5 { // the number varies with what runs in parallel
 		t.Run(fmt.Sprint(at), func(t *testing.T) { run(t, at, at%2 == 0) })
 	}
 }
 
-// TestGeneratedFiles: where results conflict in generated files alone, a command makes these again, and no agent is
-// asked. Where it fails, that is an ordinary conflict.
+// A conflict in generated files only is resolved by their command; only if that fails, it is an agent's.
 func TestGeneratedFiles(t *testing.T) {
 	t.Parallel()
 	for command, asked := range map[string]bool{"cat *.dep > go.sum": false, "cat *.dep > go.sum; false": true, "": true} {
@@ -321,13 +317,13 @@ func TestGeneratedFiles(t *testing.T) {
 		plan := &boulder.Plan{Task: "t", SubTasks: []boulder.Spec{
 			subTask("one", "grep -q one go.sum"), subTask("two", "grep -q two go.sum"),
 		}}
-		before := w.users()
+		before := w.userState()
 		if err := w.process(plan); err != nil {
 			t.Fatal(err)
 		}
 		conflict := slices.ContainsFunc(w.store.events, func(e boulder.Event) bool { _, is := e.Body.(boulder.Conflict); return is })
-		if got := w.tip("go.sum"); got != "one\ntwo" || conflict != asked || w.users() != before {
-			t.Errorf("%q: the tip has %q; conflict: %v; the user has\n%s", command, got, conflict, w.users())
+		if got := w.tipFile("go.sum"); got != "one\ntwo" || conflict != asked || w.userState() != before {
+			t.Errorf("%q: the tip has %q; conflict: %v; the user has\n%s", command, got, conflict, w.userState())
 		}
 		if message := w.git("log", "-1", "--format=%(trailers:key=Manager-Generated,valueonly)", "refs/manager/b1/tip"); (message == "go.sum") == asked {
 			t.Errorf("%q: the commit says %q", command, message)
@@ -335,8 +331,8 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// TestConflictThatNobodyResolves: the session that made the result has two turns, a fresh one has one, then the user is
-// asked, and finds both in the slot.
+// The session that made the result gets two turns, a fresh one gets one. Then the user is asked, and finds both
+// versions in the slot.
 func TestConflictThatNobodyResolves(t *testing.T) {
 	t.Parallel()
 	w := newSlotted(t, "list.txt", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// listed is a state of which only the list is read, and how that ends.
+// listed is a Reader whose list is fixed and ends with err.
 type listed struct {
 	project.Reader
 	items []store.Item
@@ -48,8 +48,8 @@ func TestWhichBoulderIsMeant(t *testing.T) {
 	for _, tc := range []struct {
 		of         listed
 		ref        string
-		want       string // or what the error says
-		unfinished string // the one to go on with where none is named; empty: not asked for
+		want       string // or a part of the error
+		unfinished string // what Find returns without an id, or a part of its error; empty: not checked
 	}{
 		{listed{items: five}, "", "01bbx", "01bbx"},
 		{listed{items: five}, "01aax", "01aax", ""},

@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Where nothing listens at the usual address, a watch finds the background service of OpenCode 2 by its registration; what a
-// service left that has ended is none. Nobody else does: an address that is given is meant.
+// If nothing listens at the default address, a watch finds the background service of OpenCode 2 by its registration,
+// unless that service has ended. Other commands use their address as it is.
 func TestServiceIsFound(t *testing.T) {
 	t.Parallel()
 	const nowhere = "http://127.0.0.1:1"
@@ -51,7 +51,7 @@ func TestServiceIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// Somebody else's server with a password is not the user's.
+	// A server that refuses the password is not the user's, so the watch looks for the service.
 	locked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))

@@ -9,8 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// An agent that waits for an answer and gets it, here on the page beside the run, is not told again: neither by another
-// turn nor with another judgement.
+// An agent that waits gets its answer, here from the page, exactly once: no extra turn or verdict repeats it.
 func TestAnswerToAWaitingAgent(t *testing.T) {
 	t.Parallel()
 	question := scriptmodel.ToolCall{Name: "question", Args: map[string]any{"questions": []any{map[string]any{
@@ -21,7 +20,7 @@ func TestAnswerToAWaitingAgent(t *testing.T) {
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.AssistantTurns() == 0:
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{question}}
 		}

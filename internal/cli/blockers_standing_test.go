@@ -13,13 +13,13 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Every command has the same idea of what waits, what can be changed, and what nobody waits for any more.
+// All commands agree on what waits, what can still be changed, and what is obsolete.
 func TestWaitingEverywhere(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	for _, step := range []struct {
 		do   []string
-		says map[string][]string // command: what it says, or with a ! what not
+		says map[string][]string // by command: what it says, or after a ! what it does not
 	}{
 		{nil, map[string][]string{
 			"blockers":      {"2 hard blockers wait for an answer · 1 choice and 1 refused permission can still be changed · blockers.md", "B1", "B2"},
@@ -70,7 +70,7 @@ func TestWaitingEverywhere(t *testing.T) {
 	}
 }
 
-// A session that holds still comes before all others, the one with the least time first.
+// Sessions held at an ask come first, the one with the least time first.
 func TestHeldSessionsComeFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -94,7 +94,7 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 	}
 }
 
-// However a run ends, what its sub-tasks wait for is named with what to do.
+// Whatever ends a run, its end says how to answer what its sub-tasks wait for.
 func TestEndedNamesClarify(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -107,7 +107,7 @@ func TestEndedNamesClarify(t *testing.T) {
 	}
 }
 
-// A list that cannot be written is told at the end of a run by its own name, and what to do.
+// If blockers.md cannot be written, the end of a run names the file and what to do.
 func TestWarnOfUnwritten(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)

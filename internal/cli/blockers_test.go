@@ -17,8 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// blockedSample is a boulder that waits for the user: theme stands still because of the hard B1, its agent chose for
-// itself in B2, and lang was refused a permission, B3, and went on. Another session, outside of the run, has B4.
+// blockedSample is a boulder that waits for the user: the hard B1 blocks theme, whose agent chose for itself in B2;
+// lang was refused a permission, B3, and continued. B4 belongs to a session outside of the run.
 func blockedSample(t *testing.T) (project string) {
 	t.Helper()
 	return blockedSampleIn(t, t.TempDir())
@@ -73,7 +73,7 @@ func blockedSampleIn(t *testing.T, project string) string {
 	return project
 }
 
-// registerOfProject is the register that the command line has on a project, with the diverter on.
+// registerOfProject opens a project's register as the command line does, with the diverter on.
 func registerOfProject(t *testing.T, project string) *blockers.Register {
 	t.Helper()
 	d, err := blockers.Open(blockers.Config{
@@ -86,15 +86,15 @@ func registerOfProject(t *testing.T, project string) *blockers.Register {
 	return d
 }
 
-// answerCase is a command line about a blocker, and what comes of it.
+// answerCase is a command line about a blocker and its outcome.
 type answerCase struct {
 	args []string
 	code int
-	says string // part of what is said
+	says string // part of the output
 }
 
-// left checks how many answers the boulder was not told.
-func left(t *testing.T, project string, n int) {
+// wantUndelivered checks how many answers have not reached the boulder.
+func wantUndelivered(t *testing.T, project string, n int) {
 	t.Helper()
 	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: sampleID}, Undelivered: true}
 	if left, err := registerOfProject(t, project).List(t.Context(), of); len(left) != n || err != nil {
@@ -102,7 +102,7 @@ func left(t *testing.T, project string, n int) {
 	}
 }
 
-// An answer comes to the same whether a process holds the database or none does: it is stored, and the boulder has it.
+// An answer is stored and reaches the boulder, whether a process holds the database or not.
 func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	t.Parallel()
 	alone, held := blockedSample(t), blockedSample(t)
@@ -126,16 +126,15 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	} {
 		sameInBoth(t, alone, held, test.code, append([]string{"blockers"}, test.args...), test.says)
 	}
-	for _, project := range []string{alone, held} { // what the sub-tasks know; theme waits no more
+	for _, project := range []string{alone, held} { // what the sub-tasks know; theme no longer waits
 		expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`,
 			`"status":"answered","answer":"Use the release key"`, `"choice":"CSS variables","status":"skipped"`,
 			`"status":"answered","answer":"but not to main","allowed":true`)
-		left(t, project, 0)
+		wantUndelivered(t, project, 0)
 	}
 }
 
-// sameInBoth checks that a command line comes to the same where a process holds the database and where none does, but for
-// the times and who carried it out, and gives what was printed.
+// sameInBoth checks that a command line does the same with and without a holder of the database. Returns its output.
 func sameInBoth(t *testing.T, alone, held string, code int, args []string, says ...string) (printed [2]map[string]any) {
 	t.Helper()
 	var said [2]string
@@ -147,7 +146,7 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 		said[i] = varying[0].what.ReplaceAllString(stderr, "")
 	}
 	diff := cmp.Diff(printed[0], printed[1], cmpopts.IgnoreMapEntries(func(k string, _ any) bool {
-		return k == "run_by" || k == "at_work" || k == "left" || strings.HasSuffix(k, "_at") // a process stops its agents itself
+		return k == "run_by" || k == "at_work" || k == "left" || strings.HasSuffix(k, "_at") // a holder ends its agents
 	}))
 	if diff != "" || said[0] != said[1] {
 		t.Errorf("%q: alone (-), held (+):\n%s%s%s", args, diff, said[0], said[1])
@@ -155,7 +154,7 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 	return printed
 }
 
-// An answer that no process could take is told when the boulder is run the next time, and not twice.
+// An answer that no process could take reaches the boulder with its next run, and only once.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -163,14 +162,14 @@ func TestDeliver(t *testing.T) {
 	for id, s := range map[string]blockers.Settlement{
 		"B1": {Status: boulder.BlockerAnswered, Answer: "the release key"}, "B2": {Status: boulder.BlockerSkipped},
 	} {
-		if _, err := d.Settle(t.Context(), id, s); err != nil { // and then the process was killed
+		if _, err := d.Settle(t.Context(), id, s); err != nil { // the process is killed before it delivers
 			t.Fatal(err)
 		}
 	}
 	db := openState(t, project)
 	for range 2 {
 		deliver(t, project, db)
-		left(t, project, 0)
+		wantUndelivered(t, project, 0)
 	}
 	db.Close()
 	stdout, _ := expect(t, project, exitOK, []string{"logs", "--json"})
@@ -180,8 +179,8 @@ func TestDeliver(t *testing.T) {
 	expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`)
 }
 
-// A boulder that was imported, or whose database of blockers was moved away, is not asked something under an id that it
-// knows as another blocker's: it would not wait for the answer.
+// An imported boulder, or one whose database of blockers was moved away, never gets the id of another blocker that it
+// knows: it would not wait for the answer.
 func TestIDsAreNotGivenTwice(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -193,25 +192,25 @@ func TestIDsAreNotGivenTwice(t *testing.T) {
 		deliver(t, project, db)
 	}
 	id := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "theme", Attempt: 2, SessionID: "ses_2"})
-	if id != "B4" { // theme and lang know up to B3
+	if id != "B4" { // theme and lang have up to B3
 		t.Errorf("it got the id %q", id)
 	}
 }
 
-// Told while the boulder does not know the blocker, an answer waits; told after the end, it is done with.
+// An answer waits until the boulder knows its blocker; after the boulder's end it counts as delivered.
 func TestDeliverEarlyAndLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	early := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"})
 	expect(t, project, exitOK, []string{"blockers", "answer", early, "this"},
 		"Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n")
-	left(t, project, 1)
+	wantUndelivered(t, project, 1)
 	expect(t, project, exitOK, []string{"cancel"})
 	deliver(t, project, openState(t, project))
-	left(t, project, 0)
+	wantUndelivered(t, project, 0)
 }
 
-// raise has a session meet a hard blocker, and returns its id.
+// raise records a hard blocker of a session and returns its id.
 func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
 	t.Helper()
 	b, err := registerOfProject(t, project).Raise(t.Context(), scope,
@@ -222,14 +221,14 @@ func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string)
 	return b.ID
 }
 
-// deliver hands answers over as a run does before it begins.
+// deliver passes answers on as a run does before it starts.
 func deliver(t *testing.T, dir string, db *store.DB) {
 	t.Helper()
 	a, _, _ := testApp(t, dir)
 	a.Deliver(t.Context(), db, sampleID)
 }
 
-// An answer to what is over is refused, and nothing is stored; skipping it takes it off the list.
+// An answer to what is over is refused and not stored; skipping takes it off the list.
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -239,14 +238,14 @@ func TestAnswerTooLate(t *testing.T) {
 		{[]string{"show", "B1"}, exitOK, `Nothing waits for an answer: sub-task "theme" is skipped`},
 		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
 		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},
-	} { // what is over gets no note
+	} { // nothing is left to note
 		expect(t, project, test.code, append([]string{"blockers"}, test.args...), test.says, "!manager note")
 	}
 	expect(t, project, exitOK, []string{"cancel"})
 	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nothing would continue")
 }
 
-// A process that has the state and takes no orders keeps no answer from being stored.
+// A holder that takes no orders does not keep an answer from being stored.
 func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -255,11 +254,11 @@ func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 	if stdout != "Answered B1.\n" {
 		t.Errorf("%q", stdout)
 	}
-	left(t, project, 1)
+	wantUndelivered(t, project, 1)
 	deliver(t, project, db)
 }
 
-// Secrets do not get into an answer, and whoever gave it is told.
+// Secrets are removed from answers, and the user is told.
 func TestAnswerWithASecret(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -278,7 +277,7 @@ func TestAnswerWithASecret(t *testing.T) {
 	}
 }
 
-// While a run with --blockers is at work, the status says that it is diverted; a switch counts more.
+// While a run with --blockers is active, the status says that it is diverted. A switch overrides the flag.
 func TestBlockersStatusOfARun(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
@@ -292,13 +291,13 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	run, asked := []string{"run", "nosuch.yaml"}, []string{"run", "nosuch.yaml", "--blockers"}
 	expect(t, project, exitUsage, asked, "!manager blockers unset")
 	expect(t, project, exitOK, []string{"blockers", "off"}, "blockers off  by `manager blockers off`")
-	expect(t, project, exitUsage, asked, "--blockers changes nothing", "manager blockers unset") // no quiet no
+	expect(t, project, exitUsage, asked, "--blockers changes nothing", "manager blockers unset") // says why
 	expect(t, project, exitUsage, run, "!manager blockers unset")
 	expect(t, project, exitOK, []string{"blockers", "on"})
 	expect(t, project, exitUsage, asked, "!manager blockers unset")
 }
 
-// No answer is left on the way when -o fails, and nothing that is there is written over.
+// An export that fails leaves no file, and without --force an existing one is not overwritten.
 func TestBlockersExportToAFile(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -324,7 +323,7 @@ func TestBlockersExportToAFile(t *testing.T) {
 			t.Errorf("%s: %v: %s", name, err, text)
 		}
 	}
-	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // .manager, blockers.md, night.md and those two
+	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // with .manager and blockers.md
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// A record that cannot be read is named by every command that needs it, and by no other; what can be shown is shown.
+// Each command that needs a damaged record names it, and no other command does. What is readable is shown.
 func TestDamagedRecordsAreNamed(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -30,7 +30,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		code         int
 		shows, names string
 	}{
-		{[]string{"list"}, exitOK, "01k00002", ""}, // an item of the list follows from the log
+		{[]string{"list"}, exitOK, "01k00002", ""}, // the list is rebuilt from the log
 		{[]string{"show", "01k00000"}, exitOK, "01k00000", ""},
 		{[]string{"show", "01k00002"}, exitOK, "01k00002", ""},
 		{[]string{"show", "01k00001"}, exitError, "", "01k00001/1 in log"},
@@ -38,7 +38,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		{[]string{"logs", "01k00000"}, exitOK, "created", ""},
 		{[]string{"export", "01k00001"}, exitError, "", "01k00001/1 in log"},
 		{[]string{"export", "01k00000"}, exitOK, `"manager_export": 2`, ""},
-		{[]string{"archive", "01k00001"}, exitOK, "Archived 01k00001", ""}, // its snapshot is whole
+		{[]string{"archive", "01k00001"}, exitOK, "Archived 01k00001", ""}, // its snapshot is intact
 		{[]string{"archive", "01k00000"}, exitOK, "Archived 01k00000", ""},
 	} {
 		stdout, stderr, code := command(project, test.args...)
@@ -49,7 +49,6 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// damage writes into a project's database.
 func damage(t *testing.T, project string, write func(*bolt.Tx) error) {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
@@ -61,7 +60,7 @@ func damage(t *testing.T, project string, write func(*bolt.Tx) error) {
 	}
 }
 
-// A boulder that cannot be read, and is not over, keeps nobody from running another one in the project.
+// An unreadable, unfinished boulder does not keep others in the project from running.
 func TestUnreadableBoulderHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSampleOf(t, "01k00001")

@@ -49,7 +49,7 @@ func TestBudgetFlagRefuses(t *testing.T) {
 	}
 }
 
-// A number stands for the sub-task in that place, unless one has it for an id.
+// A number means the sub-task at that position, unless it is a sub-task's id.
 func TestBudgetOfANumber(t *testing.T) {
 	t.Parallel()
 	var f budgetFlag

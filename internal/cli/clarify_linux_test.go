@@ -10,10 +10,10 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-// asking starts to ask on a terminal and waits for the prompt to be there.
+// asking starts a question on a terminal and waits for its prompt.
 func asking(ctx context.Context, t *testing.T, p *pty) (answer func() (string, error)) {
 	t.Helper()
-	p.drain() // or the prompt of the question before would pass for this one's
+	p.drain() // or the prompt of the previous question would match
 	before := len(p.text())
 	var text string
 	var err error
@@ -32,8 +32,8 @@ func asking(ctx context.Context, t *testing.T, p *pty) (answer func() (string, e
 	}
 }
 
-// On a terminal a paste is one answer, and the terminal is as it was after each, whatever ended it. A line that ends with a
-// backslash goes on in the next.
+// On a terminal a paste is one answer, and a line that ends with a backslash continues in the next. The terminal is
+// restored, whatever ends the question.
 func TestAnswerPrompt(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
@@ -72,7 +72,7 @@ func TestAnswerPrompt(t *testing.T) {
 	}
 }
 
-// A signal ends the question although nobody types, and gives the terminal back; one that is closed ends it as well.
+// A signal ends the question without a key press and restores the terminal. A closed terminal ends it as well.
 func TestAnswerPromptEnds(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
@@ -92,7 +92,7 @@ func TestAnswerPromptEnds(t *testing.T) {
 	}
 }
 
-// Ctrl-D leaves, Ctrl-C interrupts; what was answered before stays answered.
+// Ctrl-D leaves, Ctrl-C interrupts. Answers that were given are kept.
 func TestClarifyLeave(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-// walk goes through a project's blockers with what the user types, checks the order of the questions, and returns what is on
-// the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
+// walk answers a project's blockers with what the user types, then leaves. It checks the order of the questions and
+// returns the screen. If then is not nil, it is called before each answer.
 func walk(t *testing.T, project, order string, then func(n int), typed ...string) (screen string) {
 	t.Helper()
 	a, _, out := testApp(t, project)
@@ -37,7 +37,6 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 	return out.String()
 }
 
-// statusOf is the status of each blocker of a project.
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
 	all, err := registerOfProject(t, project).List(t.Context(), blockers.Filter{})
@@ -51,8 +50,7 @@ func statusOf(t *testing.T, project string) map[string]string {
 	return status
 }
 
-// The walk shows hard ones first, then the oldest; what is not answered waits for the next one. Each answer is on the disk
-// before the next question.
+// Hard blockers come first, then the oldest. Each answer is on disk before the next question; no answer defers it.
 func TestClarify(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -68,7 +66,7 @@ func TestClarify(t *testing.T) {
 	if diff := cmp.Diff(want, statusOf(t, project)); diff != "" {
 		t.Errorf("after the first walk (-want +got):\n%s", diff)
 	}
-	texts(t, "the screen", []string{
+	checkTexts(t, "the screen", []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
 		`✓ Answered B1. "theme" continues with the answer when the boulder does: manager resume ` + sampleID,
 		"1 hard blocker waits for an answer; continue with: manager blockers clarify",
@@ -81,13 +79,13 @@ func TestClarify(t *testing.T) {
 	}
 }
 
-// The number of an option that is shown is that option, which is said; another number is a text.
+// The number of a shown option selects it, as the screen says; another number is a text.
 func TestClarifyByNumber(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{"2": "classes", "4": "4", "2 of them": "2 of them"} {
 		project := blockedSample(t)
 		screen := walk(t, project, "B1 B4 B2 B3", nil, "", "", typed, "")
-		texts(t, "the screen", []string{
+		checkTexts(t, "the screen", []string{
 			"option 2: classes", "a number: that option", "Answered B2" + text.If(want == "classes", ": classes") + `. "theme" still waits`,
 		}, nil, screen)
 		if got := statusOf(t, project)["B2"]; got != "answered: "+want {
@@ -96,13 +94,13 @@ func TestClarifyByNumber(t *testing.T) {
 	}
 }
 
-// What cannot be used is asked for again: nothing is stored, and nobody else's question is answered with it.
+// Unusable input is asked for again: nothing is stored, and no other question gets the answer.
 func TestClarifyAsksAgain(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	slips := []string{"/allow", "/deny", "/alow", "/skip it", strings.Repeat("x", 4_001)}
 	screen := walk(t, project, "B1 B1 B1 B1 B1 B1 B4", nil, append(slips, "/tmp/key is the one")...)
-	texts(t, "the screen", []string{
+	checkTexts(t, "the screen", []string{
 		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "may have 4000",
 	}, nil, strings.Join(strings.Fields(screen), " "))
 	if got := statusOf(t, project)["B1"]; got != "answered: /tmp/key is the one" {
@@ -110,7 +108,7 @@ func TestClarifyAsksAgain(t *testing.T) {
 	}
 }
 
-// While one person thinks, another answers the same, and new ones come up.
+// While the user thinks, another process answers the same blocker, and new ones come up.
 func TestClarifyBesideOthers(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -134,8 +132,7 @@ func TestClarifyBesideOthers(t *testing.T) {
 	}
 }
 
-// What is over by the time of the answer gets none and can be taken off the list; what else nobody waits for any more is
-// not asked.
+// A blocker that gets obsolete during its question can only be skipped; other obsolete ones are not asked.
 func TestClarifyTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)

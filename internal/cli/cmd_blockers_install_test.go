@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What install does depends on what is there: nothing, its own file, one of an older version, or somebody else's.
+// Install depends on what is there: nothing, its own file, one of an older version, or a file of the user's.
 func TestSlashInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A file that is not ours, or not any more, is neither replaced nor removed; links lead nowhere.
+// Files that are not ours, or were changed, are neither replaced nor removed. Links are not followed.
 func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	ours, err := slashFile("manager", "/p", "END_X")
@@ -98,7 +98,7 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// snapshot is every name below a directory, with what files hold and links say.
+// snapshot lists every name below a directory with the content of files and the target of links.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	const list = `cd "$0" && find . | sort && find . -type l -exec ls -l {} + && find . -type f -exec cksum {} +`
@@ -109,7 +109,7 @@ func snapshot(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// The file for all projects is in the user's own configuration, and names no project.
+// The file for all projects is in the user's configuration of OpenCode, and names no project.
 func TestSlashInstallForAllProjects(t *testing.T) {
 	t.Parallel()
 	home, project := t.TempDir(), t.TempDir()
@@ -139,7 +139,7 @@ func TestSlashInstallForAllProjects(t *testing.T) {
 	}
 }
 
-// A path that the file could not hold as it is is refused.
+// A path that the file cannot hold literally is refused.
 func TestSlashFileRefusesPaths(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/a`b", "/a$1", "/$ARGUMENTS", "/a\nb"} {
@@ -184,7 +184,7 @@ func TestSlashWords(t *testing.T) {
 	}
 }
 
-// Whatever is typed: it is refused, or it is one of the commands, with nothing in front.
+// Any input is refused, or becomes one of the commands with nothing in front.
 func TestSlashWordsStayWithinTheCommands(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

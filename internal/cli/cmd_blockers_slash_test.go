@@ -21,7 +21,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// clarifies is an agent that does what /blockers clarify asks for, and nothing else.
+// clarifies is an agent that does only what /blockers clarify asks for.
 func clarifies(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	call := func(tool string, args any) scriptmodel.Reply {
 		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: tool, Args: args}}}
@@ -45,8 +45,8 @@ func clarifies(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: "done"}
 }
 
-// What is typed after /blockers inside a real OpenCode, which was started somewhere else, is carried out in the
-// project, whatever it looks like to a shell, and the agent is given what came of it.
+// What is typed after /blockers in a real OpenCode that was started elsewhere runs in the project, whatever it would
+// mean to a shell, and the agent gets the output.
 func TestSlashInOpenCode(t *testing.T) {
 	t.Parallel()
 	model := octest.Model(t, clarifies)
@@ -103,7 +103,7 @@ func TestSlashInOpenCode(t *testing.T) {
 			t.Fatalf("/blockers %s: %d %s %v", typed, resp.StatusCode, answer, err)
 		}
 		said := ""
-		for _, r := range model.Requests() { // the newest; a watch may have written since
+		for _, r := range model.Requests() { // the newest: a watch may have prompted since
 			if strings.HasPrefix(r.LastUser(), boulder.SlashPrompt) {
 				said = r.LastUser()
 			}
@@ -135,7 +135,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	says("off --project", "blockers off")
 	says("unset --project", "blockers on")
 
-	// While a watch is at work, these words mean the session in which they are typed, and it says there what came of them.
+	// During a watch these words mean the session they are typed in, and the watch reports the outcome there.
 	w := startManager(t, project, withPassword, "watch", "--blockers", "--json", attach)
 	await(t, func() bool {
 		_, _, stderr := run(t, project, env, "watch", "--status")
@@ -160,7 +160,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	told("status", "0 blockers recorded in it")
 	told("on", "blockers on  for session "+made.ID)
 
-	// What clarify asks is the user's to answer, whose words are then handed over.
+	// The user answers what clarify asks, and the agent hands the words over.
 	session, _ = mcpClient(t, project, env, "blockers", "mcp")
 	if text, failed := reportBlocker(t, session, hardBlocker("Which port?")); failed {
 		t.Fatal(text)
@@ -169,7 +169,7 @@ func TestSlashInOpenCode(t *testing.T) {
 		t.Error(err)
 	}
 	asked := client.Subscribe(opencode.Filter{Directory: project})
-	<-asked.C() // the connection stands
+	<-asked.C() // connected
 	go func() {
 		for e := range asked.C() {
 			if p, ok := e.Payload.(opencode.Asked); ok && e.SessionID == made.ID {

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// mcpClient is a client of a command that serves tools in the project.
+// mcpClient connects to a command that serves tools in the project.
 func mcpClient(t *testing.T, project string, env []string, args ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
 	cmd := manager(t, project, env, args...)
@@ -27,7 +27,7 @@ func mcpClient(t *testing.T, project string, env []string, args ...string) (*mcp
 	return session, cmd
 }
 
-// reportBlocker calls the tool and gives the text that an agent reads.
+// reportBlocker calls the tool and returns the text that an agent reads.
 func reportBlocker(t *testing.T, session *mcp.ClientSession, arguments map[string]any) (text string, failed bool) {
 	t.Helper()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: mcptool.ToolName, Arguments: arguments})
@@ -43,8 +43,8 @@ func hardBlocker(question string) map[string]any {
 	}
 }
 
-// The tool is served over standard input and output, also while another process has the project's database: off as long
-// as nobody asks for it, and then for one session, named after the client.
+// The tool is served over stdin and stdout, even while another process holds the database. It is off until switched on,
+// here for one session, which is named after the client.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -77,7 +77,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// The tools for other agents speak over stdout alone, end with their input, and are not there for agents of a run.
+// `manager mcp` prints only the protocol on stdout, ends with its input, and refuses agents of a run.
 func TestMCPForOtherAgents(t *testing.T) {
 	t.Parallel()
 	project, env := t.TempDir(), append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")

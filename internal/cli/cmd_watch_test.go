@@ -37,7 +37,7 @@ rules:
       - json: {criteria: [{id: C1, evidence: the final message, met: true}], completed: true, summary: c is there}
 `
 
-// watching is `manager watch --json` at work on a session in which the user wrote something.
+// watching is a running `manager watch --json` and a session with a prompt of the user's.
 type watching struct {
 	*process
 	session string
@@ -62,8 +62,8 @@ func watches(t *testing.T, client *opencode.Client, project string, env []string
 	return w
 }
 
-// finished gives the decisions about the session until it is complete. About others nothing is said but whose they are.
-func (w *watching) finished() (all []watch.Entry) {
+// untilComplete returns the session's decisions up to its completion. Of other sessions only the owner may be said.
+func (w *watching) untilComplete() (all []watch.Entry) {
 	w.t.Helper()
 	for w.events.Scan() {
 		var e watch.Entry
@@ -83,15 +83,13 @@ func (w *watching) finished() (all []watch.Entry) {
 	return nil
 }
 
-// interrupt ends the watch as Ctrl-C does.
 func (w *watching) interrupt() {
 	w.t.Helper()
 	w.signal(syscall.SIGINT)
 	w.process.wait(exitInterrupted)
 }
 
-// TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work
-// beside it and after it, and Ctrl-C ends it.
+// TestWatchCommand: a second watch is told who watches, orders and views work during and after a watch, Ctrl-C ends it.
 func TestWatchCommand(t *testing.T) {
 	t.Parallel()
 	model := octest.Script(t, watchScript)
@@ -107,7 +105,7 @@ func TestWatchCommand(t *testing.T) {
 		"watch: {idle: 200ms, countdown: 50ms, cooldown: 50ms, attach: \""+address+"\"}\n")
 	w := watches(t, client, project, env, "Write a and b")
 	sent := 0
-	for _, e := range w.finished() {
+	for _, e := range w.untilComplete() {
 		if e.Decision == enforcer.Send {
 			sent++
 		}
@@ -141,11 +139,11 @@ func TestWatchCommand(t *testing.T) {
 		t.Fatalf("the judge was asked %d times", len(evidence))
 	}
 	_, shown, _ := strings.Cut(evidence[0], "<<<EVIDENCE")
-	texts(t, "the evidence", []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"}, nil, shown)
+	checkTexts(t, "the evidence", []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"}, nil, shown)
 }
 
-// watchWithCriteria has a session go on until the command that stands in for a language server passes and the judge,
-// who is asked through the watched server, agrees. The judge's own sessions are nobody's work.
+// watchWithCriteria has a session continue until the command that stands in for a language server passes and the judge
+// agrees. The judge is asked through the watched server; its own sessions are not watched.
 func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, model *scriptmodel.Server) {
 	t.Helper()
 	project := octest.Repo(t, map[string]string{
@@ -155,7 +153,7 @@ func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, mode
 	w := watches(t, client, project, env, "Write c", attach, "--config", "manager.yaml",
 		"--done-when", "diagnostics,judge", "--ledger-model", "scripted/ledger")
 	var said []string
-	for _, e := range w.finished() {
+	for _, e := range w.untilComplete() {
 		if e.Decision == enforcer.Send || e.Decision == enforcer.Check {
 			said = append(said, string(e.Decision)+" "+e.Reason)
 		}

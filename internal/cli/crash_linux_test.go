@@ -20,8 +20,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// An order after kill -9, while the agent works on in a server that nobody ended: manager says so, and the agent is stopped
-// before another one starts.
+// An order after kill -9 says that the agent continues in its server, and stops it before another one starts.
 func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	t.Parallel()
 	second, err := octest.StandIn(t.TempDir())
@@ -30,11 +29,11 @@ func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		order, next []string
-		own         bool // the next run is on a server of its own, also one of another OpenCode
+		own         bool // the next run has its own server, also of another OpenCode
 	}{
 		"retry":       {[]string{"retry", "first"}, []string{"resume"}, false},
 		"cancel":      {[]string{"cancel"}, []string{"run", "plan.yaml"}, false},
-		"skip":        {[]string{"skip", "first"}, []string{"run", "plan.yaml"}, false}, // that one can be resumed
+		"skip":        {[]string{"skip", "first"}, []string{"run", "plan.yaml"}, false}, // it can be resumed
 		"cancel, own": {[]string{"cancel"}, []string{"run", "plan.yaml", "--opencode", second}, true},
 		"resume, own": {nil, []string{"resume"}, true},
 	} {
@@ -86,7 +85,7 @@ func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	}
 }
 
-// The first Ctrl-C lets the running turn end; the second aborts it. Both times a resume finishes the work.
+// The first Ctrl-C lets the running turn end, the second aborts it. After both a resume finishes the work.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, signals := range []int{1, 2} {
@@ -96,7 +95,7 @@ func TestInterrupt(t *testing.T) {
 			attach := w.attached()
 			p := w.start("run", "plan.yaml", attach)
 			<-gate.asked
-			// Two signals of one kind may arrive as one; the manager treats all kinds alike.
+			// Two signals of one kind may arrive as one; manager treats all kinds alike.
 			for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[:signals] {
 				p.signal(s)
 			}
@@ -120,8 +119,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// All connections to an attached server are cut while a turn runs, and the turn ends before they are back: nothing is
-// lost, and nothing is sent twice.
+// All connections to a server are cut, and the turn ends before they are back: nothing is lost or sent twice.
 func TestConnectionIsCut(t *testing.T) {
 	t.Parallel()
 	w, gate := heldWorld(t)
@@ -129,7 +127,7 @@ func TestConnectionIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var open atomic.Int32 // requests
+	var open atomic.Int32 // requests in flight
 	passOn := httputil.NewSingleHostReverseProxy(server)
 	passOn.FlushInterval = -1
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -170,8 +168,7 @@ func serve(t *testing.T, dir string, env []string) string {
 	return server.URL
 }
 
-// servers are the children of a process that serve; it has others for moments, such as git. Each child belongs to the thread
-// that started it.
+// servers lists the children of a process that serve, by the thread that started each; git is a child for moments.
 func servers(t *testing.T, pid int) (pids []int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

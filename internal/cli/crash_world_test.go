@@ -18,7 +18,6 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// chainPlan has a sub-task that depends on another one.
 const chainPlan = `
 task: Two files, one after the other
 model: scripted/agent
@@ -27,10 +26,9 @@ sub_tasks:
   - {id: second, description: Write second.txt, depends_on: [first], expects_changes: true}
 `
 
-// gateModel answers like a good agent and a fair judge, but holds each sub-task's first answer back until it is
-// released.
+// gateModel is a good agent and a fair judge, but holds back each sub-task's first answer until it is released.
 type gateModel struct {
-	asked   chan string // a sub-task's agent asked for its first answer
+	asked   chan string // sub-tasks whose agent asked for its first answer
 	release chan struct{}
 }
 
@@ -40,7 +38,7 @@ func newGateModel() *gateModel {
 
 func (g *gateModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
-		return content
+		return acceptAll
 	}
 	if toolSaid(req, "Wrote file") {
 		return scriptmodel.Reply{Text: "All of it is done now."}
@@ -56,7 +54,7 @@ func subTaskOf(prompt string) string {
 	return id
 }
 
-// toolSaid reports whether a tool of the session has given a text back.
+// toolSaid reports whether the result of a tool call contains a text.
 func toolSaid(req scriptmodel.Request, text string) bool {
 	return slices.ContainsFunc(req.Messages, func(m scriptmodel.Message) bool {
 		return m.Role == "tool" && strings.Contains(m.Text, text)
@@ -89,7 +87,7 @@ func startManager(t *testing.T, dir string, env []string, args ...string) *proce
 	return p
 }
 
-// until reads events up to the first of a type, and returns it.
+// until reads events up to the first of a type and returns that one.
 func (p *process) until(eventType string) map[string]any {
 	p.t.Helper()
 	for p.events.Scan() {
@@ -106,7 +104,7 @@ func (p *process) until(eventType string) map[string]any {
 	return nil
 }
 
-// wait reads the rest and checks the exit code; -1 after a signal.
+// wait reads the remaining events and checks the exit code, which is -1 after a signal.
 func (p *process) wait(want int) {
 	p.t.Helper()
 	for p.events.Scan() {
@@ -124,7 +122,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// world is a project, the model that its agents and ledgers ask, and the environment of a manager that works in it.
+// world is a project, the model of its agents and ledgers, and the environment of its managers.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -132,7 +130,7 @@ type world struct {
 	model *scriptmodel.Server
 }
 
-// newWorld is one in git; without files it is not, whose snapshots would be half of the time.
+// newWorld is a git repository if there are files. Without git it takes no snapshots, which are half of a test's time.
 func newWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) *world {
 	t.Helper()
 	model, dir := octest.Model(t, reply), t.TempDir()
@@ -142,7 +140,7 @@ func newWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) 
 	return &world{t, dir, testEnv(t, model.URL()), model}
 }
 
-// directWorld is one whose ledgers ask the model themselves instead of through OpenCode.
+// directWorld is a world whose ledgers ask the model directly instead of through OpenCode.
 func directWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) *world {
 	t.Helper()
 	w := newWorld(t, reply, files)
@@ -150,14 +148,13 @@ func directWorld(t *testing.T, reply scriptmodel.Handler, files map[string]strin
 	return w
 }
 
-// heldWorld has [chainPlan] and a model that holds back.
 func heldWorld(t *testing.T) (*world, *gateModel) {
 	t.Helper()
 	gate := newGateModel()
 	return newWorld(t, gate.reply, map[string]string{"plan.yaml": chainPlan}), gate
 }
 
-// attached has managers log in to the server that tests share, and returns the flag that leads there.
+// attached makes managers log in to the shared server and returns the flag for it.
 func (w *world) attached() (flag string) {
 	w.t.Helper()
 	w.env, flag = attached(w.t, w.dir, w.env, w.model)
@@ -175,13 +172,12 @@ func run(t *testing.T, dir string, env []string, args ...string) (code int, stdo
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// start starts a command line whose ledgers go through OpenCode.
+// start starts a manager whose ledgers go through OpenCode.
 func (w *world) start(args ...string) *process {
 	w.t.Helper()
 	return startManager(w.t, w.dir, w.env, append(args, "--json", "--ledger-model", "scripted/ledger")...)
 }
 
-// run runs a command line, and checks its exit code.
 func (w *world) run(want int, args ...string) (stdout, stderr string) {
 	w.t.Helper()
 	code, stdout, stderr := run(w.t, w.dir, w.env, args...)

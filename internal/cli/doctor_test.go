@@ -39,14 +39,14 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 	}
 }
 
-// What is to be tried on has to be there, and --attach is for nothing else.
+// The OpenCode to check must be installed, and --attach is only for --contract.
 func TestContractWithoutOpenCode(t *testing.T) {
 	t.Parallel()
 	expect(t, t.TempDir(), exitError, []string{"doctor", "--contract", "--opencode", "nosuch"}, "not installed")
 	expect(t, t.TempDir(), exitUsage, []string{"doctor", "--attach", "http://127.0.0.1:1"}, "--contract")
 }
 
-// The stand-in for OpenCode 2 does what is needed, and doctor says so, in the two forms.
+// The stand-in for OpenCode 2 fulfils the contract, and doctor says so as text and as JSON.
 func TestContractHolds(t *testing.T) {
 	t.Parallel()
 	binary, err := octest.StandIn(t.TempDir())
@@ -66,7 +66,7 @@ func TestContractHolds(t *testing.T) {
 	}
 }
 
-// What does not hold is told, and is what the exit code goes by.
+// A broken requirement is shown and decides the exit code.
 func TestContractThatDoesNotHold(t *testing.T) {
 	t.Parallel()
 	report := &contractReport{OK: true}
@@ -75,25 +75,25 @@ func TestContractThatDoesNotHold(t *testing.T) {
 		report.add(r).Print(a.on(a.Stdout))
 	}
 	report.Print(a.on(a.Stdout))
-	texts(t, "the report", []string{"✓ one", "✗ two", "    no such thing", "1 of 2 hold, 1 do not, in 0 s."}, nil, stdout.String())
+	checkTexts(t, "the report", []string{"✓ one", "✗ two", "    no such thing", "1 of 2 hold, 1 do not, in 0 s."}, nil, stdout.String())
 	if report.OK {
 		t.Error("it is called good")
 	}
 }
 
-// The names of keys are shown, their values never.
+// Names of keys are shown, values never.
 func TestDoctorKeepsKeys(t *testing.T) {
 	t.Parallel()
 	text := doctorText(t, "model: openai/agent\nendpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
 		"OPENAI_API_KEY=sk-secret-secret", "GOOGLE_API_KEY=secret-too", "ANTHROPIC_API_KEY= ")
-	texts(t, "doctor", []string{
+	checkTexts(t, "doctor", []string{
 		"anthropic: ANTHROPIC_API_KEY not set\n", "openai: OPENAI_API_KEY set\n", "google: GOOGLE_API_KEY set\n",
 		"xai: XAI_API_KEY not set\n", "mine: needs none\n",
 		"asked directly with OPENAI_API_KEY", "! prices", "openai does not tell what openai/",
 	}, []string{"secret"}, text)
 }
 
-// doctorText is what doctor says of the ledgers with a configuration and an environment.
+// doctorText returns what doctor says with a configuration and an environment.
 func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
 	project := t.TempDir()
@@ -103,15 +103,15 @@ func doctorText(t *testing.T, configuration string, environ ...string) string {
 	return stdout.String()
 }
 
-// Names of variables are shown, and which of them the allow-list lacks.
+// doctor shows the names of variables, and which ones the allow-list lacks.
 func TestDoctorOnTheEnvironment(t *testing.T) {
 	t.Parallel()
 	environ := []string{"PATH=/bin", "HOME=/root", "NPM_TOKEN=sk-secret-secret", "OTHER=other"}
 	got := doctorText(t, "environment: [PATH, HOME, 'NPM_*']", environ...)
-	texts(t, "doctor", []string{"✓ environ", "get 3 of 5 variables: HOME, NPM_TOKEN, PATH"}, []string{"secret", "OTHER"}, got)
+	checkTexts(t, "doctor", []string{"✓ environ", "get 3 of 5 variables: HOME, NPM_TOKEN, PATH"}, []string{"secret", "OTHER"}, got)
 	got = doctorText(t, "environment: [HOME]", environ...)
-	texts(t, "doctor", []string{"! environ", "add PATH to environment"}, nil, got)
-	texts(t, "doctor", nil, []string{" environ "}, doctorText(t, "", environ...))
+	checkTexts(t, "doctor", []string{"! environ", "add PATH to environment"}, nil, got)
+	checkTexts(t, "doctor", nil, []string{" environ "}, doctorText(t, "", environ...))
 }
 
 func TestDoctorOnPrices(t *testing.T) {
@@ -129,7 +129,7 @@ func TestDoctorOnPrices(t *testing.T) {
 	}
 }
 
-// What OpenCode 2 does not have is said with what to do instead, and where the sessions of runs are.
+// For each thing that OpenCode 2 lacks, doctor names the alternative. It also says where sessions of runs are stored.
 func TestDoctorOnOpenCode2(t *testing.T) {
 	t.Parallel()
 	url := octest.ServeStandIn(t, fakeopencode.Behaviour{}, t.TempDir(), []string{"XDG_DATA_HOME=" + t.TempDir()})
@@ -152,11 +152,11 @@ func TestDoctorOnOpenCode2(t *testing.T) {
 		}
 		return all
 	}
-	texts(t, "doctor", []string{
+	checkTexts(t, "doctor", []string{
 		"the database that your OpenCode 2 uses as well", "no todo list → nothing: agents get manager's own",
 		"OpenCode 2 runs no language servers → use a command (gates, done_when: tests, ", "shows no toasts → look at the terminal",
 	}, nil, says(""))
-	texts(t, "doctor", []string{
+	checkTexts(t, "doctor", []string{
 		"a database of their own (OPENCODE_DB=/own.db)", "runs no language servers; done_when: diagnostics runs make lint → \n",
 	}, nil, says("lint: make lint", "OPENCODE_DB=/own.db"))
 }

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Without a word of the user a loop has all criteria, but for those that nothing can check, and a run those for which
-// there are commands, todos and the judge; what the user names is kept, or refused. Tests and diagnostics are decided
-// by the commands that are found or configured.
+// By default a loop has all criteria that can be checked, and a run those with commands, todos and the judge. What the
+// user names is kept, or refused. Found or configured commands decide tests and diagnostics.
 func TestCriteriaOfALoop(t *testing.T) {
 	t.Parallel()
 	const all, noTests = "todos diagnostics tests promise judge", "todos diagnostics promise judge"
@@ -22,8 +21,8 @@ func TestCriteriaOfALoop(t *testing.T) {
 		flag        doneFlag
 		programs    string
 		files       map[string]string
-		want        string // criteria; empty: it is refused
-		run         string // of a run, where they are not those of a loop
+		want        string // criteria of a loop; empty: refused
+		run         string // criteria of a run, if different
 		tests, lint string
 		none        string // why no tests are found
 	}{

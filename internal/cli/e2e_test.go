@@ -17,22 +17,21 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// content is a judge who believes everything.
-var content = scriptmodel.Reply{JSON: map[string]any{
+// acceptAll is the verdict of a judge that believes everything.
+var acceptAll = scriptmodel.Reply{JSON: map[string]any{
 	"criteria":  []any{map[string]any{"id": "C1", "evidence": "the final message", "met": true}},
 	"completed": true, "summary": "It is done.",
 }}
 
-// instant answers everything at once.
 func instant(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
-		return content
+		return acceptAll
 	}
 	return scriptmodel.Reply{Text: "All of it is done now."}
 }
 
-// asked counts the requests of a kind that a model got.
-func asked(model *scriptmodel.Server, kind scriptmodel.Kind) (n int) {
+// requestsOf counts a model's requests of a kind.
+func requestsOf(model *scriptmodel.Server, kind scriptmodel.Kind) (n int) {
 	for _, r := range model.Requests() {
 		if r.Kind() == kind {
 			n++
@@ -41,10 +40,10 @@ func asked(model *scriptmodel.Server, kind scriptmodel.Kind) (n int) {
 	return n
 }
 
-// directLedger is a configuration whose ledgers ask the model that OPENAI_BASE_URL leads to.
+// directLedger makes the ledgers ask the model at OPENAI_BASE_URL.
 const directLedger = "ledger_model: openai/judge\n"
 
-// direct has the ledgers ask the model at url themselves instead of through OpenCode.
+// direct makes the ledgers ask the model at url themselves instead of through OpenCode.
 func direct(t *testing.T, env []string, url, key string) []string {
 	t.Helper()
 	home := t.TempDir()
@@ -52,8 +51,7 @@ func direct(t *testing.T, env []string, url, key string) []string {
 	return append(env[:len(env):len(env)], "XDG_CONFIG_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+url)
 }
 
-// A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it, as
-// well as the transcript of the session that it comes from; also in a slot.
+// The next brief cuts a long output visibly; its agent can read the full text and its transcript, also in a slot.
 func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()
 	t.Run("off", func(t *testing.T) { t.Parallel(); handoff(t, "off") })
@@ -66,12 +64,12 @@ func handoff(t *testing.T, isolation string) {
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured && strings.Contains(req.Text(), "# Sub-task: find"):
-			reply := maps.Clone(content.JSON.(map[string]any))
+			reply := maps.Clone(acceptAll.JSON.(map[string]any))
 			reply["outputs"] = []any{map[string]any{"id": "O1", "value": long}}
 			reply["summary"] = "Found."
 			return scriptmodel.Reply{JSON: reply}
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case subTaskOf(req.FirstUser()) == "find":
 			return scriptmodel.Reply{Text: "I have found all of it now."}
 		}
@@ -101,7 +99,7 @@ sub_tasks:
 			brief, read = r.FirstUser(), toolSaid(r, "findings: All that was found.")
 		}
 	}
-	whole := "> Found.\n> \n> findings: " + long // as it is quoted
+	whole := "> Found.\n> \n> findings: " + long // as the brief quotes it
 	if !strings.Contains(brief, "findings: All that was found.") || strings.Contains(brief, "THE END") ||
 		!strings.Contains(brief, fmt.Sprintf(" of %d characters; full text: %s/.manager/runs/", len(whole), w.dir)) {
 		t.Errorf("the brief:\n%s", brief)
@@ -113,8 +111,7 @@ sub_tasks:
 	}
 }
 
-// A wrong key pauses the run at the first call for the user, says which variable holds it, and a resume with the right one
-// finishes.
+// A wrong key pauses the run at the first call and names its variable. A resume with the right one finishes.
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "sk-planted-right", "sk-planted-wrong"
@@ -146,7 +143,7 @@ func TestWrongKey(t *testing.T) {
 	if out := manager(right, 0, "resume", attach); !strings.Contains(out, "1 of 1") {
 		t.Errorf("resume said: %s", out)
 	}
-	if agents := asked(w.model, scriptmodel.KindAgent); agents != 1 {
+	if agents := requestsOf(w.model, scriptmodel.KindAgent); agents != 1 {
 		t.Errorf("the work was done %d times", agents)
 	}
 	manager(right, 0, "show", "--json")
@@ -161,7 +158,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// contents are all files below a directory; those in .manager have to be for their owner only.
+// contents returns all files below a directory and checks that those in .manager are private.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -186,7 +183,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// The ledgers through an endpoint of the configuration, and through OpenCode where the user named no model for them.
+// The ledgers use an endpoint of the configuration, or OpenCode if the user named no model.
 func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	t.Parallel()
 	var judges atomic.Int64
@@ -195,7 +192,7 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 			return scriptmodel.Errorf("key or model is wrong: %s", req.Model)
 		}
 		judges.Add(1)
-		return content
+		return acceptAll
 	})
 	w := newWorld(t, instant, map[string]string{
 		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
@@ -206,13 +203,13 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	own := w.env
 	w.env = append(w.env, "MY_KEY=sk-mine")
 	w.run(0, "run", "plan.yaml", "--config", "config.yaml", attach)
-	if n := asked(w.model, scriptmodel.KindStructured); n != 0 || judges.Load() != 1 {
+	if n := requestsOf(w.model, scriptmodel.KindStructured); n != 0 || judges.Load() != 1 {
 		t.Errorf("through the endpoint: %d calls, and %d through OpenCode", judges.Load(), n)
 	}
-	// A key that happens to be there does not choose who sees the work.
+	// A key in the environment does not by itself choose who sees the work.
 	w.env = slices.Concat(own, []string{"OPENAI_API_KEY=stray", "OPENAI_BASE_URL=" + endpoint.URL()})
 	w.run(0, "run", "plan.yaml", attach)
-	if n := asked(w.model, scriptmodel.KindStructured); n != 1 || len(endpoint.Requests()) != 1 {
+	if n := requestsOf(w.model, scriptmodel.KindStructured); n != 1 || len(endpoint.Requests()) != 1 {
 		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, len(endpoint.Requests())-1)
 	}
 }

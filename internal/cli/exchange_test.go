@@ -18,8 +18,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// exchange lets many tests with a model each share one OpenCode server, which can be configured with one address only:
-// it passes each request on to the model of the directory in which the request's session works.
+// exchange lets tests with a model each share one OpenCode server, whose configuration holds one address. It forwards a
+// request to the model of the directory in which the request's session works.
 type exchange struct {
 	listener net.Listener
 	server   *http.Server
@@ -30,11 +30,10 @@ type exchange struct {
 	models map[string]*url.URL // by directory
 }
 
-// workingDirectory is what OpenCode 1.18.33 writes in the system prompt of every agent, before the directory. Requests
-// for the title of an untitled session have none.
+// workingDirectory precedes the directory in OpenCode 1.18.33's system prompts. Requests for a title have none.
 const workingDirectory = "Working directory: "
 
-// newExchange starts an exchange that knows no directory. The caller closes it.
+// newExchange starts an exchange without directories. The caller closes it.
 func newExchange() (*exchange, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,16 +42,16 @@ func newExchange() (*exchange, error) {
 	x := &exchange{listener: listener, served: make(chan struct{}), models: map[string]*url.URL{}}
 	x.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.Host = r.Out.URL.Host },
-		FlushInterval: -1, // a stream is passed on as it comes
+		FlushInterval: -1, // forward streams at once
 		Transport:     &http.Transport{},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadGateway) // of a test that is over
+			http.Error(w, err.Error(), http.StatusBadGateway) // the test is over
 		},
 	}
 	x.server = &http.Server{Handler: http.HandlerFunc(x.pass), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(x.served)
-		_ = x.server.Serve(listener) // until it is closed
+		_ = x.server.Serve(listener) // until close
 	}()
 	return x, nil
 }
@@ -60,7 +59,7 @@ func newExchange() (*exchange, error) {
 // url is the base URL for the OpenCode server's configuration.
 func (x *exchange) url() string { return "http://" + x.listener.Addr().String() + "/v1" }
 
-// connect leads the sessions in dir, and in directories below it, to the model at modelURL from now on.
+// connect routes the sessions in dir and below to the model at modelURL from now on.
 func (x *exchange) connect(dir, modelURL string) error {
 	dir, err := filepath.EvalSymlinks(dir) // as OpenCode reports it
 	if err != nil {
@@ -76,7 +75,7 @@ func (x *exchange) connect(dir, modelURL string) error {
 	return nil
 }
 
-// close cuts what is still answered.
+// close aborts requests in flight.
 func (x *exchange) close() {
 	_ = x.server.Close()
 	<-x.served
@@ -99,10 +98,10 @@ func (x *exchange) pass(w http.ResponseWriter, r *http.Request) {
 	x.proxy.ServeHTTP(w, r)
 }
 
-// model is that of the request's directory, or of the nearest one above it.
+// model returns the model of the request's directory, or of the nearest one above it.
 func (x *exchange) model(body []byte) *url.URL {
 	_, rest, _ := bytes.Cut(body, []byte(workingDirectory))
-	end := bytes.IndexAny(rest, `\"`) // of the line or of the text, in JSON
+	end := bytes.IndexAny(rest, `\"`) // end of the line or text, in JSON
 	if end < 0 {
 		return nil
 	}
@@ -116,8 +115,7 @@ func (x *exchange) model(body []byte) *url.URL {
 	return nil
 }
 
-// TestExchange would fail if a test got the answer of another one's model. That the real OpenCode names the directory
-// is seen by all tests of internal/cli that share a server.
+// No test gets the answer of another test's model. Tests that share a server prove that OpenCode names the directory.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	x, err := newExchange()

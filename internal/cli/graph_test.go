@@ -32,7 +32,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// While a process holds the database, the picture is the same, with the limits of that process.
+// While a process holds the database, the graph has the limits of that process and is otherwise the same.
 func TestGraphWhileItRuns(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -75,7 +75,7 @@ func TestGraphReport(t *testing.T) {
 	}
 }
 
-// A boulder without a plan is a picture without boxes, not an error.
+// A boulder without a plan has an empty graph, not an error.
 func TestGraphOfNoPlan(t *testing.T) {
 	t.Parallel()
 	project := newSample(t).store()

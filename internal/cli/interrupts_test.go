@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A terminal that is closed sends SIGHUP twice; that is one polite request. Only another kind of signal makes a second.
+// Closing a terminal sends SIGHUP twice, which is one polite request. Only a signal of another kind is a second one.
 func TestHangUpIsNeverASecondSignal(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -36,10 +36,10 @@ func TestHangUpIsNeverASecondSignal(t *testing.T) {
 	}
 }
 
-// asNohup makes this test binary print which signals it lets ask it to stop.
+// asNohup makes this test binary print which signals it ignores.
 const asNohup = "MANAGER_TEST_NOHUP"
 
-// What nohup and a shell's `&` have switched off stays off: otherwise a night's work would end with the terminal.
+// Signals that nohup or a shell's `&` ignore stay ignored: otherwise an overnight run would end with its terminal.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	if os.Getenv(asNohup) != "" {
 		_ = Signals()
@@ -55,7 +55,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("there is no /proc here to see it by")
 	}
-	var inherited uint64 // the tests themselves may have been started with nohup
+	var inherited uint64 // the tests may run under nohup
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
 		if signal.Ignored(sig) {
 			inherited |= 1 << (sig - 1)

@@ -12,11 +12,10 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// A key that only OpenCode's own configuration has, and that has no known form, is neither shown nor stored, whoever
-// repeats it: a provider, an agent, a log.
+// A key of no known form in OpenCode's own configuration is never shown or stored, whatever repeats it.
 func TestKeysOfOpenCodeStayThere(t *testing.T) {
 	t.Parallel()
-	const planted = "Planted4711" + "InTheGarden" // in two, or it looks like one that slipped in
+	const planted = "Planted4711" + "InTheGarden" // split, or scanners would take it for a leak
 	for name, server := range map[string]*sharedServer{"opencode1": &shared, "opencode2": &shared2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +34,7 @@ func TestKeysOfOpenCodeStayThere(t *testing.T) {
 			env := append(testEnv(t, model.URL()), sharedLogin)
 			code, stdout, stderr := run(t, project, env, "run", "plan.yaml", "--yes", "--verbose",
 				"--model", "planted/agent", "--attach", address)
-			texts(t, "the run", []string{"Incorrect API key: [redacted]"}, []string{planted}, stdout+stderr)
+			checkTexts(t, "the run", []string{"Incorrect API key: [redacted]"}, []string{planted}, stdout+stderr)
 			if code != exitError {
 				t.Errorf("exit code %d", code)
 			}

@@ -22,12 +22,11 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// reply is a good agent, which goes by what its conversation says is done, and a judge who believes everything: that a
-// turn was cut off has to be seen without it.
+// reply is a good agent and a judge that believes everything: manager itself has to notice a cut turn.
 func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		w.asked("the judge", subTaskOf(req.Text()))
-		return content
+		return acceptAll
 	}
 	id := subTaskOf(req.FirstUser())
 	w.begins(id, req)
@@ -53,7 +52,7 @@ func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmode
 	return reply
 }
 
-// asked checks that nobody asks for what is done.
+// asked checks that the model is not asked about a completed sub-task.
 func (w *killWorld) asked(what, id string) {
 	w.mu.Lock()
 	done := w.done[id]
@@ -83,7 +82,7 @@ func (w *killWorld) begins(id string, req scriptmodel.Request) {
 	w.prompts[p] = append(w.prompts[p], req.Key)
 }
 
-// begun lets something happen in the middle of an answer: when its first piece was sent.
+// begun reports when the first piece of an answer was sent, to kill in the middle of it.
 type begun struct {
 	http.ResponseWriter
 	happens func(what string)
@@ -102,8 +101,8 @@ func (b *begun) Write(data []byte) (int, error) {
 
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// runs takes in that a tool or a gate runs, which goes on when it is answered. One whose server or manager is killed right
-// then goes on for ever, unless it is ended.
+// runs is called by a tool or a gate, which continues when it is answered. If its server or manager is killed here, it
+// waits forever, unless it is ended.
 func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	w.mu.Lock()
@@ -120,11 +119,10 @@ func (w *killWorld) runs(_ http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Unlock()
 	if orphaned {
-		<-r.Context().Done() // its end
+		<-r.Context().Done() // until it is ended
 	}
 }
 
-// check looks at what has come of it all.
 func (w *killWorld) check() {
 	w.t.Helper()
 	for _, id := range killIDs {
@@ -138,8 +136,8 @@ func (w *killWorld) check() {
 	w.checkPrompts(w.checkLog())
 }
 
-// usersFiles is all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects and refs/manager
-// are not, nor is what OpenCode keeps in .git/opencode: its id of the project.
+// usersFiles hashes all that is the user's: files, index, HEAD, refs, stash, configuration, hooks. Objects,
+// refs/manager and OpenCode's id of the project in .git/opencode are not.
 func (w *killWorld) usersFiles() string {
 	w.t.Helper()
 	sum := sha256.New()
@@ -170,7 +168,7 @@ func (w *killWorld) checkUsers() {
 	}
 }
 
-// checkLanded looks at what an isolated boulder has brought, and left.
+// checkLanded checks what an isolated boulder landed and left.
 func (w *killWorld) checkLanded() {
 	w.t.Helper()
 	w.gone("after landing", w.processes("\x00"+orphan.Variable+"="))
@@ -209,10 +207,9 @@ func (w *killWorld) checkStatus() {
 	}
 }
 
-// checkSessions asks OpenCode for the sessions of attempts, also those that nobody ever prompted: a kill between the
-// creation of one and the commit of its id must not lead to a second. What can happen on a server that outlives the
-// manager is that it creates one whose request was under way when the manager died, after the next one has looked: it
-// stays empty.
+// checkSessions counts the sessions of attempts in OpenCode, with those never prompted: a kill between the creation of
+// one and the commit of its id must not lead to a second. On a server that outlives the manager a late one is allowed
+// if it stays empty: its request was in flight when the manager died, and the next manager looked before it arrived.
 func (w *killWorld) checkSessions() {
 	w.t.Helper()
 	address, password := w.attach, sharedPassword
@@ -248,7 +245,6 @@ func (w *killWorld) checkSessions() {
 	}
 }
 
-// storedEvent is what is checked of an event.
 type storedEvent struct {
 	Type         string
 	Seq          int
@@ -261,7 +257,6 @@ type storedEvent struct {
 	Reason       string
 }
 
-// events are all that are stored.
 func (w *killWorld) events() (all []storedEvent) {
 	w.t.Helper()
 	stdout, _ := w.run(0, "logs", "--json")
@@ -281,7 +276,7 @@ type sent struct {
 	resume  bool
 }
 
-// checkLog checks the order of the events, and that each turn was prompted once. It counts the turns.
+// checkLog checks the order of events and that each turn was prompted once. Returns the number of prompts sent.
 func (w *killWorld) checkLog() map[sent]int {
 	w.t.Helper()
 	turns, counts, done := map[string]bool{}, map[sent]int{}, map[string]bool{}
@@ -304,7 +299,7 @@ func (w *killWorld) checkLog() map[sent]int {
 		}
 	}
 	if w.users != "" {
-		all = all[:len(all)-1] // that it has landed
+		all = all[:len(all)-1] // the landing
 	}
 	if last := all[len(all)-1]; len(done) != len(killIDs) || last.Type != "task-complete" || !last.AllCompleted {
 		w.t.Errorf("%d sub-tasks are done, and the last event is %+v", len(done), last)
@@ -312,7 +307,6 @@ func (w *killWorld) checkLog() map[sent]int {
 	return counts
 }
 
-// checkPrompts compares what reached the model with what was meant to.
 func (w *killWorld) checkPrompts(turns map[sent]int) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -320,7 +314,7 @@ func (w *killWorld) checkPrompts(turns map[sent]int) {
 	got := map[sent]int{}
 	for p, servers := range w.prompts {
 		got[sent{p.subTask, p.resumes()}]++
-		// The one resume prompt of a turn is sent again if its server was killed before it kept a word of the answer.
+		// A resume prompt is sent again if its server was killed before it stored anything of the answer.
 		slices.Sort(servers)
 		if n := len(servers); n > 1 && (!p.resumes() || len(slices.Compact(slices.Clone(servers))) != n) {
 			w.t.Errorf("a prompt reached the model %d times, from %q:\n%.300s", n, servers, p.text)

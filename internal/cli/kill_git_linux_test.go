@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// gitMoments is how many moments there are.
+// gitMoments is the number of moments to choose from.
 const gitMoments = 50
 
 var killGit = flag.Int("kill-git", 2, fmt.Sprintf("how many kills TestKillAtGit makes, at most %d", gitMoments))
 
-// tellingGit tells the test of each command before it runs and after it has, and waits until the test lets it go on.
+// tellingGit reports each git command to the test before it runs and after, and waits for the test's answer.
 const tellingGit = `#!/bin/bash
 tell() {
 	local what="$1 $PPID $2"
@@ -37,8 +37,8 @@ tell after "$*"
 exit $code
 `
 
-// gitKills are the kills of one boulder: one before and one after each kind of git command that the manager itself runs. All
-// that an isolated boulder does to a repository is such a command, see docs/isolation.md.
+// gitKills are the kills of one boulder: before and after each kind of git command that the manager itself runs. An
+// isolated boulder changes a repository only by such commands, see docs/isolation.md.
 type gitKills struct {
 	w    *killWorld
 	mu   sync.Mutex
@@ -46,13 +46,13 @@ type gitKills struct {
 }
 
 var (
-	// ofOneRun are hashes, ids of boulders, numbers of slots, and directories.
+	// ofOneRun matches hashes, ids of boulders, numbers of slots, and directories.
 	ofOneRun = regexp.MustCompile(`[0-9a-f]{40}|[0-9a-zA-Z]{26}|[0-9]+|/\S*/`)
-	// readsOnly are commands that leave nothing behind.
+	// readsOnly matches commands that leave nothing behind.
 	readsOnly = regexp.MustCompile(`^(cat-file|check-\S+|diff\S*|for-each-ref|log|ls-\S+|merge-base|rev-\S+|show|status|version|--version)$`)
 )
 
-// runs is called in the middle of a command of git.
+// runs is called before or after a git command.
 func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
 	when, rest, _ := strings.Cut(r.PathValue("what"), "+")
 	parent, args, _ := strings.Cut(rest, "+")
@@ -66,7 +66,7 @@ func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	if pid, err := strconv.Atoi(parent); err != nil || pid != g.w.pid || g.seen[key] {
-		return // it is OpenCode's
+		return // OpenCode's, or seen before
 	}
 	g.seen[key] = true
 	if len(g.seen)%max(1, gitMoments / *killGit) != 0 {
@@ -76,9 +76,9 @@ func (g *gitKills) runs(_ http.ResponseWriter, r *http.Request) {
 	g.w.strike(key)
 }
 
-// kill -9 of the manager before and after every kind of git command of an isolated boulder, from the commit at which
-// its slots begin to the removal of its last ref: each row of what a crash can leave, see docs/isolation.md. git itself
-// goes on, as it does after a real crash.
+// kill -9 of the manager before and after each kind of git command of an isolated boulder, from the base commit of its
+// slots to the removal of its last ref: every row of what a crash can leave, see docs/isolation.md. git itself
+// continues, as after a real crash.
 func TestKillAtGit(t *testing.T) {
 	t.Parallel()
 	w := newKillWorld(t, 9, 1) // isolated, on a server that outlives the manager; all other kills are at git commands

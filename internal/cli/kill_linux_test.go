@@ -27,13 +27,13 @@ var (
 	killSeed = flag.Uint64("kill-seed", 1, "the seed of TestKill9's first run; 0: a random one")
 )
 
-// In a run of killPlan that nobody disturbs, about 130 things happen, see [killWorld.happens].
+// An undisturbed run of killPlan has about 130 steps, see [killWorld.happens].
 const (
 	killsPerRun = 6
-	maxGap      = 40 // things from one kill to the next, at most
-	// A sub-task waits for the user after three faults in a row of one process.
+	maxGap      = 40 // steps between two kills, at most
+	// A sub-task waits for the user after three consecutive faults in one process.
 	maxServerKills = 2
-	killDeadline   = 10 * time.Minute // of one process, which needs half a minute if it is alone: what takes longer hangs
+	killDeadline   = 10 * time.Minute // of one process, which alone needs half a minute: it hangs
 )
 
 // killPlan is a diamond with a tail.
@@ -54,13 +54,13 @@ sub_tasks:
   - {id: tail, description: Write tail.txt, depends_on: [join], expects_changes: true}
 `
 
-// isolatedPlan is killPlan in slots; all of its sub-tasks change list.txt, so that those side by side conflict.
+// isolatedPlan is killPlan in slots. All sub-tasks change list.txt, so that parallel ones conflict.
 var isolatedPlan = "integration_gates: ['! grep \"<<<<<<<\" list.txt']\n" +
 	strings.NewReplacer("isolation: off", "isolation: always", "expects_changes: true}", "gates: [test -s list.txt]}").Replace(killPlan)
 
 var killIDs = []string{"first", "left", "middle", "right", "join", "tail"}
 
-// tellScript begins a script that tells the test that it runs, and goes on when the test lets it.
+// tellScript reports to the test that a script runs, and waits for the test's answer.
 const tellScript = `
 exec 3<>/dev/tcp/ADDRESS
 printf 'GET /runs/%s HTTP/1.0\r\n\r\n' "$1" >&3
@@ -75,20 +75,20 @@ sort -u list.all > list.txt
 rm list.all
 `
 
-// namedServer starts OpenCode with a key for the model that names its process.
+// namedServer starts OpenCode with a model key that names its process.
 const namedServer = `#!/bin/sh
 config=$(printf %s "$OPENCODE_CONFIG_CONTENT" | sed "s/\"apiKey\":\"[a-z]*\"/\"apiKey\":\"process-$$\"/")
 export OPENCODE_CONFIG_CONTENT="$config"
 exec OPENCODE "$@"
 `
 
-// kill -9 of the manager, of OpenCode, or of both, again and again at random moments of a run, until the boulder is
-// complete: nothing is done twice, no prompt reaches the model twice, and nothing is left. A seed draws the same
-// victims at the same distances, but does not replay exactly: what happens side by side races.
+// kill -9 of the manager, of OpenCode, or of both, at random moments until the boulder is complete: nothing is done
+// twice, no prompt reaches the model twice, and nothing is left. A seed draws the same victims at the same distances,
+// but parallel work races, so it does not replay exactly.
 //
-// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks.
-// Half of them are isolated: their results conflict, and the last kill comes while they land. What is the user's stays
-// as it is before that, and afterwards no slot, ref, lock or process is left.
+// Every third boulder uses a server that outlives the manager, so that turns continue unobserved. Half of the boulders
+// are isolated: their results conflict, and the last kill comes during landing. Before that the user's files stay
+// unchanged; afterwards no slot, ref, lock or process is left.
 func TestKill9(t *testing.T) {
 	t.Parallel()
 	seed := *killSeed
@@ -117,7 +117,6 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// victim is who is killed.
 type victim string
 
 const (
@@ -126,42 +125,41 @@ const (
 	bothOfThem victim = "both"
 )
 
-// kill is one that is to come.
 type kill struct {
-	after  int // things
+	after  int // steps
 	delay  time.Duration
 	victim victim
 }
 
-// killWorld is a boulder that is disturbed.
+// killWorld is a boulder under kills.
 type killWorld struct {
 	*world
-	routes *http.ServeMux // of the server that is told what happens
+	routes *http.ServeMux // of the server that scripts report to
 	server string         // its address
-	attach string         // address of a server that is not killed; empty: the manager has its own
-	users  string         // what was the user's at the beginning, of an isolated boulder
-	stored bool           // the boulder is known to be
+	attach string         // address of a server that is never killed; empty: the manager has its own
+	users  string         // hash of the user's files at the start of an isolated boulder
+	stored bool           // the boulder is known to be stored
 	began  time.Time
 
 	mu      sync.Mutex
 	kills   *rand.Rand
-	pid     int // of the manager; 0: none is to be killed
+	pid     int // of the manager; 0: none to kill
 	next    kill
-	armed   bool // a delayed kill is on its way
+	armed   bool // a delayed kill is pending
 	left    int
 	struck  int
-	servers int             // kills of the server alone, since the manager was started
+	servers int             // kills of the server alone since the manager's start
 	ends    int             // of servers
 	over    bool            // the boulder's last event was seen
-	done    map[string]bool // sub-tasks of which it is known that their end is stored
+	done    map[string]bool // sub-tasks whose end is known to be stored
 	prompts map[prompt][]string
 	seen    map[string][]string // sessions by sub-task
 }
 
-// prompt is one as the model sees it. killWorld has the servers that asked for an answer to it, by their names.
+// prompt is a prompt as the model sees it. killWorld maps it to the names of the servers that asked for its answer.
 type prompt struct {
 	subTask, session string
-	place            int // among the user messages of its session
+	place            int // index among the user messages of its session
 	text             string
 }
 
@@ -216,10 +214,10 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 			t.Fatal(err)
 		}
 		w.users = w.usersFiles()
-		w.left-- // one comes while it lands
+		w.left-- // one comes during landing
 	}
 	w.draw()
-	t.Cleanup(func() { // what a failed test leaves
+	t.Cleanup(func() { // a failed test may leave processes
 		for _, pid := range w.ours() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -227,7 +225,7 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 	return w
 }
 
-// draw chooses the next kill. The caller holds the lock.
+// draw chooses the next kill. Call it with the lock held.
 func (w *killWorld) draw() {
 	victims := []victim{theManager, bothOfThem, theServer}
 	switch {
@@ -237,14 +235,14 @@ func (w *killWorld) draw() {
 		victims = victims[:2]
 	}
 	w.next = kill{after: 1 + w.kills.IntN(maxGap), victim: victims[w.kills.IntN(len(victims))]}
-	if w.kills.IntN(2) == 0 { // between what can be seen
+	if w.kills.IntN(2) == 0 { // between two steps
 		w.next.delay = time.Duration(w.kills.Int64N(int64(150 * time.Millisecond)))
 	}
 }
 
-// happens is called when something happens that can be seen: the manager was started or printed an event; a request
-// reached the model, a piece of its answer was sent, or all of it; a tool or a gate runs. It kills if it is time to. What
-// happens goes on when it returns.
+// happens is called at each step that can be observed: the manager was started or printed an event; a request reached
+// the model, or the first piece or all of its answer was sent; a tool or a gate runs. It kills if it is time to. The
+// step continues when it returns.
 func (w *killWorld) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +267,7 @@ func (w *killWorld) happens(what string) {
 	})
 }
 
-// strike kills, unless the victim is not there: then the next thing that happens is as good. The caller holds the lock.
+// strike kills, unless the victim does not run: then the next step tries again. Call it with the lock held.
 func (w *killWorld) strike(when string) {
 	servers := servers(w.t, w.pid)
 	if len(servers) == 0 && w.next.victim != theManager {
@@ -294,7 +292,6 @@ func (w *killWorld) strike(when string) {
 	w.draw()
 }
 
-// toTheEnd runs the boulder, and resumes it after each kill.
 func (w *killWorld) toTheEnd() {
 	w.t.Helper()
 	for {
@@ -318,7 +315,7 @@ func (w *killWorld) toTheEnd() {
 	}
 }
 
-// land brings the results of an isolated boulder into the user's files, with one kill on the way.
+// land lands the results of an isolated boulder, with one kill on the way.
 func (w *killWorld) land() {
 	w.t.Helper()
 	if w.users == "" {
@@ -329,7 +326,7 @@ func (w *killWorld) land() {
 	w.mu.Unlock()
 	for {
 		switch killed, code, stderr := w.manage([]string{"land", "--files", "--json"}); {
-		case code == 0, code == exitUsage && strings.Contains(stderr, "have landed"): // the one that was killed had stored that
+		case code == 0, code == exitUsage && strings.Contains(stderr, "have landed"): // the killed one had stored that
 			return
 		case !killed:
 			w.t.Fatalf("manager land: exit code %d\n%s", code, stderr)
@@ -351,7 +348,7 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 	for p.events.Scan() {
 		var e storedEvent
 		if err := json.Unmarshal(p.events.Bytes(), &e); err != nil {
-			break // the last line of one that was killed
+			break // the last line of a killed manager
 		}
 		w.stored = true
 		w.note(e)
@@ -360,14 +357,13 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 	w.mu.Lock()
 	killed, w.pid = w.pid == 0, 0
 	w.mu.Unlock()
-	_ = p.cmd.Wait() // the exit code tells
+	_ = p.cmd.Wait()
 	if ctx.Err() != nil {
 		w.t.Fatalf("manager %s did not end within %v\n%s", args[0], killDeadline, p.stderr.String())
 	}
 	return killed, p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
-// note remembers what is over.
 func (w *killWorld) note(e storedEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -375,8 +371,8 @@ func (w *killWorld) note(e storedEvent) {
 	w.over = w.over || e.Type == "task-complete"
 }
 
-// ended looks at what a killed manager has left, but not always: the next command may as well be the resume. It reports
-// whether the boulder is complete.
+// ended checks what a killed manager left, but not always: the next command may as well be the resume. Reports whether
+// the boulder is complete.
 func (w *killWorld) ended() bool {
 	w.t.Helper()
 	if w.stored && !w.over && rand.IntN(2) == 0 {
@@ -394,8 +390,8 @@ func (w *killWorld) ended() bool {
 	return w.over
 }
 
-// ours are the processes that belong to this boulder: they have its home, and, if the server is somebody else's, the
-// manager's mark as well. A command of git that the manager ran goes on without it, and ends by itself.
+// ours lists the processes of this boulder: they have its home and, on the shared server, the manager's mark. A git
+// command of a killed manager is not among them, as it ends by itself.
 func (w *killWorld) ours() []int {
 	also := ""
 	if w.attach != "" {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// With --lock-timeout a second run waits for the state until it is free, or until Ctrl-C.
+// With --lock-timeout a second run waits until the state is free, or until Ctrl-C.
 func TestLockTimeout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

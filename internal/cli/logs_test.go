@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 )
 
-// transcriptSample stores the sample in a project of its own, with the transcript of its sub-task toggle.
+// transcriptSample stores the sample in a new project, with the transcript of its sub-task toggle.
 func transcriptSample(t *testing.T) (project string) {
 	t.Helper()
 	s := newSample(t)
@@ -26,8 +26,8 @@ func transcriptSample(t *testing.T) (project string) {
 	return project
 }
 
-// longTranscript has everything that a transcript can have: prompts of the manager and of somebody else, thoughts,
-// calls that ended well, badly and not at all, long texts, an answer that broke off.
+// longTranscript has everything that a transcript can have: prompts of manager and of others, thoughts, calls that
+// succeeded, failed or never ended, long texts, an answer that broke off.
 func longTranscript() string {
 	var lines []string
 	add := func(second int, fields map[string]any) {
@@ -88,7 +88,7 @@ func TestLogsTellASession(t *testing.T) {
 	}
 }
 
-// Ctrl-C is how to leave `logs -f`: it is told as nothing but that.
+// Ctrl-C is the way to leave `logs -f`, so it reports nothing but the interrupt.
 func TestFollowEndsByInterrupt(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t)

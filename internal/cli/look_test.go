@@ -26,8 +26,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// checkLooks compares what command lines print with golden files. What has ANSI colours on a terminal has none anywhere
-// else, whatever a record says.
+// checkLooks compares output with golden files. Off a terminal it has no ANSI codes, whatever a record contains.
 func checkLooks(t *testing.T, project string, all map[string][]string) {
 	t.Helper()
 	for name, args := range all {
@@ -59,7 +58,7 @@ func TestLookRefuses(t *testing.T) {
 	})
 }
 
-// Where nothing was run there is nothing to look at, and looking makes nothing.
+// Without a run there is nothing to show, and looking creates nothing.
 func TestLookWhereNothingWasRun(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -78,13 +77,12 @@ func TestLookWhereNothingWasRun(t *testing.T) {
 	}
 }
 
-// refusedLine is a command line that cannot be carried out, and what is said about it.
 type refusedLine struct {
 	args []string
 	says string
 }
 
-// checkRefusals checks that command lines print nothing but why they cannot be carried out.
+// checkRefusals checks that command lines print nothing but why they are refused.
 func checkRefusals(t *testing.T, project string, all []refusedLine) {
 	t.Helper()
 	for _, test := range all {
@@ -95,7 +93,7 @@ func checkRefusals(t *testing.T, project string, all []refusedLine) {
 	}
 }
 
-// While a process holds the database, the others see the same through its socket, and who it is.
+// While a process holds the database, others see the same through its socket, and which process that is.
 func TestLookWhileItRuns(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -118,7 +116,7 @@ func TestLookWhileItRuns(t *testing.T) {
 		"!manager resume")
 }
 
-// logs -f prints what is there, then what comes, and ends with the boulder, also if that is over from the start.
+// logs -f prints what is stored, then what comes, and ends with the boulder, even if that is already over.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
@@ -145,7 +143,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// follow runs a command line whose stdout is read line by line, and gives its exit code when that is over.
+// follow runs a command line and returns its stdout by lines, and its exit code.
 func follow(env Env) (printed *bufio.Scanner, done chan int) {
 	out, in := io.Pipe()
 	env.Stdout, done = in, make(chan int, 1)
@@ -166,7 +164,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// Records may come from anywhere: what they name outside of .manager/runs is not read.
+// Records may come from anywhere: paths outside of .manager/runs are not read.
 func TestTranscriptPaths(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -177,7 +175,7 @@ func TestTranscriptPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{
-		view.RunsDir + "/b/s/1.jsonl": 1, view.RunsDir + "/b/../b/s/1.jsonl": 1, view.RunsDir + "/b/s/3.jsonl": 0, // gone: no error
+		view.RunsDir + "/b/s/1.jsonl": 1, view.RunsDir + "/b/../b/s/1.jsonl": 1, view.RunsDir + "/b/s/3.jsonl": 0, // no error
 		view.RunsDir + "/b/s/2.jsonl": -1, view.RunsDir + "/../../secret.jsonl": -1, "secret.jsonl": -1, "": -1,
 		filepath.Join(project, "secret.jsonl"): -1, view.RunsDir: -1,
 	} {
@@ -209,7 +207,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Help calls the program as the user does.
+// Help names the program as the user calls it.
 func TestHelpNamesTheProgram(t *testing.T) {
 	t.Parallel()
 	for executable, want := range map[string]string{"": "manager wait", "/opt/manager": "manager wait", "/opt/manager-temporal": "manager-temporal wait"} {
@@ -233,7 +231,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"status", ""}, sampleID + "\trunning: Add dark mode with a toggle in the settings\n:36\n"},
 		{[]string{"status", sampleID, ""}, ":36\n"},
-		// All of them: it is the shell that compares.
+		// All of them: the shell filters.
 		{[]string{"logs", sampleID, "th"}, "toggle\tAdd the settings toggle\ntheme\tCreate the theme 主题\n" +
 			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:36\n"},
 		{[]string{"graph", ""}, sampleID + "\trunning: "},

@@ -38,20 +38,20 @@ func calls(tool string, args map[string]any) scriptmodel.Reply {
 	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: tool, Args: args}}}
 }
 
-// then is a turn: some calls, and a text at the end.
+// then is a turn: some calls, then a text.
 func then(text string, calls ...scriptmodel.Reply) []scriptmodel.Reply {
 	return append(calls, scriptmodel.Reply{Text: text})
 }
 
-// loopCase is a session of a model that plays turns, one for each prompt; the last one again for further prompts.
+// loopCase is a session whose model plays one turn per prompt, and the last one again for further prompts.
 type loopCase struct {
 	args   []string
 	config string
 	files  map[string]string
-	git    bool // what the turns do to files is part of the case; without git a turn costs half as much
+	git    bool // for turns that change files; without git a turn costs half as much
 	turns  [][]scriptmodel.Reply
 	turn   func(n int) []scriptmodel.Reply // instead of turns
-	judge  []bool                          // what it says, one after the other; at the end it is content
+	judge  []bool                          // verdicts in order; then always complete
 
 	code     int
 	prompts  int    // that reached the model
@@ -134,7 +134,6 @@ var loopCases = map[string]loopCase{
 	},
 }
 
-// loopModel plays a case.
 type loopModel struct {
 	loopCase
 	mu      sync.Mutex
@@ -153,7 +152,7 @@ func (m *loopModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 				"criteria": []any{map[string]any{"id": "C1", "evidence": "there is no b.txt", "met": false}},
 			}}
 		}
-		return content
+		return acceptAll
 	}
 	prompts := 0
 	for _, x := range req.Messages {
@@ -175,7 +174,7 @@ func (m *loopModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 	return reply
 }
 
-// Each of these sessions ends within its bound, with the reason; a loop never goes on for ever, and never ends early.
+// Each session ends within its bound and says why: a loop never runs forever and never ends early.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	for name, c := range loopCases {

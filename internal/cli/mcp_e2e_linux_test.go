@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// handedOver is what the agent hands over, and gatedPlan has a gate.
+// handedOver is the plan that the agent hands over; gatedPlan has a gate.
 const (
 	handedOver = "task: Write two files\nmodel: scripted/agent\nisolation: always\nsub_tasks:\n" +
 		"  - {id: left, description: Write left.txt}\n  - {id: right, description: Write right.txt}\n"
@@ -24,7 +24,7 @@ const (
 
 var boulderIn = regexp.MustCompile(`"boulder_id":"([0-9a-z]+)"`)
 
-// client is an agent that has manager's tools. What it does follows from what the last one said.
+// client is an agent with manager's tools. Its next call depends on the last result.
 func client(req scriptmodel.Request) scriptmodel.Reply {
 	use := func(tool string, arguments map[string]any) scriptmodel.Reply {
 		return scriptmodel.Call("boulders_"+tool, arguments)
@@ -60,10 +60,9 @@ func client(req scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: "It was said: " + all}
 }
 
-// The real OpenCode is the client: its agent hands a plan over, and another one with a gate, for which it is told to
-// ask the user. It leaves, with which OpenCode ends what it has started. The user agrees on a terminal: only then does
-// the gate run. Another session collects the result of the first plan and lands it. The agents of sub-tasks have none
-// of these tools.
+// The real OpenCode is the client. Its agent hands over a plan, then one with a gate, for which it is told to ask the
+// user. OpenCode exits and ends its children. The gate runs only after the user approved in a terminal. Another session
+// collects and lands the result of the first plan. Agents of sub-tasks have none of these tools.
 func TestHandOverFromOpenCode(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -71,7 +70,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 		id := subTaskOf(req.FirstUser())
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.Kind() == scriptmodel.KindTitle:
 			return scriptmodel.Reply{Text: "A title"}
 		case id == "":
@@ -84,7 +83,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 			reply.Wait = release
 		}
 		return reply
-	}, map[string]string{".manager/config.yaml": "rules: {silence: 1h}\n"}) // a busy machine is no failure
+	}, map[string]string{".manager/config.yaml": "rules: {silence: 1h}\n"}) // a slow machine is no failure
 	program, err := exec.LookPath("manager")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +93,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	config["mcp"] = map[string]any{"boulders": map[string]any{"type": "local", "command": []string{program, "mcp"}}}
-	withTools, _ := json.Marshal(config) // what came from JSON
+	withTools, _ := json.Marshal(config) // cannot fail: it came from JSON
 	w.env = octest.Lean(append(w.env, "OPENCODE_CONFIG_CONTENT="+string(withTools)))
 	says := func(prompt string) string {
 		t.Helper()

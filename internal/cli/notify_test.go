@@ -21,7 +21,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// What is wrong with a configuration is shown with the lines around it. The webhook is not among them.
+// A mistake in the configuration is shown with the lines around it, but without the webhook.
 func TestWebhookIsNotShown(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -53,7 +53,6 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// detailReader has a boulder as the test says.
 type detailReader struct {
 	project.Reader
 	detail boulder.Snapshot
@@ -61,7 +60,7 @@ type detailReader struct {
 
 func (r detailReader) Get(context.Context, string) (boulder.Snapshot, error) { return r.detail, nil }
 
-// A sub-task that waits for an answer is told once, and only if others go on; a session that holds still is told once.
+// A sub-task that waits for an answer is notified once, and only if others continue. A held session is notified once.
 func TestWaitingIsToldOnce(t *testing.T) {
 	t.Parallel()
 	a := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
@@ -134,7 +133,7 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// endingOf is the ending of a run of the sample, whose database is open, with a configuration.
+// endingOf is the ending of a run of the sample with a configuration. Its database is open.
 func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	t.Helper()
 	s := newSample(t)
@@ -154,7 +153,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	return e, stderr
 }
 
-// A run that is done says that agents chose for themselves: nobody waits for an answer, and somebody may want to know.
+// A completed run mentions choices that agents made themselves: they wait for no answer, but the user may want to know.
 func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
@@ -174,18 +173,18 @@ func TestChoicesAreTold(t *testing.T) {
 	}
 }
 
-// Nothing of this changes how a run ends: what goes wrong is a warning.
+// Failed reports and notifications are warnings and do not change how a run ends.
 func TestConcludeInTrouble(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
 	runs := filepath.Join(e.Dir(), view.RunsDir)
-	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent may do that
+	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent could do that
 		t.Fatal(err)
 	}
 	if name := e.conclude(t.Context(), errPartial); name != "" {
 		t.Errorf("the report was written to %s", name)
 	}
-	texts(t, "the warnings", []string{
+	checkTexts(t, "the warnings", []string{
 		"manager: warning: the report of boulder " + sampleID + " could not be written: ",
 		"manager: warning: the notification command sh failed: exit status 3\n",
 	}, []string{"never shown"}, stderr.String())
@@ -194,7 +193,7 @@ func TestConcludeInTrouble(t *testing.T) {
 	}
 }
 
-// What is not asked for is not told: nobody without a configuration, and the user who ended the run knows.
+// Nothing is sent without a configuration, for an event that is not listed, or if the user ended the run.
 func TestNobodyIsTold(t *testing.T) {
 	t.Parallel()
 	for config, err := range map[string]error{
@@ -216,7 +215,7 @@ func TestNobodyIsTold(t *testing.T) {
 	}
 }
 
-// While a run goes on, somebody is told that a sub-task waits for an answer; there is no exit code then.
+// During a run a sub-task that waits for an answer is notified, without an exit code.
 func TestToldWhileItRuns(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [blocked]}")
@@ -230,7 +229,7 @@ func TestToldWhileItRuns(t *testing.T) {
 	d.Attempts[len(d.Attempts)-1].Status = boulder.AttemptExecuting
 	e.db = detailReader{e.db, d}
 	e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: boulder.Parked{AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}}})
-	e.conclude(t.Context(), nil) // waits for it; "failed" is not asked for
+	e.conclude(t.Context(), nil) // waits for the command; "failed" is not listed
 	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v, stderr %s", err, stderr)
@@ -241,7 +240,7 @@ func TestToldWhileItRuns(t *testing.T) {
 	}
 }
 
-// A limit that holds for long is told once, while the run goes on.
+// A limit that holds for long is notified once, during the run.
 func TestLimitIsTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [limited]}")

@@ -19,9 +19,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// daemons start processes that get out of sight in every way: a session of their own, a second fork, a clean
-// environment below a shell that stays. TOKEN is how long they sleep, and how they are found. The script itself runs until
-// there is a file "go".
+// daemons starts processes that detach in every way: a session of their own, a second fork, a clean environment below a
+// live shell. TOKEN is their sleeping time, by which they are found. The script runs until a file "go" exists.
 const daemons = `#!/bin/sh
 setsid sleep TOKEN > /dev/null 2>&1 &
 (setsid sh -c 'sleep TOKEN & exit' > /dev/null 2>&1 &)
@@ -40,16 +39,15 @@ sub_tasks:
 
 const daemonCount = 2 * 3 // of a tool and of a gate
 
-// After any end of the manager nothing of what it, its OpenCode server, the agent's tools or the gates have started
-// is left: at once if it could clean up, else after the next command, whatever that is. One boulder goes through all
-// of it.
+// However manager ends, no process of its own, its OpenCode server, the agent's tools or the gates is left: at once if
+// it could clean up, else after the next command, whatever that is. One boulder goes through all cases.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := newOrphanWorld(t)
 
-	// kill -9 of the manager's whole group while a tool and a gate run, and a look beside it before.
+	// kill -9 of the manager's process group while a tool and a gate run, after another command has looked.
 	m := w.start("run", "plan.yaml", "--yes", "--ledger-model", "scripted/ledger")
-	m.look()
+	m.awaitDaemons()
 	if _, stderr := w.run(0, "status"); strings.Contains(stderr, "killed") {
 		t.Errorf("status beside the run: %s", stderr)
 	}
@@ -61,7 +59,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.end(-1)
-	await(t, func() bool { return !alive(server) }) // it goes with the manager
+	await(t, func() bool { return !alive(server) }) // it ends with the manager
 	if n := len(w.sleeps()); n < daemonCount {
 		t.Errorf("%d daemons outlived the manager: nothing to test", n)
 	}
@@ -75,10 +73,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Errorf("status on the terminal after the crash:\n%q", text)
 	}
 
-	// Two signals: nothing is left without any other command, even if OpenCode hangs and ends nothing of its own. That ends by
-	// itself only after several calls have timed out.
+	// Two signals leave nothing, without another command, even if OpenCode hangs and its calls only time out.
 	m = w.start("resume", "--yes")
-	m.look()
+	m.awaitDaemons()
 	for _, server := range servers(t, m.cmd.Process.Pid) {
 		if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -94,9 +91,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return // under nohup, which manager respects
 	}
-	// The terminal is closed: both signals that this brings are one polite request, so the turns may end.
+	// Closing the terminal sends two signals, which are one polite request: the turns may end.
 	m = w.start("resume", "--yes")
-	m.look()
+	m.awaitDaemons()
 	m.terminal.close()
 	m.signal(syscall.SIGHUP)
 	m.awaitNoSignal(syscall.SIGHUP)
@@ -122,14 +119,14 @@ func newOrphanWorld(t *testing.T) *orphanWorld {
 	w := &orphanWorld{token: token, world: newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case subTaskOf(req.FirstUser()) == "tool" && req.TurnsSinceUser() == 0:
 			return shell("sh ./daemons.sh")
 		}
 		return scriptmodel.Reply{Text: "All of it is done now."}
 	}, map[string]string{"plan.yaml": orphanPlan, "daemons.sh": strings.ReplaceAll(daemons, "TOKEN", token)})}
 	w.env = append(w.env, "TERM=xterm-256color")
-	t.Cleanup(func() { // what a failed test leaves
+	t.Cleanup(func() { // a failed test may leave daemons
 		for _, pid := range w.sleeps() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -137,7 +134,7 @@ func newOrphanWorld(t *testing.T) *orphanWorld {
 	return w
 }
 
-// sleeps are the daemons, by their command line: some have no environment left to be found by.
+// sleeps finds the daemons by their command line: some have no environment to search.
 func (w *orphanWorld) sleeps() []int {
 	return running(w.t, func(pid int) bool {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -145,7 +142,7 @@ func (w *orphanWorld) sleeps() []int {
 	})
 }
 
-// running lists the processes that match and have not ended.
+// running lists the matching processes that have not ended.
 func running(t *testing.T, matches func(pid int) bool) (pids []int) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -161,8 +158,7 @@ func running(t *testing.T, matches func(pid int) bool) (pids []int) {
 	return pids
 }
 
-// alive reports whether a process has not ended, and is not past its last instruction and only gives its memory back, as a
-// killed server does for a while.
+// alive reports whether a process has not ended and is not exiting. A killed server takes a while to free its memory.
 func alive(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
@@ -174,7 +170,7 @@ func alive(pid int) bool {
 	return err == nil && flags&exiting == 0
 }
 
-// processes are those that have this world's home, and something else, in their environment.
+// processes lists those whose environment has this world's home and the text also.
 func (w *world) processes(also string) []int {
 	at := slices.IndexFunc(w.env, func(entry string) bool { return strings.HasPrefix(entry, "HOME=") })
 	return running(w.t, func(pid int) bool {
@@ -183,7 +179,6 @@ func (w *world) processes(also string) []int {
 	})
 }
 
-// gone checks that there are no such processes.
 func (w *world) gone(when string, pids []int) {
 	w.t.Helper()
 	for _, pid := range pids {
@@ -192,16 +187,16 @@ func (w *world) gone(when string, pids []int) {
 	}
 }
 
-// messy is a manager on a terminal of its own.
-type messy struct {
+// ttyManager is a manager on a terminal of its own.
+type ttyManager struct {
 	*orphanWorld
 	cmd      *exec.Cmd
 	terminal *pty
 }
 
-func (w *orphanWorld) start(args ...string) *messy {
+func (w *orphanWorld) start(args ...string) *ttyManager {
 	w.t.Helper()
-	m := &messy{orphanWorld: w, cmd: manager(w.t, w.dir, w.env, args...), terminal: openPTY(w.t)}
+	m := &ttyManager{orphanWorld: w, cmd: manager(w.t, w.dir, w.env, args...), terminal: openPTY(w.t)}
 	m.cmd.Stderr = m.terminal.slave
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := m.cmd.Start(); err != nil {
@@ -210,8 +205,8 @@ func (w *orphanWorld) start(args ...string) *messy {
 	return m
 }
 
-// look waits until the tool and the gate run.
-func (m *messy) look() {
+// awaitDaemons waits until the tool and the gate run.
+func (m *ttyManager) awaitDaemons() {
 	m.t.Helper()
 	await(m.t, func() bool { return len(m.sleeps()) == daemonCount })
 	if n := len(m.processes(orphan.Variable + "=" + m.record())); n < daemonCount || len(servers(m.t, m.cmd.Process.Pid)) != 1 {
@@ -219,8 +214,8 @@ func (m *messy) look() {
 	}
 }
 
-// record is the name of the manager's record, which marks what it starts; empty: there is none.
-func (m *messy) record() (name string) {
+// record returns the name of the manager's record, which is also its processes' mark, or "".
+func (m *ttyManager) record() (name string) {
 	m.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName))
 	if err != nil || len(entries) > 1 {
@@ -232,8 +227,7 @@ func (m *messy) record() (name string) {
 	return name
 }
 
-// nothingLeft checks that all processes are gone, and the record too.
-func (m *messy) nothingLeft(when string) {
+func (m *ttyManager) nothingLeft(when string) {
 	m.t.Helper()
 	m.gone(when, append(m.processes(""), m.sleeps()...))
 	if left := m.record(); left != "" {
@@ -241,7 +235,7 @@ func (m *messy) nothingLeft(when string) {
 	}
 }
 
-func (m *messy) signal(all ...syscall.Signal) {
+func (m *ttyManager) signal(all ...syscall.Signal) {
 	m.t.Helper()
 	for _, s := range all {
 		if err := m.cmd.Process.Signal(s); err != nil {
@@ -250,8 +244,8 @@ func (m *messy) signal(all ...syscall.Signal) {
 	}
 }
 
-// awaitNoSignal returns when the process has taken the signal, so that the next of its kind is one more.
-func (m *messy) awaitNoSignal(s syscall.Signal) {
+// awaitNoSignal waits until the process has taken the signal, so that the next of its kind is not merged with it.
+func (m *ttyManager) awaitNoSignal(s syscall.Signal) {
 	m.t.Helper()
 	await(m.t, func() bool {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
@@ -267,9 +261,9 @@ func (m *messy) awaitNoSignal(s syscall.Signal) {
 	})
 }
 
-func (m *messy) end(code int) {
+func (m *ttyManager) end(code int) {
 	m.t.Helper()
-	_ = m.cmd.Wait() // the exit code tells
+	_ = m.cmd.Wait()
 	m.terminal.drain()
 	if got := m.cmd.ProcessState.ExitCode(); got != code {
 		m.t.Fatalf("exit code %d, want %d:\n%s", got, code, m.terminal.text())

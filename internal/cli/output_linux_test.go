@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Output that is cut short must not look like all of it.
+// Truncated output must not look complete.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -28,7 +28,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A reader that has seen enough is no error.
+// A reader that closes early is no error.
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)

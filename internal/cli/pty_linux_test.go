@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a terminal, as far as the one who writes to it can tell.
 type pty struct {
 	t             *testing.T
 	master, slave *os.File
 	before        unix.Termios
-	read          chan struct{} // closed when all was read
+	read          chan struct{} // closed when all output was read
 
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -76,19 +75,19 @@ func (p *pty) mode() unix.Termios {
 	return *mode
 }
 
-// sane reports whether the terminal is in the mode that it was opened in.
+// sane reports whether the terminal is in its original mode.
 func (p *pty) sane() bool { return p.mode() == p.before }
 
-// drain waits until all that was written has been read: it writes an end of its own.
+// drain waits until all output has been read, by writing an end marker.
 func (p *pty) drain() {
 	const end = "THE END\r\n"
 	if _, err := p.slave.WriteString(strings.TrimSpace(end) + "\n"); err != nil {
-		return // it was closed
+		return // closed
 	}
 	await(p.t, func() bool { return strings.HasSuffix(p.text(), end) })
 }
 
-// await waits for what another process or goroutine does; the test's own deadline ends it at the latest.
+// await polls for what another process or goroutine does, at most until the test's deadline.
 func await(t *testing.T, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -102,7 +101,7 @@ func await(t *testing.T, condition func() bool) {
 	}
 }
 
-// close is what happens when a terminal's window is closed: writing fails from now on.
+// close acts as if the terminal's window is closed: writing fails from now on.
 func (p *pty) close() {
 	p.master.Close()
 	<-p.read
@@ -114,7 +113,7 @@ func (p *pty) text() string {
 	return p.out.String()
 }
 
-// cursor reports whether the cursor is to be seen.
+// cursor reports whether the cursor is visible.
 func (p *pty) cursor() bool {
 	text := p.text()
 	return strings.LastIndex(text, "\x1b[?25h") >= strings.LastIndex(text, "\x1b[?25l")

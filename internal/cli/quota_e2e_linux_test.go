@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// A usage limit with a reset time keeps a sub-task until then: nobody asks the model meanwhile, also after a crash, status
-// and report say until when, and a retry ends the wait, in the same attempt.
+// A usage limit with a reset time makes a sub-task wait until then, even after a crash. Meanwhile the model is not
+// asked, and status and report show the time. A retry ends the wait within the same attempt.
 func TestUsageLimit(t *testing.T) {
 	t.Parallel()
 	var limited atomic.Bool
@@ -38,15 +38,15 @@ func TestUsageLimit(t *testing.T) {
 	})
 	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--json", w.attached())
 	p.until("cooldown")
-	asks := asked(w.model, scriptmodel.KindAgent)
+	asks := requestsOf(w.model, scriptmodel.KindAgent)
 	status := ""
 	report, _ := w.run(exitOK, "report")
-	texts(t, "the report", []string{"ask scripted/agent again now: it is limited until ", "manager retry one -b"}, nil, report)
+	checkTexts(t, "the report", []string{"ask scripted/agent again now: it is limited until ", "manager retry one -b"}, nil, report)
 	p.signal(syscall.SIGKILL)
 	p.wait(-1)
 
 	p = startManager(t, w.dir, w.env, "resume", "--json", w.attached())
-	for n := 0; ; n++ { // without a process at it the first one is only "left in turn 1"
+	for n := 0; ; n++ { // without a running process the first one is only "left in turn 1"
 		if status, _ = w.run(exitOK, "status"); strings.Count(status, "limited until ") == 2 {
 			break
 		}
@@ -54,7 +54,7 @@ func TestUsageLimit(t *testing.T) {
 			t.Fatalf("after the crash:\n%s", status)
 		}
 	}
-	if n := asked(w.model, scriptmodel.KindAgent); n != asks {
+	if n := requestsOf(w.model, scriptmodel.KindAgent); n != asks {
 		t.Errorf("the model was asked %d times before the limit, and %d after it", asks, n)
 	}
 	limited.Store(false)
@@ -69,8 +69,8 @@ func TestUsageLimit(t *testing.T) {
 	p.wait(exitOK)
 }
 
-// A server that uses more than it may is replaced before the next turn, which continues the session. What is not in the
-// list of variables reaches neither the agent's tools nor the gates, and what is listed by pattern does.
+// A server that exceeds opencode_memory is replaced before the next turn, which continues the session. Variables
+// outside of the allow-list reach neither the agent's tools nor the gates; those that match a pattern do.
 func TestOutgrownServerAndAllowList(t *testing.T) {
 	t.Parallel()
 	const look = `echo "open=$APP_OPEN hidden=$HIDDEN_VALUE"`
@@ -83,7 +83,7 @@ func TestOutgrownServerAndAllowList(t *testing.T) {
 				"continuation_prompt": "Write pid2.txt",
 			}}
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.TurnsSinceUser() == 0:
 			turn := 1 + req.AssistantTurns()/2
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{

@@ -13,7 +13,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.Play()
-	s.Apply(boulder.BlockerRaised{ // a choice that an agent made where it could not ask
+	s.Apply(boulder.BlockerRaised{ // a choice of an agent that could not ask
 		AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, Blocker: boulder.Blocker{
 			ID: "B1", Question: "Which \x1b[31mgreen?\n# Not a heading", ChosenOption: "#00ff00", Status: boulder.BlockerPending,
 		},
@@ -22,7 +22,7 @@ func TestReport(t *testing.T) {
 	checkLooks(t, project, map[string][]string{
 		"report.txt": {"report"}, "report.md": {"report", "01k3", "--format", "markdown"},
 	})
-	// The goldens of package report have the JSON form; here it has the time at which it was made.
+	// The goldens of package report have the JSON form; here made_at differs in each run.
 	for _, args := range [][]string{{"report", "--json"}, {"report", "--format", "json"}} {
 		stdout, _ := expect(t, project, exitOK, args, `{"type":"report"`)
 		var made report.Report

@@ -9,8 +9,7 @@ import (
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 )
 
-// A plan that a boulder of the server waits with is shown on the user's terminal. A no there ends the boulder; where
-// there is no terminal, nobody is asked.
+// A server's plan that waits for approval is shown only on a terminal, where a no ends the boulder.
 func TestDeclineThePlanOfAServer(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
@@ -41,7 +40,7 @@ func TestDeclineThePlanOfAServer(t *testing.T) {
 	}
 }
 
-// So is a replan that is proposed, and a no there fails its sub-task.
+// A proposed replan is shown likewise, and a no fails its sub-task.
 func TestDeclineTheReplanOfAServer(t *testing.T) {
 	t.Parallel()
 	s, ref := newSample(t), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}

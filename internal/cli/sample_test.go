@@ -22,7 +22,6 @@ const sampleID = samples.ID
 
 var sampleStart = samples.Began
 
-// sample is a boulder that can be stored.
 type sample struct{ *samples.Boulder }
 
 func newSample(t *testing.T) *sample { return newSampleOf(t, sampleID) }
@@ -32,7 +31,7 @@ func newSampleOf(t *testing.T, id string) *sample {
 	return &sample{samples.New(t, id)}
 }
 
-// store writes the sample into a new project, and returns the project's directory.
+// store writes the sample into a new project and returns its directory.
 func (s *sample) store() string {
 	s.T.Helper()
 	project := s.T.TempDir()
@@ -47,7 +46,6 @@ func (s *sample) storeIn(project string) {
 	s.commit(db)
 }
 
-// openState opens the database of a project, as a run does.
 func openState(t testing.TB, project string) *store.DB {
 	t.Helper()
 	dir, err := store.EnsureDir(project)
@@ -66,7 +64,7 @@ func openState(t testing.TB, project string) *store.DB {
 	return db
 }
 
-// interrupted is a project whose boulder is in its middle, and no process runs it.
+// interrupted is a project whose boulder is half done and not run by any process.
 func interrupted(t *testing.T) (project string) {
 	t.Helper()
 	s := newSample(t)
@@ -77,7 +75,7 @@ func interrupted(t *testing.T) (project string) {
 func (s *sample) commit(db *store.DB) {
 	s.T.Helper()
 	events := s.State.TakeEvents()
-	for i := range events { // where the test wants it to be
+	for i := range events { // as the test has set it
 		if b, ok := events[i].Body.(boulder.Created); ok {
 			b.Boulder.Project, b.Boulder.Engine = s.State.Boulder.Project, s.State.Boulder.Engine
 			events[i].Body = b
@@ -90,7 +88,6 @@ func (s *sample) commit(db *store.DB) {
 	}
 }
 
-// command runs a command line in a project.
 func command(project string, args ...string) (stdout, stderr string, code int) {
 	var out bytes.Buffer
 	stderr, code = commandTo(&out, project, args...)
@@ -104,7 +101,7 @@ func commandTo(stdout io.Writer, project string, args ...string) (stderr string,
 	return errs.String(), code
 }
 
-// expect runs a command line and checks its exit code and what it says; what begins with ! is not to be said.
+// expect runs a command line and checks its exit code and output, which must not contain what begins with !.
 func expect(t *testing.T, project string, code int, args []string, says ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, got := command(project, args...)
@@ -128,7 +125,7 @@ func checkHarmless(t *testing.T, s string) {
 	}
 }
 
-// testApp is an app that works in a project and writes into buffers.
+// testApp is an app in a project that writes into buffers.
 func testApp(t *testing.T, project string, environ ...string) (a *app, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
@@ -142,7 +139,7 @@ func testApp(t *testing.T, project string, environ ...string) (a *app, stdout, s
 	return a, stdout, stderr
 }
 
-// What differs from run to run and from place to place.
+// varying has what differs between runs and machines.
 var varying = []struct {
 	what *regexp.Regexp
 	with string
@@ -152,7 +149,6 @@ var varying = []struct {
 	{regexp.MustCompile(` +[0-9a-z]+ ago`), " AGE ago"},
 }
 
-// golden compares a text with a file of testdata/golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	for _, v := range varying {
@@ -161,8 +157,8 @@ func golden(t *testing.T, name, got string) {
 	goldenfile.Compare(t, filepath.Join("golden", name), got)
 }
 
-// texts checks that there are some, and what all of them have and have not.
-func texts(t *testing.T, what string, has, hasNot []string, all ...string) {
+// checkTexts checks that there are texts, and what each of them contains and does not contain.
+func checkTexts(t *testing.T, what string, has, hasNot []string, all ...string) {
 	t.Helper()
 	if len(all) == 0 {
 		t.Errorf("%s: there is none", what)

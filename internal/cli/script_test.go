@@ -23,7 +23,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// In scripts and in tests that need a process of its own, this test binary is the manager.
+// In scripts, and in tests that need a process of its own, this test binary is manager.
 func TestMain(m *testing.M) {
 	octest.PlayStandIn()
 	testscript.Main(testsWithServer{m}, map[string]func(){"manager": func() {
@@ -38,18 +38,17 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// Scripts run the command line on the real OpenCode, and on the stand-in for OpenCode 2. Where the two differ, a line begins
-// with [opencode2] or [!opencode2]. Besides testscript's own commands they have
+// Scripts run the command line on the real OpenCode and on the stand-in for OpenCode 2. A line for one of them begins
+// with [opencode2] or [!opencode2]. Commands in addition to testscript's:
 //
-//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. Unless a script has a
-//	              configuration of its own, its ledgers ask directly: through OpenCode a call takes a quarter of a second
-//	              of a processor
-//	requests N    check how many requests the model got since it was started
+//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. The ledgers ask it
+//	              directly unless the script has a configuration: a call through OpenCode takes 0.25 s of CPU time
+//	requests N    check the number of requests since the model's start
 //	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
-//	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
+//	sample        make an interrupted boulder: toggle done, theme at work, icons failed, so that site is blocked
 //	blocked       make a boulder that waits for the user, see blockedSample
 //	repo          make the current directory a git repository with one commit
-//	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
+//	exit N CMD …  run a command and check its exit code; keeps its stdout and stderr for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	generations, err := octest.Generations(t.TempDir())
@@ -65,7 +64,7 @@ func TestScripts(t *testing.T) {
 func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) testscript.Params {
 	return testscript.Params{
 		Dir:             "testdata/script",
-		ContinueOnError: true, // one run tells everything that is wrong
+		ContinueOnError: true, // report all failures of a script
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			if err := os.MkdirAll(home, 0o700); err != nil {
@@ -113,7 +112,7 @@ func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) tests
 
 var bouldersDir = flag.String("boulders", "", "export every boulder that a script, or a kill -9, leaves to this directory")
 
-// keepBoulders writes what orchestrator/testdata/boulders has some of, without where that was.
+// keepBoulders exports boulders, as in orchestrator/testdata/boulders, without the machine's paths.
 func keepBoulders(t *testing.T, name, dir string) {
 	machine := regexp.MustCompile(regexp.QuoteMeta(os.TempDir()) + `/[\w-]+(/script-\w+)?`)
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -164,7 +163,6 @@ func scriptModel(ts *testscript.TestScript, _ bool, args []string) {
 	*ts.Value(modelKey{}).(**scriptmodel.Server) = server
 }
 
-// modelKey and serverKey find the script's model and shared server among its values.
 type (
 	modelKey  struct{}
 	serverKey struct{}
@@ -183,7 +181,7 @@ func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("the model got %d requests, want %d", len(requests), want)
 }
 
-// scriptServe is a server that the user runs, who attaches to it; it has a password. Other scripts use it, too.
+// scriptServe leads the script to a server with a password that the user runs. Scripts share it.
 func scriptServe(ts *testscript.TestScript, _ bool, _ []string) {
 	address, err := ts.Value(serverKey{}).(*sharedServer).lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)
@@ -216,7 +214,7 @@ func scriptExit(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// testEnv is an isolated environment for a manager process in a test.
+// testEnv is the isolated environment of a manager process in a test.
 func testEnv(t *testing.T, modelURL string) []string {
 	t.Helper()
 	env := octest.Env(t, modelURL)

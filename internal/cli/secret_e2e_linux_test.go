@@ -15,16 +15,16 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// The keys that are planted in a run, in two parts each: scanners of repositories would take them for real.
+// The keys planted in a run are split: scanners of repositories would take them for real.
 const (
-	keyInEnviron = "planted+known/" + "value=77"              // of DEPLOY_TOKEN; without any form
+	keyInEnviron = "planted+known/" + "value=77"              // of DEPLOY_TOKEN; no known form
 	keyInFile    = "sk_live_" + "51H8xY2eZvKYlo2C9plantedAAA" // in .env
-	keyNamed     = "planted-dotenv-99"                        // in .env, by its name only
+	keyNamed     = "planted-dotenv-99"                        // in .env; secret only by its name
 	keySaid      = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	keyInTask    = "glpat-" + "aB3dE5fG7hI9jK1lM3nO"
 )
 
-// leakyModel plays an agent that prints every key it can get at, and a judge that repeats what it is shown.
+// leakyModel is an agent that prints every key it can get, and a judge that repeats what it is shown.
 func leakyModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		return scriptmodel.Reply{JSON: map[string]any{
@@ -47,8 +47,8 @@ func leakyModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{Text: "I used " + keySaid + " and " + keyInEnviron + " and it is all done now."}
 }
 
-// Whatever is printed by an agent, a gate or a model, or stands in the task: none of it is in a file below .manager,
-// in the database, on stdout or stderr, in what the judge was shown, or in the brief of the next sub-task.
+// Keys from the task, or printed by an agent, a gate or a model, are in no file below .manager, in the database, on
+// stdout or stderr, in what the judge was shown, or in the next brief.
 func TestPlantedKeysAreNowhere(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, leakyModel, map[string]string{
@@ -98,7 +98,7 @@ sub_tasks:
 		}
 	}
 	noSecretsIn(t, asked)
-	// A test that plants nothing would find nothing.
+	// Without planted keys the checks above prove nothing.
 	all := strings.Join(slices.Collect(maps.Values(files)), "")
 	marks := strings.Count(all, "[redacted]")
 	if !strings.Contains(all, "OPENCODE_SERVER_PASSWORD=[redacted]") {

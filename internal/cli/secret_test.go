@@ -34,14 +34,14 @@ func TestGuardedStream(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// A terminal behind it is still found.
+	// The guard does not hide a terminal.
 	terminal := guarded{stream: os.Stderr}
 	if f, ok := fileOf(terminal); !ok || f != os.Stderr || unguarded(terminal) != os.Stderr {
 		t.Error("the file behind the guard is not found")
 	}
 }
 
-// A key in a task or a plan is taken out before anything is made of it, and the person is told what to do.
+// A key in a task or a plan is removed before use, and the user is told what to do.
 func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -71,7 +71,7 @@ func TestSecretInRequest(t *testing.T) {
 	}
 }
 
-// What is run or is a name cannot do without its text: it is refused, and the refusal does not repeat it.
+// A command or name with a secret is useless without it, so it is refused. The refusal does not repeat the secret.
 func TestSecretInCommandIsRefused(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
@@ -97,7 +97,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 	}
 }
 
-// Both nets behind everything else are hung up: the streams of a command line, and the database of a run.
+// Both last defences are in place: the guarded streams of a command line, and the guarded database of a run.
 func TestNetsAreHungUp(t *testing.T) {
 	t.Parallel()
 	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"no-such-" + plantedKey}, `"no-such-[redacted]"`}})

@@ -14,14 +14,13 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// sharedPassword is that of the shared server: as random as those that the manager makes, or it is not known for a secret.
-const sharedPassword = "aQ7xW2mK" + "9vTz4RbN" // in two, or it looks like one that slipped in
+// sharedPassword is as random as those that manager makes, or it would not be recognised as a secret.
+const sharedPassword = "aQ7xW2mK" + "9vTz4RbN" // split, or scanners would take it for a leak
 
 const sharedLogin = "OPENCODE_SERVER_PASSWORD" + "=" + sharedPassword
 
-// shared is one OpenCode server for all tests that attach to a server and do it no harm: a start takes two seconds of a
-// processor and 0.6 GB. It is somebody else's to the manager, and knows nothing of the manager's own configuration.
-// shared2 is one of the stand-in for OpenCode 2.
+// shared is one OpenCode server for all tests that do it no harm: a start takes 2 s of CPU time and 0.6 GB. To manager
+// it is a foreign server, without manager's own configuration. shared2 runs the stand-in for OpenCode 2.
 var (
 	shared  = sharedServer{generation: 0}
 	shared2 = sharedServer{generation: 1}
@@ -29,7 +28,7 @@ var (
 
 // sharedServer starts when the first test needs it.
 type sharedServer struct {
-	generation int // in octest.Generations
+	generation int // index in octest.Generations
 	once       sync.Once
 	err        error
 	home       string
@@ -37,8 +36,7 @@ type sharedServer struct {
 	server     *octest.Server
 }
 
-// lead has the sessions in a directory, and below it, ask the model at modelURL, and returns the server's address. It
-// may be called again, with another model.
+// lead makes the sessions in dir and below ask the model at modelURL, until the next call, and returns the address.
 func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
 	if s.once.Do(s.start); s.err != nil {
 		return "", s.err
@@ -59,7 +57,7 @@ func (s *sharedServer) start() {
 	}
 	g := generations[s.generation]
 	env := append(octest.Lean(scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.url())), sharedLogin)
-	for i := range env { // a project may have a provider of its own
+	for i := range env { // a project may have its own provider
 		env[i] = strings.Replace(env[i], `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","planted"]`, 1)
 	}
 	s.server, s.err = octest.ServeWith(g.Binary, s.home, append(env, g.Env...), "0")
@@ -77,7 +75,7 @@ func (s *sharedServer) close() {
 	}
 }
 
-// attached prepares a test whose manager attaches to the shared server: the environment in which it may, and the flag.
+// attached returns the environment and the flag of a manager that attaches to the shared server.
 func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server) (withPassword []string, flag string) {
 	t.Helper()
 	address, err := shared.lead(dir, model.URL())
@@ -87,8 +85,7 @@ func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server)
 	return append(env[:len(env):len(env)], sharedLogin), "--attach=" + address
 }
 
-// versionKnown is what the manager keeps of the version of the real OpenCode: one that has to ask takes a second of a
-// processor.
+// versionKnown is manager's cache of the real OpenCode's version: asking takes a second of CPU time.
 var versionKnown = sync.OnceValues(func() ([]byte, error) {
 	binary, err := octest.Find()
 	if err != nil {
@@ -106,7 +103,7 @@ var versionKnown = sync.OnceValues(func() ([]byte, error) {
 
 const versionFile = "manager/opencode-version"
 
-// knowVersion has a manager with this home know it.
+// knowVersion puts that cache into a home.
 func knowVersion(home string) error {
 	known, err := versionKnown()
 	if err != nil {
@@ -116,12 +113,12 @@ func knowVersion(home string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, known, 0o600))
 }
 
-// testsWithServer are all tests, and the end of the server that they share.
+// testsWithServer runs all tests and closes the shared servers.
 type testsWithServer struct{ *testing.M }
 
 func (m testsWithServer) Run() int {
 	octest.Guard()
-	cache, err := os.MkdirTemp("", "cli-test-cache-") // of what runs in this process
+	cache, err := os.MkdirTemp("", "cli-test-cache-") // for commands in this process
 	if err != nil {
 		panic(err)
 	}

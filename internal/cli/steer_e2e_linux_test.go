@@ -22,11 +22,9 @@ sub_tasks:
   - {id: six, description: Write six.txt, depends_on: [five]}
 `
 
-// heldModel holds every prompt of an agent back until the test lets it be answered. Its judge finds the first turn of
-// "two" wanting.
+// heldModel holds back every prompt of an agent until the test releases it. Its judge rejects the first turn of "two".
 type heldModel struct{ asked chan heldPrompt }
 
-// heldPrompt is a prompt that an agent got.
 type heldPrompt struct {
 	subTask, text string
 	answer        chan struct{}
@@ -35,7 +33,7 @@ type heldPrompt struct {
 func (m *heldModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		if !strings.Contains(req.Text(), "# Sub-task: two") {
-			return content
+			return acceptAll
 		}
 		return scriptmodel.Reply{JSON: map[string]any{
 			"criteria":  []any{map[string]any{"id": "C1", "evidence": "nothing", "met": false}},
@@ -47,7 +45,7 @@ func (m *heldModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 	return scriptmodel.Reply{Wait: p.answer, Text: "All of it is done now."}
 }
 
-// next takes in as many prompts as there are names, which may come in any order.
+// next receives one prompt for each name, in any order.
 func (m *heldModel) next(t *testing.T, names ...string) map[string]heldPrompt {
 	t.Helper()
 	got := map[string]heldPrompt{}
@@ -61,8 +59,7 @@ func (m *heldModel) next(t *testing.T, names ...string) map[string]heldPrompt {
 	return got
 }
 
-// A run is steered from another terminal while it goes on: what is said there takes effect at once, and what is noted
-// is in the next prompt and the next judgement.
+// Orders from another terminal take effect at once, and notes are in the next prompt and the next judgement.
 func TestSteerARun(t *testing.T) {
 	t.Parallel()
 	model := &heldModel{asked: make(chan heldPrompt, 100)}
@@ -87,7 +84,7 @@ func TestSteerARun(t *testing.T) {
 		}
 	}
 
-	// Two are at work. One is skipped, the other ends its turn, and nothing starts until the note is made.
+	// Two are running. One is skipped, the other ends its turn, and nothing starts before the resume.
 	prompts := model.next(t, "one", "three")
 	steer("Still at work", "pause")
 	expect(t, w.dir, exitWaiting, []string{"wait"}, "paused by the user")
@@ -99,28 +96,28 @@ func TestSteerARun(t *testing.T) {
 	steer("paused by the user", "status")
 	steer(fmt.Sprintf("Resumed. Process %d continues", p.cmd.Process.Pid), "resume")
 
-	// What was held back and what was blocked begins, and has the note.
+	// Sub-tasks that were held back or blocked start, with the note.
 	prompts = model.next(t, "two", "four")
-	texts(t, "the briefs", []string{forAll}, nil, prompts["two"].text, prompts["four"].text)
-	texts(t, "the judgement of what ended before the note", []string{forAll}, nil, judgements("one")...)
+	checkTexts(t, "the briefs", []string{forAll}, nil, prompts["two"].text, prompts["four"].text)
+	checkTexts(t, "the judgement of what ended before the note", []string{forAll}, nil, judgements("one")...)
 	steer(`"two" is retried`, "retry", "two")
 	again := model.next(t, "two")["two"]
-	texts(t, "the second brief", []string{forAll, "# Sub-task: two"}, nil, again.text)
+	checkTexts(t, "the second brief", []string{forAll, "# Sub-task: two"}, nil, again.text)
 
-	// A note for one goes to that one: to its judge, and to its next prompt, which has no other.
+	// A note for one sub-task reaches only its judge and its next prompt, which has no other note.
 	steer(`Noted for sub-task "two"`, "note", "--sub-task", "two", forTwo)
 	close(again.answer)
 	close(prompts["four"].answer)
 	next := model.next(t, "two")["two"]
-	texts(t, "the continuation", []string{forTwo}, []string{forAll}, next.text)
+	checkTexts(t, "the continuation", []string{forTwo}, []string{forAll}, next.text)
 	untilOf("subtask-done", "four")
-	texts(t, "the judgement of two", []string{forTwo}, nil, judgements("two")...)
-	texts(t, "the judgement of four", nil, []string{forTwo}, judgements("four")...)
+	checkTexts(t, "the judgement of two", []string{forTwo}, nil, judgements("two")...)
+	checkTexts(t, "the judgement of four", nil, []string{forTwo}, judgements("four")...)
 
-	// The end, of a part and of the whole.
+	// Cancel a sub-task, then the boulder.
 	steer(`Cancelled "five". Blocked, because of that: "six".`, "cancel", "five")
 	expect(t, w.dir, exitOK, []string{"wait", "--for", "blocked", "--json"}, `"blocked":["six"]`)
-	expect(t, w.dir, exitOK, []string{"cancel"}, "Cancelled boulder", "!may still be at work") // the process stops it
+	expect(t, w.dir, exitOK, []string{"cancel"}, "Cancelled boulder", "!may still be at work") // the run stops it
 	p.wait(exitInterrupted)
 	steer("cancelled  2/6 done", "status")
 }

@@ -49,7 +49,7 @@ func holdAs(t *testing.T, project string, holder control.Holder) (*store.DB, *co
 	return db, server
 }
 
-// An order comes to the same whether a process holds the database or none does; only who carried it out differs.
+// An order has the same effect with and without a process that holds the database; only who carried it out differs.
 func TestOrdersWhileItRunsAndWhileNot(t *testing.T) {
 	t.Parallel()
 	alone, held := interrupted(t), interrupted(t)
@@ -83,7 +83,7 @@ func TestOrdersWhileItRunsAndWhileNot(t *testing.T) {
 	}
 }
 
-// While a process runs the boulder, a pause says what is still at work, and a resume is an order to that process.
+// While a process runs the boulder, pause lists what is still running, and resume is an order to that process.
 func TestPauseAndResumeThere(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -91,7 +91,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 	for _, test := range []answerCase{
 		{[]string{"resume", "nonsense"}, exitUsage, `no such boulder: "nonsense"`},
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
-		{[]string{"resume"}, exitHeld, "!Waiting up to"},            // not longer than every command does
+		{[]string{"resume"}, exitHeld, "!Waiting up to"},            // no longer than other commands
 		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
 		{[]string{"status"}, exitOK, "paused by the user\nContinue with: manager resume " + sampleID + "\n"},
@@ -108,7 +108,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 	}
 }
 
-// A process that runs a boulder stops its agents itself, and there is nothing to continue when an order ends the boulder.
+// A process that runs a boulder stops its agents itself. After an order that ends the boulder nothing can be continued.
 func TestOrderThatEndsTheBoulderThere(t *testing.T) {
 	t.Parallel()
 	const left, over = "may still be at work", " Boulder " + sampleID + " is over: cancelled.\n"
@@ -125,14 +125,14 @@ func TestOrderThatEndsTheBoulderThere(t *testing.T) {
 	}
 }
 
-// ender ends the boulder with every order.
+// ender cancels the boulder at every order.
 type ender struct{ db *store.DB }
 
 func (e ender) Order(ctx context.Context, id string, _ boulder.Order) error {
 	return orchestrator.Obey(ctx, e.db, id, boulder.Order{Do: boulder.OrderCancel}, time.Now())
 }
 
-// resumer takes orders and does nothing: what a resume comes to needs a process that runs something.
+// resumer only records orders: the effect of a resume needs a process that runs something.
 type resumer struct{ orders []boulder.Order }
 
 func (r *resumer) Order(_ context.Context, _ string, o boulder.Order) error {
@@ -140,7 +140,7 @@ func (r *resumer) Order(_ context.Context, _ string, o boulder.Order) error {
 	return nil
 }
 
-// Who has the database and takes no orders, or is about to begin something else, is named, with exit code 5.
+// A holder that takes no orders, or is about to start another boulder, is named with exit code 5.
 func TestOrdersAreNotTaken(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -148,14 +148,14 @@ func TestOrdersAreNotTaken(t *testing.T) {
 	beginning := interrupted(t)
 	db, server := holdAs(t, beginning, control.Holder{PID: 42, Command: "manager run"})
 	server.SetSteerer(onDisk{db})
-	var both sync.WaitGroup // it is tried again for a while
+	var both sync.WaitGroup // each retries for a while
 	both.Go(func() { expect(t, project, exitHeld, []string{"pause"}, "try again") })
 	both.Go(func() { expect(t, beginning, exitHeld, []string{"cancel"}, "try again") })
 	both.Wait()
 	expect(t, beginning, exitOK, []string{"cancel", "-b", sampleID})
 }
 
-// A process that has the database and answers nothing is named with exit code 5, and nothing is changed.
+// A holder that does not answer is named with exit code 5, and nothing changes.
 func TestHeldSilently(t *testing.T) {
 	t.Parallel()
 	for _, socket := range []bool{false, true} {
@@ -186,7 +186,7 @@ func TestHeldSilently(t *testing.T) {
 		if socket {
 			lines = append(lines, "serve --stop")
 		}
-		var all sync.WaitGroup // each tries for a while
+		var all sync.WaitGroup // each retries for a while
 		for _, line := range lines {
 			all.Go(func() {
 				stdout, _ := expect(t, project, exitHeld, strings.Fields(line), "the state is held by another process", who)
@@ -202,7 +202,6 @@ func TestHeldSilently(t *testing.T) {
 	}
 }
 
-// overSample is a project whose boulder is over.
 func overSample(t *testing.T) (project string) {
 	t.Helper()
 	s := newSample(t)
@@ -211,7 +210,6 @@ func overSample(t *testing.T) (project string) {
 	return s.store()
 }
 
-// The socket of a process that was killed is in nobody's way.
 func TestDeadSocketIsNoObstacle(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
@@ -222,11 +220,11 @@ func TestDeadSocketIsNoObstacle(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
 	expect(t, project, exitOK, []string{"pause"}, "No process runs it")
-	hold(t, project, true) // the next one finds the place free
+	hold(t, project, true) // the address is free
 	expect(t, project, exitOK, []string{"note", "while it lives"}, "!No process")
 }
 
-// Whoever is asked and says no has cancelled nothing; nothing is held while the question stands.
+// A no cancels nothing, and the database is not held during the question.
 func TestCancelAsks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{"yes\n": "", "what?\nno\n": "nothing was cancelled", "": "nothing was cancelled"} {
@@ -244,7 +242,7 @@ func TestCancelAsks(t *testing.T) {
 	}
 }
 
-// lookingReader checks, before the user answers, that the database is free.
+// lookingReader checks that the database is free before the user answers.
 type lookingReader struct {
 	io.Reader
 	t       *testing.T
@@ -258,7 +256,7 @@ func (r *lookingReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// onDisk carries orders out as the process that has the database does while it runs nothing.
+// onDisk carries orders out as a holder does while it runs nothing.
 type onDisk struct{ db *store.DB }
 
 func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) error {

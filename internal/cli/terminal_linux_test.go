@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// shows waits until a terminal has shown a text.
+// shows waits until the terminal has shown a text.
 func (p *pty) shows(text string) {
 	p.t.Helper()
 	await(p.t, func() bool { return strings.Contains(p.text(), text) })
@@ -43,7 +43,7 @@ func TestStatusFollow(t *testing.T) {
 	})
 	s.commit(db)
 	server.Notify()
-	p.shows("JJJJJJJJ") // only the cells that differ are drawn
+	p.shows("JJJJJJJJ") // only cells that differ are drawn
 	s.Finish()
 	s.commit(db)
 	server.Notify()
@@ -56,7 +56,7 @@ func TestStatusFollow(t *testing.T) {
 	}
 }
 
-// While the model thinks about a plan the terminal shows who is asked, and for how long.
+// While the model makes a plan, the terminal shows which model is asked and for how long.
 func TestPlanningIsSeen(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// top shows a boulder that another process runs, live, takes an answer, and gives the terminal back.
+// top shows another process's boulder live, takes an answer, and restores the terminal.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -29,7 +29,7 @@ func TestTop(t *testing.T) {
 		}
 		await(t, func() bool { return strings.Contains(p.text()[before:], shown) })
 	}
-	p.shows("blockers") // single words: between them only cells that differ are drawn
+	p.shows("blockers") // single words: only cells that differ are drawn
 	types("?", "Ctrl-B")
 	types("?", "Boulders")
 	types("a", "signs")

@@ -18,14 +18,14 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// uiPage is a browser without scripts at `manager ui`, which runs beside what else runs in the project.
+// uiPage is a browser without scripts at `manager ui`, which runs while other commands work in the project.
 type uiPage struct {
 	t    *testing.T
 	root string
 	http.Client
 }
 
-// openUI lets a browser in. end ends the command, which is a success.
+// openUI logs a browser in. end ends the command, which must succeed.
 func openUI(t *testing.T, dir string, env []string) (u *uiPage, end func()) {
 	t.Helper()
 	p := startManager(t, dir, env, "ui", "--json")
@@ -57,26 +57,25 @@ func (u *uiPage) read(answer *http.Response, err error) string {
 	return string(content)
 }
 
-// page is what is shown at a path.
 func (u *uiPage) page(path string) string {
 	u.t.Helper()
 	return u.read(u.Get(u.root + path))
 }
 
-// send sends a form, and gives the page that it leads to.
+// send posts a form and returns the page that it leads to.
 func (u *uiPage) send(path string, form url.Values) string {
 	u.t.Helper()
 	return u.read(u.PostForm(u.root+path, form))
 }
 
-// The results of an isolated run land from the page: first it says what would be written, and writes nothing.
+// The page lands the results of an isolated run. It first shows what would be written, and writes nothing.
 func TestLandOnThePage(t *testing.T) {
 	t.Parallel()
 	write := scriptmodel.ToolCall{Name: "bash", Args: map[string]any{"command": "echo new > new.txt", "description": "Write it"}}
 	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured:
-			return content
+			return acceptAll
 		case req.AssistantTurns() == 0:
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{write}}
 		}
@@ -113,7 +112,7 @@ func TestLandOnThePage(t *testing.T) {
 	endUI()
 }
 
-// plans is a model that splits the task, finds the sub-task "hard" to be the wrong plan, and plans it again as "easy".
+// plans is a model that splits the task, rejects the sub-task "hard" as a wrong plan, and replans it as "easy".
 func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	said := req.FirstUser()
 	switch {
@@ -125,7 +124,7 @@ func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 			"completed": false, "summary": "It cannot be done.", "need_replan": true, "replan_reason": "there is no such file",
 		}}
 	case strings.Contains(said, "# Sub-task: "):
-		return content
+		return acceptAll
 	}
 	return scriptmodel.Reply{JSON: map[string]any{"needs_plan": true, "sub_tasks": []any{
 		map[string]any{"id": "easy", "subject": "Do the easy part", "description": "Do the easy part.", "gates": []any{"touch model-gate"}},
@@ -135,8 +134,8 @@ func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 
 var hashIn = regexp.MustCompile(`name="hash" value="([^"]+)"`)
 
-// answer gives the order of the form on the first page, in which something waits for the user's yes.
-func (u *uiPage) answer(do string, more url.Values) string {
+// decide gives the order of the form on the first page that waits for the user's approval.
+func (u *uiPage) decide(do string, more url.Values) string {
 	u.t.Helper()
 	shown := u.page("/")
 	hash, id := hashIn.FindStringSubmatch(shown), regexp.MustCompile(`action="/b/([^/]+)/order"`).FindStringSubmatch(shown)
@@ -152,9 +151,8 @@ func (u *uiPage) answer(do string, more url.Values) string {
 	return u.send(path, form)
 }
 
-// A plan that a terminal asks about is answered on the page: what the user wrote there runs in the process of that
-// terminal, with its gates. A plan that nobody was left to be asked about is answered where no process runs, and
-// resumed.
+// A plan that a terminal asks about is approved on the page: the user's edits run in the process of that terminal, with
+// their gates. A plan that no process asks about any more is approved there and then resumed.
 func TestApproveOnThePage(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, plans, map[string]string{"README.md": "x\n"})
@@ -174,7 +172,7 @@ func TestApproveOnThePage(t *testing.T) {
 		t.Errorf("the page does not show the plan:\n%s", shown)
 	}
 	const mine = "task: Do it\nmodel: scripted/agent\nsub_tasks: [{id: mine, description: Do it my way, gates: [touch my-gate]}]\n"
-	if shown := ui.answer("approve", url.Values{"plan": {mine}}); !strings.Contains(shown, "Approved.") {
+	if shown := ui.decide("approve", url.Values{"plan": {mine}}); !strings.Contains(shown, "Approved.") {
 		t.Errorf("%s", shown)
 	}
 	if err := cmd.Wait(); err != nil {
@@ -189,7 +187,7 @@ func TestApproveOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // interrupted
-	if shown := ui.answer("approve", nil); !strings.Contains(shown, "Approved. No process runs the boulder; continue with: manager resume") {
+	if shown := ui.decide("approve", nil); !strings.Contains(shown, "Approved. No process runs the boulder; continue with: manager resume") {
 		t.Errorf("%s\n%s", shown, p.text())
 	}
 	if exists(filepath.Join(w.dir, "model-gate")) {
@@ -202,8 +200,8 @@ func TestApproveOnThePage(t *testing.T) {
 	endUI()
 }
 
-// A replan that has to be approved ends a run without a terminal, and is kept. The yes on the page has the server
-// continue with it, and the Task Ledger is not asked again. A completed sub-task is redone there, with a note.
+// A replan that needs approval ends a run without a terminal and is kept. After the approval on the page the server
+// continues without asking the Task Ledger again. There a completed sub-task is redone with a note.
 func TestApproveReplanOnThePage(t *testing.T) {
 	t.Parallel()
 	w := directWorld(t, plans, map[string]string{
@@ -220,7 +218,7 @@ func TestApproveReplanOnThePage(t *testing.T) {
 	}
 	server := startManager(t, w.dir, w.env, "serve", "--json", w.attached())
 	await(t, func() bool { return exists(filepath.Join(w.dir, ".manager", "manager.sock")) })
-	if shown := ui.answer("approve", nil); !strings.Contains(shown, "Approved. Process ") || !strings.Contains(shown, "continues boulder "+id) {
+	if shown := ui.decide("approve", nil); !strings.Contains(shown, "Approved. Process ") || !strings.Contains(shown, "continues boulder "+id) {
 		t.Errorf("%s", shown)
 	}
 	w.run(exitOK, "wait", id)

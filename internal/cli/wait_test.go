@@ -21,8 +21,8 @@ func TestWaitByState(t *testing.T) {
 	for _, test := range []struct {
 		status  boulder.Status
 		holder  *control.Holder
-		blocked bool // a sub-task is
-		done    int  // exit code of --for done; -1: it goes on waiting
+		blocked bool // a sub-task is blocked
+		done    int  // exit code of --for done; -1: keeps waiting
 		block   int  // exit code of --for blocked
 	}{
 		{boulder.Planning, ours, false, -1, -1},
@@ -41,7 +41,7 @@ func TestWaitByState(t *testing.T) {
 		{boulder.Paused, other, false, exitWaiting, exitOK},
 		{boulder.Paused, serving, false, exitWaiting, exitOK},
 		{boulder.Paused, server, false, exitWaiting, exitOK},
-		{boulder.Paused, starting, false, -1, -1}, // it may be what goes on with it
+		{boulder.Paused, starting, false, -1, -1}, // the holder may be about to resume it
 		{boulder.AwaitingApproval, ours, false, -1, -1},
 		{boulder.AwaitingApproval, serving, false, -1, -1},
 		{boulder.AwaitingApproval, server, false, exitWaiting, exitOK},
@@ -71,7 +71,7 @@ func TestWaitByState(t *testing.T) {
 	}
 }
 
-// Who waits or looks on ends with the boulder, and where it stands still, whether its process tells of that or dies before.
+// wait and attach end with the boulder or when it pauses, whether its process reports that or dies first.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	pause := boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"}
@@ -124,7 +124,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// A boulder that goes on and on is not waited for longer than was said.
+// A wait ends at its timeout while the boulder continues.
 func TestWaitTimesOut(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {
@@ -137,7 +137,7 @@ func TestWaitTimesOut(t *testing.T) {
 	}
 }
 
-// What another engine runs is here a copy: who waits for it is told, and nothing is advised that is refused there.
+// A boulder that another engine runs is a copy here: waiting for it says so, and no command is advised that is refused.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

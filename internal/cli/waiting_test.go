@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// What waits only because another boulder of the same server has the slots says so.
+// A sub-task that waits only because another boulder of the server has the slots says so.
 func TestStatusBesideOtherBoulders(t *testing.T) {
 	t.Parallel()
 	const first, second, third = "01kfirst", "01ksecond", "01kthird"
@@ -34,7 +34,7 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 	for id, want := range map[string]string{
 		first:  "#2 in line: the one slot of test/small is taken",
 		second: "#3 in line: the slots are held by " + first,
-		third:  "is next", // nobody runs it
+		third:  "is next", // no process runs it
 	} {
 		stdout, _ := expect(t, project, exitOK, []string{"status", id})
 		if !regexp.MustCompile(" lang .*" + want).MatchString(stdout) {

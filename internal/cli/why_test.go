@@ -8,7 +8,7 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	checkLooks(t, interrupted(t), map[string][]string{
 		"why_completed.txt": {"show", sampleID, "--why", "toggle"},
-		"why_failed.txt":    {"show", "--why", "icons"}, // of the newest
+		"why_failed.txt":    {"show", "--why", "icons"}, // of the newest boulder
 		"why_running.txt":   {"show", "--why", "theme"},
 		"why_blocked.txt":   {"show", "--why", "site"},
 		"why_pending.txt":   {"show", "--why", "docs"},

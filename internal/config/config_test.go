@@ -21,7 +21,6 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// configOf reads a configuration file with this text.
 func configOf(t *testing.T, text string) (*Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -92,7 +91,7 @@ blockers:
 	}
 }
 
-// Whom to tell is said by a command, an address or a variable of the environment, and what by a list.
+// notify names the recipient by command, address or environment variable, and the events by a list.
 func TestNotifyConfig(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"HOOK": "https://hook", "BAD": "S3CR3T"}
@@ -128,7 +127,7 @@ func TestNotifyConfig(t *testing.T) {
 	}
 }
 
-// A rule or a limit that is added to the code has to become a key, and each key changes its field.
+// A new rule or limit in the code needs a key, and each key must change its field.
 func TestEveryRuleAndLimitHasAKey(t *testing.T) {
 	t.Parallel()
 	values := map[reflect.Kind]string{
@@ -160,13 +159,12 @@ func TestEveryRuleAndLimitHasAKey(t *testing.T) {
 	}
 }
 
-// keyOf is the key of a field.
 func keyOf(f reflect.StructField) string {
 	key, _, _ := strings.Cut(cmp.Or(f.Tag.Get("yaml"), f.Tag.Get("json")), ",")
 	return key
 }
 
-// What cannot be used is refused with its place and in words for people, not for Go.
+// An unusable value is refused with its position, in the user's terms, not in Go's.
 func TestConfigRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -248,7 +246,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// All mistakes of a file are told at once, and each only once.
+// All mistakes of a file are reported at once, each only once.
 func TestConfigTellsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := configOf(t, "mode: a/b\nlimits:\n  attempts: 0\n  warn: 80\n  models: [{pattern: x, limit: many}]\non_ask: maybe\n"+
@@ -268,11 +266,11 @@ func FuzzConfig(f *testing.F) {
 	f.Add("rules: {silence: off, polling: [x]}\nlimits: {warn: 0.5}\nbudget: {tokens: 2M}")
 	f.Add("limits: &a {models: [{pattern: 'x', limit: 1}]}\nrules: *a")
 	f.Fuzz(func(_ *testing.T, text string) {
-		_ = Default().read("config.yaml", []byte(text)) // it does not panic
+		_ = Default().read("config.yaml", []byte(text)) // must not panic
 	})
 }
 
-// The project's file wins over the user's key by key, also over what is off there; lists are taken as a whole.
+// The project's file wins over the user's key by key, even over `off`. Lists are replaced as a whole.
 func TestConfigLayers(t *testing.T) {
 	t.Parallel()
 	c := Default()

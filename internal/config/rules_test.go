@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// ruleRow is a row of the tables of docs/rules.md that begins with a key.
+// ruleRow is the row of a key in the tables of docs/rules.md.
 type ruleRow struct{ fallback, off string }
 
 func ruleRows(t *testing.T) map[string]ruleRow {
@@ -34,8 +34,7 @@ func ruleRows(t *testing.T) map[string]ruleRow {
 	return rows
 }
 
-// The tables name every key of the groups, each with the default that the code has, and say truly whether it can be
-// off.
+// The tables list every key of these groups with its default and whether it can be off.
 func TestRulesAreDocumented(t *testing.T) {
 	t.Parallel()
 	rows := ruleRows(t)
@@ -71,7 +70,7 @@ func TestRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// fallbackText is a default as people write it.
+// fallbackText formats a default as users write it.
 func fallbackText(v any) string {
 	switch v := v.(type) {
 	case time.Duration:
@@ -90,7 +89,7 @@ func fallbackText(v any) string {
 	return "built in"
 }
 
-// What is built in for models is told in words.
+// Built-in limits of models are in the text, not in the tables.
 func TestModelLimitsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/rules.md")

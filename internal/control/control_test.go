@@ -16,7 +16,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// A view that reads through the socket sees what it would see in the database, errors included.
+// A read through the socket returns what the database does, errors included.
 func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(filepath.Join(t.TempDir(), store.FileName), store.Options{})
@@ -33,7 +33,7 @@ func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
 		"events":      func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 2, 2) },
 		"all events": func(s Source) (any, error) {
 			events, err := s.Events(t.Context(), "01 a/b?&%", 0, 0)
-			return store.NewExport(events), err // with what is for the log alone
+			return store.NewExport(events), err // with what only the log has
 		},
 		"no events": func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 1<<64-1, 0) },
 	} {
@@ -58,7 +58,7 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// fill stores two boulders. The names need escaping, in a URL above all.
+// fill stores two boulders whose names need escaping, above all in a URL.
 func fill(t *testing.T, db *store.DB) {
 	t.Helper()
 	for i, id := range []string{"02", "01 a/b?&%"} {
@@ -81,7 +81,7 @@ func fill(t *testing.T, db *store.DB) {
 	}
 }
 
-// Follow brings what is stored, then waits, and gets what comes when the holder says that something came.
+// Follow yields stored events, then waits, and yields new ones when the holder notifies.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	source := &fake{looked: make(chan struct{}, 100)}
@@ -111,15 +111,15 @@ func TestFollow(t *testing.T) {
 	<-source.looked
 	expect("2 two")
 	expect("3 three")
-	<-source.looked // it asks again, finds nothing, and waits
+	<-source.looked // the next look finds nothing, and waits
 	source.add("four")
 	s.Notify()
 	<-source.looked
 	expect("4 four")
 	<-source.looked
-	s.Notify() // of another boulder's event: it looks, and goes on waiting
+	s.Notify() // for another boulder's event: it looks, and waits again
 	<-source.looked
-	s.Grace = 24 * time.Hour // if a request that waits holds it up, that is beyond the time limit of all tests
+	s.Grace = 24 * time.Hour // longer than all tests may run: Close must not wait for a waiting request
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -131,7 +131,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// It ends with its context, and one wait for events ends by itself, with nothing.
+// Follow ends with its context. A single wait for events ends by itself, without events.
 func TestWaitForEventsEnds(t *testing.T) {
 	t.Parallel()
 	source := &fake{looked: make(chan struct{}, 1)}
@@ -154,7 +154,7 @@ func TestWaitForEventsEnds(t *testing.T) {
 	}
 }
 
-// Who follows a boulder that a server runs no more is told after some time without news, and not while it runs it.
+// Follow ends some time after the server stopped running the boulder, and not while it runs it.
 func TestFollowEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 	source := &fake{looked: make(chan struct{})}
@@ -182,7 +182,7 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// Who reads while the holder ends is told that, and can read from the database then.
+// A reader learns that the holder is closing, and can then read from the database.
 func TestReadingWhileItEnds(t *testing.T) {
 	t.Parallel()
 	source := &endless{asked: make(chan struct{})}
@@ -201,7 +201,6 @@ func TestReadingWhileItEnds(t *testing.T) {
 	}
 }
 
-// endless is read until the server closes.
 type endless struct {
 	fake
 	asked chan struct{}
@@ -213,7 +212,7 @@ func (e *endless) Get(ctx context.Context, _ string) (d boulder.Snapshot, err er
 	return d, ctx.Err()
 }
 
-// A holder that hangs does not hang those who look.
+// A hung holder does not hang its readers.
 func TestCallsTimeOut(t *testing.T) {
 	t.Parallel()
 	source := &fake{block: make(chan struct{})}
@@ -229,11 +228,11 @@ func TestCallsTimeOut(t *testing.T) {
 	}
 }
 
-// fake is a source whose log grows as a test wants.
+// fake is a source whose log the test extends.
 type fake struct {
 	mu     sync.Mutex
 	events []boulder.Event
-	looked chan struct{} // gets a value after each look at the log, if there is room
+	looked chan struct{} // gets a value after each read of the log, if there is room
 	block  chan struct{} // Listing returns when it is closed
 }
 

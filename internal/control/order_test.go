@@ -15,17 +15,17 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// fakeSteerer records orders. With a gate each waits there, and says that it has come.
+// fakeSteerer records orders. If gate is set, each order sends on arrived, then waits for the gate.
 type fakeSteerer struct {
-	err  error
-	come chan struct{}
-	gate chan struct{}
-	done []string // of calls that have returned
+	err     error
+	arrived chan struct{}
+	gate    chan struct{}
+	done    []string // of calls that have returned
 }
 
 func (f *fakeSteerer) Order(ctx context.Context, boulderID string, o boulder.Order) error {
 	if f.gate != nil {
-		f.come <- struct{}{}
+		f.arrived <- struct{}{}
 		select {
 		case <-f.gate:
 		case <-ctx.Done():
@@ -39,7 +39,7 @@ func (f *fakeSteerer) Order(ctx context.Context, boulderID string, o boulder.Ord
 	return nil
 }
 
-// An order arrives as it was given, whatever is in it.
+// An order arrives unchanged, whatever it contains.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
@@ -51,7 +51,7 @@ func TestOrder(t *testing.T) {
 		{Do: boulder.OrderPause, Now: true},
 		{Do: boulder.OrderSkip, SubTaskID: "../x"},
 		{Do: boulder.OrderNote, Text: "<b>\"do\"</b> & \u2028 主题\nnext"},
-		{Do: boulder.OrderNote, Text: strings.Repeat("\u0001", 4_000)}, // the longest body that there can be
+		{Do: boulder.OrderNote, Text: strings.Repeat("\u0001", 4_000)}, // the longest possible body
 	} {
 		want = append(want, fmt.Sprintf("%s: %+v", id, o))
 		if err := c.Order(t.Context(), id, o); err != nil {
@@ -63,7 +63,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Each reason why an order is not carried out can be told from the others on this side.
+// The client can tell apart all reasons why an order was not carried out.
 func TestOrderIsNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
@@ -107,7 +107,7 @@ func TestOrderIsNotCarriedOut(t *testing.T) {
 	}
 }
 
-// What is not exactly an order does nothing.
+// Anything that is not exactly an order does nothing.
 func TestOrdersAreReadStrictly(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
@@ -135,7 +135,7 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(conn, test.request) // all of the longest is not taken
+		_, _ = io.WriteString(conn, test.request) // a request that is too long is not read to its end
 		_ = conn.(*net.UnixConn).CloseWrite()
 		text, _ := io.ReadAll(conn)
 		conn.Close()
@@ -148,20 +148,20 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 	}
 }
 
-// held is an order that the steerer has and does not carry out yet.
+// held is an order that the steerer has received but not carried out.
 func held(t *testing.T) (s *Server, steerer *fakeSteerer, leave context.CancelCauseFunc, result <-chan error) {
 	t.Helper()
 	s, c := serve(t, &fake{})
-	steerer = &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
+	steerer = &fakeSteerer{arrived: make(chan struct{}), gate: make(chan struct{})}
 	s.SetSteerer(steerer)
 	ctx, leave := context.WithCancelCause(t.Context())
 	got := make(chan error, 1)
 	go func() { got <- c.Order(ctx, "id", boulder.Order{Do: boulder.OrderPause}) }()
-	<-steerer.come
+	<-steerer.arrived
 	return s, steerer, leave, got
 }
 
-// An order is carried out although its client is gone.
+// An order is carried out even if its client has gone.
 func TestOrderOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	s, steerer, leave, result := held(t)
@@ -171,12 +171,12 @@ func TestOrderOutlivesItsClient(t *testing.T) {
 		t.Errorf("the client got %v", err)
 	}
 	close(steerer.gate)
-	if err := s.Close(); err != nil || len(steerer.done) != 1 { // it waits for it
+	if err := s.Close(); err != nil || len(steerer.done) != 1 { // Close waits for the order
 		t.Errorf("carried out: %q, %v", steerer.done, err)
 	}
 }
 
-// A server that closes does not wait for ever for an order, and the client learns that nobody knows.
+// Close waits for an order only for the grace period. The client learns that the outcome is unknown.
 func TestCloseEndsOrders(t *testing.T) {
 	t.Parallel()
 	s, steerer, leave, result := held(t)
@@ -190,8 +190,7 @@ func TestCloseEndsOrders(t *testing.T) {
 	}
 }
 
-// A holder that dies with the order in its hands leaves it open whether it was carried out; one that answers nothing
-// that can be read as well. One that says that it does not know the request has not.
+// The outcome is unknown if the holder dies or answers nonsense, but not if it does not know the request.
 func TestOrderToForeignServers(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The umask is that of the process: no other test runs beside this one.
+// The umask is the process's, so this test is not parallel.
 func TestSocketIsPrivateWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o777} {
 		path := socketPath(t)
@@ -36,7 +36,7 @@ func TestSocketIsPrivateWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// The socket of a process that was killed is no obstacle: nobody is found there, and the next one takes its place.
+// The socket of a killed process is no obstacle: Dial finds no holder, and the next server replaces it.
 func TestDeadSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
@@ -76,9 +76,9 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 	}
 }
 
-// A socket may lie in a directory whose path does not fit into a socket address.
+// The socket's path may be longer than a socket address allows.
 func TestDeepDirectory(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // to see what is left there; it keeps this test from being parallel
+	t.Setenv("TMPDIR", t.TempDir()) // to see what is left there; excludes t.Parallel
 	dir := filepath.Join(t.TempDir(), strings.Repeat("a-rather-long-directory-name/", 12))
 	path := filepath.Join(dir, SocketName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -88,7 +88,7 @@ func TestDeepDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir) // a relative path is short, but what it names is the same
+	t.Chdir(dir) // a relative path is short, but names the same socket
 	for _, p := range []string{path, SocketName} {
 		if _, h, err := Dial(t.Context(), p); h.Command != "deep" || err != nil {
 			t.Errorf("%+v, %v", h, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// world is a project, and an agent that has the tools.
+// world is a project and an agent with manager's tools.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -66,7 +66,7 @@ func (w *world) write(name, text string) {
 	}
 }
 
-// open opens the project as a process does, where there is no OpenCode.
+// open opens the project as another process would, without an OpenCode.
 func (w *world) open() *project.Project {
 	w.t.Helper()
 	p, err := project.Open(w.dir, project.Options{Environ: []string{}, OpenCode: "/nowhere/opencode"})
@@ -77,7 +77,7 @@ func (w *world) open() *project.Project {
 	return p
 }
 
-// serve begins a server of the project. It ends with the test.
+// serve starts the project's server, which ends with the test.
 func (w *world) serve(ctx context.Context) (*project.Access, error) {
 	p := w.open()
 	if err := p.Connect(ctx); err != nil {
@@ -90,7 +90,7 @@ func (w *world) serve(ctx context.Context) (*project.Access, error) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- st.Serve(context.Background(), 0, func(events iter.Seq2[boulder.Event, error]) {
-			for range events { // to the end
+			for range events { // drain
 			}
 		})
 	}()
@@ -102,7 +102,7 @@ func (w *world) serve(ctx context.Context) (*project.Access, error) {
 	return p.Dial(ctx)
 }
 
-// call calls a tool, and gives the objects of its result, or the error that the agent reads.
+// call calls a tool and returns the objects of its result, or the error that the agent reads.
 func (w *world) call(name string, arguments map[string]any) (objects []map[string]any, failed string) {
 	w.t.Helper()
 	r, err := w.agent.CallTool(w.t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
@@ -123,8 +123,8 @@ func (w *world) call(name string, arguments map[string]any) (objects []map[strin
 	return objects, ""
 }
 
-// gives calls a tool whose result is one object, of a type.
-func (w *world) gives(of, name string, arguments map[string]any) map[string]any {
+// result calls a tool and returns its only object, which must be of the type of.
+func (w *world) result(of, name string, arguments map[string]any) map[string]any {
 	w.t.Helper()
 	objects, failed := w.call(name, arguments)
 	if failed != "" || len(objects) != 1 || objects[0]["type"] != of {
@@ -133,7 +133,7 @@ func (w *world) gives(of, name string, arguments map[string]any) map[string]any 
 	return objects[0]
 }
 
-// refuses calls a tool whose error has these words.
+// refuses checks that the tool's error contains these words.
 func (w *world) refuses(name string, arguments map[string]any, words ...string) {
 	w.t.Helper()
 	objects, failed := w.call(name, arguments)
@@ -144,7 +144,6 @@ func (w *world) refuses(name string, arguments map[string]any, words ...string) 
 	}
 }
 
-// store stores samples, as a run does.
 func (w *world) store(samples ...*sample.Boulder) {
 	w.t.Helper()
 	db := w.db()
@@ -171,28 +170,28 @@ func (w *world) db() *store.DB {
 	return db
 }
 
-// snapshot reads a boulder as others do.
+// snapshot reads a boulder as another process would.
 func (w *world) snapshot(id string) boulder.Snapshot {
 	w.t.Helper()
-	there, err := w.open().Read(w.t.Context())
+	access, err := w.open().Read(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer there.Close()
-	d, err := there.Get(w.t.Context(), id)
+	defer access.Close()
+	d, err := access.Get(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return d
 }
 
-// rests waits until the server has left a boulder alone, some moments after it has said that it stops.
-func (w *world) rests(id string) {
+// awaitReleased waits until the server has released a boulder, shortly after it reported the stop.
+func (w *world) awaitReleased(id string) {
 	w.t.Helper()
 	for range project.Tries(w.t.Context(), time.Millisecond, 0) {
-		if there, err := w.open().Dial(w.t.Context()); err != nil {
+		if access, err := w.open().Dial(w.t.Context()); err != nil {
 			w.t.Fatal(err)
-		} else if !there.Holder.Has(id) {
+		} else if !access.Holder.Has(id) {
 			return
 		}
 	}
@@ -206,21 +205,20 @@ const (
 	ungated = "task: Do it\nsub_tasks: [{id: one, description: Do it}]\n"
 )
 
-// A plan with commands that came from an agent waits for the user. No tool has it run, however it is asked, and what runs
-// without a question is the user's decision.
+// A plan with commands that comes from an agent waits for the user. No tool can start or approve it.
 func TestGatesNeedTheUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	for _, plan := range []string{gated, noWorse} {
-		id := w.gives("detached", "run", args{"plan": plan})["boulder_id"]
-		waits := w.gives("wait", "wait", args{"boulder": id})
+		id := w.result("detached", "run", args{"plan": plan})["boulder_id"]
+		waits := w.result("wait", "wait", args{"boulder": id})
 		reason, _ := waits["reason"].(string)
 		shown, _ := waits["plan"].(map[string]any)
 		if waits["status"] != "paused" || waits["resumable"] != true || shown["task"] != "Do it" || shown["type"] != "plan" ||
 			!strings.Contains(reason, "the plan is not approved yet") {
 			t.Errorf("it waits: %v", waits)
 		}
-		w.rests(id.(string))
+		w.awaitReleased(id.(string))
 		w.refuses("resume", args{"boulder": id}, "the user has to agree", "`manager resume "+id.(string)+"` in a terminal")
 		w.refuses("answer", args{"blocker": "B1", "answer": "yes"}, "B1: no such blocker")
 		w.refuses("pause", args{"boulder": id}, "paused")
@@ -228,18 +226,18 @@ func TestGatesNeedTheUser(t *testing.T) {
 			t.Errorf("%+v", d.Boulder)
 		}
 	}
-	// The user agrees on a terminal, to whom `manager resume` shows it. There is no OpenCode, so it goes no further than that.
-	id := w.gives("detached", "run", args{"plan": gated})["boulder_id"].(string)
+	// The user approves in a terminal, where `manager resume` shows the plan. Without an OpenCode that is all.
+	id := w.result("detached", "run", args{"plan": gated})["boulder_id"].(string)
 	d := w.snapshot(id)
-	w.rests(id)
-	there, err := w.open().Dial(t.Context())
+	w.awaitReleased(id)
+	access, err := w.open().Dial(t.Context())
 	if err == nil {
-		_, err = there.Submit(t.Context(), project.Request{Resume: id, Plan: &d.Revision.Plan, GatesApproved: true})
+		_, err = access.Submit(t.Context(), project.Request{Resume: id, Plan: &d.Revision.Plan, GatesApproved: true})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.gives("wait", "wait", args{"boulder": id, "cursor": d.Boulder.Seq})
+	w.result("wait", "wait", args{"boulder": id, "cursor": d.Boulder.Seq})
 	if d := w.snapshot(id); len(d.SubTasks) != 1 || !slices.Equal(d.SubTasks[0].Gates, []string{"touch pwned"}) {
 		t.Errorf("agreed to: %+v", d.SubTasks)
 	}
@@ -248,7 +246,7 @@ func TestGatesNeedTheUser(t *testing.T) {
 	}
 }
 
-// Nothing is handed to a server that would judge it by another model than the one that the user names.
+// A task is not handed to a server that judges with another model than the user named.
 func TestServerOfAnotherLedger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -266,13 +264,13 @@ func TestServerOfAnotherLedger(t *testing.T) {
 	}
 }
 
-// What does not wait: a plan without commands, and gates that the configuration allows.
+// Plans without commands, and with gates that the configuration allows, start at once.
 func TestPlansThatRunAtOnce(t *testing.T) {
 	t.Parallel()
 	for plan, config := range map[string]string{ungated: "", gated: "allow_model_gates: true\n"} {
 		w := newWorld(t, config)
-		id := w.gives("detached", "run", args{"plan": plan})["boulder_id"].(string)
-		w.gives("wait", "wait", args{"boulder": id})
+		id := w.result("detached", "run", args{"plan": plan})["boulder_id"].(string)
+		w.result("wait", "wait", args{"boulder": id})
 		d := w.snapshot(id)
 		if len(d.SubTasks) != 1 || len(d.SubTasks[0].GateHints) > 0 || (len(d.SubTasks[0].Gates) > 0) != (config != "") {
 			t.Errorf("%q: %+v", config, d)
@@ -280,8 +278,8 @@ func TestPlansThatRunAtOnce(t *testing.T) {
 	}
 }
 
-// A plan that the tool plan had made, and waits: the agent can run it if it has no commands, but not one about which the user
-// was being asked. What a crashed process was running may be taken up by the server before it is asked.
+// An agent can run a waiting plan without commands that the tool plan made, but no plan that is up for the user's
+// approval. The server may already have resumed the boulder of a crashed process: that is no error.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -300,10 +298,10 @@ func TestResume(t *testing.T) {
 		}
 		w.store(s)
 	}
-	w.gives("detached", "resume", args{"boulder": "01crashed"})
+	w.result("detached", "resume", args{"boulder": "01crashed"})
 	w.refuses("resume", args{"boulder": "01users"}, "the user has to agree to the plan of boulder 01users")
-	w.gives("detached", "resume", args{"boulder": "01agents"})
-	w.gives("wait", "wait", args{"boulder": "01agents", "cursor": w.snapshot("01users").Boulder.Seq})
+	w.result("detached", "resume", args{"boulder": "01agents"})
+	w.result("wait", "wait", args{"boulder": "01agents", "cursor": w.snapshot("01users").Boulder.Seq})
 	if d := w.snapshot("01agents"); len(d.SubTasks) != 1 {
 		t.Errorf("%+v", d.Boulder)
 	}
@@ -312,7 +310,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What cannot be is refused with what to do instead, before anything is begun.
+// An impossible request is refused with what to do instead, and starts nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -356,7 +354,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An agent that looks, waits and steers reads what the commands print.
+// The tools that look, wait and steer return what the commands print.
 func TestLookAndSteer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -376,11 +374,11 @@ func TestLookAndSteer(t *testing.T) {
 	s.Play()
 	w.store(s)
 	on := args{"boulder": sample.ID[:6]}
-	if status := w.gives("status", "status", on); status["completed"] != 1.0 || len(status["sub_tasks"].([]any)) != 6 {
+	if status := w.result("status", "status", on); status["completed"] != 1.0 || len(status["sub_tasks"].([]any)) != 6 {
 		t.Errorf("%v", status)
 	}
-	// Nobody runs it: there is nothing to wait for. All that has happened is news, and then nothing is.
-	seen := w.gives("wait", "wait", on)
+	// No process runs the boulder, so wait returns at once: first with all events, then with none.
+	seen := w.result("wait", "wait", on)
 	var happened []string
 	for _, e := range seen["events"].([]any) {
 		happened = append(happened, e.(map[string]any)["type"].(string))
@@ -389,22 +387,21 @@ func TestLookAndSteer(t *testing.T) {
 		seen["resumable"] != true || seen["cursor"] != float64(s.State.Boulder.Seq) {
 		t.Errorf("%v (-want +got):\n%s", seen, diff)
 	}
-	if again := w.gives("wait", "wait", args{"boulder": sample.ID, "cursor": seen["cursor"]}); len(again["events"].([]any)) > 0 {
+	if again := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": seen["cursor"]}); len(again["events"].([]any)) > 0 {
 		t.Errorf("told again: %v", again)
 	}
-	w.gives("order", "note", args{"boulder": sample.ID, "sub_task": "theme", "text": " Dark is dark "})
+	w.result("order", "note", args{"boulder": sample.ID, "sub_task": "theme", "text": " Dark is dark "})
 	w.refuses("note", args{"boulder": sample.ID, "sub_task": "tehme", "text": "x"}, "tehme")
-	w.gives("order", "pause", on)
+	w.result("order", "pause", on)
 	if d := w.snapshot(sample.ID); d.Boulder.Status != boulder.Paused || d.Boulder.Notes[0].Text != "Dark is dark" {
 		t.Errorf("%s, %+v", d.Boulder.Status, d.Boulder.Notes)
 	}
-	if made := w.gives("report", "report", on); made["boulder_id"] != sample.ID {
+	if made := w.result("report", "report", on); made["boulder_id"] != sample.ID {
 		t.Errorf("%v", made)
 	}
 }
 
-// An agent answers questions. A permission is not its to give, and what it says about one does not take the question from the
-// user.
+// An agent may answer questions but not permissions: what it says about one leaves it to the user.
 func TestBlockers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -439,11 +436,11 @@ func TestBlockers(t *testing.T) {
 	}
 	w.refuses("answer", args{"blocker": "B1"}, "an answer needs a text")
 	w.refuses("answer", args{"blocker": "B1", "answer": "Blue", "skip": true}, "leave one of them out")
-	if a := w.gives("blocker-answer", "answer", args{"blocker": "B1", "answer": "Blue"}); a["answer"] != "Blue" || a["allowed"] != nil {
+	if a := w.result("blocker-answer", "answer", args{"blocker": "B1", "answer": "Blue"}); a["answer"] != "Blue" || a["allowed"] != nil {
 		t.Errorf("%v", a)
 	}
 	w.refuses("answer", args{"blocker": "B1", "answer": "Red"}, "B1 is answered already")
-	w.gives("blocker-answer", "answer", args{"blocker": "B2", "skip": true})
+	w.result("blocker-answer", "answer", args{"blocker": "B2", "skip": true})
 	for _, how := range []args{{"answer": "Yes, you may push"}, {"skip": true}} {
 		how["blocker"] = ruling.BlockerID
 		w.refuses("answer", how, "the user's to give", "--allow")
@@ -453,7 +450,7 @@ func TestBlockers(t *testing.T) {
 	}
 }
 
-// A wait ends with news of what another process runs, and without any when its time is over.
+// A wait returns with new events of another process's run, or without any at its timeout.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -475,7 +472,7 @@ func TestWait(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 	cursor := float64(s.State.Boulder.Seq)
 	began := time.Now()
-	quiet := w.gives("wait", "wait", args{"boulder": sample.ID, "cursor": cursor, "seconds": 1})
+	quiet := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": cursor, "seconds": 1})
 	if took := time.Since(began); took < time.Second/2 || quiet["resumable"] != false || len(quiet["events"].([]any)) > 0 {
 		t.Errorf("after %s: %v", took, quiet)
 	}
@@ -487,12 +484,12 @@ func TestWait(t *testing.T) {
 		s.Finish()
 		commit()
 	}()
-	got := w.gives("wait", "wait", args{"boulder": sample.ID, "cursor": cursor, "seconds": 1000})
+	got := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": cursor, "seconds": 1000})
 	<-committed
 	if events := got["events"].([]any); len(events) == 0 || got["cursor"].(float64) <= cursor {
 		t.Errorf("%v", got)
 	}
-	if over := w.gives("wait", "wait", args{"boulder": sample.ID, "cursor": got["cursor"]}); over["status"] != "partial" {
+	if over := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": got["cursor"]}); over["status"] != "partial" {
 		t.Errorf("%v", over)
 	}
 }

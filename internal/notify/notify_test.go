@@ -48,7 +48,7 @@ func notifier(t *testing.T, n notify.Notifier) *notify.Notifier {
 	return &n
 }
 
-// The command gets the message on standard input and in variables. While a run goes on there is no exit code.
+// The command gets the message on standard input and in variables. During a run the exit code is empty.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	running := message()
@@ -82,7 +82,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Whether the command fails does not keep the webhook from being told.
+// A command that fails does not keep the webhook from being called.
 func TestCommandThatFails(t *testing.T) {
 	t.Parallel()
 	address, bodies := recorder(t, func(http.ResponseWriter, *http.Request) {})
@@ -100,7 +100,7 @@ func TestCommandThatFails(t *testing.T) {
 			"the notification command nosuch-notifier was not found",
 		},
 		"a secret for a program": {[]string{"sh", "-c", "TOKEN=sec; ${TOKEN}ret"}, "the notification command sh failed: exit"},
-		// More than a pipe holds is left unread, and more than is kept is printed: neither is a fault.
+		// Neither unread input nor more output than is kept is an error.
 		"prints": {[]string{"sh", "-c", "head -c 300000 /dev/zero"}, ""},
 	} {
 		n := notify.Notifier{Command: test.command, Env: []string{"PATH=" + os.Getenv("PATH")}, Webhook: hook(t, address)}
@@ -116,11 +116,11 @@ func TestCommandThatFails(t *testing.T) {
 	}
 }
 
-// A command that hangs is killed at the limit, with everything that it started.
+// A command that hangs is killed at the timeout, with all its children.
 func TestCommandThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// The FIFO keeps the time out of it: the limit begins to run when both processes are there.
+	// Both processes hold the FIFO open: its end of file proves, without polling, that both have ended.
 	if err := syscall.Mkfifo(filepath.Join(dir, "alive"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestCommandThatHangs(t *testing.T) {
 	go func() {
 		alive, err := os.Open(filepath.Join(dir, "alive"))
 		if err == nil {
-			_, err = io.Copy(io.Discard, alive) // until the last process that inherited it is gone
+			_, err = io.Copy(io.Discard, alive)
 			alive.Close()
 		}
 		ended <- err
@@ -146,7 +146,7 @@ func TestCommandThatHangs(t *testing.T) {
 	}
 }
 
-// recorder is a server that remembers the bodies that it was sent.
+// recorder is a server that records its requests.
 func recorder(t *testing.T, answer http.HandlerFunc) (address string, bodies func() []string) {
 	t.Helper()
 	got := make(chan string, 10)
@@ -205,7 +205,7 @@ func TestWebhook(t *testing.T) {
 		"moved for good, as a GET": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/new", http.StatusFound)
 		}, 1, "it asks to fetch something instead"},
-		// They would learn of the run, and the message would not arrive.
+		// The other host would learn of the run, and the message would not arrive.
 		"moved to somebody else": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other+"/stolen", http.StatusTemporaryRedirect)
 		}, 1, "it leads to " + other},
@@ -234,7 +234,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// checkSecret looks for the webhook's address, which is the key to it, in what is shown; the host may be there.
+// checkSecret checks that no error in the chain has the webhook's address, a credential. The host may be shown.
 func checkSecret(t *testing.T, err error) {
 	t.Helper()
 	for e := err; e != nil; e = errors.Unwrap(e) {
@@ -244,10 +244,10 @@ func checkSecret(t *testing.T, err error) {
 	}
 }
 
-// A server that never answers is given up at the limit.
+// Send gives up at the timeout if the server never answers.
 func TestWebhookThatHangs(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestWebhookThatHangs(t *testing.T) {
 	checkSecret(t, err)
 }
 
-// Whoever ends the run for good does not wait for a notification.
+// A run that is aborted does not wait for its notification.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("interrupted")

@@ -20,8 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asManager makes this test binary a process that registers in the directory, runs a shell command with its mark, says
-// so, and waits to be killed.
+// asManager makes this test binary register, run a shell command with its mark, print the mark, and wait.
 const asManager = "ORPHAN_TEST_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -47,11 +46,11 @@ func beManager(dir, script string) error {
 		return err
 	}
 	fmt.Println(r.Env())
-	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is closed: then in good order
+	_, _ = os.Stdin.Read(make([]byte, 1)) // a closed stdin asks for a clean exit
 	return r.Release()
 }
 
-// manager is a process that has registered and started others.
+// manager is a registered process with children.
 type manager struct {
 	t     *testing.T
 	dir   string
@@ -60,7 +59,7 @@ type manager struct {
 	stdin io.Closer
 }
 
-// startManager starts a manager whose script gets a number of seconds, by which its `sleep`s are found, as $1.
+// startManager starts a manager whose script gets a unique number of seconds as $1, by which its `sleep`s are found.
 func startManager(t *testing.T, dir, script string, sleeps int) *manager {
 	t.Helper()
 	m := &manager{t: t, dir: dir, token: fmt.Sprintf("1000.%d", time.Now().UnixNano())}
@@ -75,7 +74,7 @@ func startManager(t *testing.T, dir, script string, sleeps int) *manager {
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // what a failed test leaves
+	t.Cleanup(func() { // a failed test may leave processes
 		_ = m.cmd.Process.Kill()
 		_ = m.cmd.Wait()
 		for _, pid := range m.matching(func(line []byte) bool { return bytes.Contains(line, []byte(m.token)) }) {
@@ -89,12 +88,11 @@ func startManager(t *testing.T, dir, script string, sleeps int) *manager {
 	return m
 }
 
-// running lists the sleeps that the manager's script has started, by their command lines.
+// running lists the sleeps that the manager's script started.
 func (m *manager) running() []int {
 	return m.matching(func(line []byte) bool { return bytes.HasPrefix(line, []byte("sleep\x00"+m.token)) })
 }
 
-// matching lists processes by their command lines.
 func (m *manager) matching(matches func(line []byte) bool) []int {
 	var pids []int
 	all, err := processes(Variable)
@@ -115,10 +113,10 @@ func (m *manager) kill() {
 	if err := m.cmd.Process.Kill(); err != nil {
 		m.t.Fatal(err)
 	}
-	_ = m.cmd.Wait() // it was killed
+	_ = m.cmd.Wait()
 }
 
-// await looks until the condition holds. A test that waits for what never comes ends with the test binary's timeout.
+// await polls the condition, at most until the test binary's timeout.
 func await(t *testing.T, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -141,8 +139,7 @@ func sweep(t *testing.T, dir string) Swept {
 	return s
 }
 
-// escapes are all the ways in which programs get out of sight: a session of their own, a second fork, and a clean
-// environment below a shell that still runs. Four sleeps.
+// escapes starts four sleeps that detach: by a new session, a second fork, a clean environment below a live shell.
 const escapes = `
 setsid sleep $1 &
 (setsid sh -c 'sleep $1 & exit' &)
@@ -163,7 +160,7 @@ func TestSweepAfterKill(t *testing.T) {
 	if n := len(m.running()); n != 4 {
 		t.Fatalf("%d processes outlived the manager: nothing to test", n)
 	}
-	// Commands at once share the work; none takes what is not there any more for an error.
+	// Concurrent commands share the work, and what is already gone is no error.
 	var all sync.WaitGroup
 	var managers, processes atomic.Int32
 	for range 8 {
@@ -177,7 +174,7 @@ func TestSweepAfterKill(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if managers.Load() != 1 || processes.Load() < 6 { // the four sleeps and the two shells that wait
+	if managers.Load() != 1 || processes.Load() < 6 { // the four sleeps and two waiting shells
 		t.Errorf("%d managers with %d processes", managers.Load(), processes.Load())
 	}
 	if left := m.running(); len(left) > 0 {
@@ -196,7 +193,7 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
-// A manager that ends in good order leaves neither processes nor a record.
+// A manager that exits cleanly leaves neither processes nor a record.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -213,8 +210,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// An agent may start a manager of its own, which then carries two marks' worth of history: it ends with the outer one,
-// and what it had started is found by its own record.
+// A manager that an agent starts is ended with the outer one; what it started is found by its own record.
 func TestManagerInsideOfAManager(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,7 +233,7 @@ func TestManagerInsideOfAManager(t *testing.T) {
 	}
 }
 
-// A sweep that comes while another process registers never takes its record away.
+// A sweep never removes the record of a process that is registering.
 func TestRegisterBesideSweep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -257,7 +253,7 @@ func TestRegisterBesideSweep(t *testing.T) {
 				if _, err := os.Lstat(filepath.Join(dir, DirName, mark)); err != nil {
 					t.Error(err)
 				}
-				r.records.Remove(mark) // without the look at all processes that Release takes
+				r.records.Remove(mark) // unlike Release, without scanning all processes
 				r.file.Close()
 				r.records.Close()
 			}
@@ -266,7 +262,7 @@ func TestRegisterBesideSweep(t *testing.T) {
 	all.Wait()
 }
 
-// victim is a process that a record names or marks, and that must or must not be ended by it.
+// victim is a process that a record marks or names. The test says whether a sweep must end it.
 func victim(t *testing.T, mark string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -278,7 +274,7 @@ func victim(t *testing.T, mark string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	await(t, func() bool { // its environment can be seen
+	await(t, func() bool { // until its environment is visible
 		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
 		return markOf(data, Variable) == mark
 	})
@@ -303,10 +299,10 @@ func list(t *testing.T, dir string) []string {
 	return names
 }
 
-// A record without an owner ends what carries its mark, whatever is in it, and nothing that it names.
+// A record without an owner ends the processes with its mark, whatever it contains, and none that it names.
 func TestRecords(t *testing.T) {
 	t.Parallel()
-	named := victim(t, rand.Text()) // another manager's
+	named := victim(t, rand.Text()) // has another manager's mark
 	dir, mark := t.TempDir(), rand.Text()
 	marked := victim(t, mark)
 	write(t, dir, mark, fmt.Sprintf(`{"pid":%d}`, named.Process.Pid))
@@ -321,7 +317,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Entries that are no records of ours are left as they are, and end nothing.
+// Entries that are not our records are kept, and end nothing.
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	dir, mark := t.TempDir(), rand.Text()
@@ -331,7 +327,8 @@ func TestForeignEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "notes.txt", "mine")
-	for _, name := range []string{mark[1:], mark + "A", strings.ToLower(mark), mark[:25] + "1", otherUser} { // much like a mark
+	// Names that are almost a mark.
+	for _, name := range []string{mark[1:], mark + "A", strings.ToLower(mark), mark[:25] + "1", otherUser} {
 		write(t, dir, name, "")
 	}
 	records := filepath.Join(dir, DirName)
@@ -345,7 +342,7 @@ func TestForeignEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // only root can give files away
+	if os.Geteuid() == 0 { // only root can chown
 		theirs := rand.Text()
 		write(t, dir, theirs, "")
 		if err := os.Chown(filepath.Join(records, theirs), 65534, 65534); err != nil {
@@ -367,7 +364,7 @@ func TestForeignEntries(t *testing.T) {
 	}
 }
 
-// A state directory that is a link may lead to another project's.
+// A state directory that is a link may lead to another project.
 func TestLinksInPlaceOfDirectories(t *testing.T) {
 	t.Parallel()
 	elsewhere, mark := t.TempDir(), rand.Text()

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// table draws processes whose parents, groups and sessions are among them, or gone.
+// table draws processes whose parents, groups and sessions are in it, or have ended.
 func table(t *rapid.T) []process {
 	n := rapid.IntRange(1, 30).Draw(t, "processes")
 	all := make([]process, n)
@@ -21,14 +21,13 @@ func table(t *rapid.T) []process {
 	return all
 }
 
-// Those with the mark are picked, and whoever has none and is below, or in the group or session of, one that is picked; but
-// not this process and those above it.
+// pick takes marked processes and their unmarked kin, by parent, group or session, but neither itself nor its ancestors.
 func TestPick(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		all := table(t)
 		self := rapid.IntRange(2, len(all)+1).Draw(t, "self")
-		spared := map[int]bool{} // this process, and those above it
+		spared := map[int]bool{} // this process and its ancestors
 		for pid := self; pid > 1 && !spared[pid] && pid < len(all)+2; pid = all[pid-2].parent {
 			spared[pid] = true
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What macOS tells of a process; an argument that looks like a mark is none.
+// environOf parses what macOS reports of a process. An argument that looks like a mark is none.
 func TestEnvironOf(t *testing.T) {
 	t.Parallel()
 	arguments := []string{"sleep", "", "MANAGER_PROCESS=argument"}
