@@ -52,7 +52,7 @@ type Input struct {
 	Project   string // absolute directory on the gateway's machine; a worker with a clone uses its own
 	Request   orchestrator.Request
 	Limits    orchestrator.Limits
-	Diversion boulder.Diversion // prompt text and tools of diverted boulders
+	Diversion boulder.Diversion // what diverted agents are told
 	Diverted  bool              // diverted by the configuration
 	Heartbeat time.Duration     // a worker silent for this long loses its work to another one
 }
