@@ -1,6 +1,6 @@
-// Command devserver is a Temporal server for tests and trials, not for production: one process on the loopback interface,
-// with SQLite in memory or in a file, and without a web UI. It is built from go.temporal.io/server, because Temporal's own
-// command line tool cannot be installed through the Go module proxy.
+// Command devserver is a Temporal server for tests and for trying things out: one process on the loopback interface, with
+// SQLite in memory or in a file, and without a web page. It is built from go.temporal.io/server through the Go module
+// proxy, since Temporal's own command line tool cannot be installed from there; nothing imports it. Not for production.
 package main
 
 import (
@@ -107,7 +107,7 @@ func run(port int, file, namespace string, untilEOF bool) error {
 	return server.Stop()
 }
 
-// database creates the tables and the namespace, unless the file has them.
+// database makes the tables and the namespace, unless the file has them.
 func database(file, namespace string) (*config.SQL, error) {
 	db := &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: file, ConnectAttributes: map[string]string{"mode": "rwc"}}
 	if file == "" {
