@@ -1,5 +1,5 @@
-// Package bench measures boulders on Temporal: `make bench-temporal`. It runs on one machine, with the development server
-// and its database in a file. The work itself takes no time, so the numbers are Temporal's overhead.
+// Package bench measures boulders on Temporal: `make bench-temporal`. It runs on one machine, with the development
+// server and its database in a file. The work itself takes no time, so the numbers are Temporal's overhead.
 package bench
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/worker"
 )
 
-// asWorker is the variable that makes the test binary a worker. It holds the server's address and the directory of signs.
+// asWorker is the variable that makes the test binary a worker: the server's address and the directory of signs.
 const asWorker = "MANAGER_BENCH_WORKER"
 
 const queue = "bench"
@@ -112,7 +112,6 @@ func (s signs) until(ctx context.Context, sign string) error {
 	}
 }
 
-// bench is a server and its client.
 type bench struct {
 	*testing.B
 	signs
@@ -130,7 +129,6 @@ func newBench(b *testing.B) *bench {
 	return m
 }
 
-// worker starts a worker in its own process.
 func (m *bench) worker() *exec.Cmd {
 	m.Helper()
 	return devtest.Process(m, fmt.Sprintf("%s=%s %s", asWorker, m.server.Address, m.dir))
@@ -177,7 +175,6 @@ func (m *bench) completed(run client.WorkflowRun) {
 	}
 }
 
-// run runs a boulder to its end.
 func (m *bench) run(req orchestrator.Request) client.WorkflowRun {
 	m.Helper()
 	run := m.begun(time.Minute, req)
@@ -217,7 +214,6 @@ func (m *bench) history(id string) (events, bytes int64) {
 	return events, bytes
 }
 
-// cpu returns the CPU time that a process has used.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -344,7 +340,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// BenchmarkLimit runs 50 boulders of 20 sub-tasks on three workers with a limit of 5, and samples how many work at once.
+// BenchmarkLimit runs 50 boulders of 20 sub-tasks on 3 workers with a limit of 5, and samples how many work at once.
 func BenchmarkLimit(b *testing.B) {
 	const limit, boulders = 5, 50
 	m := newBench(b)
@@ -422,8 +418,8 @@ func BenchmarkWorkerKilled(b *testing.B) {
 	}
 }
 
-// BenchmarkServerKilled measures the times from the restart of a server, killed 10 s before, until it is up and until the
-// first decision: a turn that ended meanwhile is judged, and the next sub-task starts.
+// BenchmarkServerKilled measures the times from the restart of a server, killed 10 s before, until it is up and until
+// the first decision: a turn that ended meanwhile is judged, and the next sub-task starts.
 func BenchmarkServerKilled(b *testing.B) {
 	m := newBench(b)
 	w := m.worker()

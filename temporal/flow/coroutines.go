@@ -48,7 +48,6 @@ func (c *coroutines) now() time.Time {
 	return now
 }
 
-// Go implements orchestrator.Coroutines.
 func (c *coroutines) Go(ctx context.Context, work func(context.Context)) context.CancelCauseFunc {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stoppable, stop := workflow.WithCancel(c.root)
@@ -59,7 +58,6 @@ func (c *coroutines) Go(ctx context.Context, work func(context.Context)) context
 	}
 }
 
-// NewInbox implements orchestrator.Coroutines.
 func (c *coroutines) NewInbox() orchestrator.Inbox { return &inbox{c: c} }
 
 // block calls a function that blocks. It does not return if the workflow is evicted meanwhile.
@@ -73,7 +71,6 @@ func (c *coroutines) block(what func()) {
 	returned = true
 }
 
-// wait blocks until ready returns true or the duration within has passed.
 func (c *coroutines) wait(ctx workflow.Context, within time.Duration, ready func() bool) {
 	c.block(func() {
 		var err error

@@ -1,7 +1,6 @@
-// Package flow runs a boulder as a Temporal workflow. The workflow drives the loop of package orchestrator, with
-// activities as its ports, so the same code decides as on one machine. Committed events stay in the workflow's memory,
-// and replay rebuilds them from its history. A query reads the log; the user's orders and the activities' reports are
-// updates.
+// Package flow runs a boulder as a Temporal workflow, which drives the loop of package orchestrator with activities as
+// its ports: the same code decides as on one machine. The log is kept in the workflow's memory, and replay rebuilds it
+// from the workflow's history. A query reads the log; the user's orders and the activities' reports are updates.
 //
 // The code is deterministic. Temporal refuses to continue a workflow if another version decides differently on replay.
 package flow
@@ -159,7 +158,6 @@ func (f *flow) Commit(_ context.Context, s *boulder.State, events []boulder.Even
 	return nil
 }
 
-// Load implements orchestrator.Store.
 func (f *flow) Load(_ context.Context, id string) (*boulder.State, error) {
 	if id != f.in.BoulderID || len(f.log) == 0 {
 		return nil, fmt.Errorf("%w: %s", boulder.ErrNotFound, id)

@@ -23,8 +23,8 @@ import (
 // worlds takes about ten seconds.
 const worlds = 600
 
-// TestSameDecisions plays random worlds on goroutines and in a workflow, and compares the logs event by event. A decision
-// that depends on goroutine or map order, on the real time, or on a field that a payload loses would break it.
+// TestSameDecisions plays random worlds on goroutines and in a workflow, and compares the logs event by event.
+// Decisions that depend on goroutine or map order, on real time, or on a field that a payload loses would break it.
 func TestSameDecisions(t *testing.T) {
 	t.Parallel()
 	events, kinds := 0, map[string]int{}
@@ -73,10 +73,8 @@ func comparably(t *testing.T, e boulder.Event) []byte {
 	return fine.ReplaceAll(data, []byte("$1"))
 }
 
-// memory is flow as an [orchestrator.Store].
 type memory struct{ flow }
 
-// onMachine plays a world on goroutines and returns its log.
 func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +132,7 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 	return events
 }
 
-// inWorkflow plays a world in a workflow and returns its log. The world's ports get and return payloads, as activities do.
+// inWorkflow plays a world in a workflow. The world's ports get and return payloads, as activities do.
 func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -197,7 +195,6 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	return events
 }
 
-// jsonPorts calls the script with arguments and results copied through JSON.
 type jsonPorts struct{ script *simulate.Script }
 
 func throughJSON[T any](what T) (again T) {

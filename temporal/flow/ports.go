@@ -35,8 +35,7 @@ type Call[T any] struct {
 	What      T
 }
 
-// Result is the result of an activity. Errors of the core are in Fault; the activity's own error is an infrastructure
-// error.
+// Result is the result of an activity. Errors of the core are in Fault; an error of the activity is infrastructure's.
 type Result[T any] struct {
 	Value T
 	Usage boulder.Usage
@@ -59,7 +58,6 @@ type Report struct {
 // HostQueue returns the task queue for work that continues sessions on a host.
 func HostQueue(queue, host string) string { return queue + "@" + host }
 
-// call is a running activity.
 type call struct {
 	reports []*pendingReport
 	alone   func() bool
@@ -104,8 +102,8 @@ type pendingReport struct {
 // hostBeats is how many heartbeat timeouts work waits for the host of its session before it goes to any host.
 const hostBeats = 4
 
-// progressEvery is the minimum time between two progress signals of a session. It grows with the history, which progress
-// would fill: Temporal ends a workflow at 51,200 events.
+// progressEvery is the minimum time between two progress signals of a session. It grows with the history, which
+// progress would fill: Temporal ends a workflow at 51,200 events.
 func (f *flow) progressEvery() time.Duration {
 	length := float64(workflow.GetInfo(f.root).GetCurrentHistoryLength()) / 2000
 	return time.Duration((1 + length*length) * float64(30*time.Second))
@@ -156,7 +154,7 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 	return r, r.Fault.Err()
 }
 
-// redoLost is do for activities that the core does not retry: if the worker is lost or stops, another one does the work.
+// redoLost is do for work that the core does not retry: if a worker is lost or stops, another one does the work.
 func redoLost[Out, In any](ctx context.Context, f *flow, name string, what In, report func(boulder.Body) error) (r Result[Out], err error) {
 	for losses := 0; ; {
 		r, err = do[Out](ctx, f, name, what, &call{}, report)
@@ -262,7 +260,6 @@ func withoutTexts(all []boulder.SubTask) []boulder.SubTask {
 	return all
 }
 
-// RaiseBlocker implements the field of [orchestrator.Config].
 func (f *flow) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
 	r, err := redoLost[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, nothingReported)
 	return r.Value, err

@@ -1,5 +1,5 @@
-// Package gateway hands a project's boulders to Temporal and copies their logs into the project's database. Commands that
-// show boulders read the copy, with or without a worker.
+// Package gateway hands a project's boulders to Temporal and copies their logs into the project's database. Commands
+// that show boulders read the copy, with or without a worker.
 package gateway
 
 import (
@@ -56,8 +56,7 @@ type Gateway struct {
 const (
 	// AnswerTime is how long to wait for a worker's answer.
 	AnswerTime = 10 * time.Second
-	// takeTime is how long a worker has to begin an update. It is shorter, so that an update is not applied after the
-	// caller gave up.
+	// takeTime is how long a worker has to begin an update: none may begin after the caller gave up.
 	takeTime = AnswerTime - 2*time.Second
 )
 
@@ -182,7 +181,6 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 	return g.copy(ctx, id)
 }
 
-// errNoWorkflow is the error if the server does not have the boulder's workflow.
 var errNoWorkflow = fmt.Errorf("%w: it does not run at the Temporal server", boulder.ErrRefused)
 
 func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
@@ -244,8 +242,7 @@ func Explain(ctx context.Context, c client.Client, err error) error {
 	return err
 }
 
-// maxDoublings limits the back-off for boulders without new events: every 16th round, 8 s. A copy costs a worker some
-// milliseconds.
+// maxDoublings limits the back-off of idle boulders to 16 rounds, 8 s. A copy costs a worker some milliseconds.
 const maxDoublings = 4
 
 // Copy implements project.Elsewhere. One boulder's error does not keep others from being copied.
@@ -308,7 +305,6 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	return slices.Clone(g.running), failed
 }
 
-// fetch fetches the commits that a boulder's log names.
 func (g *Gateway) fetch(ctx context.Context, id string) error {
 	if g.Remote == nil || !g.unfetched[id] {
 		return nil
@@ -356,7 +352,6 @@ func (g *Gateway) open(ctx context.Context) (ids []string, err error) {
 	}
 }
 
-// copy copies the new events of one boulder.
 func (g *Gateway) copy(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

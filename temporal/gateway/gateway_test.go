@@ -48,7 +48,6 @@ func (agents) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, bou
 	return boulder.Verdict{Completed: true, Summary: "done", IsProgress: true}, boulder.Usage{Calls: 1}, nil
 }
 
-// site is a project and a Temporal server.
 type site struct {
 	*testing.T
 	client client.Client
@@ -109,7 +108,7 @@ func (s *site) until(g *gateway.Gateway, id string, status boulder.Status) {
 	s.Fatalf("boulder %s is %s; at work: %q", id, b.Status, running)
 }
 
-// TestNoWorker: a boulder that no worker takes is withdrawn. Orders to a finished boulder change the project's database.
+// TestNoWorker: a boulder that no worker takes is withdrawn. Orders to a finished one change the project's database.
 func TestNoWorker(t *testing.T) {
 	s := newSite(t)
 	g, _ := s.gateway()

@@ -2,10 +2,8 @@
 // boulder's commits are under refs/manager/<boulder>/, named as package workspace names them in a clone: base, tip, and
 // <sub-task>/<attempt> for the result of an attempt. An ordinary clone does not fetch these refs.
 //
-// A push moves a ref only from its expected commit. So a worker that lost its work and returns is refused if another
-// one has published since.
-//
-// Workers need push access. Credentials are left to git and ssh on each machine.
+// A push moves a ref only from its expected commit, so a worker that lost its work and returns cannot overwrite the
+// results of its successor. Workers need push access; credentials are left to git and ssh.
 package gitremote
 
 import (
@@ -180,7 +178,6 @@ func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	return s.Remote.push(ctx, moves...)
 }
 
-// slot is an attempt's slot.
 type slot struct {
 	executor.Slot
 	remote    *Remote
@@ -190,8 +187,8 @@ type slot struct {
 	seen      string // the attempt's commit on the remote, as last known; empty: none
 }
 
-// Capture implements executor.Slot. While the attempt is this worker's, it replaces what another worker published for it.
-// Afterwards it returns an error that wraps [workspace.ErrMoved].
+// Capture implements executor.Slot. While the attempt is this worker's, it replaces what another worker published for
+// it. Afterwards it returns an error that wraps [workspace.ErrMoved].
 func (s *slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
 	commit, captured, err = s.Slot.Capture(ctx, tree)
 	for err == nil {

@@ -58,7 +58,6 @@ func (k *team) remote(dir string) *gitremote.Remote {
 
 func file(path string) string { return "file://" + path }
 
-// clone is a worker's clone.
 type clone struct {
 	*team
 	*gitremote.Slots

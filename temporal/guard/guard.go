@@ -20,9 +20,9 @@ var (
 	ErrCancelled = errors.New("the boulder ended the work")
 )
 
-// Watch calls beat every tenth of timeout until stop is called, and returns a context for the work. The context ends two
-// thirds of timeout after the start of the last successful beat, which leaves the work time to end. The SDK's own
-// heartbeats would cancel the work at the first failure, or notice a cancellation late. stop waits for the beats to end.
+// Watch calls beat every tenth of timeout until stop is called, and returns a context for the work. It ends two thirds
+// of timeout after the start of the last successful beat, which leaves the work time to end. The SDK's own heartbeats
+// would cancel the work at the first failure, or notice a cancellation late.
 func Watch(ctx context.Context, timeout time.Duration, beat func(context.Context) error) (_ context.Context, stop func()) {
 	guarded, end := context.WithCancelCause(ctx)
 	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx)) // beats continue while cancelled work ends

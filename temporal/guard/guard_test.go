@@ -48,7 +48,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestServerSays: the server's answer ends the work. Beats continue after a cancellation, so that the work has time to end.
+// TestServerSays: the server's answer ends the work. After a cancellation beats continue: the work needs time to end.
 func TestServerSays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ says, cause error }{

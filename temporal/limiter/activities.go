@@ -25,7 +25,6 @@ const (
 	askTries = 8
 )
 
-// found is the result of [rebuild].
 type found struct {
 	Cap     *int      `json:"cap,omitempty"` // from [SetCap] on an earlier limiter
 	Held    []Permit  `json:"held,omitempty"`
@@ -129,7 +128,6 @@ func lastCap(ctx context.Context, c client.Client, model string) (*int, error) {
 	return n, converter.GetDefaultDataConverter().FromPayload(payload, n)
 }
 
-// list calls f for each workflow that a query finds.
 func list(ctx context.Context, c client.Client, query string, f func(id, run string)) error {
 	for token, first := []byte(nil), true; first || len(token) > 0; first = false {
 		page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: token})

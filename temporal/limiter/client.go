@@ -24,8 +24,7 @@ type Status struct {
 	Unasked    []string `json:"unasked,omitempty"` // boulders that may hold uncounted permits
 }
 
-// List returns the status of all limiters, sorted by model. A model that was never used or limited has none. It needs a
-// running worker.
+// List returns the status of all limiters, sorted by model. It fails if no worker runs.
 func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	var ids []string
 	err = list(ctx, c, "WorkflowType = '"+workflowType+"' AND ExecutionStatus = 'Running'", func(id, _ string) { ids = append(ids, id) })
@@ -47,8 +46,8 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 // Unset removes the cap from [SetCap]. The cap is then that of the latest request.
 const Unset = -1
 
-// SetCap sets the cap of a model for all boulders, at once. Sessions beyond it continue; with 0 none starts. A worker must
-// run before the deadline of ctx.
+// SetCap sets the cap of a model for all boulders, at once; 0 lets none start. Sessions beyond it continue. It fails
+// if no worker runs before the deadline of ctx.
 func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
 	if err := checkCap(n); err != nil {
 		return s, err

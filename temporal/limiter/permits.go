@@ -10,7 +10,7 @@ import (
 
 const (
 	permitsQuery = "permits"
-	// repeatAfter is the time after which a request is repeated: a terminated limiter starts only with the next request.
+	// repeatAfter is when a request is repeated: a terminated limiter starts only with the next request.
 	repeatAfter = 5 * time.Minute
 )
 
@@ -29,7 +29,6 @@ type permit struct {
 	held  bool
 }
 
-// holding is a boulder's answer to permitsQuery.
 type holding struct {
 	Held    []Permit  `json:"held,omitempty"`
 	Waiting []request `json:"waiting,omitempty"`
@@ -53,9 +52,9 @@ func NewPermits(ctx workflow.Context) (*Permits, error) {
 	})
 }
 
-// Acquire waits for a permit to use a model. limit is the cap in the boulder's configuration, which [SetCap] overrides.
-// what says what the permit is for, such as <sub-task>/<attempt>; lists show it. Call release once, after the use of the
-// model has ended, also if ctx is cancelled by then. The error is that of ctx, or says that no limiter can be reached.
+// Acquire waits for a permit to use a model. limit is the configured cap, which [SetCap] overrides. what is for
+// display, such as <sub-task>/<attempt>. Call release once, after the use has ended, also if ctx is cancelled by then.
+// The error is that of ctx, or says that no limiter can be reached.
 func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what string) (release func(), err error) {
 	p.requests++
 	id := fmt.Sprintf("%s#%d", what, p.requests) // unique, so that a late grant of an earlier request does not count

@@ -24,7 +24,6 @@ func replay(h *history.History) error {
 	return r.ReplayWorkflowHistory(nil, h)
 }
 
-// replay replays the histories of a test's limiters.
 func (k *cluster) replay(name string) {
 	k.t.Helper()
 	n := 0
@@ -69,8 +68,8 @@ func keep(t *testing.T, name string, h *history.History) {
 	}
 }
 
-// A running limiter survives an upgrade of the workers. If a change cannot allow that, even with workflow.GetVersion, the
-// changelog must say to terminate the limiters: the next request rebuilds their state.
+// A running limiter survives an upgrade of the workers. If a change cannot allow that, even with workflow.GetVersion,
+// the changelog must say to terminate the limiters: the next request rebuilds their state.
 func TestReplayOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	names, _ := filepath.Glob("testdata/*.json.gz")

@@ -57,7 +57,6 @@ func (s *sessions) end(name string) {
 	close(s.running[name])
 }
 
-// boulder is a workflow that runs n sessions in parallel.
 func (s *sessions) boulder(ctx workflow.Context, model string, n int) error {
 	permits, err := NewPermits(ctx)
 	if err != nil {

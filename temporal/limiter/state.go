@@ -10,8 +10,8 @@ type Permit struct {
 	ID      string `json:"id"`      // unique within the run: <sub-task>/<attempt>#<n>
 }
 
-// State is the state of a limiter, passed on at continue-as-new. A State with only Model set has yet to ask the boulders
-// for their permits.
+// State is the state of a limiter, passed on at continue-as-new. A State with only Model set has yet to ask the
+// boulders for their permits.
 type State struct {
 	Model   string     `json:"model"`
 	Cap     int        `json:"cap"`
@@ -61,7 +61,6 @@ func (s *State) grant() (p Permit, ok bool) {
 	return line[0], true
 }
 
-// drop removes a permit, or the request for it.
 func (s *State) drop(p Permit) {
 	is := func(other Permit) bool { return other == p }
 	s.Held = slices.DeleteFunc(s.Held, is)

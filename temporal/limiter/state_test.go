@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// In any order of requests, grants and releases: a grant never exceeds the cap, no permit is held twice, grants are first
-// come first served within a boulder, and no waiting boulder is passed over twice by the same other one.
+// In any order of steps: no grant exceeds the cap or is made twice, grants are first come, first served within a
+// boulder, and no waiting boulder is passed over twice by the same other one.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,21 +1,16 @@
-// Package limiter enforces a model's cap over all workers and boulders. Temporal has no such cap: its task queues limit a
-// rate, or what one worker runs.
+// Package limiter enforces a model's cap over all workers and boulders. Temporal has no such cap: its task queues
+// limit a rate, or what one worker runs.
 //
 // Each model has a workflow, limiter/<model>, that grants permits. A boulder's workflow requests one with
-// [Permits.Acquire], a signal-with-start. The limiter answers with a signal: boulders take turns, and within a boulder
-// the order is first come, first served. A permit is held until it is released. A workflow that ends without a release,
-// as a terminated one does, loses its permits within [SweepEvery].
+// [Permits.Acquire], a signal-with-start, and the limiter answers with a signal. Boulders take turns; within a boulder
+// the order is first come, first served. A workflow that ends without a release loses its permits within [SweepEvery].
 //
-// If the limiter is terminated, the next request starts a new one. It asks the running boulders for their permits and
-// requests before it grants anything. Only workflows hold permits, so a killed worker loses none.
+// If the limiter is terminated, the next request starts a new one, which first asks the running boulders for their
+// permits and requests. Only workflows hold permits, so a killed worker loses none.
 //
-// The cap can be exceeded
-//   - while a frozen worker's session outlives its permit, see package guard;
-//   - if the limiter is terminated moments after a grant that is still under way, or after the start of a boulder that the
-//     server does not list yet;
-//   - if a boulder does not answer: [Status] shows it.
-//
-// Use of the model outside Temporal is not counted.
+// The cap can be exceeded: while a frozen worker's session outlives its permit (see package guard); if the limiter is
+// terminated moments after a grant that is in flight, or after the start of a boulder that the server does not list
+// yet; if a boulder does not answer, which [Status] shows. Use of the model outside Temporal is not counted.
 package limiter
 
 import (
@@ -59,14 +54,12 @@ func Register(r worker.Registry) {
 	r.RegisterActivity(rebuild)
 }
 
-// request is the argument of requestSignal.
 type request struct {
 	Permit Permit `json:"permit"`
 	Cap    int    `json:"cap"`
 }
 
-// limiter is one run of the workflow. Its main coroutine and the handlers of queries and updates share the state: one
-// runs at a time.
+// limiter is one run of the workflow. Its main coroutine shares the state with the handlers: one runs at a time.
 type limiter struct {
 	State
 	events   workflow.Selector

@@ -8,8 +8,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// largest bounds evidence in a history, in bytes of JSON: a history has room for 50 MB. The full evidence is in the
-// transcript, on the machine where the turn ran.
+// largest bounds evidence in a history, which has room for 50 MB, in bytes. The transcript has all of it.
 const largest = 60_000
 
 // fit shortens evidence until it fits, first what the judge needs least. Texts say where they are cut.

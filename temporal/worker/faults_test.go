@@ -16,8 +16,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestServerKilled: after kill -9 of the server and 10 s without one, no attempt is lost. Reports and results of that time
-// arrive once, when the server is back.
+// TestServerKilled: kill -9 of the server and 10 s without one lose no attempt. Reports and results arrive once, later.
 func TestServerKilled(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a", "b")
 	r.process()
@@ -46,7 +45,6 @@ func TestServerKilled(t *testing.T) {
 	r.oneAtATime("a", "b")
 }
 
-// oneAtATime checks that no attempt ran on two workers at once.
 func (r *rig) oneAtATime(subTasks ...string) {
 	r.Helper()
 	for _, id := range subTasks {
@@ -139,8 +137,7 @@ func (n *network) heal() {
 	}
 }
 
-// TestNetworkCut: a worker that is cut off from the server ends its work before another one gets it. Its late reports
-// are refused.
+// TestNetworkCut: a worker that is cut off ends its work before another one gets it. Its late reports are refused.
 func TestNetworkCut(t *testing.T) {
 	r := newRig(t, 5*time.Second, "a")
 	n := r.network("127.0.0.1:0")
@@ -153,8 +150,7 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// TestBackInTime: a worker that was cut off, ended its work, and reconnects before the server reassigns it gets the work
-// again. That uses no attempt.
+// TestBackInTime: a worker that reconnects before the server reassigns its work gets it again, as the same attempt.
 func TestBackInTime(t *testing.T) {
 	r := newRig(t, 15*time.Second, "a")
 	n := r.network("127.0.0.1:0")
@@ -179,7 +175,7 @@ func (r *rig) cutOff(cut func()) {
 	r.oneAtATime("a")
 }
 
-// TestNetworkDown is TestNetworkCut with a worker in a network namespace whose interface goes down.
+// TestNetworkDown is TestNetworkCut in a network namespace whose interface goes down.
 func TestNetworkDown(t *testing.T) {
 	pid := os.Getpid()
 	name := fmt.Sprintf("mgr%d", pid) // unique, as are the addresses: other tests may run

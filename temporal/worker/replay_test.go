@@ -64,8 +64,8 @@ func (r *rig) replayHistory() {
 	}
 }
 
-// TestGolden: this version continues the boulders of earlier versions. If a change of the core must break that, boulders
-// have to end before the workers are replaced: record again, and say so in the changelog.
+// TestGolden: this version continues the boulders of earlier versions. If a change of the core must break that,
+// boulders have to end before the workers are replaced: record again, and say so in the changelog.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.json.gz")

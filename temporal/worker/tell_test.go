@@ -18,7 +18,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// refusing is a client whose updates fail with err.
 type refusing struct {
 	client.Client
 	err   error
@@ -30,8 +29,7 @@ func (r *refusing) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions)
 	return nil, r.err
 }
 
-// TestTell: tell retries temporary errors for as long as the work may continue. A permanent error ends the run and says
-// why. An error in the wrong class would break it.
+// TestTell: tell retries temporary errors until the work must end. A permanent error ends the run and says why.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	tell := func(err error, b boulder.Body) (asked int, told error) {

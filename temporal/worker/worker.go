@@ -27,8 +27,8 @@ import (
 	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
-// Parts do the work. If Runner also implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
-// [orchestrator.SessionStopper], the worker offers that too. All workers of a queue must implement the same ones.
+// Parts do the work. If Runner implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
+// [orchestrator.SessionStopper] as well, so must that of all other workers of the queue.
 type Parts struct {
 	Planner      orchestrator.Planner
 	Judge        orchestrator.Judge
@@ -40,8 +40,7 @@ type Parts struct {
 	Host string
 	// Settle stores the user's answer to a blocker on this machine. Nil: the answer is already there.
 	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
-	// Check is called after work failed. An error means that this machine cannot work, so another worker gets the work.
-	// Nil: it always can.
+	// Check is called after work failed. An error means that this machine cannot work: another worker gets the work.
 	Check func(context.Context) error
 	// Publish makes an integration's commit available to all workers, before the log names it. Nil: it already is.
 	Publish func(ctx context.Context, boulderID, commit string) error
@@ -76,8 +75,8 @@ func (w Worker) Stop() {
 	stopping.Wait()
 }
 
-// New returns a worker that runs at most slots activities of a queue at once, and as many again that continue sessions of
-// its host. It also polls [limiter.Queue].
+// New returns a worker that runs at most slots activities of a queue at once, and as many again that continue sessions
+// of its host. It also polls [limiter.Queue].
 func New(c client.Client, queue string, slots int, p Parts) Worker {
 	limits := sdk.New(c, limiter.Queue, sdk.Options{DisableRegistrationAliasing: true})
 	limiter.Register(limits)
@@ -203,7 +202,6 @@ func register[In, Out any](
 	}, activity.RegisterOptions{Name: name})
 }
 
-// stopTime is how long a stopping worker waits for its work to end.
 const stopTime = 15 * time.Second
 
 // errStopped ends the work of a stopping worker. Another worker gets it.
@@ -228,8 +226,8 @@ type reporter struct {
 // retryEvery is the time between attempts to reach a server.
 const retryEvery = 500 * time.Millisecond
 
-// tell returns when the report is in the boulder's log; progress it only queues. It retries temporary errors until the
-// work must end. A permanent error is fatal: it ends the run.
+// tell returns when the report is in the boulder's log; it only queues progress. It retries temporary errors until the
+// work must end. A permanent error ends the run.
 func (t *reporter) tell(b boulder.Body) error {
 	if p, ok := b.(boulder.SubTaskProgress); ok && !p.Notice {
 		t.mu.Lock()

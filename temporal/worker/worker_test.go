@@ -25,8 +25,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
-// asWorker is the variable that makes the test binary a worker, which tests kill and freeze. It holds the server's
-// address, the queue and the directory of agents.
+// asWorker is the variable that makes the test binary a worker: the server's address, the queue, the agents' directory.
 const asWorker = "MANAGER_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -48,8 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agents work until the file of their sub-task exists. They append notes of what they do to one file in dir, which all
-// workers share.
+// agents work until the file of their sub-task exists, and append notes to a file that all workers share.
 type agents struct{ dir string }
 
 func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -79,7 +77,6 @@ func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 	return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, err
 }
 
-// wait waits until one of the files exists.
 func (a agents) wait(ctx context.Context, ref boulder.AttemptRef, files ...string) error {
 	for !slices.ContainsFunc(files, a.is) {
 		select {
@@ -128,7 +125,6 @@ func (a agents) note(what string, ref boulder.AttemptRef) {
 	}
 }
 
-// count returns how often a note was made.
 func (a agents) count(note string) int {
 	return len(slices.DeleteFunc(a.notes(), func(other string) bool { return other != note }))
 }
@@ -181,7 +177,6 @@ func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 	return r
 }
 
-// process starts a worker in its own process.
 func (r *rig) process() *exec.Cmd { return r.processAt(r.server.Address) }
 
 // processAt starts a worker that reaches the server at address. inside is a command prefix.
@@ -298,8 +293,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestWorkerKilled: kill -9 of the worker, which also runs the workflow, uses no attempt and sends no second prompt.
-// Another worker gets the same attempt, as after a crash on one machine.
+// TestWorkerKilled: after kill -9 of a worker and its workflow, another one continues the attempt without a new prompt.
 func TestWorkerKilled(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a", "b")
 	first := r.process()
@@ -318,8 +312,7 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestWorkerFrozen: another worker gets the work of a frozen one. When that thaws, its work ends and its reports are
-// refused.
+// TestWorkerFrozen: another worker gets a frozen one's work. When that thaws, its work ends and reports are refused.
 func TestWorkerFrozen(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a")
 	first := r.process()

@@ -1,4 +1,4 @@
-// Command manager-temporal is manager with three more commands, to run boulders on Temporal: worker, gateway and limits.
+// Command manager-temporal is manager with three commands for boulders on Temporal: worker, gateway and limits.
 package main
 
 import (
@@ -109,8 +109,7 @@ func (s *server) connect(ctx context.Context, open connect) (c connection, err e
 	return c, err
 }
 
-// sharedName returns a name of the project that is the same in all clones: the remote's URL without the user, and the
-// directory in the repository.
+// sharedName names the project alike in all clones: by the remote's URL without a user, and the directory within.
 func sharedName(ctx context.Context, dir, remote string) (name string, err error) {
 	for _, args := range [][]string{{"ls-remote", "--get-url", "--", remote}, {"rev-parse", "--show-prefix"}} {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
@@ -130,8 +129,7 @@ func sharedName(ctx context.Context, dir, remote string) (name string, err error
 	return name, nil
 }
 
-// sweep removes the clone's slots and refs of other clones' finished boulders. An error is only logged: the next sweep
-// tries again, and another worker may be sweeping.
+// sweep removes the clone's slots and refs of others' finished boulders. It logs errors: the next sweep tries again.
 func (c connection) sweep(ctx context.Context) {
 	if c.remote == nil {
 		return
@@ -154,8 +152,7 @@ func firstBlocker(host string) string {
 	return fmt.Sprintf("B%d", (1000+crc32.ChecksumIEEE([]byte(host))%9_000)*1000)
 }
 
-// settle stores the user's answer where the blocker was raised, with what it allows. A blocker unknown here, or already
-// settled, is no error.
+// settle stores the user's answer where the blocker was raised. An unknown or already settled blocker is no error.
 func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 	_, err := c.Blockers().Settle(ctx, b.ID, blockers.Settlement{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed})
 	if errors.Is(err, blockers.ErrNotFound) || errors.Is(err, blockers.ErrSettled) {

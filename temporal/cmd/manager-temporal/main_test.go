@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a project with the demo's model, the real OpenCode, and a Temporal server.
+// site is a project with the demo's model, OpenCode, and a Temporal server.
 type site struct {
 	*testing.T
 	dir     string
@@ -104,7 +104,6 @@ func (s *site) blocker() string {
 	return b.ID
 }
 
-// running is a background command.
 type running struct {
 	*exec.Cmd
 	out   bytes.Buffer
@@ -189,12 +188,11 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// demoTask is the task of the demo's script.
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
 	" and a command that uses both."
 
-// TestDemo is `manager demo` on Temporal with two workers: a plan, parallel isolated sub-tasks, a conflict, a blocker and
-// its answer, orders, and landing. Afterwards the commands that show boulders work without a gateway.
+// TestDemo is `manager demo` on Temporal with two workers: a plan, parallel isolated sub-tasks, a conflict, a blocker
+// and its answer, orders, and landing. Afterwards the commands that show boulders work without a gateway.
 func TestDemo(t *testing.T) {
 	s := newSite(t)
 	theGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
@@ -235,8 +233,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestClones is [TestDemo] with workers on separate hosts that share only a git remote. Once the results have landed, the
-// remote has no refs left.
+// TestClones is [TestDemo] with workers that share only a git remote. Once the results have landed, no refs are left.
 func TestClones(t *testing.T) {
 	s := newSite(t)
 	bare := filepath.Join(t.TempDir(), "remote.git")
@@ -269,8 +266,7 @@ func TestClones(t *testing.T) {
 	t.Errorf("on the remote is left %s", left)
 }
 
-// TestOrdersOfTheUser: the commands that steer a local boulder also steer one on Temporal, running or paused. Without a
-// gateway they are refused and leave the copy unchanged.
+// TestOrdersOfTheUser: orders steer a boulder on Temporal, running or paused. Without a gateway none changes the copy.
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
 	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")

@@ -33,8 +33,8 @@ type Server struct {
 	stdin io.Closer // the server stops at its end, so it does not outlive a killed test binary
 }
 
-// Start starts a server that stops when the test ends. file is its database; empty: in memory. A missing binary fails the
-// test: a skip would hide that nothing was tested.
+// Start starts a server that stops when the test ends. file is its database; empty: in memory. A missing binary fails
+// the test: a skip would hide that nothing was tested.
 func Start(tb testing.TB, file string) *Server {
 	tb.Helper()
 	s := &Server{args: []string{"-until-eof", "-db-filename", file}, log: tb.Output()}
