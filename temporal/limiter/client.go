@@ -24,7 +24,7 @@ type Status struct {
 	Unasked    []string `json:"unasked,omitempty"` // boulders that may hold uncounted permits
 }
 
-// List returns the status of all limiters, sorted by model. It fails if no worker runs.
+// List returns the status of all limiters, sorted by model; unused models have none. It needs a running worker.
 func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	var ids []string
 	err = list(ctx, c, "WorkflowType = '"+workflowType+"' AND ExecutionStatus = 'Running'", func(id, _ string) { ids = append(ids, id) })
