@@ -232,7 +232,7 @@ func (f *fakeServer) statuses(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, busy)
 }
 
-// list answers with messages, the newest page first if pages are asked for, as OpenCode does.
+// list answers with the newest messages, in pages if asked for, as OpenCode does.
 func (f *fakeServer) list(s *fakeSession, w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	all := s.messages
