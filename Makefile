@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
+# Start with `make demo` and `make test`. `make help` lists all targets.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -8,11 +8,10 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 RELEASER := $(GO) tool -modfile=tools/release/go.mod goreleaser
 WORKFLOWCHECK := $(GO) run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
-# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores, and four tests of each keep
-# them busy while sessions wait. Seeds are fixed, so that two runs do the same; `make fuzz`, `make simulate` and `make torture`
-# draw fresh ones. The servers live for seconds to minutes: with an optimizing compiler that waits longer, and without its
-# last stage, they take a fifth less CPU time than with none or all of it (measured). `make check` vets, and nobody debugs
-# these binaries.
+# Each test binary may start an OpenCode server of 0.6 GB. Two packages at a time suit two cores, and four tests of each
+# keep them busy while sessions wait. Seeds are fixed, so that runs repeat; `make fuzz`, `make simulate` and `make
+# torture` draw fresh ones. The servers live for seconds to minutes: a JIT that starts later, and without its last stage,
+# saves a fifth of their CPU time (measured). `make check` vets, and these binaries need no debug symbols.
 TESTFLAGS ?= -p 2 -parallel 4 -timeout 60m -shuffle=1 -vet=off -ldflags=-s
 TESTENV := RAPID_SEED=1 BUN_JSC_useFTLJIT=0 BUN_JSC_thresholdForOptimizeAfterWarmUp=5000 BUN_JSC_thresholdForOptimizeSoon=5000
 
@@ -44,7 +43,7 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 .PHONY: test-temporal
 test-temporal: tools temporal-devserver ## the module temporal/: checks, and all tests on a real Temporal server
 	cd temporal && $(GO) vet ./... && $(GO) mod tidy -diff && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter && \
-		$(TESTENV) $(GO) test $(TESTFLAGS) -parallel 8 ./... # they mostly wait
+		$(TESTENV) $(GO) test $(TESTFLAGS) -parallel 8 ./... # these tests mostly wait
 
 .PHONY: race
 race: tools ## all tests with the race detector

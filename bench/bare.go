@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runBare is a process of its own, as the manager is one: bare URL DIR N one|all. One after the other, or all at once.
+// runBare runs the bare client as a process: bare URL DIR N one|all. Sessions run in sequence (one) or at once (all).
 func runBare(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return errors.New("bare: want the server's URL, the directory, the number of sessions, and one or all")
@@ -33,8 +33,8 @@ func runBare(ctx context.Context, args []string) error {
 // patience bounds a whole chain of sessions.
 const patience = 2 * time.Minute
 
-// bare is the least that a client of OpenCode can be: it makes the calls and believes what it is told. It shares no
-// code with the manager's client.
+// bare is the smallest client of OpenCode: it makes the calls and trusts the answers. It shares no code with the
+// manager's client.
 type bare struct {
 	server, dir string
 
@@ -42,8 +42,7 @@ type bare struct {
 	idle map[string]chan struct{} // by session; closed when it is idle
 }
 
-// drive runs n sessions in dir with the calls that a session needs: create, prompt, wait for the idle event, read the
-// messages, read the todos.
+// drive runs n sessions in dir, each with the necessary calls: create, prompt, wait for idle, read messages and todos.
 func drive(ctx context.Context, server, dir string, n int, atOnce bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,7 +52,7 @@ func drive(ctx context.Context, server, dir string, n int, atOnce bool) error {
 	}
 	defer stream.Close()
 	events := bufio.NewReaderSize(stream, 1<<20)
-	if _, err := events.ReadString('\n'); err != nil { // server.connected: from now on nothing is missed
+	if _, err := events.ReadString('\n'); err != nil { // server.connected: no later event is missed
 		return err
 	}
 	b := &bare{server: server, dir: dir, idle: map[string]chan struct{}{}}
@@ -61,7 +60,7 @@ func drive(ctx context.Context, server, dir string, n int, atOnce bool) error {
 	if !atOnce {
 		group.SetLimit(1)
 	}
-	go b.listen(events) // until the stream is closed
+	go b.listen(events) // ends when the stream is closed
 	for i := range n {
 		group.Go(func() error {
 			if err := b.session(ctx, i); err != nil {
@@ -73,7 +72,7 @@ func drive(ctx context.Context, server, dir string, n int, atOnce bool) error {
 	return group.Wait()
 }
 
-// listen notes which sessions are idle.
+// listen closes the channels of sessions that become idle.
 func (b *bare) listen(events *bufio.Reader) {
 	const idle = `"type":"session.idle","properties":{"sessionID":"`
 	for {
@@ -131,7 +130,7 @@ func (b *bare) session(ctx context.Context, i int) error {
 	return b.call(ctx, http.MethodGet, "/session/"+session.ID+"/todo", nil, &todos)
 }
 
-// call makes one call and reads the whole answer. out may be nil.
+// call makes a request and reads the whole answer. out may be nil.
 func (b *bare) call(ctx context.Context, method, path string, in, out any) error {
 	body, err := send(ctx, method, b.server+path+"?directory="+url.QueryEscape(b.dir), in)
 	if err != nil {
@@ -145,7 +144,7 @@ func (b *bare) call(ctx context.Context, method, path string, in, out any) error
 	return json.Unmarshal(data, out)
 }
 
-// send gives the answer's body; the caller closes it.
+// send returns the body of the answer, which the caller closes.
 func send(ctx context.Context, method, address string, in any) (io.ReadCloser, error) {
 	var body io.Reader
 	if in != nil {
@@ -168,7 +167,7 @@ func send(ctx context.Context, method, address string, in any) (io.ReadCloser, e
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // the status alone is an error
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // the status alone makes an error
 		return nil, fmt.Errorf("%s %s: %s: %s", method, address, resp.Status, text)
 	}
 	return resp.Body, nil

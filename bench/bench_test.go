@@ -16,10 +16,10 @@ import (
 	"github.com/bouldermgr/manager/managertest"
 )
 
-// manager is the name under which the test binary is the manager.
+// manager is the file name under which the test binary is the manager.
 const manager = "manager"
 
-// TestMain lets the test binary be what the program starts itself as, the manager, and the stand-in for OpenCode.
+// TestMain lets the test binary act as the helper processes, the manager, and the stand-in for OpenCode.
 func TestMain(m *testing.M) {
 	octest.PlayStandIn()
 	switch {
@@ -48,7 +48,7 @@ func managerIn(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// TestEveryLineOnce would fail if `make bench` did not run to its end, or lost a line other than that of `opencode run`.
+// TestEveryLineOnce fails if `make bench` does not run to its end or loses a line, except that of `opencode run`.
 func TestEveryLineOnce(t *testing.T) {
 	t.Parallel()
 	opencode, err := octest.Find()
@@ -77,7 +77,7 @@ func TestEveryLineOnce(t *testing.T) {
 	}
 }
 
-// TestPass would fail if a measurement without results passed.
+// TestPass fails if a measurement without results passes.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -116,7 +116,7 @@ func TestRaceTakesTurns(t *testing.T) {
 	}
 }
 
-// BenchmarkLoop is a step by itself, for a profile.
+// BenchmarkLoop runs the steps alone, for a profile.
 func BenchmarkLoop(b *testing.B) {
 	for _, shape := range []string{shapeChain, shapeFanOut} {
 		for _, steps := range []int{100, 1000, 10_000} {

@@ -16,8 +16,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// measureBlockers holds the diverter against seed 003: the slowest command with 50 blockers in a second (SC-005), the slowest
-// step of clarify in two (SC-006), the slowest of 100 records in 50 ms (SC-008).
+// measureBlockers checks the limits of seed 003: the slowest command with 50 blockers in 1 s (SC-005), the slowest
+// step of clarify in 2 s (SC-006), the slowest of 100 records in 50 ms (SC-008).
 func measureBlockers(ctx context.Context, w *world) (all []comparison, err error) {
 	recorded, answered := w.size(100, 4), w.size(50, 2)
 	for _, m := range []struct {
@@ -49,7 +49,7 @@ func measureBlockers(ctx context.Context, w *world) (all []comparison, err error
 	return all, nil
 }
 
-// record writes down n blockers in a new project, at most 50 for a session, and gives the seconds of the slowest.
+// record records n blockers in a new project, at most 50 per session, and returns the seconds of the slowest.
 func (w *world) record(ctx context.Context, n int) (dir string, slowest float64, err error) {
 	if dir, err = os.MkdirTemp(w.root, "blockers"); err != nil {
 		return "", 0, err
@@ -74,7 +74,7 @@ func (w *world) record(ctx context.Context, n int) (dir string, slowest float64,
 	return dir, slowest, nil
 }
 
-// blockerCommands gives the seconds of the slowest command.
+// blockerCommands returns the seconds of the slowest command with n blockers.
 func (w *world) blockerCommands(ctx context.Context, n int) (slowest float64, err error) {
 	dir, _, err := w.record(ctx, n)
 	if err != nil {
@@ -94,11 +94,10 @@ func (w *world) blockerCommands(ctx context.Context, n int) (slowest float64, er
 	return slowest, nil
 }
 
-// readsKeys is what a program sends to a terminal from which it reads single keys from now on: bracketed paste.
+// readsKeys enables bracketed paste. A program sends it when it begins to read keys.
 const readsKeys = "\x1b[?2004h"
 
-// clarify answers all of them on a terminal, and gives the longest wait for the next one to be shown. The terminal is that of
-// script(1).
+// clarify answers n blockers on a terminal from script(1), and returns the longest wait for the next one to be shown.
 func (w *world) clarify(ctx context.Context, n int) (slowest float64, err error) {
 	dir, _, err := w.record(ctx, n)
 	if err != nil {
@@ -124,7 +123,7 @@ func (w *world) clarify(ctx context.Context, n int) (slowest float64, err error)
 		slowest = max(slowest, time.Since(began).Seconds())
 		for _, step := range []func() error{
 			func() error { _, err := io.WriteString(keys, "x"); return err },
-			func() error { return readUntil(screen, "x") }, // what comes as one is a pasted text, without an end
+			func() error { return readUntil(screen, "x") }, // in one write both keys would count as an unfinished paste
 			func() error { _, err := io.WriteString(keys, "\r"); return err },
 		} {
 			if err == nil {
@@ -139,7 +138,7 @@ func (w *world) clarify(ctx context.Context, n int) (slowest float64, err error)
 	return slowest, errors.Join(err, p.finish())
 }
 
-// readUntil reads until texts have come, one after the other.
+// readUntil reads until the texts have appeared, in this order.
 func readUntil(r io.Reader, texts ...string) error {
 	var seen []byte
 	chunk := make([]byte, 4096)

@@ -10,31 +10,30 @@ import (
 	"time"
 )
 
-// comparison is one line of the table: what was measured of the manager against what it is measured by.
+// comparison is one line of the table: the manager's results against those of its reference.
 type comparison struct {
 	name         string
 	ours, theirs side
 	format       func(float64) string
-	limit        float64 // the largest ratio of the medians that passes; 0: any
+	limit        float64 // largest ratio of the medians that passes; 0: any
 }
 
-// side is one of the two, with every single result.
 type side struct {
 	what    string
 	results []float64
 }
 
-// fixed compares with a limit that is the same on every machine.
+// fixed compares with an absolute limit, the same on every machine.
 func fixed(name, what string, results []float64, limit float64, format func(float64) string) comparison {
 	return comparison{name, side{what, results}, side{"fixed", []float64{limit}}, format, 1}
 }
 
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
-// pass is false also for a ratio that is not a number.
+// pass is also false if the ratio is not a number.
 func (c comparison) pass() bool { return c.ratio() > 0 && (c.limit == 0 || c.ratio() <= c.limit) }
 
-// median of the results; the mean of the middle two if their number is even.
+// median returns the mean of the middle two if the number of results is even, and 0 if there are none.
 func median(results []float64) float64 {
 	sorted := slices.Sorted(slices.Values(results))
 	n := len(sorted)
@@ -70,7 +69,7 @@ func (s side) summary(format func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", format(median(s.results)), smallest, largest)
 }
 
-// Units of results. Times are in seconds, sizes in bytes.
+// Formats of results: times are in seconds, sizes in bytes.
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
@@ -82,20 +81,18 @@ func kilobytes(b float64) string { return fmt.Sprintf("%.0f kB", b/1e3) }
 
 func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 
-// contender is one side of a race: it runs once and gives one result.
+// contender is one side of a race. once runs it once and returns one result.
 type contender struct {
 	name string
 	once func(context.Context) (float64, error)
 }
 
-// timing is a contender whose result is the seconds that it takes.
 func timing(name string, do func(context.Context) error) contender {
 	return contender{name, func(ctx context.Context) (float64, error) { return timed(func() error { return do(ctx) }) }}
 }
 
-// race runs all contenders in every round, so that what else happens on the machine hits them alike. Every second
-// round goes backwards, so that nobody always runs in the warmth of the same other. The results come in the order of
-// the contenders.
+// race runs all contenders in every round, so that other load hits them alike. Every second round runs in reverse, so
+// that no contender always follows the same one. Results are in the order of the contenders.
 func (w *world) race(ctx context.Context, rounds int, contenders ...contender) ([][]float64, error) {
 	if w.once {
 		rounds = 1
@@ -121,12 +118,11 @@ func (w *world) race(ctx context.Context, rounds int, contenders ...contender) (
 	return results, nil
 }
 
-// timed measures what takes a while.
 func timed(f func() error) (float64, error) {
 	began := time.Now()
 	err := f()
 	return time.Since(began).Seconds(), err
 }
 
-// oneLine is for error messages that quote what a process printed.
+// oneLine joins the lines of a process's output for an error message.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

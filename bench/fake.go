@@ -17,9 +17,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// runFake is a process of its own: fake EVENTS TURNS. It plays an OpenCode. A turn ends when its client has taken so
-// many bytes of events, and so many turns are ready to end: the worst moment for whoever reads them all. The real
-// OpenCode, with a model, takes hours for that. It prints its address.
+// runFake runs a fake OpenCode as a process that prints its address: fake EVENTS TURNS. A turn ends once it has sent
+// EVENTS bytes and TURNS turns are ready to end: the worst moment for a client. A real OpenCode would take hours.
 func runFake(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("fake: want the bytes of events of a turn, and how many turns end together")
@@ -46,20 +45,20 @@ func runFake(ctx context.Context, args []string) error {
 	return nil
 }
 
-// fakeServer keeps sessions in memory. What it sends looks like what OpenCode 1.18.33 sends, see package opencode.
+// fakeServer keeps sessions in memory. Its events look like those of OpenCode 1.18.33, see package opencode.
 type fakeServer struct {
 	ctx              context.Context
 	events, together int
 
-	mu       sync.Mutex // also of what is written to streams: a client that reads slowly makes the turns slow
+	mu       sync.Mutex // also held while writing to streams: a slow client slows the turns down
 	streams  []*fakeStream
 	sessions map[string]*fakeSession
 	ids      int
-	waiting  int           // turns that are ready to end
-	ready    chan struct{} // closed when there are enough of them
+	waiting  int           // turns ready to end
+	ready    chan struct{} // closed when enough turns are
 }
 
-// gather returns when enough turns are ready to end.
+// gather blocks until enough turns are ready to end.
 func (f *fakeServer) gather() {
 	f.mu.Lock()
 	ready := f.ready
@@ -117,10 +116,10 @@ func (f *fakeServer) routes() http.Handler {
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encode(value)) // a client that went away is the client's business
+	_, _ = w.Write(encode(value)) // the client may have disconnected
 }
 
-// encode leaves < and > as they are, as JavaScript does.
+// encode does not escape < and >, like JavaScript.
 func encode(value any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -131,7 +130,6 @@ func encode(value any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// stream stays until the client goes.
 func (f *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	s := &fakeStream{w: w}
@@ -200,7 +198,7 @@ func (f *fakeServer) all(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, infos)
 }
 
-// ofSession answers about a session.
+// ofSession wraps a handler that needs the session, or answers 404.
 func (f *fakeServer) ofSession(handle func(*fakeSession, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -216,7 +214,7 @@ func (f *fakeServer) ofSession(handle func(*fakeSession, http.ResponseWriter, *h
 
 func (s *fakeSession) get(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.info) }
 
-// id is called with the lock held. Ids ascend.
+// id returns the next id, in ascending order. The caller holds the lock.
 func (f *fakeServer) id(kind string) string {
 	f.ids++
 	return fmt.Sprintf("%s_%026d", kind, f.ids)
@@ -234,7 +232,7 @@ func (f *fakeServer) statuses(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, busy)
 }
 
-// list gives the newest messages, in pages if they are asked for, as OpenCode does.
+// list answers with the newest messages, in pages if asked for, as OpenCode does.
 func (f *fakeServer) list(s *fakeSession, w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	all := s.messages
@@ -252,7 +250,7 @@ func (f *fakeServer) list(s *fakeSession, w http.ResponseWriter, r *http.Request
 	w.Header().Set("Content-Type", "application/json")
 	body := slices.Concat([]byte("["), bytes.Join(all[start:end], []byte(",")), []byte("]"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a client that went away is the client's business
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
 func (f *fakeServer) prompt(s *fakeSession, w http.ResponseWriter, r *http.Request) {
@@ -280,13 +278,13 @@ func (f *fakeServer) prompt(s *fakeSession, w http.ResponseWriter, r *http.Reque
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// event is one server-sent event of /global/event, with its keys in OpenCode's order.
+// event returns a server-sent event of /global/event, with its keys in OpenCode's order.
 func event(dir, eventType string, properties any) []byte {
 	const format = `{"id":%q,"type":%q,"properties":%s}`
 	return enveloped(dir, fmt.Appendf(nil, format, fakeEvent, eventType, encode(properties)))
 }
 
-// repeated is how OpenCode sends nearly every event once more.
+// repeated returns the copy that OpenCode sends after nearly every event.
 func repeated(dir, eventType string, properties any) []byte {
 	return enveloped(dir, fmt.Appendf(nil, `{"type":"sync","syncEvent":{"type":%q,"data":%s},"id":%q}`,
 		eventType+".1", encode(properties), fakeEvent))
@@ -296,7 +294,7 @@ func enveloped(dir string, payload []byte) []byte {
 	return fmt.Appendf(nil, "data: {\"directory\":%q,\"project\":%q,\"payload\":%s}\n\n", dir, fakeProject, payload)
 }
 
-// Ids as long as real ones. Nobody looks at them.
+// Ids as long as real ones.
 const (
 	fakeEvent   = "evt_1fe046a53001a20xDqajsUPH07"
 	fakeProject = "020f09b88cadfa82a47fa534b22347c09178194d"

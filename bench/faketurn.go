@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// fakeTurn is one turn of an agent that thinks, says something and runs a command, again and again. The mixture is
-// that of real turns: most events are pieces of a text, most bytes are the output of commands, which OpenCode repeats
-// with every piece that they print.
+// fakeTurn is a turn of an agent that repeatedly thinks, says something and runs a command, in real proportions: most
+// events are pieces of text, most bytes are command output, which OpenCode repeats with every piece printed.
 type fakeTurn struct {
 	*fakeServer
 	session         *fakeSession
 	id, prompt, dir string
-	sent            int // bytes of events
+	sent            int // bytes of events so far
 	step            int
 	parts           []any
 	message         string
@@ -49,7 +48,7 @@ func (t *fakeTurn) status(s string) {
 	t.emit("session.status", map[string]any{"sessionID": t.id, "status": map[string]any{"type": s}})
 }
 
-// work is one call of the model with its tool, and the last is one without.
+// work is one call of the model, with its tool unless it is the last.
 func (t *fakeTurn) work(last bool) {
 	t.step++
 	t.mu.Lock()
@@ -84,7 +83,7 @@ var tokens = map[string]any{
 	"input": 2400, "output": 120, "reasoning": 500, "cache": map[string]any{"read": 20_000, "write": 0},
 }
 
-// text is a part that the model writes: announced empty, in pieces, and whole.
+// text sends a part that the model writes: empty, then in pieces, then whole.
 func (t *fakeTurn) text(kind, text string) {
 	p := t.part(map[string]any{"type": kind, "text": ""}, false)
 	for at := 0; at < len(text); at += token {
@@ -97,7 +96,7 @@ func (t *fakeTurn) text(kind, text string) {
 	t.part(p, true)
 }
 
-// tool is a command that prints for a while.
+// tool sends a command that prints for a while.
 func (t *fakeTurn) tool() {
 	command := fmt.Sprintf("go test ./part%d/... -run Test%d", t.step, t.step)
 	input := map[string]any{"command": command, "description": "Run the tests"}
@@ -121,7 +120,7 @@ func (t *fakeTurn) tool() {
 	t.part(p, true)
 }
 
-// part tells of a part, and keeps it with the message when it is final.
+// part sends a part, and adds it to the message if it is final.
 func (t *fakeTurn) part(p map[string]any, final bool) map[string]any {
 	if p["id"] == nil {
 		t.mu.Lock()
@@ -136,7 +135,7 @@ func (t *fakeTurn) part(p map[string]any, final bool) map[string]any {
 	return p
 }
 
-// emit sends an event and its repetition.
+// emit sends an event and its copy.
 func (t *fakeTurn) emit(eventType string, properties any) {
 	t.emitOnce(eventType, properties)
 	data := repeated(t.dir, eventType, properties)
@@ -150,7 +149,7 @@ func (t *fakeTurn) emitOnce(eventType string, properties any) {
 	t.send(data)
 }
 
-// prose is n bytes of lines that look like the output of tools: quotes and tabs, now and then a letter beyond ASCII.
+// prose returns n bytes of lines that look like tool output, with quotes, tabs and a letter beyond ASCII.
 func prose(n, seed int) string {
 	var b strings.Builder
 	for line := 0; b.Len() < n; line++ {

@@ -15,21 +15,20 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// job is a sub-task whose agent runs one command, and another one where its result does not fit what others have done.
+// job is a sub-task: the command that its agent runs, the one that resolves a conflict, and its gate.
 type job struct{ run, mend, gate string }
 
-// Beginnings of the lines of a description that say so.
+// Prefixes of the lines in a description that hold the commands.
 const (
 	runsLine  = "Run: "
 	mendsLine = "If it does not fit: "
 )
 
-// agents counts what the agents of jobs ask the model.
 type agents struct {
 	mu      sync.Mutex
-	began   time.Time // the first prompt since it was set to zero
+	began   time.Time // time of the first prompt; reset to zero before a run
 	mends   int       // turns about a conflict
-	letters int       // in all requests of these
+	letters int       // bytes in the requests of these turns
 }
 
 func (w *world) reply(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -58,7 +57,7 @@ func (w *world) reply(ctx context.Context, req scriptmodel.Request) scriptmodel.
 	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "bash", Args: args}}}
 }
 
-// jobs writes a plan of sub-tasks that depend on nothing.
+// jobs writes a plan file with independent sub-tasks.
 func (w *world) jobs(name, head string, all ...job) (path string, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "task: Do all of it\nmodel: %s\n%ssub_tasks:\n", agentModel, head)
@@ -72,7 +71,7 @@ func (w *world) jobs(name, head string, all ...job) (path string, err error) {
 	return path, os.WriteFile(path, []byte(b.String()), 0o600)
 }
 
-// measureIsolation compares slots with the same plan in place, and with `git worktree`, on one warm server.
+// measureIsolation compares runs in slots with runs in place and in a `git worktree`, on one warm server.
 func measureIsolation(ctx context.Context, w *world) (all []comparison, err error) {
 	dir, err := w.project(ctx, "isolation", 40)
 	if err != nil {
@@ -98,12 +97,11 @@ type isolation struct {
 	server string
 }
 
-// manage runs a plan, in slots or in place.
 func (m isolation) manage(ctx context.Context, dir, plan string, args ...string) error {
 	return together([]*process{m.managerRun(ctx, dir, plan, append(args, "--attach", m.server)...)})
 }
 
-// drops gives a contender that runs a plan in slots, whose results are dropped outside of the time.
+// drops returns a contender that runs a plan in slots and drops the results, which is not measured.
 func (m isolation) drops(dir, plan string, measured func(func() error) (float64, error)) contender {
 	return contender{"in a slot", func(ctx context.Context) (float64, error) {
 		result, err := measured(func() error { return m.manage(ctx, dir, plan, "--isolate") })
@@ -111,7 +109,7 @@ func (m isolation) drops(dir, plan string, measured func(func() error) (float64,
 	}}
 }
 
-// firstPrompts measures from the start of a run until the model is asked, and what a copy of the project takes on the disk.
+// firstPrompts measures the time from the start of a run to the first prompt, and the disk space of a project's copy.
 func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err error) {
 	untilPrompt := func(do func() error) (float64, error) {
 		m.agents.mu.Lock()
@@ -161,7 +159,7 @@ func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err erro
 	return all, nil
 }
 
-// onDiskSize is what the files below a directory take, in bytes, but for manager's own state.
+// onDiskSize returns the bytes on disk of the files in a directory, without manager's own state.
 func onDiskSize(dir string) (bytes float64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -179,8 +177,8 @@ func onDiskSize(dir string) (bytes float64, err error) {
 	return bytes, err
 }
 
-// fanOuts measures four sub-tasks at once whose gate is the same command, which takes as long as a test suite may, against
-// the same in place, at once and one after the other. The agents work for 4 s.
+// fanOuts measures sub-tasks whose agents work for 4 s and whose gate takes as long as a test suite may: in slots at
+// once, against in place, at once and one by one.
 func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 	alone, err := m.wide(1)
 	if err != nil {
@@ -220,7 +218,7 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 	return all, nil
 }
 
-// planting is a kind of repository in which two results conflict.
+// planting is a kind of repository in which the results of two jobs conflict.
 type planting struct {
 	name, head string
 	files      map[string]string
@@ -254,8 +252,8 @@ func plantings() []planting {
 	}
 }
 
-// planted has two sub-tasks side by side in repositories in which their results conflict, and runs all gates on what
-// lands; the same work in two worktrees that are merged is what there is without.
+// planted runs two sub-tasks in slots whose results conflict, lands them, and runs all gates on the result. The
+// reference is the same work in two worktrees, merged with git.
 func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
 	n := m.size(8, 1)
 	for kind, p := range plantings() {
@@ -303,7 +301,7 @@ func (m isolation) planted(ctx context.Context) (all []comparison, err error) {
 		}
 		tokens := 0
 		if m.agents.mends > 0 {
-			tokens = m.agents.letters / 4 / m.agents.mends // as the scripted model counts them
+			tokens = m.agents.letters / 4 / m.agents.mends // as the scripted model counts
 		}
 		all = append(all, comparison{
 			fmt.Sprintf("%d repositories: %s; %d conflicts asked the model, %d tokens each", n, p.name, m.agents.mends, tokens),

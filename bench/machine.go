@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// machine says what the numbers were measured on. What cannot be found out is left out.
+// machine describes the machine, as far as it can be found out.
 func (w *world) machine(ctx context.Context) string {
 	processor := firstMatch("/proc/cpuinfo", `model name\s*: (.*)`, runtime.GOARCH)
 	parts := []string{fmt.Sprintf("%d × %s", runtime.NumCPU(), processor)}
@@ -31,7 +31,7 @@ func (w *world) machine(ctx context.Context) string {
 	return "Machine: " + strings.Join(parts, ", ")
 }
 
-// firstMatch is the first group of the expression's first match in the file, or the fallback.
+// firstMatch returns the first group of the expression's first match in the file, or the fallback.
 func firstMatch(path, expression, fallback string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command bench measures what users feel of the manager's own cost, against doing the same without it. Every line is a
-// ratio of medians of one run of this program, in which the two sides took turns on the same machine.
+// Command bench measures what users feel of the manager's own cost, compared with doing the same without it. Each line
+// is a ratio of medians from one run of this program, in which the two sides took turns on the same machine.
 //
-// The model is scripted and answers at once: what is measured is everything except models. OpenCode is the real one,
-// except for the line of memory. All processes work in a temporary directory with a home of their own, and talk to the
-// loopback interface only.
+// The model is scripted and answers at once, so everything except models is measured. OpenCode is the real one, except
+// for the memory line. All processes work in a temporary directory with its own home, and use only the loopback
+// interface.
 package main
 
 import (
@@ -22,10 +22,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errMissed says that a limit was missed. The table tells which.
+// errMissed is returned if a limit was missed. The table shows which.
 var errMissed = errors.New("a limit was missed")
 
-// As the first argument these make the program something else, see [runBare] and [runFake].
+// First arguments that turn the program into a helper process, see [runBare] and [runFake].
 const (
 	bareCommand = "bare"
 	fakeCommand = "fake"
@@ -52,16 +52,15 @@ func run(args []string) error {
 	return runAll(ctx, args, os.Stdout)
 }
 
-// options of a run.
 type options struct {
 	manager, opencode string // paths of the binaries
-	source            string // the module's root, where LangGraph is
-	only              string
+	source            string // the module's root
+	only              string // names of suites
 	verbose           bool
-	once              bool
+	once              bool // run everything once, small, without limits
 }
 
-// suite is a group of measurements that share their surroundings.
+// suite is a group of measurements that share a setup.
 type suite struct {
 	name    string
 	measure func(context.Context, *world) ([]comparison, error)
@@ -110,7 +109,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out, w.machine(ctx))
 	measured := make([][]comparison, len(suites()))
 	group, ctx := errgroup.WithContext(ctx)
-	if !o.once { // what is only tried may disturb what else is tried
+	if !o.once { // nothing is compared, so suites may run concurrently
 		group.SetLimit(1)
 	}
 	for i, s := range suites() {
@@ -135,7 +134,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// absolute makes the paths usable from every working directory, and proves that something is there.
+// absolute makes the paths absolute and checks that they exist.
 func (o *options) absolute() error {
 	for _, path := range []*string{&o.manager, &o.opencode, &o.source} {
 		abs, err := filepath.Abs(*path)

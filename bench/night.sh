@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# What of seed 003 needs a real model, see docs/seeds.md: bench/night.sh PROVIDER/MODEL [PLAN.yaml]. It costs tokens.
-# Without a plan: ten points, of which five are the user's to decide (1-5) and five the agent's (6-10); SC-002 wants 9 right.
-# With one: it is run in the current project, unattended, and how long that worked is printed; SC-001 wants 4 hours.
+# Measures the criteria of seed 003 that need a real model, see docs/seeds.md. It costs tokens.
+# Usage: bench/night.sh PROVIDER/MODEL [PLAN.yaml]
+# Without a plan: ten points, five for the user to decide (1-5) and five for the agent (6-10). SC-002 wants 9 right.
+# With a plan: runs it unattended in the current project and prints how long it worked. SC-001 wants 4 hours.
 set -euo pipefail
 model=${1:?usage: bench/night.sh PROVIDER/MODEL [PLAN.yaml]}
 manager=${MANAGER:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/manager}
 code=0
 run() {
 	"$manager" run "$1" --yes --blockers --model "$model" || code=$?
-	case $code in 0 | 3 | 4) ;; *) exit "$code" ;; esac # else there is nothing to measure
+	case $code in 0 | 3 | 4) ;; *) exit "$code" ;; esac # other codes: nothing to measure
 }
 if [ $# -gt 1 ]; then
 	run "$2"
@@ -40,7 +41,7 @@ sub_tasks:
       10. Name the directory of the new tests.
 PLAN
 mkdir backup
-run plan.yaml # with hard blockers it ends with 4
+run plan.yaml # exits with 4 because of the blockers
 records=$("$manager" blockers export --json)
 right=0
 for n in 1 2 3 4 5 6 7 8 9 10; do

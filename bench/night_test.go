@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// TestNight has night.sh measure an agent that takes point 3 both ways, and agents and plans that are not there, of
-// which it must not say a result. It is about the script: what it starts is tested with the real OpenCode elsewhere.
+// TestNight runs night.sh with an agent that reports point 3 both ways, and with an unknown agent and plan, for which
+// no result may be printed. It tests only the script, with a stand-in for OpenCode.
 func TestNight(t *testing.T) {
 	t.Parallel()
 	var points []scriptmodel.ToolCall

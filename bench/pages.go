@@ -23,9 +23,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// measurePages looks at `manager ui` in a project of 1,000 boulders, of which one has 500 sub-tasks: how soon each page
-// begins to arrive, what it weighs, and how soon it has what happens. And it compares a run that nobody looks at with
-// one that 50 pages show.
+// measurePages measures `manager ui` with 1,000 boulders, one of them with 500 sub-tasks: the first byte and the
+// weight of each page, and the delay of an event. It also compares a run shown on 50 pages with one shown on none.
 func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	dir := filepath.Join(w.root, "pages")
 	id, err := w.history(ctx, dir)
@@ -58,7 +57,7 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	weight := 0
 	for _, page := range [][2]string{
 		{"needs you", "/"}, {"boulders", "/boulders"}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
-		{"boulder", "/b/" + id}, // now with all of its log
+		{"boulder", "/b/" + id}, // after the first look: the log is loaded
 	} {
 		hold("first byte", page[0], 21, 0.1, milliseconds, func(ctx context.Context) (float64, error) {
 			took, size, err := seen.look(ctx, page[1])
@@ -79,7 +78,7 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	return append(all, watched), err
 }
 
-// history is a state with many boulders; id is that of the large one.
+// history creates a project with many boulders and returns the id of the large one.
 func (w *world) history(ctx context.Context, dir string) (id string, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
@@ -104,7 +103,7 @@ func (w *world) history(ctx context.Context, dir string) (id string, err error) 
 			size = steps
 		}
 		plan := shapedPlan(shapeChain, size)
-		for i := range plan.SubTasks { // in ten lines, which cross
+		for i := range plan.SubTasks { // ten chains with cross dependencies
 			if plan.SubTasks[i].DependsOn = nil; i >= 10 {
 				plan.SubTasks[i].DependsOn = []string{fmt.Sprintf("s%d", i-10), fmt.Sprintf("s%d", (i/10-1)*10+(i+3)%10)}
 			}
@@ -119,7 +118,7 @@ func (w *world) history(ctx context.Context, dir string) (id string, err error) 
 	return id, nil
 }
 
-// pages is `manager ui` with a browser that was let in.
+// pages is `manager ui` and a logged-in browser.
 type pages struct {
 	process *process
 	root    string
@@ -155,7 +154,7 @@ func (w *world) openPages(ctx context.Context, dir string) (*pages, error) {
 
 func (p *pages) stop() {
 	_ = p.process.killGroup()
-	_ = p.process.Wait() // killed, as it should be
+	_ = p.process.Wait() // it was killed
 }
 
 func (p *pages) get(ctx context.Context, path string, headers ...string) (*http.Response, error) {
@@ -174,7 +173,7 @@ func (p *pages) get(ctx context.Context, path string, headers ...string) (*http.
 	return answer, err
 }
 
-// look gives the seconds until the first byte of a page, and its size as it is sent.
+// look returns the seconds until the first byte of a page, and its compressed size.
 func (p *pages) look(ctx context.Context, path string) (took float64, size int, err error) {
 	began := time.Now()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { took = time.Since(began).Seconds() }})
@@ -187,7 +186,7 @@ func (p *pages) look(ctx context.Context, path string) (took float64, size int, 
 	return took, int(n), err
 }
 
-// hears gives the seconds from when a note is on disk until the open page of its boulder has it.
+// hears returns the seconds from when an order is on disk until the boulder's open page shows it.
 func (p *pages) hears(ctx context.Context, dir, id string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -197,7 +196,7 @@ func (p *pages) hears(ctx context.Context, dir, id string) (float64, error) {
 	}
 	defer stream.Body.Close()
 	lines := bufio.NewReaderSize(stream.Body, 1<<20)
-	shown := func(before string) (event string, err error) { // the number of the newest event, when it is another one
+	shown := func(before string) (event string, err error) { // waits for an event number other than before
 		for err == nil && (event == "" || event == before) {
 			var line string
 			line, err = lines.ReadString('\n')
@@ -216,7 +215,7 @@ func (p *pages) hears(ctx context.Context, dir, id string) (float64, error) {
 		return 0, err
 	}
 	archive := boulder.Order{Do: boulder.OrderArchive}
-	if err = orchestrator.Obey(ctx, db, id, archive, time.Now()); err != nil { // it was so before, in every second round
+	if err = orchestrator.Obey(ctx, db, id, archive, time.Now()); err != nil { // archived already, in every second round
 		archive.Do = boulder.OrderUnarchive
 		err = orchestrator.Obey(ctx, db, id, archive, time.Now())
 	}
@@ -227,7 +226,7 @@ func (p *pages) hears(ctx context.Context, dir, id string) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// watchedRun compares a run that 50 pages show, half of them its own page, with the same one that nobody looks at.
+// watchedRun compares a run shown on pages, half of them its own, with the same run shown on none.
 func (w *world) watchedRun(ctx context.Context) (c comparison, err error) {
 	dir, err := w.project(ctx, "watched", 40)
 	if err != nil {
@@ -258,7 +257,7 @@ func (w *world) watchedRun(ctx context.Context) (c comparison, err error) {
 				for range open / 2 {
 					readers.Go(func() {
 						if stream, err := seen.get(ctx, path, "Accept", "text/event-stream"); err == nil {
-							_, _ = io.Copy(io.Discard, stream.Body) // until the run is over
+							_, _ = io.Copy(io.Discard, stream.Body) // until the run ends
 							stream.Body.Close()
 						}
 					})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures bin/manager on the pinned OpenCode and prints one table; see docs/benchmarks.md. Exit code 1 if a limit is
-# missed. Arguments go to the program: `bench/run.sh -only chain,status`, `bench/run.sh -h`.
+# Measures bin/manager on the pinned OpenCode and prints one table; see docs/benchmarks.md. Exits with 1 if a limit is
+# missed. Arguments go to the program: `bench/run.sh -only sessions,status`, `bench/run.sh -h`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ -x bin/manager ] || { echo "bench: there is no bin/manager: run make build" >&2; exit 1; }

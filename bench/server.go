@@ -7,9 +7,8 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 )
 
-// startServer starts a server that works in dir, and warms it up: one session runs in that directory. Being on the
-// loopback interface for some minutes, with a model that can do nothing, it has no password. What is only tried has one
-// server for all, until the world is closed: a start is most of what that costs.
+// startServer starts an OpenCode server in dir and warms it up with one session. It needs no password: it listens on
+// loopback for minutes, with a model that can do nothing. With -once all suites share one server, to save starts.
 func (w *world) startServer(ctx context.Context, dir string) (*octest.Server, error) {
 	w.starting.Lock()
 	defer w.starting.Unlock()
@@ -30,14 +29,14 @@ func (w *world) startServer(ctx context.Context, dir string) (*octest.Server, er
 	return s, nil
 }
 
-// leave stops a server that is not needed any more.
+// leave stops a server, unless it is shared.
 func (w *world) leave(s *octest.Server) {
 	if !w.once {
 		s.Kill()
 	}
 }
 
-// listen starts a program that says where it listens.
+// listen starts a program that prints where it listens.
 func (w *world) listen(p *process) (*octest.Server, error) {
 	p.Stdout = nil
 	return octest.Listen(p.Cmd)

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 )
 
-// measureSessions has questions answered on one warm server: by the manager, which also has each answer judged, takes
-// snapshots, hands results on and stores every step; by a client that does none of that; and by `opencode run`.
+// measureSessions compares three ways to have questions answered on one warm server: manager, which also judges each
+// answer, takes snapshots, hands results on and stores every step; a client that does none of that; and `opencode run`.
 func measureSessions(ctx context.Context, w *world) (all []comparison, err error) {
 	dir, err := w.project(ctx, "sessions", 40)
 	if err != nil {
@@ -48,7 +48,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 		if err != nil {
 			return all, err
 		}
-		// It costs as much as ten questions to a warm server.
+		// An `opencode run` costs as much as ten questions to a warm server, so only this line has it.
 		single := m.n == five && m.order == "all" && !w.once
 		if single {
 			contenders = append(contenders, timing("opencode run", func(ctx context.Context) error {
@@ -67,7 +67,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 	return all, nil
 }
 
-// sessions are the manager and the bare client.
+// sessions returns the contenders manager and bare client.
 func (w *world) sessions(
 	dir string, warm *octest.Server, n int, dependsOn func(int) string, order string,
 ) ([]contender, error) {
@@ -93,14 +93,13 @@ func (w *world) sessions(
 	}, nil
 }
 
-// wide is a configuration in which n sub-tasks may run at once.
+// wide writes a configuration in which n sub-tasks may run at once.
 func (w *world) wide(n int) (path string, err error) {
 	path = filepath.Join(w.root, fmt.Sprintf("wide-%d.yaml", n))
 	return path, os.WriteFile(path, fmt.Appendf(nil, "limits: {global: %d, per_model: %d}\n", n, n), 0o600)
 }
 
-// alone is the way without a manager: a process for each question. They get titles, or each would ask the model for
-// one.
+// alone returns one `opencode run` process per question. Without titles each would ask the model for one.
 func (w *world) alone(ctx context.Context, dir string, n int) []*process {
 	processes := make([]*process, n)
 	for i := range processes {
@@ -110,13 +109,12 @@ func (w *world) alone(ctx context.Context, dir string, n int) []*process {
 	return processes
 }
 
-// managerRun runs a plan. Its judge is asked directly, not by way of OpenCode.
+// managerRun runs a plan. The judge's model is called directly, not through OpenCode.
 func (w *world) managerRun(ctx context.Context, dir, plan string, args ...string) *process {
 	return w.command(ctx, dir, w.manager, append([]string{"run", plan, "--yes", "--ledger-model", "openai/judge"}, args...)...)
 }
 
-// measureMemory has twenty sub-tasks run at once whose sessions send 200 MB of events, and looks at the most memory
-// that the manager itself ever had.
+// measureMemory runs 20 sub-tasks at once whose sessions send 200 MB of events, and measures manager's peak memory.
 func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	const streams = 20
 	size := w.size(200, 4)
@@ -155,7 +153,6 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	return []comparison{fixed(name, "manager run --attach", results[0], 100e6, megabytes)}, nil
 }
 
-// startFake starts a server that only plays OpenCode, see [runFake].
 func (w *world) startFake(ctx context.Context, events, together int) (*octest.Server, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -164,9 +161,9 @@ func (w *world) startFake(ctx context.Context, events, together int) (*octest.Se
 	return w.listen(w.command(ctx, w.root, self, fakeCommand, fmt.Sprint(events), fmt.Sprint(together)))
 }
 
-// measureStatus compares looking at a project, of two sizes, with `manager status` and with `git status`. What git does
-// grows with the files; what manager does is nearly all the start of a binary with four vendors' SDKs in it. With few files
-// that compares the starts of two programs, a few milliseconds that nobody feels: it has no limit.
+// measureStatus compares `manager status` with `git status` in two projects. Git's work grows with the files;
+// manager's time is nearly all the start of a binary with four vendors' SDKs. With few files two program starts of
+// some milliseconds are compared, so that line has no limit.
 func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	few, err := w.statusOf(ctx, 40)
 	if err != nil {
@@ -207,7 +204,6 @@ func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
 	}, nil
 }
 
-// together runs processes at once.
 func together(processes []*process) error {
 	var errs []error
 	for _, p := range processes {

@@ -19,13 +19,12 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Shapes of work. bench/langgraph/steps.mjs has the same.
+// Shapes of plans, the same as in bench/langgraph/steps.mjs.
 const (
 	shapeChain  = "chain"
-	shapeFanOut = "fan-out" // one, all but two beside each other, one
+	shapeFanOut = "fan-out" // one, then all but two in parallel, then one
 )
 
-// shapedPlan is a plan of sub-tasks in that shape.
 func shapedPlan(shape string, steps int) *boulder.Plan {
 	plan := &boulder.Plan{Version: 1, Task: "Measure the loop", Goal: "The loop is measured"}
 	var middle []string
@@ -46,8 +45,8 @@ func shapedPlan(shape string, steps int) *boulder.Plan {
 	return plan
 }
 
-// loopSteps has the orchestrator complete a plan of sub-tasks that do nothing, in a database of its own, and gives the
-// seconds for each. The database is opened before the clock starts.
+// loopSteps runs the orchestrator on a plan of sub-tasks that do nothing, in a new database that it opens before the
+// clock starts. It returns the seconds per step.
 func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchestrator.Runner) (took float64, err error) {
 	if dir, err = os.MkdirTemp(dir, "steps"); err != nil {
 		return 0, err
@@ -62,7 +61,7 @@ func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchest
 		return 0, err
 	}
 	plan, done := shapedPlan(shape, steps), 0
-	runtime.GC() // of the run before
+	runtime.GC() // of the previous run
 	took, err = timed(func() error {
 		for event, err := range o.Run(ctx, orchestrator.Request{Plan: plan}) {
 			if err != nil {
@@ -80,7 +79,7 @@ func loopSteps(ctx context.Context, dir, shape string, steps int, runner orchest
 	return took / float64(steps), err
 }
 
-// newLoop is an orchestrator whose judge finds everything complete.
+// newLoop returns an orchestrator whose judge accepts everything.
 func newLoop(project string, db *store.DB, runner orchestrator.Runner) (*orchestrator.Orchestrator, error) {
 	limits := orchestrator.DefaultLimits()
 	limits.PerModel, limits.Global = 8, 8
@@ -88,14 +87,14 @@ func newLoop(project string, db *store.DB, runner orchestrator.Runner) (*orchest
 	return orchestrator.New(orchestrator.Config{Project: project, Store: db, Runner: runner, Judge: judge, Limits: &limits})
 }
 
-// silent is a runner without sessions: it has no side effect whose intent it would have to report.
+// silent is a runner without sessions. It has no side effects, so it reports no intent.
 type silent struct{}
 
 func (silent) Run(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error) {
 	return boulder.Evidence{FinalMessage: "done"}, nil
 }
 
-// measureGrowth compares a step in a large plan with one in a small plan: scheduler, loop and the database on the disk.
+// measureGrowth compares a step in a large plan with one in a small plan: scheduler, loop and database on disk.
 func measureGrowth(ctx context.Context, w *world) (all []comparison, err error) {
 	large, small := w.size(5000, 50), w.size(100, 10)
 	for _, shape := range []string{shapeChain, shapeFanOut} {
@@ -116,8 +115,8 @@ func measureGrowth(ctx context.Context, w *world) (all []comparison, err error) 
 	return all, nil
 }
 
-// measureLangGraph has LangGraph JS make as many steps durable in the same directory: SQLite with synchronous=FULL, and
-// durability "sync". It is left out, and said so, where it is not installed.
+// measureLangGraph compares with LangGraph JS, which makes as many steps durable in the same directory: SQLite with
+// synchronous=FULL and durability "sync". It notes and skips the line if LangGraph is not installed.
 func measureLangGraph(ctx context.Context, w *world) (all []comparison, err error) {
 	dir := filepath.Join(w.source, "bench", "langgraph")
 	if _, statErr := os.Stat(filepath.Join(dir, "node_modules")); errors.Is(statErr, fs.ErrNotExist) {
@@ -153,7 +152,7 @@ func measureLangGraph(ctx context.Context, w *world) (all []comparison, err erro
 	return all, nil
 }
 
-// langGraph gives the seconds for each step.
+// langGraph returns the seconds per step.
 func (w *world) langGraph(ctx context.Context, dir, api, shape string, steps int) (float64, error) {
 	p := w.command(ctx, w.root, "node", "--no-warnings", filepath.Join(dir, "steps.mjs"),
 		api, shape, strconv.Itoa(steps), "1", "full", w.root)

@@ -18,14 +18,14 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// Names under which OpenCode knows the scripted model, and what everybody is asked to do.
+// The scripted model's name in OpenCode, the prompt of every sub-task, and the answer.
 const (
 	agentModel = scriptmodel.ProviderID + "/" + scriptmodel.ModelAgent
 	question   = "Say that you are ready."
 	answer     = "I have looked at everything that was asked for, and I am ready. Nothing is left to be done."
 )
 
-// world is where everything happens: a temporary directory with a home, projects and an instant model.
+// world is the environment of all measurements: a temporary directory with a home, projects and an instant model.
 type world struct {
 	options
 	root   string
@@ -33,11 +33,11 @@ type world struct {
 	model  *scriptmodel.Server
 	agents *agents
 
-	starting sync.Mutex     // servers: the first OpenCode of a home makes its database
+	starting sync.Mutex     // start one server at a time: the first creates the home's database
 	shared   *octest.Server // see startServer
 }
 
-// size is what is measured, or the small one if everything is only tried.
+// size returns full, or small with -once.
 func (w *world) size(full, small int) int {
 	if w.once {
 		return small
@@ -75,14 +75,14 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
 	if w.once {
-		octest.Lean(w.env) // nothing is compared
+		octest.Lean(w.env) // faster; nothing is compared
 		return w, nil
 	}
-	// The first OpenCode of a home makes its database, which would count for whoever runs first.
+	// The first OpenCode of a home creates its database, which would count for the first contender.
 	return w, w.run(ctx, w.root, w.opencode, "models")
 }
 
-// instantModel says one sentence in sessions, and judges that they are complete.
+// instantModel answers sessions with one sentence, and judges that they are complete.
 func instantModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() != scriptmodel.KindStructured {
 		return scriptmodel.Reply{Text: answer, OutputTokens: len(answer) / 4}
@@ -90,7 +90,6 @@ func instantModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply 
 	return scriptmodel.Reply{JSON: verdict}
 }
 
-// verdict of the scripted ledger: all is well.
 var verdict = map[string]any{
 	"criteria":    []any{map[string]any{"id": "C1", "evidence": "The last message says it.", "met": true}},
 	"output_data": "", "new_facts": []any{},
@@ -111,7 +110,7 @@ func (w *world) close() {
 	}
 }
 
-// note tells the person who waits how far it is.
+// note shows progress to the user.
 func (w *world) note(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 func (w *world) detail(format string, args ...any) {
@@ -120,17 +119,16 @@ func (w *world) detail(format string, args ...any) {
 	}
 }
 
-// process is a command of which nothing is left when its context ends.
+// process is a command whose process group is killed when its context ends.
 type process struct {
 	*exec.Cmd
 	output bytes.Buffer
 }
 
-// command prepares a process that works in dir.
 func (w *world) command(ctx context.Context, dir, name string, args ...string) *process {
 	p := &process{Cmd: exec.CommandContext(ctx, name, args...)}
 	p.Dir = dir
-	p.Env = slices.Concat(w.env, []string{"PWD=" + dir}) // OpenCode believes PWD
+	p.Env = slices.Concat(w.env, []string{"PWD=" + dir}) // OpenCode trusts PWD
 	p.Stdout, p.Stderr = &p.output, &p.output
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Cancel = p.killGroup
@@ -140,7 +138,7 @@ func (w *world) command(ctx context.Context, dir, name string, args ...string) *
 
 func (p *process) killGroup() error { return syscall.Kill(-p.Process.Pid, syscall.SIGKILL) }
 
-// finish waits for the process to end well.
+// finish waits for the process, and fails unless it exits with 0.
 func (p *process) finish() error {
 	if err := p.Wait(); err != nil {
 		p.Args[0] = filepath.Base(p.Path)
@@ -149,7 +147,6 @@ func (p *process) finish() error {
 	return nil
 }
 
-// run runs one process to its end.
 func (w *world) run(ctx context.Context, dir, name string, args ...string) error {
 	p := w.command(ctx, dir, name, args...)
 	if err := p.Start(); err != nil {
@@ -158,7 +155,7 @@ func (w *world) run(ctx context.Context, dir, name string, args ...string) error
 	return p.finish()
 }
 
-// project makes a git repository with a few files and one commit.
+// project creates a git repository with small files and one commit.
 func (w *world) project(ctx context.Context, name string, files int) (dir string, err error) {
 	dir = filepath.Join(w.root, name)
 	for i := range files {
@@ -181,7 +178,7 @@ func (w *world) project(ctx context.Context, name string, files int) (dir string
 	return dir, nil
 }
 
-// Shapes of plans: what a sub-task depends on.
+// What the i-th sub-task of a plan depends on.
 
 func independent(int) string { return "[]" }
 
@@ -192,7 +189,7 @@ func onPrevious(i int) string {
 	return fmt.Sprintf("[s%d]", i-1)
 }
 
-// plan writes a plan file of n sub-tasks that all ask the same question.
+// plan writes a plan file of n sub-tasks that ask the same question.
 func (w *world) plan(name string, n int, dependsOn func(int) string) (path string, err error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "version: 1\ntask: Get ready\nmodel: %s\nsub_tasks:\n", agentModel)

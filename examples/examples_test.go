@@ -37,7 +37,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Dir(opencode) + string(os.PathListSeparator) + os.Getenv("PATH")
-	// In one home, and so one after the other: OpenCode's version and database are there for the second.
+	// Both use one home, so they run in sequence. The second finds OpenCode's cache and database ready.
 	env := append(managertest.OpenCodeEnv(os.Environ(), t.TempDir(), managertest.StartModel(t, agent).URL()), "PATH="+path)
 	for program, test := range map[string]struct{ args, want string }{
 		"front": {"Write hello.txt", "1 of 1 sub-tasks completed"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds temporal/devserver, minutes of CPU time, and keeps the program in the user's cache, for all clones of this
-# repository: under a name that its sources, its go.sum and the Go version make. bin/temporal-devserver is a link to it.
-# Returns at once when that was done before. Two runs at the same time are safe.
+# Builds temporal/devserver (minutes of CPU time) into the user's cache, shared by all clones of this repository, under a
+# name with the hash of its sources and the Go version. bin/temporal-devserver links to it.
+# Returns at once if the binary exists. Concurrent runs are safe.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ binary=$cache/manager-dev/temporal-devserver-$key
 
 if ! [ -x "$binary" ]; then
   echo 'building the Temporal dev server: once, 4 to 9 minutes on two cores' >&2
-  mkdir -p "${binary%/*}" # moved into place as a whole: a build that is cut off leaves nothing under the name
+  mkdir -p "${binary%/*}" # the final mv is atomic: an aborted build leaves nothing under this name
   CGO_ENABLED=0 nice $go -C temporal/devserver build -trimpath -ldflags='-s -w' -o "$binary.$$" .
   mv "$binary.$$" "$binary"
 fi

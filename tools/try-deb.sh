@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs the package of this machine's architecture from dist/ in a fresh Debian
-# (argument: its release; else this machine's) that is thrown away, tries it, and
-# removes it. Needs root and mmdebstrap.
+# Installs this architecture's package from dist/ in a throw-away Debian, tries it, and removes it.
+# Argument: the Debian release; defaults to this machine's. Needs root and mmdebstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deb=$(ls dist/manager_*_linux_"$(dpkg --print-architecture)".deb)
@@ -12,7 +11,7 @@ cp "$deb" "$work/manager.deb"
 cat >"$work/try" <<'END'
 set -eu
 cd "$(mktemp -d)"
-# What dpkg, mandb and the tries themselves write is not the package's.
+# Lists all files but those that dpkg, mandb and this script write.
 files() { find / -xdev ! -path '/var/lib/dpkg/*' ! -path '/var/cache/man/*' ! -path '/var/log/*' ! -path "$PWD/*" | sort; }
 files >before
 dpkg -i /manager.deb

@@ -1,9 +1,9 @@
-// What LangGraph JS takes for no-op steps that are durable one by one: the peer of `bench/run.sh -only langgraph`.
+// Measures no-op steps in LangGraph JS, each made durable, for `bench/run.sh -only langgraph`.
 //
 //     npm ci && node steps.mjs functional|graph chain|fan-out STEPS TIMES full|default DIRECTORY
 //
-// prints one line of JSON. Only invoke is timed: what was imported, opened and built before is not, and one chain of
-// 100 at most has been run to warm up. Every repetition has a database of its own in DIRECTORY.
+// prints one line of JSON. Only invoke is timed, after a warm-up with a chain of at most 100 steps; imports, opening and
+// building are not. Every repetition has its own database in DIRECTORY.
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -11,8 +11,8 @@ import { Annotation, END, START, StateGraph, entrypoint, task } from "@langchain
 import { SqliteSaver } from "@langchain/langgraph-checkpoint-sqlite";
 import Database from "better-sqlite3";
 
-// layers are the shapes, as lists of what may run at once. A node depends on all of the layer before; the nodes of a
-// layer on each other not at all. Package bench has the same in Go.
+// layers maps a shape to the widths of its layers. Nodes depend on all nodes of the layer before. Package bench has the
+// same shapes in Go.
 const layers = {
   chain: (n) => Array(n).fill(1),
   "fan-out": (n) => [1, n - 2, 1],
@@ -40,7 +40,7 @@ function graph(widths, checkpointer) {
     const layer = Array.from({ length: width }, () => `s${count++}`);
     for (const name of layer) {
       builder.addNode(name, async () => ({ done: 1 }));
-      // A list of several is a join: it waits for all of them.
+      // A list is a join: it waits for all of its nodes.
       builder.addEdge(before.length === 1 ? before[0] : before, name);
     }
     before = layer;
@@ -52,7 +52,7 @@ function graph(widths, checkpointer) {
 function open(file, synchronous) {
   const db = new Database(file);
   const saver = new SqliteSaver(db);
-  saver.setup(); // sets WAL, for which better-sqlite3 is compiled with synchronous=NORMAL
+  saver.setup(); // sets WAL; better-sqlite3 then defaults to synchronous=NORMAL
   if (synchronous === "full") db.pragma("synchronous = FULL");
   return { db, saver };
 }
@@ -60,7 +60,7 @@ function open(file, synchronous) {
 async function once(api, widths, steps, synchronous, file) {
   const { db, saver } = open(file, synchronous);
   const app = (api === "graph" ? graph : functional)(widths, saver);
-  // "sync" waits for a superstep's checkpoint before the next superstep.
+  // "sync": each superstep waits for the previous checkpoint.
   const config = { configurable: { thread_id: "t" }, durability: "sync", recursionLimit: steps + 10 };
   const began = performance.now();
   const { done } = await app.invoke({ done: 0 }, config);
@@ -92,7 +92,7 @@ for (let i = -1; i < Number(timesText); i++) {
   const file = join(directory, `langgraph-${process.pid}-${i}.sqlite`);
   if (i < 0) {
     const few = Math.min(100, steps);
-    await once(api, layers.chain(few), few, synchronous, file); // not counted: the code is compiled by then
+    await once(api, layers.chain(few), few, synchronous, file); // warm-up, not counted
   } else {
     results.push(await once(api, layers[shape](steps), steps, synchronous, file));
   }

@@ -1,5 +1,5 @@
-// Front has a task planned and run by manager in the current directory, as `manager run` does: on OpenCode, with gates,
-// judge and a database below .manager.
+// Front plans and runs a task in the current directory, as `manager run` does: on OpenCode, with gates, a judge, and a
+// database in .manager.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Parts puts manager together from parts: OpenCode does the work, a judge of its own believes the agent once all gates
-// are green, and the log is kept in memory.
+// Parts assembles manager from its parts: OpenCode does the work, a custom judge believes the agent once all gates pass,
+// and the log is kept in memory.
 package main
 
 import (
@@ -71,7 +71,7 @@ func (gatesOnly) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Ver
 	return boulder.Verdict{Completed: true, Summary: req.Turn.Evidence.FinalMessage}, boulder.Usage{}, nil
 }
 
-// memory is an [orchestrator.Store]: a state is what its log comes to.
+// memory is an [orchestrator.Store]. Load replays the log.
 type memory struct {
 	mu   sync.Mutex
 	logs map[string][]boulder.Event

@@ -1,5 +1,5 @@
-// Package bench measures boulders on Temporal: `make bench-temporal`. All of it is one run on one machine, with the
-// development server and its database in a file. Work takes no time, so that what is left is what Temporal adds.
+// Package bench measures boulders on Temporal: `make bench-temporal`. It runs on one machine, with the development
+// server and its database in a file. The work itself takes no time, so the numbers are Temporal's overhead.
 package bench
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/worker"
 )
 
-// asWorker has the test binary be a worker: the server's address and the directory of signs.
+// asWorker is the variable that makes the test binary a worker: the server's address and the directory of signs.
 const asWorker = "MANAGER_BENCH_WORKER"
 
 const queue = "bench"
@@ -57,8 +57,8 @@ func TestMain(m *testing.M) {
 
 func quiet() log.Logger { return log.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
 
-// signs are files by which agents and the program talk. A sub-task whose id ends with - is at work until the file stop
-// is there, with _ for 500 ms; any other one is done at once.
+// signs are files by which agents and benchmarks communicate. A sub-task whose id ends with - works until the file stop
+// exists, one with _ for 500 ms, any other ends at once.
 type signs struct{ dir string }
 
 func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -73,7 +73,7 @@ func (s signs) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 			return boulder.Evidence{}, err
 		}
 	}
-	if s.dir != "" && strings.HasSuffix(ref.SubTaskID, "_") { // for the sampling of who is at work
+	if s.dir != "" && strings.HasSuffix(ref.SubTaskID, "_") { // counted by BenchmarkLimit
 		using := filepath.Join(s.dir, "using", job.BoulderID+ref.SubTaskID)
 		if err := os.WriteFile(using, nil, 0o600); err != nil {
 			return boulder.Evidence{}, err
@@ -112,7 +112,6 @@ func (s signs) until(ctx context.Context, sign string) error {
 	}
 }
 
-// bench is a server and a client of it.
 type bench struct {
 	*testing.B
 	signs
@@ -130,13 +129,12 @@ func newBench(b *testing.B) *bench {
 	return m
 }
 
-// worker starts one in a process of its own.
 func (m *bench) worker() *exec.Cmd {
 	m.Helper()
 	return devtest.Process(m, fmt.Sprintf("%s=%s %s", asWorker, m.server.Address, m.dir))
 }
 
-// limits are so wide that most boulders do not wait for another one.
+// limits are wide enough that few boulders wait for others.
 func limits() orchestrator.Limits {
 	l := orchestrator.DefaultLimits()
 	l.PerModel = 50
@@ -153,8 +151,8 @@ func plan(ids ...string) orchestrator.Request {
 	return orchestrator.Request{Plan: &plan, GatesApproved: true}
 }
 
-// of are the sub-tasks of a boulder, side by side.
-func of(subTasks int) orchestrator.Request {
+// parallel returns a request with independent sub-tasks.
+func parallel(subTasks int) orchestrator.Request {
 	var ids []string
 	for i := range subTasks {
 		ids = append(ids, "t"+strconv.Itoa(i))
@@ -177,7 +175,6 @@ func (m *bench) completed(run client.WorkflowRun) {
 	}
 }
 
-// run runs a boulder to its end.
 func (m *bench) run(req orchestrator.Request) client.WorkflowRun {
 	m.Helper()
 	run := m.begun(time.Minute, req)
@@ -194,10 +191,10 @@ func (m *bench) begun(heartbeat time.Duration, req orchestrator.Request) client.
 	return run
 }
 
-// history is how long that of a workflow is, with all of its runs.
+// history returns the length of a workflow's history, over all its runs.
 func (m *bench) history(id string) (events, bytes int64) {
 	m.Helper()
-	runs := map[string]bool{"": true} // the newest, which may not be listed yet
+	runs := map[string]bool{"": true} // the latest run, which may not be listed yet
 	page, err := m.client.ListWorkflow(m.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowId = '" + id + "'"})
 	for _, w := range page.GetExecutions() {
 		runs[w.GetExecution().GetRunId()] = true
@@ -217,7 +214,6 @@ func (m *bench) history(id string) (events, bytes int64) {
 	return events, bytes
 }
 
-// cpu is what a process has used.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -230,7 +226,7 @@ func cpu(b *testing.B, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// resident is the memory of a process, in MB.
+// resident returns the resident memory of a process, in MB.
 func resident(b *testing.B, pid int) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -249,7 +245,7 @@ func resident(b *testing.B, pid int) float64 {
 	return kB / 1e3
 }
 
-// local runs a boulder on this machine, and returns how long that takes.
+// local runs a boulder without Temporal and returns the time it takes.
 func local(b *testing.B, req orchestrator.Request) time.Duration {
 	b.Helper()
 	db, err := store.Open(filepath.Join(b.TempDir(), "manager.db"), store.Options{})
@@ -271,25 +267,25 @@ func local(b *testing.B, req orchestrator.Request) time.Duration {
 	return time.Since(begun)
 }
 
-// perThousand is a time for each, as seconds for 1,000.
+// perThousand returns the seconds for 1,000, given the time d for n.
 func perThousand(d time.Duration, n int) float64 { return d.Seconds() / float64(n) * 1000 }
 
-// BenchmarkOverhead runs boulders of sub-tasks on both engines in turns, five times, and compares the medians.
+// BenchmarkOverhead runs the same boulders on both engines in turns, five times each, and compares the medians.
 func BenchmarkOverhead(b *testing.B) {
 	for _, subTasks := range []int{5, 50} {
 		b.Run(fmt.Sprintf("sub-tasks=%d", subTasks), func(b *testing.B) {
 			m := newBench(b)
 			w := m.worker()
-			m.run(of(1)) // connections, limiter
+			m.run(parallel(1)) // warm-up: connections, limiter
 			const times = 5
 			var here, there []time.Duration
 			limiterEvents, limiterBytes := m.history("limiter/default")
 			server, work := cpu(b, m.server.PID()), cpu(b, w.Process.Pid)
 			var run client.WorkflowRun
 			for range times {
-				here = append(here, local(b, of(subTasks)))
+				here = append(here, local(b, parallel(subTasks)))
 				begun := time.Now()
-				run = m.run(of(subTasks))
+				run = m.run(parallel(subTasks))
 				there = append(there, time.Since(begun))
 			}
 			slices.Sort(here)
@@ -311,20 +307,20 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// BenchmarkGrowth has boulders of one sub-task at once, for one worker.
+// BenchmarkGrowth runs boulders with one sub-task each, all at once, on one worker.
 func BenchmarkGrowth(b *testing.B) {
 	for _, boulders := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("boulders=%d", boulders), func(b *testing.B) {
 			m := newBench(b)
 			w := m.worker()
-			m.run(of(1))
+			m.run(parallel(1))
 			server, work, begun := cpu(b, m.server.PID()), cpu(b, w.Process.Pid), time.Now()
 			var beginning errgroup.Group
 			beginning.SetLimit(8)
 			runs := make([]client.WorkflowRun, boulders)
 			for i := range runs {
 				beginning.Go(func() (err error) {
-					runs[i], err = m.begin(time.Minute, of(1))
+					runs[i], err = m.begin(time.Minute, parallel(1))
 					return err
 				})
 			}
@@ -344,7 +340,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// BenchmarkLimit runs 50 boulders of 20 sub-tasks on three workers, with a limit of 5, and samples how many are at work.
+// BenchmarkLimit runs 50 boulders of 20 sub-tasks on 3 workers with a limit of 5, and samples how many work at once.
 func BenchmarkLimit(b *testing.B) {
 	const limit, boulders = 5, 50
 	m := newBench(b)
@@ -401,7 +397,7 @@ func BenchmarkLimit(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWorkerKilled is the time from kill -9 of a worker, which also ran the boulder, until another one is at work.
+// BenchmarkWorkerKilled measures the time from kill -9 of a worker, which also ran the workflow, until another works.
 func BenchmarkWorkerKilled(b *testing.B) {
 	for _, heartbeat := range []time.Duration{5 * time.Second, 30 * time.Second} {
 		b.Run("heartbeat="+heartbeat.String(), func(b *testing.B) {
@@ -422,8 +418,8 @@ func BenchmarkWorkerKilled(b *testing.B) {
 	}
 }
 
-// BenchmarkServerKilled is the time from the start of a server, which was killed 10 s before, until it is there, and
-// until the first decision: a turn that ended meanwhile is judged, and the sub-task after it begins.
+// BenchmarkServerKilled measures the times from the restart of a server, killed 10 s before, until it is up and until
+// the first decision: a turn that ended meanwhile is judged, and the next sub-task starts.
 func BenchmarkServerKilled(b *testing.B) {
 	m := newBench(b)
 	w := m.worker()
@@ -435,7 +431,7 @@ func BenchmarkServerKilled(b *testing.B) {
 		b.Fatal(err)
 	}
 	m.sign("stop")
-	<-time.After(10 * time.Second) // that is what is measured
+	<-time.After(10 * time.Second) // the outage
 	begun := time.Now()
 	if err := m.server.Restart(); err != nil {
 		b.Fatal(err)
@@ -462,7 +458,7 @@ func (m *bench) sign(sign string) {
 	}
 }
 
-// finish ends the work, so that what was measured is a boulder that completes.
+// finish ends the work and checks that the measured boulder completes.
 func (m *bench) finish(run client.WorkflowRun) {
 	m.Helper()
 	m.sign("stop")

@@ -1,4 +1,4 @@
-// Package fault carries errors of the core through payloads: its words, and what errors.Is and errors.As find in it.
+// Package fault carries the core's errors through payloads: the message, and what errors.Is and errors.As find.
 package fault
 
 import (
@@ -9,24 +9,24 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Fault is an error on its way. Nil is no error.
+// Fault is a serialized error. Nil means no error.
 type Fault struct {
 	Message string   `json:"message"`
 	Is      []string `json:"is,omitempty"` // names of sentinels
 
-	Trouble  *Trouble      `json:"trouble,omitempty"`    // it is a [boulder.TroubleError]
-	Budget   *string       `json:"budget,omitempty"`     // it is an [orchestrator.BudgetError]: whose
-	BadSetUp *boulder.Gate `json:"bad_set_up,omitempty"` // it is a [boulder.SetUpError]
+	Trouble  *Trouble      `json:"trouble,omitempty"`    // for a [boulder.TroubleError]
+	Budget   *string       `json:"budget,omitempty"`     // for an [orchestrator.BudgetError]: its sub-task id
+	BadSetUp *boulder.Gate `json:"bad_set_up,omitempty"` // for a [boulder.SetUpError]
 }
 
-// Trouble is what a [boulder.TroubleError] says.
+// Trouble holds the fields of a [boulder.TroubleError].
 type Trouble struct {
 	Kind       boulder.TroubleKind `json:"kind"`
 	Model      string              `json:"model,omitempty"`
 	RetryAfter time.Duration       `json:"retry_after,omitempty"`
 }
 
-// sentinels that the core and its users look for, the more particular ones first.
+// sentinels lists the core's error sentinels, the most specific first. The names are in histories.
 var sentinels = []struct {
 	name string
 	err  error
@@ -39,7 +39,7 @@ var sentinels = []struct {
 	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork},
 }
 
-// Of is the fault of an error; nil for nil.
+// Of converts an error to a fault; nil to nil.
 func Of(err error) *Fault {
 	if err == nil {
 		return nil
@@ -62,7 +62,7 @@ func Of(err error) *Fault {
 	return f
 }
 
-// Err is the error again; nil for nil.
+// Err converts a fault back to an error; nil to nil.
 func (f *Fault) Err() error {
 	if f == nil {
 		return nil
@@ -70,12 +70,12 @@ func (f *Fault) Err() error {
 	return &Carried{f}
 }
 
-// Carried is the error that a [Fault] was.
+// Carried is the error rebuilt from a [Fault].
 type Carried struct{ *Fault }
 
 func (c *Carried) Error() string { return c.Message }
 
-// Unwrap gives what the error was, besides its words.
+// Unwrap returns the sentinels and typed errors that the original error wrapped.
 func (c *Carried) Unwrap() (causes []error) {
 	for _, s := range sentinels {
 		for _, name := range c.Is {

@@ -16,8 +16,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// carried is what becomes of an error on two ways through JSON, one after the other.
-func carried(t *testing.T, err error) error {
+// roundTrip sends an error through JSON twice.
+func roundTrip(t *testing.T, err error) error {
 	t.Helper()
 	for range 2 {
 		data, failed := json.Marshal(Of(err))
@@ -33,10 +33,10 @@ func carried(t *testing.T, err error) error {
 	return err
 }
 
-// TestCarried: an error has the same words, and is the same, when it has arrived.
+// TestCarried: a carried error has the same message, and errors.Is and errors.As find the same in it.
 func TestCarried(t *testing.T) {
 	t.Parallel()
-	if err := carried(t, nil); err != nil {
+	if err := roundTrip(t, nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 	gate := boulder.Gate{Command: "npm ci", ExitCode: 1, Output: "no network", Duration: time.Second, Failing: []string{"a"}}
@@ -53,7 +53,7 @@ func TestCarried(t *testing.T) {
 	}
 	for _, sent := range all {
 		sent = fmt.Errorf("around it: %w", sent)
-		got := carried(t, sent)
+		got := roundTrip(t, sent)
 		if got.Error() != sent.Error() {
 			t.Errorf("%q became %q", sent, got)
 		}
@@ -82,7 +82,7 @@ func of[E any, P interface {
 	return e
 }
 
-// TestSentinels: none of the core is missing.
+// TestSentinels fails if the core declares a sentinel that is not in the list.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{}

@@ -10,33 +10,35 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// ownKey is where a context of the core has the [workflow.Context] of the coroutine that uses it.
-type ownKey struct{}
+// workflowKey is the key under which a context of the core holds the [workflow.Context] of its coroutine.
+type workflowKey struct{}
 
-func with(ctx context.Context, own workflow.Context) context.Context {
-	return context.WithValue(ctx, ownKey{}, own)
+func withWorkflow(ctx context.Context, own workflow.Context) context.Context {
+	return context.WithValue(ctx, workflowKey{}, own)
 }
 
-// own is the calling coroutine's: nothing else may block with it.
-func own(ctx context.Context) workflow.Context { return ctx.Value(ownKey{}).(workflow.Context) }
+// workflowContext returns the calling coroutine's context. No other coroutine may block with it.
+func workflowContext(ctx context.Context) workflow.Context {
+	return ctx.Value(workflowKey{}).(workflow.Context)
+}
 
-// uncancelled is own for a wait that does not end with its cancellation.
+// uncancelled returns the coroutine's context without its cancellation.
 func uncancelled(ctx context.Context) workflow.Context {
-	c, _ := workflow.NewDisconnectedContext(own(ctx))
+	c, _ := workflow.NewDisconnectedContext(workflowContext(ctx))
 	return c
 }
 
-// coroutines are those of a workflow: one runs at a time, in an order that its history gives again.
+// coroutines runs on a workflow's coroutines: one at a time, and in the same order on replay.
 type coroutines struct {
-	root workflow.Context
-	last time.Time
-	gone bool // the workflow is taken out of memory: deferred functions run once more, and must not block
+	root    workflow.Context
+	last    time.Time
+	evicted bool // the worker dropped the workflow from memory: deferred functions still run, and must not block
 }
 
 var _ orchestrator.Coroutines = (*coroutines)(nil)
 
-// now is later each time, so that two turns of the loop within a workflow task do not seem to be one: see
-// [orchestrator.CheckDecisions].
+// now increases with each call. The clock stands still within a workflow task, and [orchestrator.CheckDecisions] must
+// tell two iterations of the loop apart.
 func (c *coroutines) now() time.Time {
 	now := workflow.Now(c.root)
 	if !now.After(c.last) {
@@ -46,32 +48,29 @@ func (c *coroutines) now() time.Time {
 	return now
 }
 
-// Go implements orchestrator.Coroutines.
 func (c *coroutines) Go(ctx context.Context, work func(context.Context)) context.CancelCauseFunc {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stoppable, stop := workflow.WithCancel(c.root)
-	workflow.Go(stoppable, func(own workflow.Context) { work(with(ctx, own)) })
+	workflow.Go(stoppable, func(own workflow.Context) { work(withWorkflow(ctx, own)) })
 	return func(cause error) {
 		cancel(cause)
 		stop()
 	}
 }
 
-// NewInbox implements orchestrator.Coroutines.
 func (c *coroutines) NewInbox() orchestrator.Inbox { return &inbox{c: c} }
 
-// block calls what blocks.
+// block calls a function that blocks. It does not return if the workflow is evicted meanwhile.
 func (c *coroutines) block(what func()) {
-	if c.gone {
+	if c.evicted {
 		runtime.Goexit()
 	}
 	returned := false
-	defer func() { c.gone = c.gone || !returned }()
+	defer func() { c.evicted = c.evicted || !returned }()
 	what()
 	returned = true
 }
 
-// wait blocks until ready, or for a time.
 func (c *coroutines) wait(ctx workflow.Context, within time.Duration, ready func() bool) {
 	c.block(func() {
 		var err error
@@ -81,7 +80,7 @@ func (c *coroutines) wait(ctx workflow.Context, within time.Duration, ready func
 			_, err = workflow.AwaitWithTimeout(ctx, within, ready)
 		}
 		if err != nil {
-			panic(err) // a disconnected context is not cancelled
+			panic(err) // a disconnected context is never cancelled
 		}
 	})
 }

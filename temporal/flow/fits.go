@@ -7,10 +7,10 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Largest is how many bytes a payload may have. A server takes 2 MB by default, with what Temporal adds.
+// Largest is the size limit of a payload, in bytes. By default a server accepts 2 MB, Temporal's own fields included.
 const Largest = 2_000_000
 
-// Fits is an error for what is too large for a payload: the server would refuse it each time.
+// Fits returns a fatal error if payload is too large: the server would refuse it on every retry.
 func Fits(what string, payload any) error {
 	data, err := json.Marshal(payload)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestPage: pages fit into payloads, whatever the events have in them, and together are the log.
+// TestPage: every page fits into a payload, whatever the size of its events, and all pages make up the log.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	f := &flow{}
@@ -44,8 +44,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what does not fit into a payload is not handed to the server, which would have the workflow try again
-// for ever; results of many sub-tasks do fit where they are not read.
+// TestTooLarge: an oversized payload fails before it reaches the server, which would make the workflow retry for ever.
+// The results of many sub-tasks fit where only their other fields are read.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	err := (&flow{}).Integrate(t.Context(), boulder.Integration{Turn: boulder.Turn{Prompt: strings.Repeat("x", Largest)}}, nil)
@@ -56,7 +56,7 @@ func TestTooLarge(t *testing.T) {
 	for i := range many {
 		many[i] = boulder.SubTask{ID: "t", Gates: []string{"true"}, Output: strings.Repeat("<", 60_000), UpdatedAt: time.Now()}
 	}
-	if err := Fits("a verification", boulder.Verification{SubTasks: bare(many)}); err != nil || many[99].Gates == nil {
+	if err := Fits("a verification", boulder.Verification{SubTasks: withoutTexts(many)}); err != nil || many[99].Gates == nil {
 		t.Error(err)
 	}
 }

@@ -1,9 +1,8 @@
-// Package flow is a boulder as a Temporal workflow. It drives the loop of package orchestrator, whose ports are
-// activities there: every decision is made by the same code as on one machine. What the loop commits is kept in the
-// workflow's memory, and made again from its history; the log is read by a query. Orders of the user, and what the
-// activities report, are updates.
+// Package flow runs a boulder as a Temporal workflow, which drives the loop of package orchestrator with activities as
+// its ports: the same code decides as on one machine. The log is kept in the workflow's memory, and replay rebuilds it
+// from the workflow's history. A query reads the log; the user's orders and the activities' reports are updates.
 //
-// All of it is deterministic: what a worker with another version would decide differently, Temporal refuses to continue.
+// The code is deterministic. Temporal refuses to continue a workflow if another version decides differently on replay.
 package flow
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
-// Names by which Temporal knows the parts of a boulder. They are in histories, and never change.
+// Names of a boulder's parts in Temporal. Histories contain them, so they never change.
 const (
 	Workflow = limiter.BoulderType
 
@@ -36,40 +35,40 @@ const (
 	ActivityStop      = "stop-session"
 	ActivityRaise     = "raise-blocker"
 
-	UpdateOrder  = "order"  // of a [boulder.Order], and until when it is wanted; gives a *[fault.Fault]
-	UpdateResume = "resume" // of an [orchestrator.Request], and until when; gives a *[fault.Fault]
-	UpdateReport = "report" // of a [Report]; gives a *[fault.Fault]
+	UpdateOrder  = "order"  // takes a [boulder.Order] and a deadline to begin; returns a *[fault.Fault]
+	UpdateResume = "resume" // takes an [orchestrator.Request] and a deadline to begin; returns a *[fault.Fault]
+	UpdateReport = "report" // takes a [Report]; returns a *[fault.Fault]
 
-	SignalProgress = "progress" // a [Report] without an answer
+	SignalProgress = "progress" // takes a [Report]
 
-	QueryLog   = "log"   // of the number of an event; gives the [Page] after it
-	QueryAlone = "alone" // of the number of a call; see [boulder.Job.Alone]
+	QueryLog   = "log"   // takes an event number; returns the [Page] after it
+	QueryAlone = "alone" // takes a call number; returns a bool, see [boulder.Job.Alone]
 )
 
-// Input begins a boulder.
+// Input is the argument of a boulder's workflow.
 type Input struct {
 	BoulderID string
-	Project   string // absolute directory, on all workers
+	Project   string // absolute directory on the gateway's machine; a worker with a clone uses its own
 	Request   orchestrator.Request
 	Limits    orchestrator.Limits
-	Diversion boulder.Diversion // what agents are told while the boulder is diverted
-	Diverted  bool              // it is by the configuration
-	Heartbeat time.Duration     // how long a worker may be silent before its work is given to another one
+	Diversion boulder.Diversion // what diverted agents are told
+	Diverted  bool              // diverted by the configuration
+	Heartbeat time.Duration     // a worker silent for this long loses its work to another one
 }
 
-// Page is a part of a boulder's log, and how it stands.
+// Page is a part of a boulder's log and the state of its run.
 type Page struct {
 	Events []boulder.Event
-	More   bool         // there are later ones
-	Ended  *fault.Fault // why nothing runs the boulder, which is not over; nil: it is at work, or over
+	More   bool         // later events exist
+	Ended  *fault.Fault // why an unfinished boulder is not running; nil if it runs or is finished
 }
 
-// pageSize bounds a page of several events, in bytes.
+// pageSize limits a page with more than one event, in bytes.
 const pageSize = Largest / 2
 
-// Boulder runs a boulder to its end, and gives its status then. While it is paused it waits for an [UpdateResume].
+// Boulder runs a boulder to its end and returns the final status. A paused boulder waits for an [UpdateResume].
 func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
-	root, _ := workflow.NewDisconnectedContext(ctx) // what ends with ctx does so in no order
+	root, _ := workflow.NewDisconnectedContext(ctx) // cancelling ctx would wake coroutines in no defined order
 	permits, err := limiter.NewPermits(ctx)
 	if err != nil {
 		return "", err
@@ -78,7 +77,7 @@ func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
 	return f.boulder(ctx, f)
 }
 
-// ports are what a boulder is run with.
+// ports are the orchestrator's dependencies that tests replace.
 type ports interface {
 	orchestrator.Planner
 	orchestrator.Judge
@@ -107,20 +106,20 @@ func (f *flow) boulder(ctx workflow.Context, p ports) (boulder.Status, error) {
 	return f.status(), nil
 }
 
-// flow is one boulder.
+// flow is the state of one boulder's workflow.
 type flow struct {
 	*coroutines
 	in      Input
 	permits *limiter.Permits
 
-	state  *boulder.State // the newest that was committed; it belongs to the current run
+	state  *boulder.State // as last committed; owned by the current run
 	log    []boulder.Event
-	resume *orchestrator.Request // what is to be run next
-	ended  error                 // of the newest run; nil while it continues
+	resume *orchestrator.Request // the next run; nil: none
+	ended  error                 // error of the latest run; nil while it runs
 
-	number int // of calls
-	calls  map[int]*call
-	hosts  map[boulder.AttemptRef]string // where its session is; see [Report.Host]
+	lastCall int
+	calls    map[int]*call
+	hosts    map[boulder.AttemptRef]string // host of the attempt's session; see [Report.Host]
 }
 
 func (f *flow) status() boulder.Status {
@@ -140,7 +139,7 @@ func (f *flow) orchestrator(p ports) (*orchestrator.Orchestrator, error) {
 			return boulder.Diversion{}
 		},
 		RaiseBlocker: p.RaiseBlocker, Coroutines: f.coroutines, Now: f.now, NewID: func() string { return f.in.BoulderID },
-		// What a sub-task needs may have come to a worker since: it is tried.
+		// A program may have been installed on a worker since, so resume always tries.
 		Lacks: func(context.Context, string, string) bool { return false },
 	})
 }
@@ -148,18 +147,17 @@ func (f *flow) orchestrator(p ports) (*orchestrator.Orchestrator, error) {
 func (f *flow) run(o *orchestrator.Orchestrator) {
 	req := *f.resume
 	f.resume, f.ended = nil, nil
-	for _, err := range o.Run(with(context.Background(), f.root), req) {
+	for _, err := range o.Run(withWorkflow(context.Background(), f.root), req) {
 		f.ended = err
 	}
 }
 
-// Commit implements orchestrator.Store: the history has it already.
+// Commit implements orchestrator.Store. The workflow's history is the durable copy.
 func (f *flow) Commit(_ context.Context, s *boulder.State, events []boulder.Event) error {
 	f.state, f.log = s, append(f.log, events...)
 	return nil
 }
 
-// Load implements orchestrator.Store.
 func (f *flow) Load(_ context.Context, id string) (*boulder.State, error) {
 	if id != f.in.BoulderID || len(f.log) == 0 {
 		return nil, fmt.Errorf("%w: %s", boulder.ErrNotFound, id)
@@ -173,7 +171,7 @@ func (f *flow) Load(_ context.Context, id string) (*boulder.State, error) {
 	return s, nil
 }
 
-// serve answers what comes from outside.
+// serve registers the handlers of queries, updates and signals.
 func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 	f.listen(ctx, o)
 	return errors.Join(
@@ -183,13 +181,13 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 			return c != nil && c.alone != nil && c.alone(), nil
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateOrder, func(ctx workflow.Context, what boulder.Order, _ time.Time) (*fault.Fault, error) {
-			return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, what)), nil
+			return fault.Of(o.Order(withWorkflow(context.Background(), ctx), f.in.BoulderID, what)), nil
 		}, workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, _ boulder.Order, until time.Time) error {
 			return limiter.InTime(ctx, until)
 		}}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateResume, func(ctx workflow.Context, req orchestrator.Request, _ time.Time) (*fault.Fault, error) {
-			if f.ended == nil || f.resume != nil { // it continues with the settings that it was started with
-				return fault.Of(o.Order(with(context.Background(), ctx), f.in.BoulderID, boulder.Order{Do: boulder.OrderResume})), nil
+			if f.ended == nil || f.resume != nil { // running, so it keeps its settings
+				return fault.Of(o.Order(withWorkflow(context.Background(), ctx), f.in.BoulderID, boulder.Order{Do: boulder.OrderResume})), nil
 			}
 			req.Resume = f.in.BoulderID
 			f.resume = &req
@@ -203,28 +201,29 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 				return fault.Of(fmt.Errorf("%w: that work was given to another worker", boulder.ErrRefused)), nil
 			}
 			c.host = r.Host
-			told := &told{body: r.Event.Body}
-			c.told = append(c.told, told)
-			f.wait(uncancelled(with(context.Background(), ctx)), orchestrator.Forever, func() bool { return told.done })
-			return fault.Of(told.err), nil
+			queued := &pendingReport{body: r.Event.Body}
+			c.reports = append(c.reports, queued)
+			f.wait(uncancelled(withWorkflow(context.Background(), ctx)), orchestrator.Forever, func() bool { return queued.done })
+			return fault.Of(queued.err), nil
 		}),
 	)
 }
 
-// listen takes in progress, and a cancellation by Temporal's own tools, which is that of the boulder.
+// listen receives progress. It turns a cancellation by Temporal's own tools into an order to cancel the boulder.
 func (f *flow) listen(ctx workflow.Context, o *orchestrator.Orchestrator) {
 	workflow.Go(f.root, func(own workflow.Context) {
 		for progress := workflow.GetSignalChannel(own, SignalProgress); ; {
 			var r Report
 			progress.Receive(own, &r)
 			if c := f.calls[r.Call]; c != nil {
-				c.told = append(c.told, &told{body: r.Event.Body})
+				c.reports = append(c.reports, &pendingReport{body: r.Event.Body})
 			}
 		}
 	})
 	workflow.Go(f.root, func(own workflow.Context) {
 		ctx.Done().Receive(own, nil)
-		_ = o.Order(with(context.Background(), own), f.in.BoulderID, boulder.Order{Do: boulder.OrderCancel}) // or it is over
+		// Fails only if the boulder is finished.
+		_ = o.Order(withWorkflow(context.Background(), own), f.in.BoulderID, boulder.Order{Do: boulder.OrderCancel})
 	})
 }
 

@@ -20,12 +20,11 @@ import (
 	"github.com/bouldermgr/manager/temporal/fault"
 )
 
-// worlds are as many as take about ten seconds.
+// worlds takes about ten seconds.
 const worlds = 600
 
-// TestSameDecisions plays the same worlds on the loop of one machine and in a workflow, and compares the logs, event by
-// event. What would break it: a decision that rests on the order in which goroutines run or maps are read, on the real
-// time, or on what gets lost in a payload.
+// TestSameDecisions plays random worlds on goroutines and in a workflow, and compares the logs event by event.
+// Decisions that depend on goroutine or map order, on real time, or on a field that a payload loses would break it.
 func TestSameDecisions(t *testing.T) {
 	t.Parallel()
 	events, kinds := 0, map[string]int{}
@@ -61,10 +60,10 @@ func at(t *testing.T, events []boulder.Event, i int) string {
 	return string(comparably(t, events[i]))
 }
 
-// fine is what is below a millisecond of a time, and the used seconds of a budget.
+// fine matches the digits of a time below a millisecond, and the used seconds of a budget.
 var fine = regexp.MustCompile(`("\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}|"dimension":"time","used":)[\d.]+`)
 
-// comparable is an event without that: the clock of a workflow is some nanoseconds ahead, see coroutines.now.
+// comparably returns an event as JSON without fine: a workflow's clock is some nanoseconds ahead, see coroutines.now.
 func comparably(t *testing.T, e boulder.Event) []byte {
 	t.Helper()
 	data, err := json.Marshal(e)
@@ -74,10 +73,8 @@ func comparably(t *testing.T, e boulder.Event) []byte {
 	return fine.ReplaceAll(data, []byte("$1"))
 }
 
-// memory is a store.
 type memory struct{ flow }
 
-// onMachine plays a world on goroutines.
 func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +132,7 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 	return events
 }
 
-// inWorkflow plays a world in a workflow whose ports are that of the world, behind the payloads that activities have.
+// inWorkflow plays a world in a workflow. The world's ports get and return payloads, as activities do.
 func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -150,14 +147,14 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 		f := &flow{in: in, coroutines: &coroutines{root: root}, calls: map[int]*call{}}
 		s.Now = func() time.Time { return workflow.Now(root) }
 		s.Sleep = func(ctx context.Context, d time.Duration) error {
-			own := own(ctx)
+			own := workflowContext(ctx)
 			if ctx.Done() == nil {
 				own = uncancelled(ctx)
 			}
 			_ = workflow.Sleep(own, d)
 			return context.Cause(ctx)
 		}
-		status, err := f.boulder(ctx, ported{s})
+		status, err := f.boulder(ctx, jsonPorts{s})
 		events = f.log
 		return status, err
 	}, workflow.RegisterOptions{Name: Workflow})
@@ -198,10 +195,9 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	return events
 }
 
-// ported answers as the script does, with everything in between as JSON.
-type ported struct{ script *simulate.Script }
+type jsonPorts struct{ script *simulate.Script }
 
-func copied[T any](what T) (again T) {
+func throughJSON[T any](what T) (again T) {
 	data, err := json.Marshal(what)
 	if err == nil {
 		err = json.Unmarshal(data, &again)
@@ -214,37 +210,37 @@ func copied[T any](what T) (again T) {
 
 func answer[T any](ctx context.Context, value T, usage boulder.Usage, err error) (T, boulder.Usage, error) {
 	if ctx.Err() != nil {
-		return value, usage, err // as activities that were cancelled
+		return value, usage, err // as cancelled activities do
 	}
-	r := copied(Result[T]{value, usage, fault.Of(err)})
+	r := throughJSON(Result[T]{value, usage, fault.Of(err)})
 	return r.Value, r.Usage, r.Fault.Err()
 }
 
-func (p ported) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	v, u, err := p.script.Plan(ctx, copied(req))
+func (p jsonPorts) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	v, u, err := p.script.Plan(ctx, throughJSON(req))
 	return answer(ctx, v, u, err)
 }
 
-func (p ported) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	v, u, err := p.script.Replan(ctx, copied(req))
+func (p jsonPorts) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	v, u, err := p.script.Replan(ctx, throughJSON(req))
 	return answer(ctx, v, u, err)
 }
 
-func (p ported) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	v, u, err := p.script.Judge(ctx, copied(req))
+func (p jsonPorts) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	v, u, err := p.script.Judge(ctx, throughJSON(req))
 	return answer(ctx, v, u, err)
 }
 
-func (p ported) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
-	v, err := p.script.Run(ctx, copied(job), func(b boulder.Body) error {
-		return copied(fault.Of(report(copied(boulder.Event{Body: b}).Body))).Err()
+func (p jsonPorts) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	v, err := p.script.Run(ctx, throughJSON(job), func(b boulder.Body) error {
+		return throughJSON(fault.Of(report(throughJSON(boulder.Event{Body: b}).Body))).Err()
 	})
 	v, _, err = answer(ctx, v, boulder.Usage{}, err)
 	return v, err
 }
 
-func (p ported) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	v, err := p.script.RaiseBlocker(ctx, copied(b), turn)
+func (p jsonPorts) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
+	v, err := p.script.RaiseBlocker(ctx, throughJSON(b), turn)
 	v, _, err = answer(ctx, v, boulder.Usage{}, err)
 	return v, err
 }

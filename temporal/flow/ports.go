@@ -27,49 +27,48 @@ var (
 	_ orchestrator.Store          = (*flow)(nil)
 )
 
-// Call is what an activity is asked to do.
+// Call is the argument of an activity.
 type Call[T any] struct {
-	Number    int // of this call: what another one reports is not taken
+	Number    int // of this call; a report with another number is refused
 	BoulderID string
-	Progress  time.Duration // how often it may be told
+	Progress  time.Duration // minimum time between two progress signals
 	What      T
 }
 
-// Result is what an activity comes to. An error of the activity itself is one of the machinery: the core knows of none.
+// Result is the result of an activity. Errors of the core are in Fault; an error of the activity is infrastructure's.
 type Result[T any] struct {
 	Value T
 	Usage boulder.Usage
 	Fault *fault.Fault
 }
 
-// Raise is a blocker to record.
+// Raise is the argument of [ActivityRaise].
 type Raise struct {
 	Blocker boulder.Blocker
 	Turn    int
 }
 
-// Report is what an activity tells before it has ended.
+// Report is what an activity reports while it runs.
 type Report struct {
 	Call  int
-	Event boulder.Event // its body counts
-	Host  string        // where the worker is, if a session that was started there cannot continue elsewhere
+	Event boulder.Event // only BoulderID and Body are set
+	Host  string        // of the worker, if its sessions cannot continue on another host
 }
 
-// HostQueue is where the workers of a host take work that continues sessions there.
+// HostQueue returns the task queue for work that continues sessions on a host.
 func HostQueue(queue, host string) string { return queue + "@" + host }
 
-// call is one that has not ended.
 type call struct {
-	told  []*told
-	alone func() bool
-	host  string // where its session is; empty: anywhere, or there is none yet
+	reports []*pendingReport
+	alone   func() bool
+	host    string // of its session; empty if it has none or any host will do
 }
 
-// permit waits until a model may be used, which the limits of all boulders together allow then. release is called once.
+// permit waits until the limit of a model, shared by all boulders, allows its use. The caller calls release once.
 func (f *flow) permit(ctx context.Context, model, what string) (release func(), err error) {
 	var free func()
 	f.block(func() {
-		free, err = f.permits.Acquire(own(ctx), cmp.Or(model, "default"), f.in.Limits.Model(model), what)
+		free, err = f.permits.Acquire(workflowContext(ctx), cmp.Or(model, "default"), f.in.Limits.Model(model), what)
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -78,13 +77,13 @@ func (f *flow) permit(ctx context.Context, model, what string) (release func(), 
 		return nil, fmt.Errorf("%w: wait for a permit of model %s: %w", boulder.ErrTrouble, model, err)
 	}
 	return func() {
-		if !f.gone {
+		if !f.evicted {
 			f.block(free)
 		}
 	}, nil
 }
 
-// ask has the ledgers' model do something.
+// ask runs an activity that uses the ledgers' model.
 func ask[Out, In any](ctx context.Context, f *flow, name string, what In) (r Result[Out], err error) {
 	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, name)
 	if err != nil {
@@ -94,33 +93,33 @@ func ask[Out, In any](ctx context.Context, f *flow, name string, what In) (r Res
 	return do[Out](ctx, f, name, what, &call{}, nothingReported)
 }
 
-type told struct {
+type pendingReport struct {
 	body boulder.Body
 	done bool
 	err  error
 }
 
-// hostBeats is how many times the heartbeat work waits for the host on which its session is.
+// hostBeats is how many heartbeat timeouts work waits for the host of its session before it goes to any host.
 const hostBeats = 4
 
-// progressEvery is how often sessions tell progress: rarer the longer the history, of which it would take most.
-// Temporal ends a boulder at 51,200 events.
+// progressEvery is the minimum time between two progress signals of a session. It grows with the history, which
+// progress would fill: Temporal ends a workflow at 51,200 events.
 func (f *flow) progressEvery() time.Duration {
 	length := float64(workflow.GetInfo(f.root).GetCurrentHistoryLength()) / 2000
 	return time.Duration((1 + length*length) * float64(30*time.Second))
 }
 
-// longest is how long an activity may take: the core has bounds of its own, which come first.
+// longest bounds an activity. The core's own limits are shorter.
 const longest = 7 * 24 * time.Hour
 
-// do has an activity done. It is tried once: what follows from a lost worker is decided by the core, which gives the same
-// attempt to another one as it does after a crash.
+// do runs an activity and passes its reports on. Temporal does not retry it: after a lost worker the core decides, and
+// gives the same attempt to another one, as after a crash.
 func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call, report func(boulder.Body) error) (r Result[Out], err error) {
 	if err := Fits("what an activity "+name+" needs to know", what); err != nil {
 		return r, err
 	}
-	f.number++
-	number := f.number
+	f.lastCall++
+	number := f.lastCall
 	f.calls[number] = c
 	defer delete(f.calls, number)
 	options := workflow.ActivityOptions{
@@ -130,15 +129,15 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 	if c.host != "" {
 		options.TaskQueue, options.ScheduleToStartTimeout = HostQueue(workflow.GetInfo(f.root).TaskQueueName, c.host), hostBeats*f.in.Heartbeat
 	}
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(own(ctx), options), name, Call[In]{number, f.in.BoulderID, f.progressEvery(), what})
-	patient := uncancelled(ctx) // a slot is free when the work has ended, not before
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(workflowContext(ctx), options), name, Call[In]{number, f.in.BoulderID, f.progressEvery(), what})
+	patient := uncancelled(ctx) // the slot is free only once cancelled work has ended
 	for {
-		f.wait(patient, orchestrator.Forever, func() bool { return len(c.told) > 0 || future.IsReady() })
-		if len(c.told) == 0 {
+		f.wait(patient, orchestrator.Forever, func() bool { return len(c.reports) > 0 || future.IsReady() })
+		if len(c.reports) == 0 {
 			break
 		}
-		next := c.told[0]
-		c.told = c.told[1:]
+		next := c.reports[0]
+		c.reports = c.reports[1:]
 		next.err = report(next.body)
 		next.done = true
 	}
@@ -150,18 +149,18 @@ func do[Out, In any](ctx context.Context, f *flow, name string, what In, c *call
 		c.host = ""
 		return do[Out](ctx, f, name, what, c, report)
 	case err != nil:
-		return r, lost(err)
+		return r, activityError(err)
 	}
 	return r, r.Fault.Err()
 }
 
-// again is do for what the core asks for once: what a worker was lost with, or stopped, is given to another one.
-func again[Out, In any](ctx context.Context, f *flow, name string, what In, report func(boulder.Body) error) (r Result[Out], err error) {
+// redoLost is do for work that the core does not retry: if a worker is lost or stops, another one does the work.
+func redoLost[Out, In any](ctx context.Context, f *flow, name string, what In, report func(boulder.Body) error) (r Result[Out], err error) {
 	for losses := 0; ; {
 		r, err = do[Out](ctx, f, name, what, &call{}, report)
 		switch t, _ := errors.AsType[*boulder.TroubleError](err); {
 		case t != nil && t.Kind == boulder.TroublePaused:
-		case errors.Is(err, errLost) && losses < f.in.Limits.Troubles: // or it is what makes workers die
+		case errors.Is(err, errLost) && losses < f.in.Limits.Troubles: // it may itself kill workers
 			losses++
 		default:
 			return r, err
@@ -171,15 +170,15 @@ func again[Out, In any](ctx context.Context, f *flow, name string, what In, repo
 
 var errLost = fmt.Errorf("%w: the worker was lost", boulder.ErrTrouble)
 
-// GivenUp is the type of an activity's error that says why its worker ended the work, which another one may have.
+// GivenUp is the type of an activity's error if its worker ended the work because another one may get it.
 const GivenUp = "given-up"
 
-// lost is what the core is told when an activity has no result.
-func lost(err error) error {
+// activityError converts the error of an activity without a result to one of the core.
+func activityError(err error) error {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return fmt.Errorf("%w: %w", errLost, timeout)
 	}
-	if e, ok := errors.AsType[*temporal.ApplicationError](err); ok && e.Type() == GivenUp { // it was back before the timeout
+	if e, ok := errors.AsType[*temporal.ApplicationError](err); ok && e.Type() == GivenUp { // before the timeout
 		return fmt.Errorf("%w: %s", errLost, e.Message())
 	}
 	if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
@@ -198,7 +197,7 @@ func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan
 		return nil, boulder.Usage{}, err
 	}
 	defer release()
-	r, err := again[*boulder.Plan](ctx, f, ActivityPlan, req, nothingReported)
+	r, err := redoLost[*boulder.Plan](ctx, f, ActivityPlan, req, nothingReported)
 	return r.Value, r.Usage, err
 }
 
@@ -214,7 +213,7 @@ func (f *flow) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ver
 
 func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	a := job.Attempt
-	if job.Turn.MessageID == "" { // else the clock of the turn would begin
+	if job.Turn.MessageID == "" { // not if the prompt is sent: a report would start the turn's clock
 		waits := boulder.SubTaskProgress{AttemptRef: a.AttemptRef, Activity: "waiting for a permit of model " + cmp.Or(a.Model, "default")}
 		if err := report(waits); err != nil {
 			return boulder.Evidence{}, err
@@ -232,19 +231,19 @@ func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 }
 
 func (f *flow) Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error {
-	what.SubTasks = bare(what.SubTasks)
-	_, err := again[struct{}](ctx, f, ActivityVerify, what, report)
+	what.SubTasks = withoutTexts(what.SubTasks)
+	_, err := redoLost[struct{}](ctx, f, ActivityVerify, what, report)
 	return err
 }
 
 func (f *flow) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
-	what.Earlier = bare(what.Earlier)
-	_, err := again[struct{}](ctx, f, ActivityIntegrate, what, report)
+	what.Earlier = withoutTexts(what.Earlier)
+	_, err := redoLost[struct{}](ctx, f, ActivityIntegrate, what, report)
 	return err
 }
 
 func (f *flow) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
-	_, err := again[struct{}](ctx, f, ActivityTry, what, report)
+	_, err := redoLost[struct{}](ctx, f, ActivityTry, what, report)
 	return err
 }
 
@@ -253,16 +252,15 @@ func (f *flow) StopSession(ctx context.Context, left boulder.LeftSession) error 
 	return err
 }
 
-// bare takes out what only agents and judges read of sub-tasks: there may be many, time and again.
-func bare(all []boulder.SubTask) []boulder.SubTask {
-	for i := range all { // they are copies
+// withoutTexts clears the fields that only agents and judges read: a history may hold many sub-tasks many times.
+func withoutTexts(all []boulder.SubTask) []boulder.SubTask {
+	for i := range all { // the slice is a copy
 		all[i].Description, all[i].Output, all[i].Failures = "", "", nil
 	}
 	return all
 }
 
-// RaiseBlocker is that of [orchestrator.Config].
 func (f *flow) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	r, err := again[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, nothingReported)
+	r, err := redoLost[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, nothingReported)
 	return r.Value, err
 }

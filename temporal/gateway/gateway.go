@@ -1,5 +1,5 @@
-// Package gateway hands the boulders of a project to Temporal, and keeps a copy of their logs in the project's database: what
-// looks at boulders reads that, with or without a worker.
+// Package gateway hands a project's boulders to Temporal and copies their logs into the project's database. Commands
+// that show boulders read the copy, with or without a worker.
 package gateway
 
 import (
@@ -32,35 +32,35 @@ import (
 
 var _ project.Elsewhere = (*Gateway)(nil)
 
-// Gateway is that of one project. The fields are set before its first use.
+// Gateway serves one project. Set the exported fields before the first use.
 type Gateway struct {
 	Client   client.Client
 	Queue    string // of the project's workers
 	DB       *store.DB
 	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
-	Input    flow.Input                                    // without id and request
-	Blockers *blockers.Register                            // of the project
-	Remote   *gitremote.Remote                             // by which workers share results; nil: all have the project's directory
+	Input    flow.Input                                    // template without BoulderID and Request
+	Blockers *blockers.Register
+	Remote   *gitremote.Remote // by which workers share results; nil: they share the project's directory
 
-	mu      sync.Mutex
-	copies  map[string]*boulder.State // of boulders that may continue
-	running []string
-	round   int              // of [Gateway.Copy]
-	quiet   map[string]int   // in how many a boulder had no news
-	failing map[string]error // why a boulder could not be copied the last time
-	behind  map[string]bool  // boulders whose log names commits that the project may not have
-	listed  bool             // copies has what ended while no gateway ran
-	swept   bool             // the remote has nothing of boulders that are over, and landed
+	mu         sync.Mutex
+	copies     map[string]*boulder.State // of boulders that may still change
+	running    []string
+	round      int              // of [Gateway.Copy]
+	idleRounds map[string]int   // rounds in a row without new events, by boulder
+	failing    map[string]error // error of the last copy, by boulder
+	unfetched  map[string]bool  // boulders whose log names commits that the clone may lack
+	listed     bool             // boulders that ended while no gateway ran are in copies
+	swept      bool             // the remote has no refs of finished boulders whose results have landed or were dropped
 }
 
 const (
-	// AnswerTime is how long to wait for the answer of a worker.
+	// AnswerTime is how long to wait for a worker's answer.
 	AnswerTime = 10 * time.Second
-	// takeTime is how long a worker has to begin with it: what is given up is not carried out later.
+	// takeTime is how long a worker has to begin an update: none may begin after the caller gave up.
 	takeTime = AnswerTime - 2*time.Second
 )
 
-// Submit implements control.Submitter. A boulder that no worker takes up soon is withdrawn.
+// Submit implements control.Submitter. It withdraws a new boulder that no worker takes within [AnswerTime].
 func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, error) {
 	if req.Fork != nil {
 		return "", fmt.Errorf("%w: a fork is run on one machine: stop the gateway", boulder.ErrRefused)
@@ -106,7 +106,7 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	}
 	patient, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	if err = g.begun(patient, run); err == nil {
+	if err = g.awaitStart(patient, run); err == nil {
 		return in.BoulderID, nil
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTime)
@@ -124,13 +124,13 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	return "", err
 }
 
-// begun waits until the copy of a new boulder begins, or the workflow says why there will be none.
-func (g *Gateway) begun(ctx context.Context, run client.WorkflowRun) error {
+// awaitStart waits until a new boulder's first events are copied. It fails if the workflow refuses the request.
+func (g *Gateway) awaitStart(ctx context.Context, run client.WorkflowRun) error {
 	refused := make(chan error, 1)
 	go func() {
 		err := run.Get(ctx, nil)
 		if _, ended := errors.AsType[*temporal.WorkflowExecutionError](err); !ended {
-			return // it continues, or the server is away
+			return // it still runs, or the server cannot be reached
 		}
 		var f *fault.Fault
 		if said, ok := errors.AsType[*temporal.ApplicationError](err); ok && said.HasDetails() && said.Details(&f) == nil {
@@ -156,7 +156,7 @@ func (g *Gateway) begun(ctx context.Context, run client.WorkflowRun) error {
 	}
 }
 
-// Order implements control.Steerer. A boulder that is over is here alone.
+// Order implements control.Steerer. Orders to a finished boulder change only the project's database.
 func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) error {
 	s, err := g.DB.Load(ctx, id)
 	if err != nil {
@@ -167,12 +167,12 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 			return fmt.Errorf("%w: boulder %s is over, and Temporal cannot restart it: start a new one", boulder.ErrRefused, id)
 		}
 		g.mu.Lock()
-		g.swept = false // it may have landed
+		g.swept = false // its results may have landed
 		g.mu.Unlock()
 		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
 	}
 	err = g.update(ctx, id, flow.UpdateOrder, what)
-	if errors.Is(err, errGone) && s.Boulder.Engine != "" && what.Do == boulder.OrderCancel && what.SubTaskID == "" {
+	if errors.Is(err, errNoWorkflow) && s.Boulder.Engine != "" && what.Do == boulder.OrderCancel && what.SubTaskID == "" {
 		return orchestrator.Obey(ctx, g.DB, id, what, time.Now())
 	}
 	if err != nil {
@@ -181,13 +181,12 @@ func (g *Gateway) Order(ctx context.Context, id string, what boulder.Order) erro
 	return g.copy(ctx, id)
 }
 
-// errGone is the error for what needs a workflow that the server does not have.
-var errGone = fmt.Errorf("%w: it does not run at the Temporal server", boulder.ErrRefused)
+var errNoWorkflow = fmt.Errorf("%w: it does not run at the Temporal server", boulder.ErrRefused)
 
 func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	if err := g.known(ctx, id); err != nil {
+	if err := g.checkQueue(ctx, id); err != nil {
 		return err
 	}
 	handle, err := g.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
@@ -198,7 +197,7 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 		err = handle.Get(ctx, &refused)
 	}
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
-		err = fmt.Errorf("boulder %s: %w", id, errGone)
+		err = fmt.Errorf("boulder %s: %w", id, errNoWorkflow)
 		if s, _ := g.DB.Get(ctx, id); s.Boulder.Engine == "" {
 			return fmt.Errorf("%w: it was started on this machine, and continues there when the gateway is stopped", err)
 		}
@@ -207,26 +206,26 @@ func (g *Gateway) update(ctx context.Context, id, name string, what any) error {
 	return errors.Join(Explain(ctx, g.Client, err), refused.Err())
 }
 
-// known refuses a boulder of other workers than the gateway's, which could not fetch what it comes to.
-func (g *Gateway) known(ctx context.Context, id string) error {
+// checkQueue refuses a boulder on another task queue: this project could not fetch the results of its workers.
+func (g *Gateway) checkQueue(ctx context.Context, id string) error {
 	w, err := g.Client.DescribeWorkflowExecution(ctx, id, "")
 	if queue := w.GetWorkflowExecutionInfo().GetTaskQueue(); err == nil && queue != g.Queue {
 		return fmt.Errorf("%w: boulder %s is on the task queue %q, and this gateway on %q: start the gateway with the --git-remote"+
 			" and --temporal-queue that the boulder was handed over with", boulder.ErrRefused, id, queue, g.Queue)
 	}
-	return nil // what else there is, the next call tells
+	return nil // the next call returns other errors
 }
 
-// healthTime is how long a server may take to say that it is there.
+// healthTime bounds a health check of the server.
 const healthTime = 2 * time.Second
 
 var errNoWorker = errors.New("no worker answers: start `manager-temporal worker`, with --git-remote and --temporal-queue if the gateway has them")
 
-// Explain says what an error of the server comes from, mostly.
+// Explain replaces an error of the server by its likely cause: no server, or no worker.
 func Explain(ctx context.Context, c client.Client, err error) error {
 	_, failed := errors.AsType[*serviceerror.QueryFailed](err)
 	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
-	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // by the deadline, which the server saw first
+	_, cancelled := errors.AsType[*serviceerror.Canceled](err) // the server saw the deadline first
 	_, noWorker := errors.AsType[*serviceerror.WorkflowNotReady](err)
 	_, noPoller := errors.AsType[*serviceerror.FailedPrecondition](err)
 	if _, unavailable := errors.AsType[*serviceerror.Unavailable](err); unavailable {
@@ -243,11 +242,10 @@ func Explain(ctx context.Context, c client.Client, err error) error {
 	return err
 }
 
-// rarely is the most that doubles the time until a quiet boulder is copied again, which costs a worker some
-// milliseconds: 8 s.
-const rarely = 4
+// maxDoublings limits the back-off of idle boulders to 16 rounds, 8 s. A copy costs a worker some milliseconds.
+const maxDoublings = 4
 
-// Copy implements project.Elsewhere.
+// Copy implements project.Elsewhere. One boulder's error does not keep others from being copied.
 func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	open, failed := g.open(ctx)
 	failed = Explain(ctx, g.Client, failed)
@@ -257,7 +255,7 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	})
 	g.round++
 	ids := slices.DeleteFunc(slices.Concat(open, slices.Sorted(maps.Keys(g.copies))), func(id string) bool {
-		return failed != nil || g.round%(1<<min(g.quiet[id], rarely)) != 0
+		return failed != nil || g.round%(1<<min(g.idleRounds[id], maxDoublings)) != 0
 	})
 	listed := g.listed || failed != nil
 	g.mu.Unlock()
@@ -279,19 +277,19 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 		}
 		_, missing := errors.AsType[*serviceerror.NotFound](err)
 		switch {
-		case missing && !slices.Contains(open, id): // it was begun on this machine, or the server keeps it no longer
+		case missing && !slices.Contains(open, id): // started on this machine, or past the server's retention
 			g.running = slices.DeleteFunc(g.running, func(other string) bool { return other == id })
 			delete(g.copies, id)
 			delete(g.failing, id)
 		case err != nil:
-			g.quiet[id]++
-			g.failing[id] = err // others may do better
+			g.idleRounds[id]++
+			g.failing[id] = err
 		default:
 			delete(g.failing, id)
 		}
 		if s := g.copies[id]; s != nil && s.Boulder.Status.Terminal() && !slices.Contains(open, id) {
 			delete(g.copies, id)
-			delete(g.quiet, id)
+			delete(g.idleRounds, id)
 		}
 		g.mu.Unlock()
 	}
@@ -307,27 +305,25 @@ func (g *Gateway) Copy(ctx context.Context) ([]string, error) {
 	return slices.Clone(g.running), failed
 }
 
-// fetch brings the commits that a boulder's log names.
 func (g *Gateway) fetch(ctx context.Context, id string) error {
-	if g.Remote == nil || !g.behind[id] {
+	if g.Remote == nil || !g.unfetched[id] {
 		return nil
 	}
 	err := g.Remote.Fetch(ctx, id)
 	if err == nil {
-		delete(g.behind, id)
+		delete(g.unfetched, id)
 	}
 	return err
 }
 
-// sweep removes from the remote what boulders left there that are over, and whose results need not land any more; else the
-// project gets them.
+// sweep removes the remote refs of finished boulders, unless their results have yet to land: those it fetches.
 func (g *Gateway) sweep(ctx context.Context) error {
 	there, err := g.Remote.Boulders(ctx)
 	for _, id := range there {
 		s, missing := g.DB.Get(ctx, id)
 		switch {
 		case err != nil || missing != nil || !s.Boulder.Status.Terminal():
-		case s.Boulder.Unlanded(): // an earlier gateway may have ended before it
+		case s.Boulder.Unlanded(): // an earlier gateway may have ended before it fetched them
 			err = g.Remote.Fetch(ctx, id)
 		default:
 			err = g.Remote.End(ctx, id)
@@ -337,7 +333,7 @@ func (g *Gateway) sweep(ctx context.Context) error {
 	return err
 }
 
-// open are the boulders whose workflows are not closed.
+// open lists the boulders whose workflows run.
 func (g *Gateway) open(ctx context.Context) (ids []string, err error) {
 	req := &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("WorkflowType = '%s' AND TaskQueue = '%s' AND ExecutionStatus = 'Running'", flow.Workflow, strings.ReplaceAll(g.Queue, "'", `\'`)),
@@ -356,16 +352,15 @@ func (g *Gateway) open(ctx context.Context) (ids []string, err error) {
 	}
 }
 
-// copy brings the copy of one boulder up to date.
 func (g *Gateway) copy(ctx context.Context, id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.copies == nil {
-		g.copies, g.quiet, g.behind, g.failing = map[string]*boulder.State{}, map[string]int{}, map[string]bool{}, map[string]error{}
+		g.copies, g.idleRounds, g.unfetched, g.failing = map[string]*boulder.State{}, map[string]int{}, map[string]bool{}, map[string]error{}
 	}
 	s := g.copies[id]
 	if s == nil {
-		err := g.known(ctx, id)
+		err := g.checkQueue(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -374,7 +369,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 		} else if err != nil {
 			return err
 		}
-		g.behind[id] = true
+		g.unfetched[id] = true
 	}
 	for more := true; more; {
 		page, err := g.page(ctx, id, s.Boulder.Seq)
@@ -391,13 +386,13 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 					return err
 				}
 			case boulder.TurnEnded, boulder.Integrated, boulder.TaskComplete:
-				g.behind[id] = true
+				g.unfetched[id] = true
 			}
 		}
-		g.quiet[id]++
+		g.idleRounds[id]++
 		if len(page.Events) > 0 {
-			g.quiet[id] = 0
-			_ = g.fetch(ctx, id) // before they can be read about; else [Gateway.Copy] does, and tells why not
+			g.idleRounds[id] = 0
+			_ = g.fetch(ctx, id) // before readers see the events; on an error [Gateway.Copy] tries again and returns it
 			g.swept = g.swept && !s.Boulder.Status.Terminal()
 			if err := g.DB.Commit(ctx, s, page.Events); err != nil {
 				delete(g.copies, id) // it is ahead of the disk

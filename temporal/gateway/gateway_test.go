@@ -21,10 +21,10 @@ import (
 	"github.com/bouldermgr/manager/temporal/worker"
 )
 
-// hands are at work until done is closed.
-type hands struct{ done chan struct{} }
+// agents work until done is closed.
+type agents struct{ done chan struct{} }
 
-func (h hands) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+func (h agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	ref := job.Attempt.AttemptRef
 	if job.Attempt.SessionID == "" {
 		if err := report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "ses"}); err != nil {
@@ -44,25 +44,24 @@ func (h hands) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 	}
 }
 
-func (hands) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+func (agents) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	return boulder.Verdict{Completed: true, Summary: "done", IsProgress: true}, boulder.Usage{Calls: 1}, nil
 }
 
-// site is a project on a server.
 type site struct {
 	*testing.T
 	client client.Client
-	hands  hands
+	agents agents
 	file   string
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
-	return &site{T: t, client: devtest.Start(t, "").Dial(t), hands: hands{make(chan struct{})}, file: filepath.Join(t.TempDir(), "manager.db")}
+	return &site{T: t, client: devtest.Start(t, "").Dial(t), agents: agents{make(chan struct{})}, file: filepath.Join(t.TempDir(), "manager.db")}
 }
 
-// gateway opens the project's state. close is what the end of a process does.
+// gateway opens the project's database. closed ends the gateway as the end of its process would.
 func (s *site) gateway() (g *gateway.Gateway, closed func()) {
 	s.Helper()
 	db, err := store.Open(s.file, store.Options{})
@@ -78,7 +77,7 @@ func (s *site) gateway() (g *gateway.Gateway, closed func()) {
 
 func (s *site) worker() (stop func()) {
 	s.Helper()
-	w := worker.New(s.client, "q", 4, worker.Parts{Judge: s.hands, Runner: s.hands})
+	w := worker.New(s.client, "q", 4, worker.Parts{Judge: s.agents, Runner: s.agents})
 	if err := w.Start(); err != nil {
 		s.Fatal(err)
 	}
@@ -93,13 +92,13 @@ func request() orchestrator.Request {
 	}}}
 }
 
-// until copies until a boulder has a status, and the gateway says that it is at work, as one that is paused is, or not.
+// until copies until a boulder has the status and is reported as running: paused ones are, finished ones are not.
 func (s *site) until(g *gateway.Gateway, id string, status boulder.Status) {
 	s.Helper()
 	var b boulder.Boulder
 	var running []string
 	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {
-		running, _ = g.Copy(s.Context()) // its queries fail until a worker has begun to answer
+		running, _ = g.Copy(s.Context()) // queries fail until a worker answers
 		if state, err := g.DB.Load(s.Context(), id); err == nil {
 			if b = state.Boulder; b.Status == status && slices.Contains(running, id) != status.Terminal() {
 				return
@@ -109,7 +108,7 @@ func (s *site) until(g *gateway.Gateway, id string, status boulder.Status) {
 	s.Fatalf("boulder %s is %s; at work: %q", id, b.Status, running)
 }
 
-// TestNoWorker: a boulder that no worker takes up is withdrawn. One that is over is the project's alone.
+// TestNoWorker: a boulder that no worker takes is withdrawn. Orders to a finished one change the project's database.
 func TestNoWorker(t *testing.T) {
 	s := newSite(t)
 	g, _ := s.gateway()
@@ -130,7 +129,7 @@ func TestNoWorker(t *testing.T) {
 	if id, err := g.Submit(t.Context(), large); id != "" || err == nil || !strings.Contains(err.Error(), "has 2.5 MB") {
 		t.Errorf("%q, %v", id, err)
 	}
-	close(s.hands.done)
+	close(s.agents.done)
 	s.worker()
 	id, err := g.Submit(t.Context(), request())
 	if err != nil {
@@ -154,7 +153,7 @@ func TestNoWorker(t *testing.T) {
 	}
 }
 
-// TestLateOrder: an order that was refused, as no worker took it, is not carried out when one does.
+// TestLateOrder: an order that failed for want of a worker is not applied when a worker starts later.
 func TestLateOrder(t *testing.T) {
 	s := newSite(t)
 	stop := s.worker()
@@ -168,7 +167,7 @@ func TestLateOrder(t *testing.T) {
 	if err := g.Order(t.Context(), id, boulder.Order{Do: boulder.OrderCancel}); err == nil || !strings.HasPrefix(err.Error(), "no worker answers") {
 		t.Fatal(err)
 	}
-	close(s.hands.done)
+	close(s.agents.done)
 	s.worker()
 	s.until(g, id, boulder.Completed)
 	if _, err := g.Submit(t.Context(), orchestrator.Request{Resume: id}); !errors.Is(err, boulder.ErrFinished) {
@@ -176,8 +175,7 @@ func TestLateOrder(t *testing.T) {
 	}
 }
 
-// TestGatewayAway: what happened while no gateway ran is copied by the next one, which steers the boulder as the first
-// one did.
+// TestGatewayAway: the next gateway copies what happened while none ran, and can steer the boulder.
 func TestGatewayAway(t *testing.T) {
 	s := newSite(t)
 	s.worker()
@@ -207,7 +205,7 @@ func TestGatewayAway(t *testing.T) {
 		t.Errorf("an order to a boulder of other workers: %v", err)
 	}
 	closed()
-	close(s.hands.done)
+	close(s.agents.done)
 	var status boulder.Status
 	if err := s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), &status); err != nil || status != boulder.Completed {
 		t.Fatalf("%s, %v", status, err)

@@ -1,12 +1,9 @@
-// Package gitremote shares the results of isolated sub-tasks between clones of a repository, on one machine each, by a
-// git remote that all of them reach. A boulder's commits are there under refs/manager/<boulder>/, as package workspace
-// has them in a clone: base, tip, and <sub-task>/<attempt> with what an attempt left. An ordinary clone does not get
-// these.
+// Package gitremote shares the results of isolated sub-tasks between clones of a repository through a git remote. A
+// boulder's commits are under refs/manager/<boulder>/, named as package workspace names them in a clone: base, tip, and
+// <sub-task>/<attempt> for the result of an attempt. An ordinary clone does not fetch these refs.
 //
-// A ref is moved only from where it is known to be. A worker that was given up and comes back is refused where another
-// one has published since.
-//
-// Workers need the right to push; how they log in is git's and ssh's business on each machine.
+// A push moves a ref only from its expected commit, so a worker that lost its work and returns cannot overwrite the
+// results of its successor. Workers need push access; credentials are left to git and ssh.
 package gitremote
 
 import (
@@ -23,16 +20,16 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// Remote is a git remote, as seen from a clone. Its methods may be called from many goroutines and processes at once.
+// Remote is a git remote, as seen from a clone. Goroutines and processes may call its methods concurrently.
 type Remote struct {
-	URL   string // or the name that the clone has for it
+	URL   string // or the remote's name in the clone
 	Clone *workspace.Slots
 
 	fetching sync.Mutex
 }
 
 const (
-	// patience is for how long a remote is tried again that cannot be reached.
+	// patience is how long failing git commands are retried, tryEvery apart.
 	patience = time.Minute
 	tryEvery = 3 * time.Second
 )
@@ -41,15 +38,15 @@ func ref(boulderID string, name ...string) string {
 	return "refs/manager/" + boulderID + "/" + strings.Join(name, "/")
 }
 
-// keeping is the ref of a commit that the log may name before the tip is there.
+// keeping names the ref that keeps a commit which the log may name before the tip has moved to it.
 func keeping(commit string) string { return "tip." + commit[:10] } // as [workspace.Slots.MoveTip] calls it
 
-// Begin publishes where a boulder begins, a commit of the clone. It may be called again until the tip has moved.
+// Begin publishes a commit of the clone as base and tip of a boulder. It may be repeated until the tip moves.
 func (r *Remote) Begin(ctx context.Context, boulderID, base string) error {
 	return r.push(ctx, workspace.RefMove{Ref: ref(boulderID, "base"), To: base}, workspace.RefMove{Ref: ref(boulderID, "tip"), To: base})
 }
 
-// Fetch brings what the remote has of a boulder.
+// Fetch fetches all refs of a boulder.
 func (r *Remote) Fetch(ctx context.Context, boulderID string) error {
 	r.fetching.Lock()
 	defer r.fetching.Unlock()
@@ -57,7 +54,7 @@ func (r *Remote) Fetch(ctx context.Context, boulderID string) error {
 	return r.patiently(ctx, func() error { return r.Clone.Fetch(ctx, r.URL, "+"+all+":"+all) })
 }
 
-// Publish keeps a commit of the clone for all others, before the log names it.
+// Publish pushes a commit so that all clones can fetch it. Call it before the log names the commit.
 func (r *Remote) Publish(ctx context.Context, boulderID, commit string) error {
 	return r.push(ctx, workspace.RefMove{Ref: ref(boulderID, keeping(commit)), To: commit})
 }
@@ -66,7 +63,7 @@ func (r *Remote) push(ctx context.Context, moves ...workspace.RefMove) error {
 	return r.patiently(ctx, func() error { return r.Clone.Push(ctx, r.URL, moves...) })
 }
 
-// patiently repeats what fails, also because another process of the clone does the same.
+// patiently retries for network errors, and for conflicts with another process in the same clone.
 func (r *Remote) patiently(ctx context.Context, do func() error) error {
 	for begun := time.Now(); ; {
 		err := do()
@@ -83,7 +80,7 @@ func (r *Remote) patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// Boulders are those that the remote has something of.
+// Boulders lists the boulders that have refs on the remote.
 func (r *Remote) Boulders(ctx context.Context) (ids []string, err error) {
 	there, err := r.Clone.Remote(ctx, r.URL, ref("*", "base"))
 	for name := range there {
@@ -92,7 +89,7 @@ func (r *Remote) Boulders(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// End deletes what the remote has of a boulder. Clones follow with their next [Remote.Sweep].
+// End deletes a boulder's refs from the remote. Clones follow with their next [Remote.Sweep].
 func (r *Remote) End(ctx context.Context, boulderID string) error {
 	there, err := r.Clone.Remote(ctx, r.URL, ref(boulderID, "*"))
 	if err != nil || len(there) == 0 {
@@ -105,9 +102,9 @@ func (r *Remote) End(ctx context.Context, boulderID string) error {
 	return r.push(ctx, gone...)
 }
 
-// Sweep removes the slots and refs of boulders that the remote no longer has, except of those that are the clone's own.
+// Sweep removes the clone's slots and refs of boulders that the remote no longer has, unless own reports true.
 func (r *Remote) Sweep(ctx context.Context, own func(boulderID string) bool) error {
-	here, err := r.Clone.Kept(ctx) // before the remote is asked: one that begins meanwhile is on both
+	here, err := r.Clone.Kept(ctx) // list before the remote, so that a boulder that begins meanwhile is not swept
 	if err != nil {
 		return err
 	}
@@ -134,7 +131,7 @@ func (r *Remote) Sweep(ctx context.Context, own func(boulderID string) bool) err
 	return nil
 }
 
-// Slots are those of the clone, which begin with what others have published, and publish what they capture.
+// Slots are the clone's slots. They start from what other clones published and publish what they capture.
 type Slots struct {
 	executor.Slots
 	Remote *Remote
@@ -181,18 +178,17 @@ func (s *Slots) MoveTip(ctx context.Context, boulderID, from, to string) error {
 	return s.Remote.push(ctx, moves...)
 }
 
-// slot is one of an attempt.
 type slot struct {
 	executor.Slot
 	remote    *Remote
-	given     <-chan struct{} // until then the attempt is this worker's
+	given     <-chan struct{} // closed when the attempt is no longer this worker's
 	boulderID string
 	name      []string
-	seen      string // what the remote has of the attempt, as far as is known
+	seen      string // the attempt's commit on the remote, as last known; empty: none
 }
 
-// Capture implements executor.Slot. If another worker has published something of the attempt, that is replaced as long as the
-// attempt is this one's; afterwards the error wraps [workspace.ErrMoved].
+// Capture implements executor.Slot. While the attempt is this worker's, it replaces what another worker published for
+// it. Afterwards it returns an error that wraps [workspace.ErrMoved].
 func (s *slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
 	commit, captured, err = s.Slot.Capture(ctx, tree)
 	for err == nil {

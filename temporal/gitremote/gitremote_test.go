@@ -24,14 +24,14 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// team is a project in sub/ of a repository, whose boulder begins, and the remote.
+// team is a git remote and a project in the directory sub/ of a clone, where a boulder has begun.
 type team struct {
 	*testing.T
 	project             *gitremote.Remote
 	bare, address, base string
 }
 
-// newTeam has a project with committed.txt, and begun.txt uncommitted. via makes the URL of the remote's path.
+// newTeam creates a project with committed.txt, and with begun.txt uncommitted. via turns the remote's path into a URL.
 func newTeam(t *testing.T, via func(path string) string) *team {
 	t.Helper()
 	k := &team{T: t, bare: filepath.Join(t.TempDir(), "remote.git")}
@@ -43,7 +43,7 @@ func newTeam(t *testing.T, via func(path string) string) *team {
 	var err error
 	k.base, err = k.project.Clone.Base(t.Context(), false, time.Unix(1, 0))
 	must(t, err)
-	for range 2 { // as after a crash
+	for range 2 { // twice, as after a crash
 		must(t, k.project.Begin(t.Context(), "b", k.base))
 	}
 	return k
@@ -58,7 +58,6 @@ func (k *team) remote(dir string) *gitremote.Remote {
 
 func file(path string) string { return "file://" + path }
 
-// clone is one with a worker.
 type clone struct {
 	*team
 	*gitremote.Slots
@@ -73,7 +72,7 @@ func (k *team) clone() clone {
 	return clone{k, &gitremote.Slots{Slots: project.Slots{Slots: r.Clone}, Remote: r}, dir}
 }
 
-// slot makes one ready for an attempt "<sub-task>/<number>", which is the worker's until ctx ends.
+// slot prepares slot number for an attempt "<sub-task>/<number>", which is the worker's until ctx ends.
 func (c clone) slot(ctx context.Context, number int, attempt, from string) executor.Slot {
 	c.Helper()
 	s, err := c.Prepare(ctx, c.claim(number, attempt, from))
@@ -99,7 +98,7 @@ func (k *team) capture(s executor.Slot) string {
 	return commit
 }
 
-// files are those of a slot with their contents, without git's.
+// files returns the names and contents of a slot's files, as one line.
 func (k *team) files(s executor.Slot) (all string) {
 	k.Helper()
 	entries, err := os.ReadDir(s.Dir())
@@ -119,8 +118,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What attempts leave in two clones is put onto the tip in one of them, and a third attempt begins with it in the other; the
-// project has it as well. At the end nothing is left, on the remote and in both clones.
+// Attempts in two clones are integrated in one of them. A third attempt, in the other, starts from the result, and the
+// project can fetch it. At the end neither the remote nor the clones keep any refs.
 func TestAcrossClones(t *testing.T) {
 	for name, via := range map[string]func(*testing.T) func(string) string{
 		"file": func(*testing.T) func(string) string { return file },
@@ -150,7 +149,7 @@ func acrossClones(t *testing.T, k *team) {
 		if commit == tip || len(conflicts) > 0 {
 			t.Fatalf("%s does not merge: %q", result, conflicts)
 		}
-		must(t, b.Remote.Publish(ctx, "b", commit)) // from now on its worker may die
+		must(t, b.Remote.Publish(ctx, "b", commit)) // from now on the worker may die
 		must(t, a.MoveTip(ctx, "b", tip, commit))
 		must(t, b.MoveTip(ctx, "b", tip, commit))
 		tip = commit
@@ -191,8 +190,8 @@ func acrossClones(t *testing.T, k *team) {
 	}
 }
 
-// A worker that was given up is refused when it publishes after the one that took its place, which in turn replaces
-// what the other published before. The next attempt begins with that, also in the clone of the one that was given up.
+// A worker that lost an attempt is refused if it publishes after its successor. The successor replaces what the first
+// worker published before. The next attempt starts from the successor's result, also in the first worker's clone.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	k := newTeam(t, file)
@@ -218,7 +217,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// serveSSH runs sshd on the loopback interface for one test.
+// serveSSH runs sshd on the loopback interface for one test. It returns a function that turns paths into URLs.
 func serveSSH(t *testing.T) func(path string) string {
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {

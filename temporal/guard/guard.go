@@ -12,20 +12,20 @@ import (
 )
 
 var (
-	// ErrFenced is the cause when no heartbeat came through in time: another worker may have the work from now on.
+	// ErrFenced is the cause if no heartbeat succeeded in time: another worker may get the work soon.
 	ErrFenced = errors.New("no heartbeat reached the Temporal server in time: another worker may have the work soon")
-	// ErrTaken is the cause when the server says that the work is not this worker's any more.
+	// ErrTaken is the cause if the server says that the work is no longer this worker's.
 	ErrTaken = errors.New("the Temporal server has given the work to another worker")
-	// ErrCancelled is the cause when the boulder wants the work to end.
+	// ErrCancelled is the cause if the boulder cancelled the work.
 	ErrCancelled = errors.New("the boulder ended the work")
 )
 
-// Watch calls beat ten times within timeout, until stop is called, and gives a context for the work. It ends two thirds
-// of timeout after the start of the last beat that came through: the rest is for the work to end. The SDK's own
-// heartbeats would end the work at the first one that fails, or notice a cancellation late.
+// Watch calls beat every tenth of timeout until stop is called, and returns a context for the work. It ends two thirds
+// of timeout after the start of the last successful beat, which leaves the work time to end. The SDK's own heartbeats
+// would cancel the work at the first failure, or notice a cancellation late.
 func Watch(ctx context.Context, timeout time.Duration, beat func(context.Context) error) (_ context.Context, stop func()) {
 	guarded, end := context.WithCancelCause(ctx)
-	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx)) // also while the work comes to its end
+	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx)) // beats continue while cancelled work ends
 	stopped, patience := make(chan struct{}), timeout*2/3
 	go func() {
 		defer close(stopped)

@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/temporal/guard"
 )
 
-// TestFence: a server that is away for half of the timeout costs nothing. Then the work ends, counted from the
-// start of the last beat that came through, also if a beat hangs.
+// TestFence: the work survives a server outage of half the timeout. It ends on time, counted from the start of the last
+// successful beat, even if a beat hangs.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestServerSays: the work ends at the next beat, and beats go on after a cancellation, so that the work has the time to end.
+// TestServerSays: the server's answer ends the work. After a cancellation beats continue: the work needs time to end.
 func TestServerSays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ says, cause error }{

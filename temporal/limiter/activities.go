@@ -18,29 +18,28 @@ import (
 )
 
 const (
-	// askTime bounds the wait for a boulder's answer. The first query after a worker died takes 5 s.
+	// askTime bounds the wait for a boulder's answer. The first query after a worker died takes 5 s (observed).
 	askTime = 15 * time.Second
-	// askTries is how often boulders that do not answer are asked before the limiter continues without: one broken workflow must
-	// not stop all others.
+	// askTries is how often [rebuild] asks before it continues without the boulders that do not answer: one broken
+	// workflow must not stop all others.
 	askTries = 8
 )
 
-// found is what [rebuild] finds.
 type found struct {
-	Cap     *int      `json:"cap,omitempty"` // what [SetCap] said to an earlier limiter
+	Cap     *int      `json:"cap,omitempty"` // from [SetCap] on an earlier limiter
 	Held    []Permit  `json:"held,omitempty"`
 	Waiting []request `json:"waiting,omitempty"`
 	Unasked []string  `json:"unasked,omitempty"`
 }
 
-// send hands a request to the model's limiter, and starts it if there is none.
+// send sends a request to the model's limiter, and starts the limiter if none runs.
 func send(ctx context.Context, model string, r request) error {
 	_, err := activity.GetClient(ctx).SignalWithStartWorkflow(ctx, WorkflowID(model), requestSignal, r,
 		client.StartWorkflowOptions{TaskQueue: Queue, WorkflowTaskTimeout: taskTimeout}, workflowType, State{Model: model})
 	return err
 }
 
-// giveBack releases a permit. A limiter that is gone has forgotten it.
+// giveBack releases a permit. If no limiter runs there is nothing to release.
 func giveBack(ctx context.Context, model string, p Permit) error {
 	err := activity.GetClient(ctx).SignalWorkflow(ctx, WorkflowID(model), "", releaseSignal, p)
 	if errors.As(err, new(*serviceerror.NotFound)) {
@@ -49,7 +48,7 @@ func giveBack(ctx context.Context, model string, p Permit) error {
 	return err
 }
 
-// ended returns the permits whose boulder is over, or was begun again. One that continued as new is neither.
+// ended returns the permits whose boulder has ended or was started again. Continue-as-new counts as neither.
 func ended(ctx context.Context, held []Permit) (gone []Permit, err error) {
 	for _, p := range held {
 		about, err := activity.GetClient(ctx).DescribeWorkflowExecution(ctx, p.Boulder, "")
@@ -60,7 +59,7 @@ func ended(ctx context.Context, held []Permit) (gone []Permit, err error) {
 			continue
 		}
 		info := about.GetWorkflowExecutionInfo()
-		begunAgain := info.GetFirstRunId() != "" && info.GetFirstRunId() != p.Run // servers before 1.25 do not tell
+		begunAgain := info.GetFirstRunId() != "" && info.GetFirstRunId() != p.Run // empty before server 1.25
 		if info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || begunAgain {
 			gone = append(gone, p)
 		}
@@ -68,7 +67,7 @@ func ended(ctx context.Context, held []Permit) (gone []Permit, err error) {
 	return gone, nil
 }
 
-// rebuild asks all running boulders what they hold and want of a model.
+// rebuild asks all running boulders for their permits and requests of a model.
 func rebuild(ctx context.Context, model string) (f found, err error) {
 	c := activity.GetClient(ctx)
 	if f.Cap, err = lastCap(ctx, c, model); err != nil {
@@ -97,7 +96,7 @@ func rebuild(ctx context.Context, model string) (f found, err error) {
 	return f, err
 }
 
-// ask leaves h as it is if the boulder is over.
+// ask queries one boulder. It leaves h as it is if the boulder has ended.
 func ask(ctx context.Context, c client.Client, id, run, model string, h *holding) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -114,7 +113,7 @@ func ask(ctx context.Context, c client.Client, id, run, model string, h *holding
 	return answer.QueryResult.Get(h)
 }
 
-// lastCap is what [SetCap] said last; nil: nothing, or longer ago than the server keeps workflows that are over.
+// lastCap returns the last cap from [SetCap]; nil if there was none, or the server no longer keeps that workflow.
 func lastCap(ctx context.Context, c client.Client, model string) (*int, error) {
 	query := "WorkflowId = '" + strings.ReplaceAll(WorkflowID(model), "'", "''") + "' AND ExecutionStatus != 'Running'"
 	page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 1}) // newest first
@@ -129,7 +128,6 @@ func lastCap(ctx context.Context, c client.Client, model string) (*int, error) {
 	return n, converter.GetDefaultDataConverter().FromPayload(payload, n)
 }
 
-// list calls f with all workflows that a query finds.
 func list(ctx context.Context, c client.Client, query string, f func(id, run string)) error {
 	for token, first := []byte(nil), true; first || len(token) > 0; first = false {
 		page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: token})

@@ -12,19 +12,19 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Status is what a limiter says about itself.
+// Status describes a limiter.
 type Status struct {
 	Model      string   `json:"model"`
 	Cap        int      `json:"cap"`
-	Set        bool     `json:"set,omitempty"`   // by [SetCap]; else it is the latest boulder's:
-	Asked      int      `json:"asked,omitempty"` // 0: none has asked
+	Set        bool     `json:"set,omitempty"`   // Cap is from [SetCap], not from the latest request
+	Asked      int      `json:"asked,omitempty"` // cap of the latest request; 0: no request yet
 	Held       []Permit `json:"held,omitempty"`
-	Waiting    []Permit `json:"waiting,omitempty"` // in the order in which they will be granted
+	Waiting    []Permit `json:"waiting,omitempty"` // in the order of the coming grants
 	Rebuilding bool     `json:"rebuilding,omitempty"`
-	Unasked    []string `json:"unasked,omitempty"` // boulders that may hold permits that are not counted
+	Unasked    []string `json:"unasked,omitempty"` // boulders that may hold uncounted permits
 }
 
-// List is the status of all limiters, by model. A model that was never used or limited has none. It needs a running worker.
+// List returns the status of all limiters, sorted by model; unused models have none. It needs a running worker.
 func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	var ids []string
 	err = list(ctx, c, "WorkflowType = '"+workflowType+"' AND ExecutionStatus = 'Running'", func(id, _ string) { ids = append(ids, id) })
@@ -43,11 +43,11 @@ func List(ctx context.Context, c client.Client) (all []Status, err error) {
 	return all, err
 }
 
-// Unset takes back what [SetCap] said: it is what the latest boulder has configured.
+// Unset removes the cap from [SetCap]. The cap is then that of the latest request.
 const Unset = -1
 
-// SetCap sets the cap of a model, at once and for all boulders; sessions beyond it continue. 0: none starts. It needs a
-// running worker, before the deadline of ctx.
+// SetCap sets the cap of a model for all boulders, at once; 0 lets none start. Sessions beyond it continue. It fails
+// if no worker runs before the deadline of ctx.
 func SetCap(ctx context.Context, c client.Client, model string, n int) (s Status, err error) {
 	if err := checkCap(n); err != nil {
 		return s, err

@@ -10,13 +10,13 @@ import (
 
 const (
 	permitsQuery = "permits"
-	// askAgain is after how long a request is repeated: a limiter that was terminated has to be started by someone.
-	askAgain = 5 * time.Minute
+	// repeatAfter is when a request is repeated: a terminated limiter starts only with the next request.
+	repeatAfter = 5 * time.Minute
 )
 
 func grantSignal(id string) string { return "granted/" + id }
 
-// Permits are those of a boulder's workflow. A limiter that is rebuilt asks it for them.
+// Permits holds the permits and requests of a boulder's workflow. A new limiter queries them.
 type Permits struct {
 	boulder, run string
 	requests     int
@@ -29,13 +29,12 @@ type permit struct {
 	held  bool
 }
 
-// holding is how a boulder answers permitsQuery.
 type holding struct {
 	Held    []Permit  `json:"held,omitempty"`
 	Waiting []request `json:"waiting,omitempty"`
 }
 
-// NewPermits is called once, where the workflow begins.
+// NewPermits registers the query handler. Call it once, at the start of the workflow.
 func NewPermits(ctx workflow.Context) (*Permits, error) {
 	info := workflow.GetInfo(ctx)
 	p := &Permits{boulder: info.WorkflowExecution.ID, run: info.FirstRunID}
@@ -53,28 +52,28 @@ func NewPermits(ctx workflow.Context) (*Permits, error) {
 	})
 }
 
-// Acquire waits until the model may be used. limit is the cap by the boulder's own configuration, which holds until
-// [SetCap] says another. what tells people what the permit is for, such as <sub-task>/<attempt>. release is called
-// once, when whatever used the model has ended, also if ctx is cancelled by then. The error is that of ctx, or says
-// that no limiter can be reached.
+// Acquire waits for a permit to use a model. limit is the configured cap, which [SetCap] overrides. what is for
+// display, such as <sub-task>/<attempt>. Call release once, after the use has ended, also if ctx is cancelled by then.
+// The error is that of ctx, or says that no limiter can be reached.
 func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what string) (release func(), err error) {
 	p.requests++
-	id := fmt.Sprintf("%s#%d", what, p.requests) // a late grant of an earlier request is none of this one
+	id := fmt.Sprintf("%s#%d", what, p.requests) // unique, so that a late grant of an earlier request does not count
 	mine := &permit{request: request{Permit: Permit{Boulder: p.boulder, Run: p.run, ID: id}, Cap: limit}, model: model}
 	p.list = append(p.list, mine)
 	release = func() {
-		p.list = slices.DeleteFunc(p.list, func(one *permit) bool { return one == mine }) // before the limiter hears of it
+		p.list = slices.DeleteFunc(p.list, func(one *permit) bool { return one == mine }) // before the limiter learns of it
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		_ = workflow.ExecuteLocalActivity(local(ctx), giveBack, model, mine.Permit).Get(ctx, nil) // else it ends with the boulder
+		// If this fails, the permit ends with the boulder.
+		_ = workflow.ExecuteLocalActivity(local(ctx), giveBack, model, mine.Permit).Get(ctx, nil)
 	}
 	granted := workflow.GetSignalChannel(ctx, grantSignal(id))
 	for !mine.held {
 		err := workflow.ExecuteLocalActivity(local(ctx), send, model, mine.request).Get(ctx, nil)
 		if err == nil {
 			var got Permit
-			granted.ReceiveWithTimeout(ctx, askAgain, &got)
-			mine.held, err = got == mine.Permit, ctx.Err() // another is of a run before this
+			granted.ReceiveWithTimeout(ctx, repeatAfter, &got)
+			mine.held, err = got == mine.Permit, ctx.Err() // a different one is for an earlier run
 		}
 		if err != nil {
 			release()
@@ -84,7 +83,7 @@ func (p *Permits) Acquire(ctx workflow.Context, model string, limit int, what st
 	return release, nil
 }
 
-// local is for a message to a limiter, which is tried for as long as a server may be down.
+// local sets the options for a message to a limiter. It is retried for as long as a server may be down.
 func local(ctx workflow.Context) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: 10 * time.Minute,

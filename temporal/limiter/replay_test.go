@@ -24,7 +24,6 @@ func replay(h *history.History) error {
 	return r.ReplayWorkflowHistory(nil, h)
 }
 
-// replay has what the limiters of a test did decided again from their histories.
 func (k *cluster) replay(name string) {
 	k.t.Helper()
 	n := 0
@@ -55,7 +54,7 @@ func keep(t *testing.T, name string, h *history.History) {
 	var file bytes.Buffer
 	data, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h)
 	if err == nil {
-		host, _ := os.Hostname() // it is in the names of sticky queues
+		host, _ := os.Hostname() // part of the names of sticky queues
 		data = bytes.ReplaceAll(data, []byte(`"`+host+`:`), []byte(`"host:`))
 		w := gzip.NewWriter(&file)
 		_, err = w.Write(data)
@@ -69,8 +68,8 @@ func keep(t *testing.T, name string, h *history.History) {
 	}
 }
 
-// Limiters that run when workers are upgraded go on. Where a change cannot have that (not even by workflow.GetVersion), the
-// changelog says to terminate them: the next request rebuilds what they knew.
+// A running limiter survives an upgrade of the workers. If a change cannot allow that, even with workflow.GetVersion,
+// the changelog must say to terminate the limiters: the next request rebuilds their state.
 func TestReplayOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	names, _ := filepath.Glob("testdata/*.json.gz")

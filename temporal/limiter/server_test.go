@@ -22,11 +22,11 @@ const (
 	limit = 3
 )
 
-// sessions are what runs with permits: each goes on until the test ends it.
+// sessions run with permits. Each lasts until the test ends it.
 type sessions struct {
 	sync.Mutex
 	running map[string]chan struct{} // by boulder/name
-	most    int
+	peak    int
 	began   chan string
 }
 
@@ -35,7 +35,7 @@ func (s *sessions) session(ctx context.Context, name string) error {
 	end := make(chan struct{})
 	s.Lock()
 	s.running[name] = end
-	s.most = max(s.most, len(s.running))
+	s.peak = max(s.peak, len(s.running))
 	s.Unlock()
 	s.began <- name
 	defer func() {
@@ -57,7 +57,6 @@ func (s *sessions) end(name string) {
 	close(s.running[name])
 }
 
-// boulder runs n sessions side by side.
 func (s *sessions) boulder(ctx workflow.Context, model string, n int) error {
 	permits, err := NewPermits(ctx)
 	if err != nil {
@@ -91,7 +90,7 @@ type cluster struct {
 	runs map[string]client.WorkflowRun
 }
 
-// newCluster has one server with three workers, all of which run everything.
+// newCluster starts a server with three workers, each for limiters, boulders and sessions.
 func newCluster(t *testing.T) *cluster {
 	server := devtest.Start(t, "")
 	k := &cluster{
@@ -126,7 +125,7 @@ func (k *cluster) start(boulder, model string, n int) {
 	k.runs[boulder] = run
 }
 
-// next waits for the next session to begin.
+// next waits until the next session begins and returns its name.
 func (k *cluster) next() string {
 	k.t.Helper()
 	select {
@@ -138,8 +137,8 @@ func (k *cluster) next() string {
 	}
 }
 
-// status waits until the model's limiter holds and has waiting so many.
-func (k *cluster) status(held, waiting int) Status {
+// awaitStatus waits until the only limiter has so many permits held and waiting.
+func (k *cluster) awaitStatus(held, waiting int) Status {
 	k.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -153,7 +152,7 @@ func (k *cluster) status(held, waiting int) Status {
 	}
 }
 
-// finish ends sessions as they come until the boulders are over.
+// finish ends n sessions, the running ones first and others as they begin, and waits for the boulders.
 func (k *cluster) finish(n int, running ...string) {
 	k.t.Helper()
 	for n -= len(running); len(running) > 0; running = running[1:] {
@@ -170,14 +169,14 @@ func (k *cluster) finish(n int, running ...string) {
 	}
 }
 
-// Two boulders on three workers keep to one cap, and take turns.
+// Two boulders on three workers share one cap and take turns.
 func TestServerCap(t *testing.T) {
 	t.Parallel()
 	k := newCluster(t)
 	k.start("a", "m", 6)
-	k.status(limit, 3)
+	k.awaitStatus(limit, 3)
 	k.start("b", "m", 6)
-	k.status(limit, 9)
+	k.awaitStatus(limit, 9)
 	running := []string{k.next(), k.next(), k.next()}
 	var turns string
 	for n := 9; len(running) > 0; running = running[1:] {
@@ -188,21 +187,21 @@ func TestServerCap(t *testing.T) {
 		}
 	}
 	k.finish(0)
-	if k.most != limit || turns != "abababbbb" {
-		t.Errorf("%d sessions at once, with a cap of %d; turns %s", k.most, limit, turns)
+	if k.peak != limit || turns != "abababbbb" {
+		t.Errorf("%d sessions at once, with a cap of %d; turns %s", k.peak, limit, turns)
 	}
-	k.status(0, 0)
+	k.awaitStatus(0, 0)
 	k.replay("cap")
 }
 
-// A limiter that takes the place of a terminated one has its cap, counts the sessions that run, and not one that ended
-// meanwhile; who waited goes on waiting.
+// The successor of a terminated limiter has its cap, counts the running sessions and not one that ended meanwhile, and
+// keeps the waiting requests.
 func TestServerTerminate(t *testing.T) {
 	t.Parallel()
 	k := newCluster(t)
 	k.start("a", "m", 4)
 	k.start("b", "m", 2)
-	before := k.status(limit, 3)
+	before := k.awaitStatus(limit, 3)
 	running := []string{k.next(), k.next(), k.next()}
 	if _, err := SetCap(t.Context(), k.c, "m", 2); err != nil {
 		t.Fatal(err)
@@ -212,7 +211,7 @@ func TestServerTerminate(t *testing.T) {
 	}
 	k.end(running[0])
 	k.start("c", "m", 1)
-	after := k.status(2, 4)
+	after := k.awaitStatus(2, 4)
 	for _, held := range after.Held {
 		what, _, _ := strings.Cut(held.ID, "#")
 		if name := held.Boulder + "/" + what; !slices.Contains(before.Held, held) || !slices.Contains(running[1:], name) {
@@ -223,16 +222,16 @@ func TestServerTerminate(t *testing.T) {
 		t.Errorf("the cap is %d, and %d sessions began", after.Cap, len(k.began))
 	}
 	k.Lock()
-	k.most = 0
+	k.peak = 0
 	k.Unlock()
 	k.finish(6, running[1:]...)
-	if k.most > 2 {
-		t.Errorf("%d sessions at once after that", k.most)
+	if k.peak > 2 {
+		t.Errorf("%d sessions at once after that", k.peak)
 	}
 	k.replay("terminate")
 }
 
-// A cap is set while sessions run: more begin at once, or none until enough have ended.
+// A new cap applies at once: a larger one starts sessions, a smaller one starts none until enough have ended.
 func TestServerSetCap(t *testing.T) {
 	t.Parallel()
 	k := newCluster(t)
@@ -240,22 +239,22 @@ func TestServerSetCap(t *testing.T) {
 		t.Fatalf("set: %+v, %v", s, err)
 	}
 	k.start("a", "m", 8)
-	k.status(2, 6)
+	k.awaitStatus(2, 6)
 	running := []string{k.next(), k.next()}
 	if _, err := SetCap(t.Context(), k.c, "m", 5); err != nil {
 		t.Fatal(err)
 	}
 	running = append(running, k.next(), k.next(), k.next())
-	k.status(5, 3)
+	k.awaitStatus(5, 3)
 	if _, err := SetCap(t.Context(), k.c, "m", 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range running[:4] {
 		k.end(name)
 	}
-	k.status(1, 3)
-	if k.most != 5 || len(k.began) > 0 {
-		t.Errorf("%d sessions at once, and %d began with a cap of 1", k.most, len(k.began))
+	k.awaitStatus(1, 3)
+	if k.peak != 5 || len(k.began) > 0 {
+		t.Errorf("%d sessions at once, and %d began with a cap of 1", k.peak, len(k.began))
 	}
 	k.finish(4, running[4])
 	k.replay("set-cap")
@@ -266,13 +265,13 @@ func lookUp(ctx workflow.Context, held []Permit) (gone []Permit, err error) {
 	return gone, err
 }
 
-// Permits are taken back of a boulder that was terminated, also if it was begun again, and of no other.
+// A terminated boulder loses its permits, also if it was started again. Other boulders keep theirs.
 func TestServerEnded(t *testing.T) {
 	t.Parallel()
 	k := newCluster(t)
 	k.start("a", "m", 1)
 	k.start("b", "m", 1)
-	held := k.status(2, 0).Held
+	held := k.awaitStatus(2, 0).Held
 	gone := func(want int) {
 		t.Helper()
 		run, err := k.c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, "look-up", held)

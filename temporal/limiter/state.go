@@ -2,35 +2,35 @@ package limiter
 
 import "slices"
 
-// Permit is the right to use a model. It belongs to a boulder and lasts until it is released or the boulder's workflow ends,
-// whatever happens to workers meanwhile.
+// Permit is the right to use a model. It belongs to a boulder, not to a worker, and lasts until it is released or the
+// boulder's workflow ends.
 type Permit struct {
-	Boulder string `json:"boulder"` // its workflow's id
-	Run     string `json:"run"`     // the first run of its workflow: a boulder that is begun again has none of the old permits
-	ID      string `json:"id"`      // what for, and unique within the run: <sub-task>/<attempt>#<n>
+	Boulder string `json:"boulder"` // workflow id
+	Run     string `json:"run"`     // first run id of the workflow: a boulder started again has no old permits
+	ID      string `json:"id"`      // unique within the run: <sub-task>/<attempt>#<n>
 }
 
-// State is what a limiter knows, and takes along when it continues as new. The zero value with a model is a limiter
-// that has to ask first who holds permits.
+// State is the state of a limiter, passed on at continue-as-new. A State with only Model set has yet to ask the
+// boulders for their permits.
 type State struct {
 	Model   string     `json:"model"`
 	Cap     int        `json:"cap"`
-	Set     bool       `json:"set,omitempty"` // by [SetCap]; else the cap is the one that the latest request brought:
-	Asked   int        `json:"asked,omitempty"`
+	Set     bool       `json:"set,omitempty"`   // Cap is from [SetCap]; else it is Asked
+	Asked   int        `json:"asked,omitempty"` // cap of the latest request
 	Held    []Permit   `json:"held,omitempty"`
-	Waiting [][]Permit `json:"waiting,omitempty"` // by boulder, in the order of their turns; none is empty
+	Waiting [][]Permit `json:"waiting,omitempty"` // by boulder, in order of their turns; no line is empty
 	Rebuilt bool       `json:"rebuilt,omitempty"`
-	Unasked []string   `json:"unasked,omitempty"` // boulders that did not say what they hold when the limiter was rebuilt
+	Unasked []string   `json:"unasked,omitempty"` // boulders that did not answer the rebuild
 }
 
-// ask takes in what a boulder has configured.
+// ask notes the cap that a request brought.
 func (s *State) ask(limit int) {
 	if s.Asked = limit; !s.Set {
 		s.Cap = limit
 	}
 }
 
-// request puts a permit in the boulder's line, unless it is there or held already.
+// request adds a permit to its boulder's line, unless it is waiting or held already. It reports whether it is held.
 func (s *State) request(p Permit) (held bool) {
 	if slices.Contains(s.Held, p) {
 		return true
@@ -47,7 +47,7 @@ func (s *State) request(p Permit) (held bool) {
 	return false
 }
 
-// grant gives a permit to the boulder whose turn it is, which then goes to the end.
+// grant grants a permit to the boulder whose turn it is, and moves that boulder to the end.
 func (s *State) grant() (p Permit, ok bool) {
 	if len(s.Held) >= s.Cap || len(s.Waiting) == 0 {
 		return Permit{}, false
@@ -61,7 +61,6 @@ func (s *State) grant() (p Permit, ok bool) {
 	return line[0], true
 }
 
-// drop takes back a permit, or the request for it.
 func (s *State) drop(p Permit) {
 	is := func(other Permit) bool { return other == p }
 	s.Held = slices.DeleteFunc(s.Held, is)

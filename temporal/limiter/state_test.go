@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is asked, granted and given back: the cap holds when a permit is granted, nobody has one twice, within a
-// boulder the first to ask is the first to get, and no boulder that waits is passed over twice by another.
+// In any order of steps: no grant exceeds the cap or is made twice, grants are first come, first served within a
+// boulder, and no waiting boulder is passed over twice by the same other one.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := State{Cap: 2}
-		last := map[string]int{}              // number of the newest permit granted, by boulder
+		last := map[string]int{}              // number of the last granted permit, by boulder
 		passed := map[string]map[string]int{} // grants to others while a boulder waits
 		waits := func(boulder string) bool {
 			return slices.ContainsFunc(s.Waiting, func(line []Permit) bool { return line[0].Boulder == boulder })

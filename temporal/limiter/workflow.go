@@ -1,17 +1,16 @@
-// Package limiter keeps to the cap of a model over all workers and boulders. Temporal has no such cap: its task queues bound
-// what one worker runs, or a rate.
+// Package limiter enforces a model's cap over all workers and boulders. Temporal has no such cap: its task queues
+// limit a rate, or what one worker runs.
 //
-// For each model there is a workflow, limiter/<model>, which grants permits. A boulder's workflow asks with
-// [Permits.Acquire], by signal-with-start; the limiter grants by a signal back, first come first served within a boulder, and
-// the boulders take turns. A permit is held until it is released. Those of workflows that ended without a release, as
-// terminated ones do, are taken back within [SweepEvery].
+// Each model has a workflow, limiter/<model>, that grants permits. A boulder's workflow requests one with
+// [Permits.Acquire], a signal-with-start, and the limiter answers with a signal. Boulders take turns; within a boulder
+// the order is first come, first served. A workflow that ends without a release loses its permits within [SweepEvery].
 //
-// The limiter itself may be terminated. The next request starts another one, which asks the running boulders what they hold
-// and want before it grants anything. So only workflows hold permits: a killed worker takes no knowledge along.
+// If the limiter is terminated, the next request starts a new one, which first asks the running boulders for their
+// permits and requests. Only workflows hold permits, so a killed worker loses none.
 //
-// More than the cap can run: for as long as a frozen worker's session outlives its permit (see the worker's fence); if the
-// limiter is terminated within moments of a grant that has not arrived, or of the start of a boulder that the server does not
-// list yet; if a boulder cannot be asked, which [Status] then tells. What uses the model outside of Temporal is not counted.
+// The cap can be exceeded: while a frozen worker's session outlives its permit (see package guard); if the limiter is
+// terminated moments after a grant that is in flight, or after the start of a boulder that the server does not list
+// yet; if a boulder does not answer, which [Status] shows. Use of the model outside Temporal is not counted.
 package limiter
 
 import (
@@ -26,13 +25,13 @@ import (
 )
 
 const (
-	// BoulderType is the type of the workflows that hold permits.
+	// BoulderType is the type of workflows that hold permits.
 	BoulderType = "boulder"
-	// SweepEvery is how often the holders are looked up. A release is at once; this is for workflows that end without.
+	// SweepEvery is how often the limiter looks for workflows that ended without a release.
 	SweepEvery = time.Minute
 
 	workflowType = "limiter"
-	memoCap      = "cap" // what SetCap said last: it outlives a terminated limiter
+	memoCap      = "cap" // last argument of SetCap; outlives a terminated limiter
 
 	requestSignal = "request"
 	releaseSignal = "release"
@@ -40,33 +39,32 @@ const (
 	setCapUpdate  = "setCap"
 )
 
-// WorkflowID is that of a model's limiter.
+// WorkflowID returns the workflow id of a model's limiter.
 func WorkflowID(model string) string { return "limiter/" + model }
 
-// Queue is the task queue of all limiters: every worker takes work from it, whichever project it is of.
+// Queue is the task queue of all limiters. The workers of all projects poll it.
 const Queue = "manager:limits"
 
-// taskTimeout is how long a worker has for a decision, before another one gets it: one that is frozen may be given two.
+// taskTimeout is how long a worker has for a decision before another one gets it. A frozen worker may be given two.
 const taskTimeout = 3 * time.Second
 
-// Register registers what workers of [Queue] have to run.
+// Register registers the workflow and the activity that workers of [Queue] run.
 func Register(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowType})
 	r.RegisterActivity(rebuild)
 }
 
-// request is the argument of requestSignal.
 type request struct {
 	Permit Permit `json:"permit"`
 	Cap    int    `json:"cap"`
 }
 
-// limiter is one run of the workflow. Its one coroutine owns the state; the handlers of queries and updates run in between.
+// limiter is one run of the workflow. Its main coroutine shares the state with the handlers: one runs at a time.
 type limiter struct {
 	State
 	events   workflow.Selector
 	wake     workflow.Channel
-	pending  int // signals and look-ups under way
+	pending  int // signals and look-ups in flight
 	sweeping bool
 }
 
@@ -100,7 +98,7 @@ func run(ctx workflow.Context, s State) error {
 		if long && l.pending == 0 && !l.events.HasPending() {
 			return workflow.NewContinueAsNewError(ctx, workflowType, l.State)
 		}
-		for !long { // else what is under way, and would be lost with the run, comes to an end first
+		for !long { // if the history is long, first wait for what is in flight: the run's end would lose it
 			p, ok := l.grant()
 			if !ok {
 				break
@@ -113,7 +111,7 @@ func run(ctx workflow.Context, s State) error {
 	return ctx.Err()
 }
 
-// signal tells a boulder that it holds a permit. If it cannot be told, it is over.
+// signal tells a boulder that it holds a permit. If that fails the boulder has ended, and loses the permit.
 func (l *limiter) signal(ctx workflow.Context, p Permit) {
 	l.pending++
 	told := workflow.SignalExternalWorkflow(ctx, p.Boulder, "", grantSignal(p.ID), p)
@@ -125,7 +123,7 @@ func (l *limiter) signal(ctx workflow.Context, p Permit) {
 	})
 }
 
-// watch arms the timer after which permits of workflows that are over are taken back.
+// watch starts the timer after which ended workflows lose their permits, unless it runs or no permit is held.
 func (l *limiter) watch(ctx workflow.Context) {
 	if l.sweeping || len(l.Held) == 0 {
 		return
@@ -138,7 +136,7 @@ func (l *limiter) watch(ctx workflow.Context) {
 			l.pending--
 			l.sweeping = false
 			var gone []Permit
-			_ = f.Get(ctx, &gone) // what cannot be looked up now is looked up after the next period
+			_ = f.Get(ctx, &gone) // on failure the next sweep looks again
 			for _, p := range gone {
 				l.drop(p)
 			}
@@ -146,7 +144,7 @@ func (l *limiter) watch(ctx workflow.Context) {
 	})
 }
 
-// rebuild makes up for what a terminated limiter knew. Until it is done nothing is granted.
+// rebuild restores the state of a terminated limiter. Nothing is granted before it returns.
 func (l *limiter) rebuild(ctx workflow.Context) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 2 * time.Minute, RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second},
@@ -171,7 +169,7 @@ func (l *limiter) setCap(ctx workflow.Context, n int) {
 	if !l.Set {
 		l.Cap = l.Asked
 	}
-	_ = workflow.UpsertMemo(ctx, map[string]any{memoCap: n}) // fails only for what cannot be encoded
+	_ = workflow.UpsertMemo(ctx, map[string]any{memoCap: n}) // fails only for values that cannot be encoded
 	l.wake.SendAsync(nil)
 }
 
@@ -187,7 +185,7 @@ func (l *limiter) handle(ctx workflow.Context) error {
 		}}))
 }
 
-// InTime is an error for an update that was given up, as no worker took it in time: it must not be carried out later.
+// InTime refuses an update that starts after its deadline: the caller has given up, so it must not be applied.
 func InTime(ctx workflow.Context, until time.Time) error {
 	if late := workflow.Now(ctx).Sub(until); late > 0 && !until.IsZero() {
 		return fmt.Errorf("it came %s too late: ask again, and if that is wrong, set the clocks of this machine and of the Temporal server",
@@ -198,7 +196,7 @@ func InTime(ctx workflow.Context, until time.Time) error {
 
 func (l *limiter) status() Status {
 	s := Status{Model: l.Model, Cap: l.Cap, Set: l.Set, Asked: l.Asked, Held: l.Held, Rebuilding: !l.Rebuilt, Unasked: l.Unasked}
-	for i, more := 0, true; more; i++ { // in turns, as they will be granted
+	for i, more := 0, true; more; i++ { // boulders in turn, as grant takes them
 		more = false
 		for _, line := range l.Waiting {
 			if i < len(line) {

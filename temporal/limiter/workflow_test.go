@@ -17,13 +17,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// world is a limiter without a server: time jumps to the next timer.
+// world is a limiter in the SDK's test environment: no server, and time jumps to the next timer.
 type world struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T
-	mu      sync.Mutex // signals are sent side by side
+	mu      sync.Mutex // signals are sent concurrently
 	granted []string   // <boulder><id>, in order
-	over    []Permit   // whose boulder has ended
+	over    []Permit   // permits whose boulder has ended
 }
 
 func newWorld(t *testing.T, f found) *world {
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, f found) *world {
 
 func p(name string) Permit { return Permit{Boulder: name[:1], Run: "r", ID: name[1:]} }
 
-// at sends requests ("a1") and releases ("-a1") after a time.
+// at sends requests ("a1") and releases ("-a1") at a time after the start.
 func (w *world) at(after time.Duration, limit int, names ...string) {
 	w.RegisterDelayedCallback(func() {
 		for _, name := range names {
@@ -80,12 +80,12 @@ func (w *world) run(s State) {
 func TestBouldersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, found{})
-	w.at(0, 1, "a1", "a2", "a3", "b1", "a2", "b2") // while it is rebuilt
+	w.at(0, 1, "a1", "a2", "a3", "b1", "a2", "b2") // during the rebuild
 	w.expect(500*time.Millisecond, "")
 	w.expect(2*time.Second, "a1")
-	w.at(3*time.Second, 1, "a1") // again: it is told again, and holds one
+	w.at(3*time.Second, 1, "a1") // repeated: granted again, still held once
 	w.at(4*time.Second, 1, "-a1")
-	w.at(5*time.Second, 1, "-a3") // given up while it waits: b has both turns
+	w.at(5*time.Second, 1, "-a3") // withdrawn while waiting: both turns go to b
 	w.at(6*time.Second, 1, "-a2")
 	w.at(7*time.Second, 1, "-b1")
 	w.expect(8*time.Second, "a1 a1 a2 b1 b2")
@@ -96,7 +96,7 @@ func TestBouldersTakeTurns(t *testing.T) {
 	}
 }
 
-// The cap is the one that was set, at once; before that, the one of the boulders' configuration.
+// A set cap applies at once. Before it, and after Unset, the cap is that of the boulders' configuration.
 func TestSetCap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, found{})
@@ -120,7 +120,7 @@ func TestSetCap(t *testing.T) {
 	}
 }
 
-// Who ended without a release has its permits taken back; who cannot be told of a grant does not get one.
+// A boulder that ended without a release loses its permits. One that cannot be signalled gets none.
 func TestHoldersThatEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, found{})
@@ -138,7 +138,7 @@ func TestHoldersThatEnded(t *testing.T) {
 	}
 }
 
-// What a terminated limiter had granted counts, and what waited has its turn.
+// After a rebuild the permits of the terminated limiter count, and its waiting requests are granted.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	set := 2
@@ -165,7 +165,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// A long history goes on as a new run, which knows all and asks nobody.
+// A long history continues as a new run, which has the whole state and asks no boulder.
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t, found{})
@@ -181,7 +181,7 @@ func TestContinueAsNew(t *testing.T) {
 	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &s); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, found{Held: []Permit{p("x1")}}) // what a run that asks would take over
+	w := newWorld(t, found{Held: []Permit{p("x1")}}) // a rebuild would take this over
 	w.at(time.Second, 1, "-a2")
 	w.at(2*time.Second, 1, "-b1")
 	w.run(s)

@@ -8,11 +8,10 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// largest is the most that evidence may take in a history, which has room for 50 MB. The whole of it is in the
-// transcript that it names, where the turn ran.
+// largest bounds evidence in a history, which has room for 50 MB, in bytes. The transcript has all of it.
 const largest = 60_000
 
-// fit cuts evidence until it is small enough, visibly, and first what a judge misses least.
+// fit shortens evidence until it fits, first what the judge needs least. Texts say where they are cut.
 func fit(e boulder.Evidence) boulder.Evidence {
 	for keep := 16; size(e) > largest && keep > 0; keep /= 2 {
 		e.ToolCalls = append([]boulder.ToolCall(nil), e.ToolCalls[max(0, len(e.ToolCalls)-keep):]...)
@@ -31,7 +30,7 @@ func fit(e boulder.Evidence) boulder.Evidence {
 			e.Gates[i].Output = text.Excerpt(e.Gates[i].Output, keep*100, text.End)
 			e.Gates[i].Failing = e.Gates[i].Failing[:min(len(e.Gates[i].Failing), keep*10)]
 		}
-		if n := keep * 25; len(e.Diff.Files) > n { // those of the session first
+		if n := keep * 25; len(e.Diff.Files) > n { // the session's own files first
 			own, others, _ := e.Diff.Split(nil)
 			e.Diff.Files = slices.Concat(own, others)[:n]
 		}
@@ -42,7 +41,7 @@ func fit(e boulder.Evidence) boulder.Evidence {
 func size(e boulder.Evidence) int {
 	data, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // texts and numbers always marshal
 	}
 	return len(data)
 }

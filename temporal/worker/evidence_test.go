@@ -10,8 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestFit: evidence of any size fits, keeps what the core decides by, and says where something is missing; what fits is
-// left alone.
+// TestFit: evidence of any size fits, keeps what the core decides by, and marks cuts. Small evidence is unchanged.
 func TestFit(t *testing.T) {
 	t.Parallel()
 	small := boulder.Evidence{FinalMessage: strings.Repeat("x", 8_000), Diff: boulder.Diff{Patch: strings.Repeat("y", 12_000)}}

@@ -16,8 +16,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestServerKilled: kill -9 of the server, and 10 s without one, cost nothing. What a turn reports or ends with
-// meanwhile is told when the server is back, once.
+// TestServerKilled: kill -9 of the server and 10 s without one lose no attempt. Reports and results arrive once, later.
 func TestServerKilled(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a", "b")
 	r.process()
@@ -27,7 +26,7 @@ func TestServerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.finish(nudge("a"), "b")
-	<-time.After(10 * time.Second) // that is what is tested
+	<-time.After(10 * time.Second) // the outage under test
 	if err := r.server.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,6 @@ func TestServerKilled(t *testing.T) {
 	r.oneAtATime("a", "b")
 }
 
-// oneAtATime checks that no two workers were at work on an attempt at the same time.
 func (r *rig) oneAtATime(subTasks ...string) {
 	r.Helper()
 	for _, id := range subTasks {
@@ -66,10 +64,10 @@ func (r *rig) oneAtATime(subTasks ...string) {
 	}
 }
 
-// network is between a worker and the server. What goes through it while it is cut arrives when it is healed.
+// network is a proxy between a worker and the server. Data sent while it is cut arrives after it is healed.
 type network struct {
 	net.Listener
-	mu  sync.RWMutex // held while it is cut
+	mu  sync.RWMutex // write-locked while cut
 	off bool
 }
 
@@ -104,7 +102,7 @@ func (n *network) connect(ctx context.Context, worker net.Conn, address string) 
 	if err != nil {
 		return
 	}
-	defer context.AfterFunc(ctx, func() { // the test is over
+	defer context.AfterFunc(ctx, func() { // the test ends
 		worker.Close()
 		server.Close()
 	})()
@@ -139,8 +137,7 @@ func (n *network) heal() {
 	}
 }
 
-// TestNetworkCut: a worker that is cut off from the server ends its work before another one gets it. When the network
-// is back, what it has to say is not taken.
+// TestNetworkCut: a worker that is cut off ends its work before another one gets it. Its late reports are refused.
 func TestNetworkCut(t *testing.T) {
 	r := newRig(t, 5*time.Second, "a")
 	n := r.network("127.0.0.1:0")
@@ -153,8 +150,7 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// TestBackInTime: a worker that has ended its work because it was cut off, and is back before the server gives that
-// away, gets it again. That is no attempt.
+// TestBackInTime: a worker that reconnects before the server reassigns its work gets it again, as the same attempt.
 func TestBackInTime(t *testing.T) {
 	r := newRig(t, 15*time.Second, "a")
 	n := r.network("127.0.0.1:0")
@@ -179,10 +175,10 @@ func (r *rig) cutOff(cut func()) {
 	r.oneAtATime("a")
 }
 
-// TestNetworkDown is TestNetworkCut with a worker in a network namespace, whose interface goes down.
+// TestNetworkDown is TestNetworkCut in a network namespace whose interface goes down.
 func TestNetworkDown(t *testing.T) {
 	pid := os.Getpid()
-	name := fmt.Sprintf("mgr%d", pid) // and addresses of its own, since other tests may run
+	name := fmt.Sprintf("mgr%d", pid) // unique, as are the addresses: other tests may run
 	address := func(n int) string { return fmt.Sprintf("10.213.%d.%d", pid>>6&0xff, pid&0x3f<<2+n) }
 	ip := func(args string) error {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
@@ -216,10 +212,10 @@ func TestNetworkDown(t *testing.T) {
 	})
 }
 
-// TestWorkersReplaced: workers are stopped one after another while a boulder runs, each with SIGTERM, the one that runs the
-// boulder first. The next one goes on at once, with the same turn, however often that happens.
+// TestWorkersReplaced: workers are replaced one by one with SIGTERM while a boulder runs, first the one that runs the
+// workflow. The next worker continues the same turn at once, however often that happens.
 func TestWorkersReplaced(t *testing.T) {
-	const times = 4 // as many faults in a row would be too many
+	const times = 4 // as many faults in a row would end the run
 	r := newRig(t, 10*time.Minute, "a", "b")
 	old := r.process()
 	for n := 1; ; n++ {
@@ -245,7 +241,7 @@ func TestWorkersReplaced(t *testing.T) {
 	r.oneAtATime("a", "b")
 }
 
-// TestPlannerLost: a plan is made by another worker if one is killed, or stopped, while it makes it.
+// TestPlannerLost: if a worker is killed or stopped while it plans, another one plans.
 func TestPlannerLost(t *testing.T) {
 	r := newRig(t, 3*time.Second)
 	for n, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -262,7 +258,7 @@ func TestPlannerLost(t *testing.T) {
 	r.completed()
 }
 
-// loud agents have 2 MB to say, in different ways.
+// loud agents return more than 2 MB, in the fields that are set.
 type loud struct {
 	agents
 	report, evidence, verdict bool
@@ -303,7 +299,7 @@ func (r *rig) loud(l loud) {
 	r.finish("a")
 }
 
-// TestLargeTurn: a turn of 2 MB costs no more than another one.
+// TestLargeTurn: a turn of more than 2 MB runs once. Its texts are cut.
 func TestLargeTurn(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a")
 	r.loud(loud{evidence: true})
@@ -325,7 +321,7 @@ func TestLargeTurn(t *testing.T) {
 	}
 }
 
-// TestTooMuch: what cannot be cut ends the run and says what it is. The server would have it done again and again.
+// TestTooMuch: an oversized report or verdict ends the run and says which. Temporal would retry the work for ever.
 func TestTooMuch(t *testing.T) {
 	t.Parallel()
 	for says, l := range map[string]loud{

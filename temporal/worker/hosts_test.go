@@ -11,27 +11,27 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// visitors are agents that note their host, and are judged incomplete until they had three turns.
-type visitors struct {
+// hostAgents note their host. An attempt is judged complete after its third turn.
+type hostAgents struct {
 	agents
 	host string
 }
 
-func (v visitors) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+func (v hostAgents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	v.note(v.host+" has a turn of", job.Attempt.AttemptRef)
 	return v.agents.Run(ctx, job, report)
 }
 
-func (v visitors) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+func (v hostAgents) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	return boulder.Verdict{Completed: req.Turn.Number == 3, Summary: "done", IsProgress: true, ContinuationPrompt: "Go on"}, boulder.Usage{Calls: 1}, nil
 }
 
-// TestHosts: the turns of an attempt are on the host where its session is, as long as a worker is there; then on another one.
+// TestHosts: an attempt's turns stay on the host of its session while a worker runs there, then move to another one.
 func TestHosts(t *testing.T) {
 	r := newRig(t, 2*time.Second, "a")
 	workers := map[string]Worker{}
 	for _, host := range []string{"one", "two", "three"} {
-		v := visitors{r.agents, host}
+		v := hostAgents{r.agents, host}
 		w := New(r.client, queue, 10, Parts{Judge: v, Runner: v, Host: host})
 		if err := w.Start(); err != nil {
 			t.Fatal(err)

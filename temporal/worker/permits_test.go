@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
-// TestPermits: two boulders share the cap of a model, which their judge needs as well. One that waits can be cancelled.
+// TestPermits: boulders share the cap of a model, which their judge uses as well. A waiting one can be cancelled.
 func TestPermits(t *testing.T) {
 	r := newRig(t, 5*time.Second, "a")
 	r.here()

@@ -29,8 +29,8 @@ func replay(h *history.History) error {
 	})
 }
 
-// replayed has the boulder's decisions made again from its history.
-func (r *rig) replayed() {
+// replayHistory replays the boulder's history, and keeps it in testdata with -record.
+func (r *rig) replayHistory() {
 	r.Helper()
 	h := new(history.History)
 	events := r.client.GetWorkflowHistory(r.Context(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -50,7 +50,7 @@ func (r *rig) replayed() {
 	var file bytes.Buffer
 	data, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h)
 	if err == nil {
-		host, _ := os.Hostname() // it is in the names of workers and sticky queues
+		host, _ := os.Hostname() // part of the names of workers and sticky queues
 		data = bytes.ReplaceAll(data, []byte(host), []byte("host"))
 		w := gzip.NewWriter(&file)
 		_, err = w.Write(data)
@@ -64,8 +64,8 @@ func (r *rig) replayed() {
 	}
 }
 
-// TestGolden: this version goes on with boulders that earlier ones began. Where a change of the core has to break that, the
-// boulders have to end before workers are replaced: record again, and say so in the changelog.
+// TestGolden: this version continues the boulders of earlier versions. If a change of the core must break that,
+// boulders have to end before the workers are replaced: record again, and say so in the changelog.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.json.gz")

@@ -18,7 +18,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// refusing is a server that answers updates with an error.
 type refusing struct {
 	client.Client
 	err   error
@@ -30,8 +29,7 @@ func (r *refusing) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions)
 	return nil, r.err
 }
 
-// TestTell: a report is sent again after errors that pass, for as long as the work may go on; after others the run ends, and
-// says why. What would break it: an error of the other sort.
+// TestTell: tell retries temporary errors until the work must end. A permanent error ends the run and says why.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	tell := func(err error, b boulder.Body) (asked int, told error) {
@@ -39,7 +37,7 @@ func TestTell(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errEnded)
 			defer cancel()
 			c := &refusing{err: err}
-			told = (&teller{ctx: ctx, client: c}).tell(b)
+			told = (&reporter{ctx: ctx, client: c}).tell(b)
 			asked = c.asked
 		})
 		return asked, told

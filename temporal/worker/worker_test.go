@@ -25,8 +25,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
-// asWorker has the test binary be a worker, to be killed and frozen: the server's address, the queue and the directory
-// of agents.
+// asWorker is the variable that makes the test binary a worker: the server's address, the queue, the agents' directory.
 const asWorker = "MANAGER_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -48,8 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agents work until the file of their sub-task is there. What they do is noted in a file of the attempt, which all
-// workers see.
+// agents work until the file of their sub-task exists, and append notes to a file that all workers share.
 type agents struct{ dir string }
 
 func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
@@ -79,7 +77,6 @@ func (a agents) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 	return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, FinalMessage: "done"}, err
 }
 
-// wait waits for one of some files.
 func (a agents) wait(ctx context.Context, ref boulder.AttemptRef, files ...string) error {
 	for !slices.ContainsFunc(files, a.is) {
 		select {
@@ -92,7 +89,7 @@ func (a agents) wait(ctx context.Context, ref boulder.AttemptRef, files ...strin
 	return nil
 }
 
-// Plan makes one of the sub-task a.
+// Plan returns a plan with the one sub-task a, once the file plan exists.
 func (a agents) Plan(ctx context.Context, _ boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	ref := boulder.AttemptRef{SubTaskID: "plan", Attempt: 1}
 	a.note("at work", ref)
@@ -105,7 +102,7 @@ func (a agents) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacem
 	return boulder.Replacement{}, boulder.Usage{}, boulder.ErrNoNewPlan
 }
 
-// nudge is the file for which the agent of a sub-task gets one more prompt.
+// nudge names the file that makes the agent of a sub-task report a nudge.
 func nudge(id string) string { return id + ".nudge" }
 
 func (a agents) is(file string) bool {
@@ -128,7 +125,6 @@ func (a agents) note(what string, ref boulder.AttemptRef) {
 	}
 }
 
-// count is how often something was noted.
 func (a agents) count(note string) int {
 	return len(slices.DeleteFunc(a.notes(), func(other string) bool { return other != note }))
 }
@@ -138,7 +134,7 @@ func (a agents) notes() []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// rig is a server with one boulder.
+// rig is a server and one boulder.
 type rig struct {
 	*testing.T
 	agents
@@ -157,7 +153,7 @@ func planOf(ids ...string) *boulder.Plan {
 	return plan
 }
 
-// newRig begins a boulder of these sub-tasks, or else of [agents.Plan].
+// newRig starts a boulder with these sub-tasks; if there are none, [agents.Plan] plans it.
 func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 	t.Helper()
 	t.Parallel()
@@ -170,7 +166,8 @@ func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 	limits := orchestrator.DefaultLimits()
 	limits.Backoff = 100 * time.Millisecond
 	var err error
-	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue, WorkflowTaskTimeout: 3 * time.Second} // also those to workers that are gone
+	// A workflow task may go to a dead worker first, so its timeout is short.
+	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue, WorkflowTaskTimeout: 3 * time.Second}
 	r.run, err = r.client.ExecuteWorkflow(t.Context(), options, flow.Workflow, flow.Input{
 		BoulderID: id, Project: project, Limits: limits, Heartbeat: heartbeat, Request: req,
 	})
@@ -180,16 +177,15 @@ func newRig(t *testing.T, heartbeat time.Duration, ids ...string) *rig {
 	return r
 }
 
-// process starts a worker in a process of its own.
 func (r *rig) process() *exec.Cmd { return r.processAt(r.server.Address) }
 
-// processAt starts one that finds the server at an address. inside is a command that runs another one.
+// processAt starts a worker that reaches the server at address. inside is a command prefix.
 func (r *rig) processAt(address string, inside ...string) *exec.Cmd {
 	r.Helper()
 	return devtest.Process(r, fmt.Sprintf("%s=%s %s %s", asWorker, address, queue, r.dir), inside...)
 }
 
-// here starts a worker in this process.
+// here starts a worker in the test's process.
 func (r *rig) here() Worker {
 	r.Helper()
 	w := New(r.client, queue, 10, Parts{Judge: r.agents, Runner: r.agents})
@@ -200,7 +196,7 @@ func (r *rig) here() Worker {
 	return w
 }
 
-// until waits for a note.
+// until waits until a note was made so many times.
 func (r *rig) until(note string, times int) {
 	r.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {
@@ -220,7 +216,7 @@ func (r *rig) finish(subTasks ...string) {
 	}
 }
 
-// completed waits for the end, has it replayed, and gives the types of the events, with their attempts.
+// completed waits for the boulder to complete, replays its history, and returns its log, see log.
 func (r *rig) completed() []string {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -229,7 +225,7 @@ func (r *rig) completed() []string {
 	if err := r.run.Get(ctx, &status); err != nil || status != boulder.Completed {
 		r.Fatalf("%s: %v; %s", status, err, r.log())
 	}
-	r.replayed()
+	r.replayHistory()
 	return r.log()
 }
 
@@ -241,6 +237,7 @@ func (r *rig) page() (p flow.Page, err error) {
 	return p, err
 }
 
+// log returns the types of the boulder's events, with their attempts.
 func (r *rig) log() (all []string) {
 	p, err := r.page()
 	if err != nil {
@@ -271,7 +268,7 @@ func (r *rig) order(o boulder.Order) error {
 	return f.Err()
 }
 
-// TestOrders: orders reach a boulder at work, and what it refuses comes back as such. Work that is ended ends on the worker.
+// TestOrders: orders reach a running boulder, refusals come back as such, and cancelled work ends on the worker.
 func TestOrders(t *testing.T) {
 	r := newRig(t, 5*time.Second, "a", "b")
 	r.here()
@@ -296,8 +293,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestWorkerKilled: kill -9 of the worker, which runs the boulder as well, costs no attempt and no second prompt:
-// another worker gets the same attempt, as after a crash on one machine.
+// TestWorkerKilled: after kill -9 of a worker and its workflow, another one continues the attempt without a new prompt.
 func TestWorkerKilled(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a", "b")
 	first := r.process()
@@ -316,8 +312,7 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestWorkerFrozen: what a frozen worker had is given to another one. When it thaws its work ends, and what it has to
-// say is not taken.
+// TestWorkerFrozen: another worker gets a frozen one's work. When that thaws, its work ends and reports are refused.
 func TestWorkerFrozen(t *testing.T) {
 	r := newRig(t, 3*time.Second, "a")
 	first := r.process()
@@ -337,8 +332,7 @@ func TestWorkerFrozen(t *testing.T) {
 	}
 }
 
-// TestServerFrozen: a server that does not answer for 8 s costs nothing: the work goes on, and its end is told when it
-// is back.
+// TestServerFrozen: work continues while the server does not answer for 8 s, and its result arrives afterwards.
 func TestServerFrozen(t *testing.T) {
 	r := newRig(t, 30*time.Second, "a")
 	r.here()
@@ -346,7 +340,7 @@ func TestServerFrozen(t *testing.T) {
 	if err := r.server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(8 * time.Second) // that is what is tested
+	<-time.After(8 * time.Second) // the outage under test
 	if err := r.server.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

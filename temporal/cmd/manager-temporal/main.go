@@ -1,5 +1,4 @@
-// Command manager-temporal is manager with three more commands, by which boulders run on Temporal: worker, gateway and
-// limits.
+// Command manager-temporal is manager with three commands for boulders on Temporal: worker, gateway and limits.
 package main
 
 import (
@@ -42,7 +41,7 @@ import (
 )
 
 func main() {
-	program, _ := os.Executable() // without it nothing can be started in the background, and that says so
+	program, _ := os.Executable() // needed only to start background processes, which then fail with a message
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Environ: os.Environ(), Signals: cli.Signals(), Executable: program, Extend: commands,
@@ -55,7 +54,7 @@ func commands(open connect) []*cobra.Command {
 	return []*cobra.Command{workerCmd(open), gatewayCmd(open), limitsCmd()}
 }
 
-// server is how a command reaches the Temporal server.
+// server holds the flags for reaching the Temporal server.
 type server struct{ address, namespace, queue, remote string }
 
 func (s *server) flags(cmd *cobra.Command) {
@@ -70,7 +69,7 @@ func (s *server) projectFlags(cmd *cobra.Command) {
 	f.StringVar(&s.remote, "git-remote", "", "workers have clones of their own, and share results by this git `REMOTE`: origin, or a URL")
 }
 
-// check refuses an empty remote: the variable that it was to come from is not set.
+// check refuses an explicitly empty remote: probably a shell variable is unset.
 func (s *server) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("git-remote") && s.remote == "" {
 		return &project.UsageError{Err: errors.New("--git-remote is empty: name a remote, or leave it out")}
@@ -78,7 +77,7 @@ func (s *server) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// connection is a project, the server, and how workers share results; remote is nil if they have one directory.
+// connection is a project with a client of the server. remote is nil if all workers share one directory.
 type connection struct {
 	*project.Project
 	client client.Client
@@ -86,7 +85,7 @@ type connection struct {
 	parts  orchestrator.Config
 }
 
-// connect opens the project and reaches the server. The client is closed by the caller.
+// connect opens the project and connects to the server. The caller closes the client.
 func (s *server) connect(ctx context.Context, open connect) (c connection, err error) {
 	if c.Project, err = open(ctx); err != nil {
 		return c, err
@@ -94,7 +93,7 @@ func (s *server) connect(ctx context.Context, open connect) (c connection, err e
 	queue := c.Dir()
 	slots := executor.Slots(c.Slots())
 	if s.remote != "" {
-		if queue, err = shared(ctx, c.Dir(), s.remote); err != nil {
+		if queue, err = sharedName(ctx, c.Dir(), s.remote); err != nil {
 			return c, err
 		}
 		c.remote = &gitremote.Remote{URL: s.remote, Clone: c.Slots().Slots}
@@ -110,8 +109,8 @@ func (s *server) connect(ctx context.Context, open connect) (c connection, err e
 	return c, err
 }
 
-// shared is what all clones call the project in dir: the remote's URL, without a user, and the directory in the repository.
-func shared(ctx context.Context, dir, remote string) (name string, err error) {
+// sharedName names the project alike in all clones: by the remote's URL without a user, and the directory within.
+func sharedName(ctx context.Context, dir, remote string) (name string, err error) {
 	for _, args := range [][]string{{"ls-remote", "--get-url", "--", remote}, {"rev-parse", "--show-prefix"}} {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
 		if err != nil {
@@ -130,8 +129,7 @@ func shared(ctx context.Context, dir, remote string) (name string, err error) {
 	return name, nil
 }
 
-// sweep removes what the clone has of boulders of other clones that are over, now or the next time: another worker may
-// be at it.
+// sweep removes the clone's slots and refs of others' finished boulders. It logs errors: the next sweep tries again.
 func (c connection) sweep(ctx context.Context) {
 	if c.remote == nil {
 		return
@@ -149,12 +147,12 @@ func (c connection) sweep(ctx context.Context) {
 	}
 }
 
-// firstBlocker is the id after which a machine numbers the blockers of its sessions, so that others do not use the same.
+// firstBlocker returns the id after which a host numbers its blockers, so that hosts are unlikely to share ids.
 func firstBlocker(host string) string {
 	return fmt.Sprintf("B%d", (1000+crc32.ChecksumIEEE([]byte(host))%9_000)*1000)
 }
 
-// settle stores the user's answer where the blocker was raised: what was allowed is allowed from then on.
+// settle stores the user's answer where the blocker was raised. An unknown or already settled blocker is no error.
 func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 	_, err := c.Blockers().Settle(ctx, b.ID, blockers.Settlement{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed})
 	if errors.Is(err, blockers.ErrNotFound) || errors.Is(err, blockers.ErrSettled) {
@@ -163,7 +161,7 @@ func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
 	return errors.Join(err, c.Blockers().Delivered(ctx, b.ID))
 }
 
-// works is nil if OpenCode answers, or does after it was started again. It is known moments later that one has died.
+// works returns nil if OpenCode answers, if need be after a restart. It retries for 5 s: a death is noticed late.
 func (c connection) works(ctx context.Context) error {
 	for begun := time.Now(); ; {
 		oc, err := c.Client(ctx)
@@ -177,7 +175,7 @@ func (c connection) works(ctx context.Context) error {
 	}
 }
 
-// dial connects. TEMPORAL_API_KEY, TEMPORAL_TLS_* and the files of Temporal's own tools count as they do there.
+// dial connects to the server. TEMPORAL_API_KEY, TEMPORAL_TLS_* and config files work as for Temporal's own tools.
 func (s *server) dial(ctx context.Context, l *slog.Logger) (client.Client, error) {
 	o, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
@@ -238,7 +236,7 @@ worker.`,
 				}
 				c.sweep(ctx)
 			}
-			if _, err := c.Client(ctx); err != nil { // else it would take work that it cannot do
+			if _, err := c.Client(ctx); err != nil { // a worker without OpenCode must not take work
 				return err
 			}
 			working, end := context.WithCancelCause(ctx)
@@ -405,7 +403,7 @@ func printLimits(w io.Writer, all []limiter.Status, inJSON bool) error {
 	return t.Flush()
 }
 
-// named is how many there are, and the first few.
+// named returns the number of permits and the names of the first three.
 func named(all []limiter.Permit) string {
 	names := []string{strconv.Itoa(len(all))}
 	for _, p := range all[:min(len(all), 3)] {

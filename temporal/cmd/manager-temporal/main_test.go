@@ -17,7 +17,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
-// asManager has the test binary be the program.
+// asManager is the variable that makes the test binary manager-temporal.
 const asManager = "MANAGER_TEST_AS_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a project with the demo's model, the real OpenCode, and a Temporal server.
+// site is a project with the demo's model, OpenCode, and a Temporal server.
 type site struct {
 	*testing.T
 	dir     string
 	env     []string
-	model   string // its address
+	model   string // URL
 	program string
 }
 
@@ -58,7 +58,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// host is what is like another machine, with the image of examples/temporal: it shares no file with the site.
+// host simulates another machine that runs the image of examples/temporal. It shares no files with the site.
 func (s *site) host(remote string) *site {
 	s.Helper()
 	bin := s.TempDir()
@@ -80,7 +80,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// manager runs a command to its end, and checks its exit code and that it says something.
+// manager runs a command, and checks its exit code and that its output contains says.
 func (s *site) manager(code int, says string, args ...string) {
 	s.Helper()
 	cmd := s.command(args...)
@@ -90,7 +90,7 @@ func (s *site) manager(code int, says string, args ...string) {
 	}
 }
 
-// blocker is the id of the one that waits.
+// blocker returns the id of the open blocker.
 func (s *site) blocker() string {
 	s.Helper()
 	out, err := s.command("blockers", "list", "--json").Output()
@@ -104,7 +104,6 @@ func (s *site) blocker() string {
 	return b.ID
 }
 
-// running is a command in the background.
 type running struct {
 	*exec.Cmd
 	out   bytes.Buffer
@@ -116,7 +115,7 @@ func (r *running) end() {
 	<-r.ended
 }
 
-// background starts a command that runs until the test interrupts it.
+// background starts a command and returns when it says so. The command runs until the test ends it.
 func (s *site) background(says string, args ...string) *running {
 	s.Helper()
 	r := &running{Cmd: s.command(args...), ended: make(chan struct{})}
@@ -151,7 +150,7 @@ func (s *site) background(says string, args ...string) *running {
 	return r
 }
 
-// breakable starts a worker whose OpenCode stops working when breakIt is called, which waits until the worker has ended.
+// breakable starts a worker. breakIt kills and removes its OpenCode, and waits until the worker has ended.
 func (s *site) breakable() (breakIt func()) {
 	s.Helper()
 	dir := s.TempDir()
@@ -189,12 +188,11 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// demoTask is that of the demo's script.
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
 	" and a command that uses both."
 
-// TestDemo is `manager demo` on Temporal, with two workers: a plan, isolated sub-tasks side by side, a conflict, a
-// question and its answer, orders, and landing. Afterwards, without server and workers, everything is there to look at.
+// TestDemo is `manager demo` on Temporal with two workers: a plan, parallel isolated sub-tasks, a conflict, a blocker
+// and its answer, orders, and landing. Afterwards the commands that show boulders work without a gateway.
 func TestDemo(t *testing.T) {
 	s := newSite(t)
 	theGateway := s.background("Handing boulders", "gateway", "--heartbeat", "10s")
@@ -235,8 +233,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestClones: workers on hosts of their own share nothing but a git remote, and it is as in [TestDemo]. When the results have
-// landed, nothing is left there.
+// TestClones is [TestDemo] with workers that share only a git remote. Once the results have landed, no refs are left.
 func TestClones(t *testing.T) {
 	s := newSite(t)
 	bare := filepath.Join(t.TempDir(), "remote.git")
@@ -269,8 +266,7 @@ func TestClones(t *testing.T) {
 	t.Errorf("on the remote is left %s", left)
 }
 
-// TestOrdersOfTheUser: what steers a boulder of this machine steers one on Temporal, at work and paused. While no
-// gateway is there, nothing is done to the copy.
+// TestOrdersOfTheUser: orders steer a boulder on Temporal, running or paused. Without a gateway none changes the copy.
 func TestOrdersOfTheUser(t *testing.T) {
 	s := newSite(t)
 	s.manager(2, "at least 3s", "gateway", "--heartbeat", "0")

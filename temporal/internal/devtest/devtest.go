@@ -20,21 +20,21 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// BinaryVar is the environment variable that names another server to test with.
+// BinaryVar is the environment variable that names another server binary.
 const BinaryVar = "MANAGER_TEST_TEMPORAL"
 
-// Server is a running one.
+// Server is a running dev server.
 type Server struct {
 	Address string
 
 	args  []string
 	log   io.Writer
 	cmd   *exec.Cmd
-	stdin io.Closer // the server stops when it ends, so none outlives a test binary that is killed
+	stdin io.Closer // the server stops at its end, so it does not outlive a killed test binary
 }
 
-// Start starts a server that is stopped when the test ends. file is its database; empty: it is in memory. A missing binary
-// fails the test: a skipped one would hide that nothing was tested.
+// Start starts a server that stops when the test ends. file is its database; empty: in memory. A missing binary fails
+// the test: a skip would hide that nothing was tested.
 func Start(tb testing.TB, file string) *Server {
 	tb.Helper()
 	s := &Server{args: []string{"-until-eof", "-db-filename", file}, log: tb.Output()}
@@ -53,8 +53,8 @@ func Start(tb testing.TB, file string) *Server {
 	return s
 }
 
-// Process starts the test binary again, with a variable that has it be a worker, and returns when it says READY. It is
-// killed when the test ends. inside is a command that runs another one.
+// Process starts the test binary as a worker, selected by the environment variable (NAME=VALUE), and returns when it
+// prints READY. The process is killed when the test ends. inside is a command prefix, such as ip netns exec NAME.
 func Process(tb testing.TB, variable string, inside ...string) *exec.Cmd {
 	tb.Helper()
 	command := slices.Concat(inside, []string{os.Args[0]})
@@ -92,10 +92,10 @@ func (s *Server) Restart() error {
 	return s.start(port)
 }
 
-// PID is that of its process.
+// PID returns the server's process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Signal sends the server a signal: SIGSTOP and SIGCONT for a freeze.
+// Signal sends the server a signal, such as SIGSTOP and SIGCONT for a freeze.
 func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
 // Dial connects a client, which is closed when the test ends.
@@ -122,7 +122,7 @@ func find() (string, error) {
 	return path, nil
 }
 
-// start starts a server. Another process may take one of the ports that it has found free: then it is started again.
+// start starts a server. It retries, because another process may take a port that the server found free.
 func (s *Server) start(port string) error {
 	binary, err := find()
 	if err != nil {

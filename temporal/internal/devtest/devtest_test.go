@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
-// A killed server has its workflows again when it is back.
+// A killed server still has its workflows after a restart.
 func TestKillAndRestart(t *testing.T) {
 	server := devtest.Start(t, filepath.Join(t.TempDir(), "temporal.db"))
 	c := server.Dial(t)
