@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,20 +84,6 @@ func (p *pty) drain() {
 		return // closed
 	}
 	await(p.t, func() bool { return strings.HasSuffix(p.text(), end) })
-}
-
-// await polls for what another process or goroutine does, at most until the test's deadline.
-func await(t *testing.T, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("the test is over")
-		}
-	}
 }
 
 // close acts as if the terminal's window is closed: writing fails from now on.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -129,4 +130,18 @@ func (m testsWithServer) Run() int {
 	defer shared.close()
 	defer shared2.close()
 	return m.M.Run()
+}
+
+// await polls for what another process or goroutine does, at most until the test's deadline.
+func await(t *testing.T, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("the test is over")
+		}
+	}
 }
