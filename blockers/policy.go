@@ -76,7 +76,7 @@ func (p Policy) Validate() error {
 	return errors.Join(faults...)
 }
 
-// decide returns how to treat an ask, and for how long the user may answer.
+// decide returns how to treat an ask, and how long the user may answer: of several patterns that ask, the shortest wait.
 func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	if ask.Kind == boulder.AskQuestion {
 		return cmp.Or(p.Questions, Deny), cmp.Or(p.Wait, DefaultWait)

@@ -106,7 +106,7 @@ type Settings struct {
 	Generated map[string]string `json:"generated,omitempty"`
 
 	// DoneWhen are the criteria ([DoneWords]) of sub-tasks for which neither they nor their plan name any. Empty: the
-	// judge decides alone. Checks are the commands behind them; without Checks.Tests, [DoneTests] is refused.
+	// judge decides, besides the gates. Checks are the commands behind them; without Checks.Tests, [DoneTests] is refused.
 	DoneWhen []string `json:"done_when,omitempty"`
 	Checks   Checks   `json:"checks,omitzero"`
 	Loop     *Loop    `json:"loop,omitempty"` // nil: not a loop

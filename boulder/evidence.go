@@ -51,7 +51,7 @@ const (
 	ErrorOverflow = "ContextOverflowError" // the conversation no longer fits the model's context
 )
 
-// Rule names what ended a turn or an attempt without a model call (SEMANTICS §5 and §8).
+// Rule names what ended a turn or an attempt without a model call (docs/rules.md).
 type Rule string
 
 const (

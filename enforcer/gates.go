@@ -12,7 +12,7 @@ import (
 // Gate names what decided about a session between two turns.
 type Gate string
 
-// The gates, in the order in which [Continue] asks them (SEMANTICS §6), with what opens them.
+// The gates, in the order in which [Continue] asks them, with what opens them. Numbers are those of [WatchPolicy].
 const (
 	GateOwned      Gate = "owned"      // part of this work, or watched at the user's request
 	GateAgent      Gate = "agent"      // not an agent to leave alone

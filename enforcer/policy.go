@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Policy has the numbers of the gates (seeds 000, 004; SEMANTICS §5, §6). See [WatchPolicy], [LoopPolicy], [RunPolicy].
+// Policy has the numbers of the gates (seeds 000, 004; docs/rules.md). See [WatchPolicy], [LoopPolicy], [RunPolicy].
 //
 // A zero duration is off. A gate shuts when its count reaches the number: 0 allows none, a negative number is off.
 type Policy struct {
@@ -67,7 +67,7 @@ func LoopPolicy() Policy {
 
 // RunPolicy is for an attempt of a run. It continues at once and gives up early, because a fresh session or a new plan
 // may do better. Failures are turns in a row without a tool call: the third is told to act, a fourth is stuck
-// (SEMANTICS §5). Progress itself is judged. Four continuations make the five evaluations of SEMANTICS §4.
+// (docs/rules.md). Progress itself is judged. Four continuations make five judged turns.
 func RunPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, MaxFailures: 4, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,
@@ -111,7 +111,7 @@ type Rules struct {
 	MinOutput int `yaml:"min_output,off"`
 }
 
-// DefaultRules returns mostly the numbers of SEMANTICS §5.
+// DefaultRules returns the numbers of the stuck rules in docs/rules.md.
 func DefaultRules() Rules {
 	return Rules{
 		Admission: 10 * time.Second, Silence: 5 * time.Minute, ToolSilence: 15 * time.Minute, WallClock: 30 * time.Minute,

@@ -178,8 +178,8 @@ func limitItems(items []string, most, limit int) []string {
 	return kept
 }
 
-// continuation returns the model's prompt for an incomplete turn, or else a list of what is missing (rule 6), or "" if
-// that is nothing. It always asks for missing outputs, which the model may take for granted.
+// continuation returns the model's prompt for an incomplete turn, or else a list of what is missing (rule 6); "" if the
+// model claimed completion and nothing is. It always asks for missing outputs, which the model may take for granted.
 func continuation(a Answer, claimed bool, missing, outputs []string) string {
 	prompt := strings.TrimSpace(a.ContinuationPrompt)
 	switch {

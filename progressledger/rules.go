@@ -121,7 +121,7 @@ func passed(gates []boulder.Gate) string {
 }
 
 // unfinished says why the turn did not end by itself, or returns "". OpenCode ends a finished turn with "stop"; length,
-// unknown and a turn without text are truncations (SEMANTICS 5).
+// unknown and a turn without text are truncations (docs/judging.md).
 func unfinished(e *boulder.Evidence) string {
 	switch end := e.Ended; {
 	case end.Stopped != "":

@@ -152,9 +152,9 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		if err := p.free(ctx, b, line.Landed.How); err != nil { // a crash may have interrupted it
 			return l, err
 		}
-		return l, usagef("the results of boulder %s have landed, or were dropped, already", head.ID)
+		return l, usagef("its results have landed, or were dropped, already")
 	case line.Tip == line.Base && how.How != boulder.LandedDropped:
-		return l, usagef("boulder %s has no results", head.ID)
+		return l, usagef("it has no results")
 	}
 	tip := head.Line.Tip
 	if tip != head.Line.Base {

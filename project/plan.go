@@ -136,7 +136,7 @@ func (p *Project) Criteria(flag []string) Criteria {
 	}
 	files := os.DirFS(p.dir)
 	done.Checks.Tests, done.NoTests = p.commands(p.cfg.Tests, detect.Tests(files), "tests", "a go.mod, a script \"test\" in "+
-		"package.json, a Cargo.toml, files or a configuration of pytest, and a target \"test\" in a Makefile")
+		"package.json, a Cargo.toml, files or a configuration of pytest, a target \"test\" in a Makefile")
 	done.Checks.Lint, _ = p.commands(p.cfg.Lint, detect.Lint(files), "lint", "")
 	if done.Checks.Default = len(done.Words) == 0; done.Checks.Default {
 		has := map[string]bool{
@@ -158,7 +158,7 @@ func (p *Project) commands(
 	case configured != nil:
 		return configured, ""
 	}
-	why = "there is none of " + places
+	why = "none of these was found: " + places
 	for _, c := range detected {
 		if command.Missing(context.Background(), p.dir, p.AgentEnv(), c.Program) == "" { // else it would be red forever
 			found = append(found, c.Run)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// An agent waits for all of these: ReplyTimeout bounds a reply, and a read from the server that a ruling can do without;
+	// An agent waits for all of these: ReplyTimeout bounds a reply, and each optional read before a ruling;
 	// rulingTimeout bounds what the diverter does. An ask is answered even if it cannot be recorded.
 	ReplyTimeout  = 5 * time.Second
 	rulingTimeout = 2 * time.Second

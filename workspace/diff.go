@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxPatch    = 12_000 // characters (SEMANTICS: evidence)
+	maxPatch    = 12_000 // characters
 	maxFiles    = 1_000  // listed; a notice at the end of the patch counts the others
 	maxOwnSpecs = 200    // own files to which the patch is restricted: they go on a command line
 )

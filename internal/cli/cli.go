@@ -189,6 +189,12 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		return noSuchCommand(c, rest)
 	}
 	cmd.SetCompletionCommandGroupID("Manage")
+	cmd.InitDefaultCompletionCmd()
+	for _, c := range cmd.Commands() {
+		if !c.Runnable() { // cobra would print the help and exit with 0 for an unknown subcommand
+			c.Args, c.RunE = noSuchCommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 	return cmd
 }
 

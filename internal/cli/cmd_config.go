@@ -61,8 +61,8 @@ func (a *app) newInitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [flags]",
 		Short: "Write a commented configuration file for the project",
-		Long: `Writes .manager/config.yaml with every option commented out, unless there is one, and prints a paragraph for AGENTS.md
-that tells agents what manager expects of them.`,
+		Long: `Writes .manager/config.yaml with every option commented out, unless there is one, and its schema for editors. Git ignores
+.manager: share the file with ` + "`git add -f`" + `. Prints a paragraph for AGENTS.md that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := a.writeConfig(); err != nil {
@@ -89,6 +89,9 @@ func (a *app) writeConfig() error {
 	file := "# yaml-language-server: $schema=config.schema.json\n# Remove the # before what you want. What counts: manager config show --origin\n\n"
 	for line := range strings.Lines(config.Example) {
 		file += text.If(line != "\n", "# ") + line
+	}
+	if _, err := store.EnsureDir(a.Dir()); err != nil {
+		return err
 	}
 	for name, data := range map[string][]byte{"config.schema.json": described, "config.yaml": []byte(file)} {
 		if err := statedir.Write(a.Dir(), store.DirName+"/"+name, data); err != nil {

@@ -26,7 +26,7 @@ func (a *app) newLandCmd() *cobra.Command {
 a pull request of them: exactly the files that were tested together, merged with what you have changed since. It says whether
 all gates were green on them. If anything conflicts, nothing is written. Then the slots and the refs of the boulder are removed.
 
-Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, or the branch exists.`,
+Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, nothing to land, or the branch exists.`,
 		Example: `  manager land --files --dry-run
   manager land --branch dark-mode 01k3
   manager land --pr`,

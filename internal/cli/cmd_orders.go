@@ -37,9 +37,9 @@ func (a *app) newRetryCmd() *cobra.Command {
 	return a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
-		Long: `Runs a sub-task again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or is
-running. What was blocked because of it can continue. What it changed in the project stays, and its new session finds it. One
-that waits for a limit of its model continues at once instead, and so does all that waits for that limit.
+		Long: `Runs a sub-task of an unfinished boulder again in a fresh session, with all its attempts, whether it failed, was cancelled,
+waits for you, or is running. What was blocked because of it can continue. What it changed in the project stays, and its new
+session finds it. One that waits for a limit of its model continues at once instead, and so does all that waits for that limit.
 
 A completed sub-task is run again by ` + "`manager redo`" + `.`,
 		Example: `  manager retry toggle
@@ -264,6 +264,9 @@ func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Orde
 	switch {
 	case err != nil:
 		return d, err
+	case d.Boulder.Status.Terminal() && o.Do == boulder.OrderRetry && o.SubTaskID != "":
+		return d, usagef("boulder %s is over (%s): try the sub-task again in a new one with `manager run --fork %[1]s --from %[3]s`",
+			d.Boulder.ID, d.Boulder.Status, o.SubTaskID)
 	case d.Boulder.Status.Terminal():
 		return d, usagef("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
 	case o.SubTaskID == "":

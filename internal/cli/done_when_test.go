@@ -43,7 +43,7 @@ func TestCriteriaOfALoop(t *testing.T) {
 			config: "tests: []\nlint: []\n", programs: "go npm", files: goAndNpm, want: noTests, run: noCommands,
 			none: "the configuration says that there is none (tests: [])",
 		},
-		"nothing there":       {want: noTests, run: noCommands, none: "there is none of a go.mod"},
+		"nothing there":       {want: noTests, run: noCommands, none: "none of these was found: a go.mod"},
 		"configured criteria": {config: "done_when: [judge]", want: "judge", none: "there is none"},
 		"the flag goes before": {
 			config: "done_when: [judge]", flag: doneFlag{"todos"}, want: "todos", none: "there is none",

@@ -199,6 +199,7 @@ func TestConfigRefuses(t *testing.T) {
 		"prices: [{model: a/*}]":            `prices: price 1 (model "a/*"): input is missing`,
 		"prices: [{model: a, input: dear}]": `prices[0].input must be a number, not "dear"`,
 		"attempts: 3":                       `there is no key "attempts" here: did you mean "limits.attempts" or "budget.attempts"?`,
+		"limits: {gates: [a]}":              `there is no key "gates" in limits: did you mean "gates" at the top level?`,
 		"limits:\n  global: 3\n  stals: 2":  `config.yaml:3:3: there is no key "stals" in limits: did you mean "stalls"?`,
 		"endpoints: [{name: x}]":            `endpoint x: base_url must be a whole address`,
 		"gates: [a, b]\nno_worse: [b]":      `the command "b" is in gates and in no_worse`,

@@ -188,7 +188,7 @@ func (r *Report) next() []Step {
 		case r.Results != nil && r.Results.Landed.Branch != "":
 			add("look at what the branch brings", "git log -p %s..%s", r.Base[:min(len(r.Base), 12)], r.Results.Landed.Branch)
 		case r.Base != "" && len(r.Files) > 0:
-			add("look at what was changed since the plan was made", "git diff %s", r.Base[:min(len(r.Base), 12)])
+			add("look at what was changed", "manager diff -b %s", r.BoulderID)
 		}
 		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {
 			return !s.completed() && s.Status != boulder.SubTaskSkipped

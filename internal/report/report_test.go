@@ -154,7 +154,7 @@ func TestNext(t *testing.T) {
 	}{
 		"completed": {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Settings: boulder.Settings{Base: "0123456789abcdef"}}, SubTasks: one("completed")},
-			"git diff 0123456789ab",
+			"manager diff -b id",
 		},
 		"completed outside git": {report.Input{Boulder: boulder.Boulder{Status: boulder.Completed}}, ""},
 		"failed": {

@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// budget is what a run and its sub-tasks may still spend (SEMANTICS §8). It is checked before every prompt and while
+// budget is what a run and its sub-tasks may still spend (docs/rules.md). It is checked before every prompt and while
 // turns are at work; usage seen of a running turn counts at once.
 type budget struct {
 	s        *boulder.State

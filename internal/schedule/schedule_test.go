@@ -384,8 +384,8 @@ func TestStartable(t *testing.T) {
 		t.Errorf("with the defaults: %v", err)
 	}
 	l.Models = []ModelLimit{{"*opus", 0}}
-	want := `no slots of p/opus are allowed (the limit is 0), and 2 sub-tasks need one (the first is "b"): ` +
-		`raise that limit or give them another model`
+	want := `no slots of p/opus are allowed (the limit is 0), which stops 2 sub-tasks (the first is "b"): ` +
+		`raise that limit or use another model`
 	if err := Startable(s, l); err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -398,7 +398,7 @@ func TestStartable(t *testing.T) {
 	feed(t, s, epoch, skip)
 	l = DefaultLimits()
 	l.Models = []ModelLimit{{"*opus", 0}}
-	if err := Startable(s, l); err == nil || !strings.Contains(err.Error(), "1 sub-tasks") {
+	if err := Startable(s, l); err == nil || !strings.Contains(err.Error(), "stops 1 sub-task (") {
 		t.Errorf("got %v, want the one that still has to run", err)
 	}
 }

@@ -62,7 +62,8 @@ type Ticket struct {
 	Since time.Time
 }
 
-// slots counts held slots by model. A live attempt holds exactly one until the event that ends it; there is no release.
+// slots counts held slots by model. A live attempt holds one until the event that ends it; [Hold] frees those
+// of a paused boulder.
 type slots struct {
 	l       Limits
 	now     time.Time
@@ -288,8 +289,8 @@ func Startable(s *boulder.State, l Limits) error {
 	var errs []error
 	for _, m := range slices.Sorted(maps.Keys(needs)) {
 		if reason := slotsOf(nil, l, time.Time{}).whyFull(m); reason != "" {
-			errs = append(errs, fmt.Errorf("%s, and %d sub-tasks need one (the first is %q): "+
-				"raise that limit or give them another model", reason, len(needs[m]), needs[m][0]))
+			errs = append(errs, fmt.Errorf("%s, which stops %s (the first is %q): raise that limit or use another model",
+				reason, text.Plural(len(needs[m]), "sub-task"), needs[m][0]))
 		}
 	}
 	return errors.Join(errs...)
@@ -301,7 +302,7 @@ type Wait struct {
 	Model     string `json:"model"`
 	Position  int    `json:"position"` // in the queue of its model, from 1
 	Reason    string `json:"reason"`
-	// Until is the latest end of the wait, if known: the end of a cool-down.
+	// Until is the end of the model's cool-down, if any. The wait may last longer.
 	Until time.Time `json:"until,omitzero"`
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// afterVerdict is SEMANTICS §4: complete, continue the same session, retry in a fresh one, replan, or give up.
+// afterVerdict returns what follows a verdict (docs/judging.md): complete, continue the same session, retry in a fresh one,
+// replan, or give up.
 func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
@@ -79,7 +80,7 @@ func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now 
 	return b
 }
 
-// stalls is SEMANTICS §4: plus one without progress, if the agent repeats itself, if a stuck rule fired, or if the next
+// stalls returns the new count of stalls: plus one without progress, if the agent repeats itself, if a stuck rule fired, or if the next
 // prompt would repeat the last; minus one on progress; 0 after completion. A truncated turn, or one that could not be
 // judged, does not count.
 func stalls(o *boulder.Open, v boulder.Verdict) int {
@@ -182,7 +183,7 @@ func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	case d.Gate == enforcer.GateFailures:
 		d.Reason = fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle)
 	case d.Gate == enforcer.GateIterations:
-		d.Reason = fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, missing)
+		d.Reason = fmt.Sprintf("not complete after %s: %s", text.Plural(o.Attempt.Turns, "turn"), missing)
 	}
 	return c.retryOrReplan(o, d.Reason, boulder.AttemptFailed)
 }

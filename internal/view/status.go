@@ -47,8 +47,9 @@ type Status struct {
 	AtEvent     uint64                `json:"at_event,omitempty"` // the status is as of this event of the log
 	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
-	now    time.Time
-	copied bool // a copy of a boulder on Engine, which cannot be reached from here
+	now     time.Time
+	resumed report.Step // how to continue
+	copied  bool        // a copy of a boulder on Engine, which cannot be reached from here
 }
 
 // NewStatus makes the status of a boulder.
@@ -64,6 +65,10 @@ func NewStatus(r *project.Reading) *Status {
 	if r.Holder.Has(b.ID) {
 		s.Left = nil // that process stops them now
 	}
+	for _, a := range r.Attempts {
+		s.Usage = s.Usage.Add(a.Running())
+	}
+	s.resumed = report.New(report.Input{Boulder: b, SubTasks: r.SubTasks, Attempts: r.Attempts, Away: s.copied, Now: r.Now}).Resumed()
 	if r.Running() {
 		s.RunBy = r.Holder
 	} else {
@@ -82,7 +87,11 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done,
+	shown := string(s.Status)
+	if s.Status == boulder.Running && s.RunBy == nil && s.AtEvent == 0 && !s.copied {
+		shown = interrupted
+	}
+	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
 		o.Dim(report.Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if waiting := s.Waiting.Text(); waiting != "" {
@@ -100,9 +109,9 @@ func (s *Status) Print(o page.Out) {
 		}
 	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
-	resume := how + o.Code("manager resume "+s.BoulderID)
+	resume := how + o.Code(s.resumed.Command)
 	if s.copied {
-		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code("manager-"+s.Engine+" gateway")
+		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code(s.resumed.Command)
 	}
 	if s.AtEvent > 0 {
 		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(time.DateTime))))

@@ -189,7 +189,7 @@ func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 		names = append(names, f.key)
 	}
 	for _, k := range d.known[key.Value] {
-		elsewhere = append(elsewhere, strconv.Quote(k))
+		elsewhere = append(elsewhere, strconv.Quote(k)+text.If(k == key.Value, " at the top level"))
 	}
 	do := "remove it, or use one of " + strings.Join(names, ", ")
 	if near := text.Nearest(key.Value, names); near != "" {
