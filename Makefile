@@ -87,7 +87,7 @@ fuzz: ## each fuzz target with 50,000 inputs, and property tests without OpenCod
 		RAPID_CHECKS=1000 $(GO) test -count=1 -shuffle=on $$(comm -23 <(tests rapid) <(tests octest))
 	@for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime 50000x $$pkg; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime 50000x -fuzzminimizetime 1s $$pkg; \
 		done; \
 	done
 

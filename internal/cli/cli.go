@@ -98,8 +98,6 @@ func Main(env Env) int {
 	root := a.root()
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
-	root.SetOut(a.Stdout)
-	root.SetErr(a.Stderr)
 	err := func() error {
 		defer func() { // after a panic, too
 			if a.Project != nil {
@@ -189,6 +187,8 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		return noSuchCommand(c, rest)
 	}
 	cmd.SetCompletionCommandGroupID("Manage")
+	cmd.SetOut(a.Stdout)
+	cmd.SetErr(a.Stderr)
 	cmd.InitDefaultCompletionCmd()
 	for _, c := range cmd.Commands() {
 		if !c.Runnable() { // cobra would print the help and exit with 0 for an unknown subcommand

@@ -44,15 +44,15 @@ func TestCriteriaOfALoop(t *testing.T) {
 			none: "the configuration says that there is none (tests: [])",
 		},
 		"nothing there":       {want: noTests, run: noCommands, none: "none of these was found: a go.mod"},
-		"configured criteria": {config: "done_when: [judge]", want: "judge", none: "there is none"},
+		"configured criteria": {config: "done_when: [judge]", want: "judge", none: "none of these"},
 		"the flag goes before": {
-			config: "done_when: [judge]", flag: doneFlag{"todos"}, want: "todos", none: "there is none",
+			config: "done_when: [judge]", flag: doneFlag{"todos"}, want: "todos", none: "none of these",
 		},
 		"tests by name": {
 			flag: doneFlag{"tests"}, programs: "make", files: makefile, want: "tests", tests: "make test",
 		},
-		"tests by name, and none":    {flag: doneFlag{"tests"}, none: "there is none"},
-		"configured tests, and none": {config: "done_when: [tests]", none: "there is none"},
+		"tests by name, and none":    {flag: doneFlag{"tests"}, none: "none of these"},
+		"configured tests, and none": {config: "done_when: [tests]", none: "none of these"},
 	} {
 		bin, project := t.TempDir(), t.TempDir()
 		for p := range strings.FieldsSeq(test.programs) {
