@@ -160,6 +160,19 @@ func TestProgressFollowsTheState(t *testing.T) {
 	}
 }
 
+// A used-up budget has to be raised, so the status names the flag.
+func TestStatusOfUsedUpBudget(t *testing.T) {
+	t.Parallel()
+	s := after(t, (*sample.Boulder).Play)
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "the budget is used up"})
+	r := readingOf(s, nil)
+	r.Boulder.Budget = &boulder.Budget{Calls: r.Boulder.Usage.Calls}
+	got := shown(t, 100, NewStatus(r).Print)
+	if want := fmt.Sprintf("manager resume %s --budget calls=%d", sample.ID, 2*r.Boulder.Budget.Calls); !strings.Contains(got, want) {
+		t.Errorf("%s\nlacks %s", got, want)
+	}
+}
+
 func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := holder()
