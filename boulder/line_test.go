@@ -13,7 +13,7 @@ func TestSnapshotGreen(t *testing.T) {
 		{ID: "failed", Status: boulder.SubTaskFailed, Gates: []string{"never"}},
 	}}
 	s.Boulder.IntegrationGates, s.Boulder.Line.Tree = []string{"all"}, "tip"
-	for _, command := range []string{"test", "lint", "all"} {
+	for _, command := range []string{"test", "all", "lint"} {
 		if s.Green() {
 			t.Errorf("green before %q has passed", command)
 		}
