@@ -24,6 +24,8 @@ const (
 	// answerLook is how often to check for an answer of the user, switchLook whether the session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
+	// callLook is how often to read the call of an ask until it is stored. It takes milliseconds.
+	callLook = 50 * time.Millisecond
 	// overdue is the grace period after which a wait ends even if the diverter did not end it.
 	overdue = 5 * time.Second
 )
@@ -200,19 +202,30 @@ func (s *StandIn) otherPermissions(ctx context.Context, due []*Ruled) (found []o
 }
 
 // callOf reads the call that asks, if known, and reports whether it waits. OpenCode keeps listing asks of an aborted
-// turn (seen), and rejecting one of those rejects the session's current asks, too.
+// turn (seen), and rejecting one of those rejects the session's current asks, too. It may send an ask before it has
+// stored the call with its arguments (seen: one in 250, on a busy machine), so that callOf reads again until ctx ends.
 func (s *StandIn) callOf(ctx context.Context, r opencode.Request) (call opencode.ToolCall, waits bool, err error) {
 	if r.Tool == nil {
 		return call, true, nil
 	}
-	m, err := s.Tree.In(s.Dir, r.SessionID).Message(ctx, r.SessionID, r.Tool.MessageID)
-	if errors.Is(err, opencode.ErrNotFound) {
-		return call, false, nil
+	for {
+		m, err := s.Tree.In(s.Dir, r.SessionID).Message(ctx, r.SessionID, r.Tool.MessageID)
+		if errors.Is(err, opencode.ErrNotFound) {
+			return call, false, nil
+		}
+		c := callOf(m, r.Tool.CallID)
+		if c != nil {
+			call = *c
+		}
+		if err != nil || c != nil && c.State != opencode.ToolPending {
+			return call, err == nil && !call.State.Ended(), err
+		}
+		select {
+		case <-time.After(callLook):
+		case <-ctx.Done():
+			return call, true, nil
+		}
 	}
-	if c := callOf(m, r.Tool.CallID); c != nil {
-		return *c, !c.State.Ended(), err
-	}
-	return call, err == nil, err
 }
 
 // ruleOn rules on asks that are new or waiting, in parallel: together they take no longer than one may.

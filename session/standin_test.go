@@ -143,6 +143,53 @@ func TestNextRound(t *testing.T) {
 	}
 }
 
+// onServer returns a stand-in for the session s of a server that gives certain answers; "": true.
+func onServer(t *testing.T, d Diverter, now *time.Time, answer func(*http.Request) string) *StandIn {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/global/health" {
+			fmt.Fprint(w, `{"healthy":true,"version":"1.18.33"}`)
+			return
+		}
+		fmt.Fprint(w, cmp.Or(answer(r), "true"))
+	}))
+	t.Cleanup(server.Close)
+	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &StandIn{
+		Tree: NewTree("s", Cursor{}), Dir: client.In("/p"), Diverter: d, Now: func() time.Time { return *now },
+		Tell:   func(context.Context, []*Ruled) error { return nil },
+		Redact: strings.TrimSpace, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// OpenCode may send an ask before it has stored the call with its arguments.
+func TestAskBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	parts := []string{
+		``, `{"id":"p","type":"tool","tool":"bash","callID":"c","state":{"status":"pending","input":{}}}`,
+		`{"id":"p","type":"tool","tool":"bash","callID":"c","state":{"status":"running","input":{"command":"rm"}}}`,
+	}
+	now := began
+	s := onServer(t, &ruler{}, &now, func(*http.Request) string {
+		first := parts[0]
+		parts = parts[min(1, len(parts)-1):]
+		return `{"info":{"id":"m"},"parts":[` + first + `]}`
+	})
+	ask := ask("s", "p", "bash")
+	ask.Tool = &opencode.ToolRef{MessageID: "m", CallID: "c"}
+	if _, err := s.round(t.Context(), []opencode.Request{ask}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.asks[0].blocker.Ask; got.Tool != "bash" || got.Arguments != `{"command":"rm"}` {
+		t.Errorf("recorded %+v", got)
+	}
+}
+
 // Of two simultaneous permissions, the one that waits for the user was in no event. The other's refusal would sweep it
 // away, and is held back until the user has answered.
 func TestRefusalSweepsNothingAway(t *testing.T) {
@@ -151,32 +198,20 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 		return "[" + strings.ReplaceAll(one, "$", "no") + "," + strings.ReplaceAll(one, "$", "perhaps") + "]"
 	}
 	bodies := map[string]string{
-		"/global/health": `{"healthy":true,"version":"1.18.33"}`, "/question": `[]`,
+		"/question": `[]`,
 		"/permission": both(`{"id":"$","sessionID":"s","permission":"bash","patterns":["$"],
 			"tool":{"messageID":"m","callID":"$"}}`),
 		"/session/s/message/m": `{"info":{"id":"m"},"parts":` +
 			both(`{"id":"$","type":"tool","tool":"bash","callID":"$","state":{"status":"running"}}`) + "}",
 	}
 	var replied []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			replied = append(replied, r.URL.Path)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, cmp.Or(bodies[r.URL.Path], "true"))
-	}))
-	t.Cleanup(server.Close)
-	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
 	r, now := &ruler{until: began.Add(time.Hour)}, began
-	s := &StandIn{
-		Tree: NewTree("s", Cursor{}), Dir: client.In("/p"), Diverter: r, Now: func() time.Time { return now },
-		Tell:   func(context.Context, []*Ruled) error { return nil },
-		Redact: strings.TrimSpace, Log: slog.New(slog.DiscardHandler),
-	}
+	s := onServer(t, r, &now, func(req *http.Request) string {
+		if req.Method == http.MethodPost {
+			replied = append(replied, req.URL.Path)
+		}
+		return bodies[req.URL.Path]
+	})
 	for _, p := range []opencode.Payload{
 		opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
 		opencode.Asked{Request: opencode.Request{
@@ -190,7 +225,7 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 		t.Fatalf("waits: %v, replied to %q, %v", s.Waits(), replied, err)
 	}
 	r.then, now = boulder.Ruling{Reply: boulder.ReplyAllowed}, now.Add(time.Minute)
-	_, _, err = s.Answer(t.Context())
+	_, _, err := s.Answer(t.Context())
 	if want := []string{"/permission/perhaps/reply", "/permission/no/reply"}; err != nil || !slices.Equal(replied, want) {
 		t.Errorf("replied to %q, want %q; %v", replied, want, err)
 	}
