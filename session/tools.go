@@ -153,6 +153,9 @@ func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err 
 	if s.Diverter == nil || p.Tool == nil || p.Tool.Tool != boulder.BlockerTool || p.Tool.State == opencode.ToolPending {
 		return false, nil
 	}
+	if p.Tool.State.Ended() { // OpenCode may show it again much later, and nothing waits for it
+		return true, nil
+	}
 	input := p.Tool.Input
 	if p.Cut { // a call is recognised by its arguments, but events cut long texts
 		m, err := s.Tree.In(s.Dir, p.SessionID).Message(ctx, p.SessionID, p.MessageID)
@@ -165,5 +168,5 @@ func (s *StandIn) Called(ctx context.Context, p opencode.Part) (ended bool, err 
 	}
 	// Not the call's id: providers choose those, so that two sessions of the tree may have the same.
 	s.Diverter.Called(boulder.BlockerCall{BlockerScope: s.Scope, CallID: p.ID, Input: input})
-	return p.Tool.State.Ended(), nil
+	return false, nil
 }

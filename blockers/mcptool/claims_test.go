@@ -98,6 +98,27 @@ func TestWhatWaitsTooLong(t *testing.T) {
 	})
 }
 
+// A repeat is known as long as it may come; a server that lives for weeks does not remember every call.
+func TestWhatIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		s.Called(callOf("s1", "call_0", `{"q":1}`))
+		for range 2 {
+			<-time.After(keepKnown)
+			s.Called(callOf("s1", "call_0", `{"q":1}`))
+		}
+		if n := len(s.unclaimed); n != 1 {
+			t.Errorf("%d announcements of one call", n)
+		}
+		<-time.After(keepKnown + 1)
+		s.Called(callOf("s2", "call_0", `{"q":1}`))
+		if n := len(s.known); n != 1 {
+			t.Errorf("%d calls are known", n)
+		}
+	})
+}
+
 // Inputs are the same if and only if they are equal as JSON.
 func TestCanonical(t *testing.T) {
 	t.Parallel()

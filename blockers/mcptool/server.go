@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -43,6 +44,8 @@ const (
 	// keepCall is how long an announcement waits for its call, which OpenCode makes within milliseconds. An aborted call
 	// never comes, and its announcement must not claim an equal one of another session.
 	keepCall = time.Minute
+	// keepKnown is more than the time between two repeats of an announcement.
+	keepKnown = 24 * time.Hour
 )
 
 // Config of a [Server]. Register is required.
@@ -71,7 +74,7 @@ type Server struct {
 	added     *sync.Cond  // signals additions to unclaimed; uses mu
 	unclaimed []announced // oldest first
 	// known holds past announcements, which are repeated. Providers choose CallIDs freely, so they are not unique.
-	known map[[3]string]bool // session, CallID, input
+	known map[[3]string]time.Time // when last announced, by session, CallID, input
 }
 
 type announced struct {
@@ -83,7 +86,7 @@ type announced struct {
 // New returns a server, which does not listen before [Server.Tools].
 func New(cfg Config) *Server {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Server{cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]bool{}}
+	s := &Server{cfg: cfg, patience: patience, sets: map[string]*mcp.Server{}, known: map[[3]string]time.Time{}}
 	s.added = sync.NewCond(&s.mu)
 	return s
 }
@@ -142,11 +145,14 @@ func (s *Server) Called(call boulder.BlockerCall) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := [3]string{call.SessionID, call.CallID, input}; !s.known[key] {
-		s.known[key] = true
-		s.unclaimed = append(s.unclaimed, announced{input, call.BlockerScope, time.Now()})
+	now := time.Now()
+	maps.DeleteFunc(s.known, func(_ [3]string, at time.Time) bool { return now.Sub(at) > keepKnown })
+	key := [3]string{call.SessionID, call.CallID, input}
+	if s.known[key].IsZero() {
+		s.unclaimed = append(s.unclaimed, announced{input, call.BlockerScope, now})
 		s.added.Broadcast()
 	}
+	s.known[key] = now
 }
 
 // claim returns the session that announced a call. It reports false if none does within the patience.
