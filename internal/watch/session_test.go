@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -452,6 +454,26 @@ func TestRestartAroundASend(t *testing.T) {
 	k.until(r, "finish work")
 	if m := k.continuations(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(said+r.decisionLog(k.id), "send open") {
 		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, said+r.decisionLog(k.id))
+	}
+}
+
+// The wait for a server that does not answer goes by the clock of the configuration.
+func TestServerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := watch.New(watch.Config{
+		Attach: func(context.Context) (*opencode.Client, error) { return nil, opencode.ErrUnavailable },
+		Note:   func(string) {}, Logger: slog.New(slog.DiscardHandler),
+		After: func(d time.Duration) <-chan time.Time {
+			if d != time.Second {
+				t.Errorf("it waits for %s", d)
+			}
+			cancel()
+			return nil
+		},
+	})
+	if err := w.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

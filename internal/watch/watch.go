@@ -190,7 +190,7 @@ func (w *Watch) attach(ctx context.Context) error {
 			if err := w.save(); err != nil {
 				return err
 			}
-		case <-time.After(reconnect):
+		case <-w.cfg.After(reconnect):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
