@@ -240,7 +240,7 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	err := read(json.NewDecoder(body))
 	switch _, tooLong := errors.AsType[*http.MaxBytesError](broken); {
 	case tooLong:
-		failure.Message = fmt.Sprintf("the answer exceeds %d MiB", limit>>20)
+		failure.Message, failure.kind = fmt.Sprintf("exceeds %d MiB", limit>>20), errTooLong
 		return failure
 	case broken != nil:
 		return transportError(ctx, r.op, broken)

@@ -29,6 +29,8 @@ var (
 	ErrUnsupported = errors.New("call not supported by this server")
 	// ErrClosed says that this program closed the client or the host.
 	ErrClosed = errors.New("OpenCode client closed")
+
+	errTooLong = errors.New("answer too long")
 )
 
 // Error is a failed call. It matches [ErrUnavailable], [ErrUnauthorized], [ErrNotFound] or [ErrUnsupported]; the cause

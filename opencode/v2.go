@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -55,13 +56,18 @@ func getData[T any](ctx context.Context, v v2, op, path string, query url.Values
 	return out.Data, err
 }
 
-// v2pages iterates over a list page by page. Even the last page names a next one, which is empty.
+// v2pages iterates over a list page by page, smaller ones after one that was too long: messages hold the images that an
+// agent looked at. Even the last page names a next one, which is empty.
 func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values, yield func(T) (more bool)) error {
 	for {
 		page, err := get[struct {
 			Data   []T
 			Cursor struct{ Next string }
 		}](ctx, v, op, path, query)
+		if limit, _ := strconv.Atoi(query.Get("limit")); limit > 1 && errors.Is(err, errTooLong) {
+			query.Set("limit", strconv.Itoa(limit/2))
+			continue
+		}
 		if err != nil {
 			return err
 		}

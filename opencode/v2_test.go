@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,38 @@ func TestPages(t *testing.T) {
 			newest[0].Info.ParentID != all[2*n-4].Info.ID {
 			t.Errorf("the newest are %+v, %v", newest, err)
 		}
+	}
+}
+
+// Messages with many images are read in smaller pages, from the one on that was too long.
+func TestLongPages(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/info", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"version":"2.0.21"}`) })
+	mux.HandleFunc("GET /api/session/{id}/message", func(w http.ResponseWriter, r *http.Request) {
+		first, _ := strconv.Atoi(r.FormValue("cursor"))
+		limit, _ := strconv.Atoi(r.FormValue("limit"))
+		if limit > 100 && first > 0 {
+			endless(w, r)
+			return
+		}
+		var page []string
+		for i := first; i < min(first+limit, 450); i++ {
+			page = append(page, fmt.Sprintf(`{"id":"msg_%d","type":"user"}`, i))
+		}
+		writeJSON(w, fmt.Sprintf(`{"data":[%s],"cursor":{"next":"%d"}}`, strings.Join(page, ","), first+len(page)))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	seen := 0
+	for m, err := range attach(t, server.URL, opencode.AttachConfig{}).In("/p").EachMessage(t.Context(), "ses_1") {
+		if err != nil || m.Info.ID != fmt.Sprintf("msg_%d", seen) {
+			t.Fatalf("message %d is %q, %v", seen, m.Info.ID, err)
+		}
+		seen++
+	}
+	if seen != 450 {
+		t.Errorf("%d messages of 450", seen)
 	}
 }
 
