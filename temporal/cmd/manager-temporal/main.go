@@ -147,9 +147,10 @@ func (c connection) sweep(ctx context.Context) {
 	}
 }
 
-// firstBlocker returns the id after which a host numbers its blockers, so that hosts are unlikely to share ids.
+// firstBlocker returns the id after which a host numbers its blockers. Hosts must be most unlikely to share ids: the
+// gateway cannot copy the log of a boulder whose blocker has the id of another's.
 func firstBlocker(host string) string {
-	return fmt.Sprintf("B%d", (1000+crc32.ChecksumIEEE([]byte(host))%9_000)*1000)
+	return fmt.Sprintf("B%d000", 1_000_000+crc32.ChecksumIEEE([]byte(host))%9_000_000)
 }
 
 // settle stores the user's answer where the blocker was raised. An unknown or already settled blocker is no error.
