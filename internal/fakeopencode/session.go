@@ -179,10 +179,11 @@ func (s *Server) active(*http.Request) (any, error) {
 }
 
 func (x *session) removeSession(r *http.Request) (any, error) {
+	x.stop(errInterrupted)
 	for _, child := range x.children() {
 		_, _ = child.removeSession(r) // best effort
 	}
-	x.stop(errInterrupted)
+	_, _ = x.wait(r) // the end of its turn is stored
 	x.emit("session.deleted", fields{})
 	delete(x.server.sessions, x.Info.ID)
 	return nil, os.Remove(x.path())

@@ -78,6 +78,24 @@ func TestSameID(t *testing.T) {
 	}
 }
 
+// A session is removed once its turn has ended, also for the next server.
+func TestRemovedAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Behaviour{}, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Wait: make(chan struct{})}
+	})
+	id := w.session(nil)
+	w.prompt(id, "msg_1", "go")
+	w.await("session.step.started")
+	w.call("session.remove", 204, nil, nil, id)
+	if got := strings.Join(types(w.await("session.deleted")), " "); got != "step.failed execution.interrupted deleted" {
+		t.Error(got)
+	}
+	w.stop()
+	w.start(Behaviour{})
+	w.call("session.get", 404, nil, nil, id)
+}
+
 // A prompt to a busy session is read at its next step.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
