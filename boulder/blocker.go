@@ -255,7 +255,7 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 	t.UpdatedAt = e.Time
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
 		if s.Boulder.WaitsFor == t.ID {
-			s.Boulder.Reason = fmt.Sprintf("%s is %s: sub-task %q can go on", b.BlockerID, b.Status, t.ID)
+			s.Boulder.Reason = fmt.Sprintf("%s is %s: sub-task %q can continue", b.BlockerID, b.Status, t.ID)
 		}
 		s.requeue(e, t, nil)
 	}

@@ -39,7 +39,7 @@ func TestBlockerParks(t *testing.T) {
 	}
 	feed(t, s, StatusChanged{Status: Paused, Reason: "an answer", SubTaskID: "a"},
 		BlockerSettled{SubTaskID: "a", BlockerID: "B3", Status: BlockerSkipped})
-	if want := `B3 is skipped: sub-task "a" can go on`; s.Boulder.Reason != want {
+	if want := `B3 is skipped: sub-task "a" can continue`; s.Boulder.Reason != want {
 		t.Errorf("the boulder is said to be paused for %q, want %q", s.Boulder.Reason, want)
 	}
 	a, o := s.SubTask("a"), s.Open("a")

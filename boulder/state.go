@@ -205,7 +205,7 @@ var (
 	// ErrSessionLost marks a session that the runner no longer knows.
 	ErrSessionLost = errors.New("session lost")
 	// ErrFatal marks a fault that would recur (wrong key, unknown model): the run ends, the boulder stays resumable.
-	ErrFatal = errors.New("cannot go on")
+	ErrFatal = errors.New("cannot continue")
 	// ErrNoCredit is an ErrFatal for an account without credit, which the user must top up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrSlots is an ErrFatal for slots that lack something that the user has to configure.

@@ -96,7 +96,7 @@ func Build(in Input) boulder.Brief {
 		{heading: "## Constraints\n\nThey hold for everything you do.", text: bullets(in.Plan.Constraints)},
 		request,
 		{heading: "## Your sub-task", text: work(t, in.Diversion)},
-		{heading: "## It has to be put together with other work", text: in.Conflict.text()},
+		{heading: "## It has to be integrated with other work", text: in.Conflict.text()},
 		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
 		{heading: "## An earlier session began this", text: interrupted(t)},

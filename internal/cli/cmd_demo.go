@@ -30,8 +30,8 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
-sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; where results conflict they are
-put together, tested, and then landed. Only the model is scripted, so no key and no network is needed.`,
+sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; results are integrated, tested
+together, and then landed. Only the model is scripted, so no key and no network is needed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")

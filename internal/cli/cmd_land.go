@@ -106,7 +106,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
 			return runErr
 		}
-		a.note("The results are put together and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
+		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
 	if err := a.land(ctx, id, how); err != nil && runErr == nil {

@@ -96,7 +96,7 @@ func (c *computing) nextToIntegrate() (first *boulder.Open) {
 // afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user.
 func (c *computing) afterConflict(o *boulder.Open) Action {
 	conflict := o.Turn.Conflict
-	reason := "it could not be put together with " + strings.Join(conflict.With, ", ")
+	reason := "it could not be integrated with " + strings.Join(conflict.With, ", ")
 	if len(conflict.Files) > 0 {
 		reason += ": conflicts in " + strings.Join(conflict.Files, ", ")
 	} else {
@@ -114,7 +114,7 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 		b.Uncounted, b.Digest = true, reason
 		return b
 	}
-	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf("How is %q to be put together with %s?", o.SubTask.ID, strings.Join(conflict.With, ", ")),
+	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf("How is %q to be integrated with %s?", o.SubTask.ID, strings.Join(conflict.With, ", ")),
 		fmt.Sprintf("%s.\nBoth are merged in .manager/slots/%s/%d: put it right there, or say here how the agent is to do it. Then it continues.",
 			reason, c.s.Boulder.ID, o.SubTask.Slot))
 }

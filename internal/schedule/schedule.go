@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Compute returns what to do. A running boulder that is [Startable] gets at least one action; one in planning gets only
@@ -166,7 +167,7 @@ func (c *computing) advanceReplan() {
 	case r != nil && r.Proposed != nil:
 		c.do(AskReplan{})
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
-		for _, b := range RefuseReplan(c.s, fmt.Sprintf("the Task Ledger failed %d times in a row: %s", r.Troubles, r.Fault)) {
+		for _, b := range RefuseReplan(c.s, fmt.Sprintf("the Task Ledger failed %s in a row: %s", text.Plural(r.Troubles, "time"), r.Fault)) {
 			c.do(b)
 		}
 	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
@@ -264,12 +265,12 @@ func (c *computing) next(o *boulder.Open) Action {
 	case judging && o.Turn.Verdict != nil:
 		return c.withinTotal(o, c.afterVerdict(o))
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
-		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged, %d times in a row: %s",
-			a.SubTaskID, a.Troubles, a.Reason)}
+		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged, %s in a row: %s",
+			a.SubTaskID, text.Plural(a.Troubles, "time"), a.Reason)}
 	case c.refused(a, model) && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged: %s", a.SubTaskID, a.Reason)}
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles:
-		return park(o, fmt.Sprintf("%d infrastructure errors in a row: %s", a.Troubles, a.Reason))
+		return park(o, text.Plural(a.Troubles, "infrastructure error")+" in a row: "+a.Reason)
 	case c.refused(a, model):
 		return park(o, a.Reason)
 	case !judging && overspent(o.SubTask, o) != "":
