@@ -293,7 +293,7 @@ const (
 	exitOK          = 0
 	exitError       = 1
 	exitUsage       = 2   // usage, bad plan file or bad configuration
-	exitPartial     = 3   // finished, but some sub-tasks failed
+	exitPartial     = 3   // finished, but not everything is done
 	exitWaiting     = 4   // stopped, waiting for the user
 	exitHeld        = 5   // the state is held by another process
 	exitInterrupted = 130 // a signal stopped it, or the user cancelled it
@@ -301,18 +301,9 @@ const (
 
 var (
 	errInterrupted = view.ErrInterrupted // also by a signal
-	// errPartial ends a run that is over but not completed. The view has said why.
-	errPartial    = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
-	errLoopFailed = errors.New("the loop ended without success") // errPartial of a loop
-	errSilent     = errors.New("failed")                         // the command has printed everything already
+	errPartial     = errors.New("not everything is done")
+	errSilent      = errors.New("failed") // the command has printed everything already
 )
-
-func notCompleted(b *boulder.Boulder) error {
-	if b.Loop != nil {
-		return errLoopFailed
-	}
-	return errPartial
-}
 
 func usagef(format string, args ...any) error {
 	return &project.UsageError{Err: fmt.Errorf(format, args...)}
@@ -337,7 +328,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting
-	case errors.Is(err, errPartial), errors.Is(err, errLoopFailed):
+	case errors.Is(err, errPartial):
 		return exitPartial
 	}
 	return exitError

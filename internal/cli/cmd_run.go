@@ -340,8 +340,8 @@ func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, err
 		shown.Event(event)
 	}
 	if e.complete != nil && !e.complete.AllCompleted {
-		detail, _ := e.db.Get(context.Background(), e.id) // an unreadable loop counts as a run
-		return notCompleted(&detail.Boulder)
+		detail, _ := e.db.Get(context.Background(), e.id)
+		return notCompleted(detail)
 	}
 	return nil
 }
@@ -360,9 +360,18 @@ func (e *ending) howToContinue(err error) error {
 	return nothingLost(err, detail)
 }
 
+func reportOf(d boulder.Snapshot) *report.Report {
+	return report.New(report.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()})
+}
+
+// notCompleted returns the error for a boulder that is over but not completed.
+func notCompleted(d boulder.Snapshot) error {
+	return fmt.Errorf("%w: %s", errPartial, reportOf(d).Counts())
+}
+
 // nothingLost adds the command that continues a boulder to the error that stopped it.
 func nothingLost(err error, d boulder.Snapshot) error {
-	made, how := report.New(report.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()}), "Continue with: "
+	made, how := reportOf(d), "Continue with: "
 	if view.WaitingOf(made.Blockers).Hard > 0 {
 		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
 	}
@@ -483,7 +492,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 		case err != nil:
 			return err
 		case detail.Boulder.Status == boulder.Paused:
-			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, detail.Boulder.Reason)
+			return stoppedError(detail, there.Holder)
 		case last:
 			return a.detached(id, there.Holder.PID)
 		}

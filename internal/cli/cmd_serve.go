@@ -340,7 +340,7 @@ func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arri
 	case b.Status == boulder.Cancelled:
 		return false, fmt.Errorf("boulder %s: %w", b.ID, orchestrator.ErrCancelled)
 	case b.Status.Terminal():
-		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
+		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(d))
 	case stands:
 		return false, stoppedError(d, holder)
 	}

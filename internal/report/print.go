@@ -100,7 +100,7 @@ func Landed(l boulder.Landed) string {
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
 
-// Counts returns the tally, as "4 of 6 sub-tasks completed, 1 failed, 1 blocked, of which 1 with a red gate".
+// Counts returns the tally, as "4 of 6 sub-tasks completed (1 with a red gate), 1 failed, 1 blocked".
 func (r *Report) Counts() string {
 	t := r.Tally
 	switch {
@@ -120,10 +120,10 @@ func (r *Report) Counts() string {
 		}
 	}
 	pending := t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress
-	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed", t.Completed, text.Plural(t.Planned, "sub-task")),
+	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed%s", t.Completed, text.Plural(t.Planned, "sub-task"),
+		text.If(red > 0, fmt.Sprintf(" (%d with a red gate)", red))),
 		text.Some(t.Failed, "failed"), text.Some(t.Blocked, "blocked"), text.Some(t.Cancelled, "cancelled"),
-		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"),
-		text.Prefixed("of which ", text.Some(red, "with a red gate")))
+		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"))
 }
 
 func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most int) {

@@ -20,7 +20,6 @@ type Progress struct {
 
 	stored   Stored
 	broken   bool              // the stored records contradict each other, so State has no indexes
-	began    time.Time         // time of the first event
 	doing    map[string]doing  // by sub-task
 	raised   []boulder.Blocker // as recorded when they were raised
 	repeated bool              // the newest event repeats the last notice of its turn
@@ -50,7 +49,7 @@ func ProgressOf(
 	stored Stored, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
 ) (p *Progress, err error) {
 	p = NewProgress(stored)
-	p.began, p.raised = d.Boulder.CreatedAt, raised
+	p.raised = raised
 	for _, e := range recent {
 		if e.Seq <= d.Boulder.Seq {
 			p.watch(e)
@@ -64,9 +63,6 @@ func ProgressOf(
 
 // Take applies one event. An error means that the state could not be read, and is now out of date.
 func (p *Progress) Take(e boulder.Event) error {
-	if p.began.IsZero() {
-		p.began = e.Time
-	}
 	p.watch(e)
 	if _, first := e.Body.(boulder.Created); first {
 		p.State = boulder.NewState()

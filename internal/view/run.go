@@ -91,7 +91,7 @@ func (v *Run) Event(e boulder.Event) {
 		return
 	case v.Quiet:
 		if over {
-			printSummary(v.Stdout, e.BoulderID, end, 0)
+			printSummary(v.Stdout, e.BoulderID, end, nil)
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (v *Run) Event(e boulder.Event) {
 		v.open()
 	}
 	if over {
-		printSummary(v.Stdout, e.BoulderID, end, e.Time.Sub(v.progress.began))
+		printSummary(v.Stdout, e.BoulderID, end, v.progress.State)
 	}
 }
 
@@ -289,7 +289,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 
 func (v *Run) head(t *tasks, now time.Time) string {
 	s := v.progress.State
-	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))
+	took := text.Elapsed(s.Boulder.WorkedBy(now).Truncate(time.Second))
 	if s.Boulder.Status == boulder.Planning {
 		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
 	}
@@ -343,10 +343,14 @@ func Spinner(tick int) string {
 	return string([]rune(frames)[tick%10])
 }
 
-// printSummary prints how a run ended. took is its duration, 0 if unknown.
-func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {
+// printSummary prints how a boulder ended. s is its state, nil if unknown.
+func printSummary(o page.Out, id string, end boulder.TaskComplete, s *boulder.State) {
+	worked := ""
+	if s != nil {
+		worked = "worked " + text.Elapsed(s.Boulder.Worked)
+	}
 	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
-		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), text.If(took > 0, text.Elapsed(took))))
+		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), worked))
 	if !end.AllCompleted {
 		fmt.Fprintf(o, "To see why: manager show %s\n", id)
 	}

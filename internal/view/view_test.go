@@ -89,6 +89,19 @@ func TestLinesView(t *testing.T) {
 	compare(t, "run.txt", stderr.String()+"-- stdout --\n"+stdout.String())
 }
 
+// After a resume, the last line has the time of the whole boulder, as it has the tokens.
+func TestSummaryAfterResume(t *testing.T) {
+	t.Parallel()
+	c, stdout, _ := console()
+	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
+	last := len(s.Events) - 3
+	v := NewRun(c, NewProgress(storedAt{s.Events, last}.Get), "")
+	for _, e := range s.Events[last:] {
+		v.Event(e)
+	}
+	says(t, stdout.String(), " · worked 53s\n")
+}
+
 func TestQuietView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
