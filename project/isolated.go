@@ -155,6 +155,9 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		return l, usagef("its results have landed, or were dropped, already")
 	case line.Tip == line.Base && how.How != boulder.LandedDropped:
 		return l, usagef("it has no results")
+	case !p.slots.Has(ctx, line.Tip):
+		return l, usagef("boulder %s cannot land here: its results are commit %s, which this project does not have; an export leaves"+
+			" commits out: land it where it ran", head.ID, Short(line.Tip))
 	}
 	tip := head.Line.Tip
 	if tip != head.Line.Base {
@@ -303,6 +306,9 @@ func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit st
 
 // free removes the slots and refs of a landed boulder, and the refs of boulders that were dropped before keepDropped.
 func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) error {
+	if p.NoDiffs() != "" { // imported: slots and refs are elsewhere
+		return nil
+	}
 	err := p.slots.Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
 		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {
 			return t.ID == id && t.Integrated != ""

@@ -102,6 +102,12 @@ func (s *Slots) Tree(ctx context.Context, commit string) (string, error) {
 	return s.project.git.line(ctx, "rev-parse", "--verify", commit+"^{tree}")
 }
 
+// Has reports whether the repository has a commit.
+func (s *Slots) Has(ctx context.Context, commit string) bool {
+	_, err := s.Tree(ctx, commit)
+	return exitCode(err) <= 0
+}
+
 // commit makes a commit in the name of the user, if git knows it. The same arguments make the same commit.
 func (w *Workspace) commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error) {
 	g := w.git
