@@ -53,7 +53,7 @@ func (r *Report) Print(o page.Out) {
 }
 
 func (r *Report) head(o page.Out) {
-	status := strings.ReplaceAll(string(r.Status), "_", " ")
+	status := Words(r.Status)
 	switch {
 	case r.Running:
 		status += ", at work"
@@ -164,7 +164,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	sign, outcome := Sign(s.Status), s.Summary
 	switch {
 	case s.Status != boulder.SubTaskCompleted:
-		outcome = Stated(strings.ReplaceAll(string(s.Status), "_", " "), s.Reason)
+		outcome = Stated(Words(s.Status), s.Reason)
 	case !s.completed():
 		sign, outcome = "✗", "completed, but a gate does not hold any more: "+outcome
 	}
@@ -229,6 +229,9 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	more := max(0, len(files)-filesShown)
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
+
+// Words returns a status as people read it.
+func Words[S ~string](status S) string { return strings.ReplaceAll(string(status), "_", " ") }
 
 // Stated returns "status: reason", or reason alone if it begins with the status, as in "paused by the user".
 func Stated(status, reason string) string {

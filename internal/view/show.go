@@ -71,7 +71,7 @@ func (s *Show) Print(o page.Out) {
 		loop = fmt.Sprintf("at most %s, ends after %s without progress",
 			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation"))
 	}
-	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
+	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), report.Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
 	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
 		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
@@ -118,7 +118,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 		edit = fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context)
 	}
 	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
-		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
+		o.Faint(fmt.Sprintf("(%s) %s", t.ID, report.Words(t.Status))))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
 		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, report.Usage(t.Usage)),
 		"integrated", text.Prefixed("as commit ", t.Integrated),
@@ -352,7 +352,7 @@ func (r *Receipt) Print(o page.Out) {
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) > 0 {
-			add(plain, t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
+			add(plain, t.ID+": "+t.Subject, t.spending, report.Words(t.Status), t.Budget)
 		}
 		for _, a := range t.Attempts {
 			how := "interrupted"

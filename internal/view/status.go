@@ -87,7 +87,7 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	shown := string(s.Status)
+	shown := report.Words(s.Status)
 	if s.Status == boulder.Running && s.RunBy == nil && s.AtEvent == 0 && !s.copied {
 		shown = interrupted
 	}

@@ -206,7 +206,7 @@ func TestReceiptFits(t *testing.T) {
 		for _, width := range []int{80, 120} {
 			r := NewReceipt(readingOf(s, nil))
 			r.running, r.Status = test.running, test.status
-			says(t, shown(t, width, r.Print), test.says, "NOT executing", "500 model calls")
+			says(t, shown(t, width, r.Print), test.says, "in progress", "NOT in_progress", "NOT executing", "500 model calls")
 		}
 	}
 }
