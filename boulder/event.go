@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -375,8 +377,8 @@ func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
 // Public reports whether the event belongs to the documented stream of `--json`.
 func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
 
-// IsEventType reports whether events with this JSON field "type" exist.
-func IsEventType(name string) bool { return typesByName[name].body != nil }
+// EventTypes returns the JSON fields "type" of all events, sorted.
+func EventTypes() []string { return slices.Sorted(maps.Keys(typesByName)) }
 
 // PublicTypes returns the bodies of the events in the documented stream of `--json`, by "type".
 func PublicTypes() iter.Seq2[string, reflect.Type] {

@@ -190,6 +190,8 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
 	cmd.InitDefaultCompletionCmd()
+	powershell, _, _ := cmd.Find([]string{"completion", "powershell"})
+	powershell.Parent().RemoveCommand(powershell) // runs on no supported system
 	for _, c := range cmd.Commands() {
 		if !c.Runnable() { // cobra would print the help and exit with 0 for an unknown subcommand
 			c.Args, c.RunE = noSuchCommand, func(c *cobra.Command, _ []string) error { return c.Help() }

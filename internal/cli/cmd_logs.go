@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,8 +40,9 @@ With --json the events are printed as they are stored, all of them; lines of tra
 			if l.since, err = sinceWhen(since); err != nil {
 				return err
 			}
-			if i := slices.IndexFunc(l.types, func(t string) bool { return t != transcriptType && !boulder.IsEventType(t) }); i >= 0 {
-				return usagef("there are no events of the type %q: see docs/cli.md, or the field type of `manager logs --json`", l.types[i])
+			types := append(boulder.EventTypes(), transcriptType)
+			if i := slices.IndexFunc(l.types, func(t string) bool { return !slices.Contains(types, t) }); i >= 0 {
+				return usagef("there are no events of the type %q: use one of %s", l.types[i], strings.Join(types, ", "))
 			}
 			return a.runLogs(cmd.Context(), follow, &l, args)
 		},

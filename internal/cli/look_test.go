@@ -225,6 +225,7 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		expect(t, project, exitOK, []string{"completion", shell}, "manager")
 	}
+	expect(t, project, exitUsage, []string{"completion", "powershell"}, "has no command \"powershell\"")
 	for _, test := range []struct {
 		args []string
 		want string

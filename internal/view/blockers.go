@@ -41,10 +41,11 @@ type BlockersStatus struct {
 // Print shows whether blockers are diverted, and how many wait.
 func (s *BlockersStatus) Print(o page.Out) {
 	o.Say(o.Bold("blockers"), " ", cmp.Or(text.If(s.On, o.Green("on")), o.Dim("off")), "  ", o.Faint(s.why()))
-	recorded := text.Plural(s.Pending+s.Answered+s.Skipped, "blocker") + " recorded in it"
-	o.Say(text.JoinedBy(" · ", text.If(s.SessionID != "", recorded), cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
+	recorded := s.Pending + s.Answered + s.Skipped
+	o.Say(text.JoinedBy(" · ", text.If(s.SessionID != "", text.Plural(recorded, "blocker")+" recorded in it"),
+		cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
 		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")),
-		o.Faint(s.File)))
+		text.If(recorded > 0, o.Faint(s.File))))
 	if s.Unwritten > 0 {
 		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", text.Are(s.Unwritten, "item"), o.Plain(s.File))),
 			text.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
