@@ -66,6 +66,10 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	if boulder.ReservedID(c.SubTaskID) {
 		return nil, fmt.Errorf("a sub-task of an isolated run cannot have the id %q: give it another one in the plan", c.SubTaskID)
 	}
+	if !s.Has(ctx, c.From) {
+		return nil, fmt.Errorf("%w: the project does not have commit %s, from which it works; an export leaves commits out: continue it where it ran",
+			boulder.ErrSlots, c.From)
+	}
 	if err := s.pin(ctx, c); err != nil {
 		return nil, err
 	}

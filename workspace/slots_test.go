@@ -226,6 +226,16 @@ func TestBrokenSlots(t *testing.T) {
 	}
 }
 
+// An imported boulder's commits are elsewhere.
+func TestSlotFromAMissingCommit(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "a.txt", "a\n")
+	_, err := l.slots.Prepare(t.Context(), l.claim(1, "x", 1, strings.Repeat("1", 40)))
+	if !errors.Is(err, boulder.ErrSlots) || !strings.Contains(err.Error(), "continue it where it ran") {
+		t.Error(err)
+	}
+}
+
 func TestNoSlotsWhere(t *testing.T) {
 	for reason, make := range map[string]func(repo){
 		"it is a sparse checkout": func(r repo) { r.git("sparse-checkout", "set", "x") },
