@@ -280,6 +280,9 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		t.Output = b.Output
 	}
 	s.setSubTask(e, t, b.Status, reason)
+	if s.Boulder.WaitsFor == t.ID {
+		s.Boulder.Reason = fmt.Sprintf("sub-task %q is %s", t.ID, b.Status)
+	}
 	if b.Status.satisfies() {
 		b.Kept = s.release(e, t)
 	} else {

@@ -23,6 +23,23 @@ func answer(subTask, id, text string) BlockerSettled {
 // executing takes an attempt from the queue to its first prompt.
 func executing(ref AttemptRef) []Body { return toVerdict(ref)[:3] }
 
+// A boulder that is paused for a sub-task no longer waits for an answer once the user has skipped that.
+func TestSkipOfWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	feed(t, s, asked(ref, "B1", true), TurnEnded{AttemptRef: ref, Turn: 1}, Parked{AttemptRef: ref, Reason: "an answer"},
+		StatusChanged{Status: Paused, Reason: "an answer", SubTaskID: "a"}, byHand("b", SubTaskSkipped))
+	if s.Boulder.Reason != "an answer" {
+		t.Errorf("b was skipped, and it is paused for %q", s.Boulder.Reason)
+	}
+	feed(t, s, byHand("a", SubTaskSkipped))
+	if want := `sub-task "a" is skipped`; s.Boulder.Reason != want {
+		t.Errorf("it is said to be paused for %q, want %q", s.Boulder.Reason, want)
+	}
+}
+
 // TestBlockerParks: only the last awaited answer queues a parked sub-task again.
 func TestBlockerParks(t *testing.T) {
 	t.Parallel()
