@@ -156,7 +156,7 @@ func TestNothingIsAskedAgainAndAgain(t *testing.T) {
 				t.Run(fmt.Sprint(policy, "/", agent, "/", takes), func(t *testing.T) {
 					t.Parallel()
 					if n := mostEqualAnswers(t, p, does, takes); n > 5 {
-						t.Errorf("it was told to go on %d times within 2 minutes, and said the same", n)
+						t.Errorf("it was told to continue %d times within 2 minutes, and said the same", n)
 					}
 				})
 			}

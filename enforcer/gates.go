@@ -118,7 +118,7 @@ var gates = []struct {
 	}},
 	{GateFailures, failures},
 	{GateIterations, func(v view) *Decision {
-		return letGoIf(reached(v.Iteration, v.MaxIterations), "it was told to go on %s, which is the limit",
+		return letGoIf(reached(v.Iteration, v.MaxIterations), "it was told to continue %s, which is the limit",
 			text.Plural(v.Iteration, "time"))
 	}},
 	{GateBudget, func(v view) *Decision { return letGoIf(v.Overspent != "", "the budget is used up: %s", v.Overspent) }},

@@ -223,7 +223,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	t.done = done
 	t.conn, t.dir = conn, conn.Client.In(t.path)
 	if why := NoDiagnostics(conn.Client.Caps(), t.job.Checks.Lint); why != "" && t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) {
-		return boulder.Evidence{}, fmt.Errorf("%w: diagnostics were to decide here: %s, and run the plan again, or go on with OpenCode 1",
+		return boulder.Evidence{}, fmt.Errorf("%w: diagnostics were to decide here: %s, and run the plan again, or continue with OpenCode 1",
 			boulder.ErrFatal, why)
 	}
 	if was := t.job.Attempt.Server; was != "" && was != conn.Server() {

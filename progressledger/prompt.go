@@ -22,7 +22,7 @@ How to judge
 - A gate that failed means not completed. Gates that passed do not make a criterion met that they do not test. One
   that was red before too, and is no worse now, counts neither against nor for it.
 - A turn that was stopped is complete all the same if the evidence shows all of it. The agent of a turn that was cut
-  off is told to go on in any case: judge what is there.
+  off is told to continue in any case: judge what is there.
 - "[cut: ...]" marks text that was left out for length. Do not guess what it said, and do not hold it against the
   agent if the rest shows enough.
 - Files that another sub-task may have changed are no proof of this one's work; what they say now counts all the same.

@@ -15,7 +15,7 @@ var (
 		"move it away to start afresh, or put a copy in its place")
 	// ErrFull is returned if there is no space. All earlier commits are intact, and the handle can commit once there is.
 	ErrFull = errors.New("the disk is full, or a quota is used up (nothing that was stored before is lost): " +
-		"free some space, then go on")
+		"free some space, then continue")
 	// ErrMoved is returned by [DB.Update] if the open file was deleted, moved or replaced, as by `git clean -fdx`. The
 	// update is discarded. Earlier commits are written back to the old path or next to it, if possible; the error says
 	// where.

@@ -104,7 +104,7 @@ func (db *DB) rescueIfMoved() error {
 		return db.failWrites(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
 	}
 	db.opts.Logger.Warn("database written back", "path", path)
-	return db.failWrites(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
+	return db.failWrites(fmt.Errorf("%w; everything that was stored until then is in %s now: continue with `manager resume`",
 		ErrMoved, path))
 }
 

@@ -235,7 +235,7 @@ func (r *Report) Choices() string {
 
 // Resumed returns the command that continues a boulder.
 func (r *Report) Resumed() Step {
-	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
+	step := Step{"manager resume " + r.BoulderID, "continue where it stopped"}
 	switch {
 	case r.away != "" && !r.Status.Terminal():
 		return Step{"manager-" + r.away + " gateway", "reach it: this is a copy of what runs on " + r.away}
@@ -244,7 +244,7 @@ func (r *Report) Resumed() Step {
 	case r.Status == boulder.Planning:
 		step.Why = "plan again: there is no plan yet"
 	case len(r.Awaited()) > 0:
-		step.Why = "go on with the answers"
+		step.Why = "continue with the answers"
 	}
 	raised := raise("", r.Budget, r.Usage, r.WorkedMS, r.Attempts)
 	for _, s := range r.SubTasks {

@@ -113,7 +113,7 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 // resume continues a boulder in the project's server. It returns "" if a process runs the boulder, which takes the
 // order itself. It starts no process: only the user can say where and with which settings.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
-	command := fmt.Errorf("no process is there that could go on with it: type `manager resume %s` in a terminal", id)
+	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal", id)
 	there, err := s.Dial(ctx)
 	if err != nil {
 		return "", command
