@@ -95,7 +95,7 @@ type (
 	waitInput struct {
 		boulderInput
 		Cursor  uint64 `json:"cursor,omitempty" jsonschema:"what the last wait returned; without it, all that has happened is news"`
-		Seconds int    `json:"seconds,omitempty" jsonschema:"how long to wait, at most 45, which is the default"`
+		Seconds uint   `json:"seconds,omitempty" jsonschema:"how long to wait, at most 45, which is the default"`
 	}
 	noteInput struct {
 		boulderInput
@@ -125,7 +125,7 @@ type (
 	}
 	answerInput struct {
 		Blocker string `json:"blocker" jsonschema:"its id, as B7"`
-		Answer  string `json:"answer,omitempty" jsonschema:"goes to the agent word for word"`
+		Answer  string `json:"answer,omitempty" jsonschema:"goes to the agent word for word; the number of an option: that option"`
 		Skip    bool   `json:"skip,omitempty" jsonschema:"give no answer: the sub-task continues without"`
 	}
 )

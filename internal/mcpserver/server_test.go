@@ -220,7 +220,7 @@ func TestGatesNeedTheUser(t *testing.T) {
 		}
 		w.awaitReleased(id.(string))
 		w.refuses("resume", args{"boulder": id}, "the user has to agree", "`manager resume "+id.(string)+"` in a terminal")
-		w.refuses("answer", args{"blocker": "B1", "answer": "yes"}, "B1: no such blocker")
+		w.refuses("answer", args{"blocker": "B1", "answer": "yes"}, "no such blocker: B1: the tool blockers")
 		w.refuses("pause", args{"boulder": id}, "paused")
 		if d := w.snapshot(id.(string)); len(d.SubTasks) > 0 || !d.Boulder.AskPlan || !d.Boulder.Diverted {
 			t.Errorf("%+v", d.Boulder)
@@ -298,6 +298,11 @@ func TestResume(t *testing.T) {
 		}
 		w.store(s)
 	}
+	for id, reason := range map[string]any{"01agents": "the plan is made: the tool resume runs it", "01users": nil} {
+		if waits := w.result("wait", "wait", args{"boulder": id}); waits["reason"] != reason || waits["plan"] == nil {
+			t.Errorf("%s waits: %v", id, waits)
+		}
+	}
 	w.result("detached", "resume", args{"boulder": "01crashed"})
 	w.refuses("resume", args{"boulder": "01users"}, "the user has to agree to the plan of boulder 01users")
 	w.result("detached", "resume", args{"boulder": "01agents"})
@@ -336,6 +341,7 @@ func TestRefusals(t *testing.T) {
 		{"status", args{"boulder": ""}, "say which boulder is meant"},
 		{"pause", args{"boulder": ""}, "say which boulder is meant"},
 		{"status", args{"boulder": "nonsense"}, `no such boulder: "nonsense" (see `},
+		{"wait", args{"boulder": sample.ID, "seconds": -1}, "seconds"},
 		{"wait", args{"boulder": "nonsense"}, `no such boulder: "nonsense" (see `},
 		{"note", args{"boulder": sample.ID, "text": "too late"}, "there is nothing left to note"},
 		{"note", args{"boulder": sample.ID, "text": ""}, "a note needs a text"},
@@ -384,7 +390,7 @@ func TestLookAndSteer(t *testing.T) {
 		happened = append(happened, e.(map[string]any)["type"].(string))
 	}
 	if diff := cmp.Diff([]string{"decomposed", "subtask-done", "subtask-done"}, happened); diff != "" ||
-		seen["resumable"] != true || seen["cursor"] != float64(s.State.Boulder.Seq) {
+		seen["resumable"] != true || seen["reason"] != "no process runs it: the tool resume continues it" || seen["cursor"] != float64(s.State.Boulder.Seq) {
 		t.Errorf("%v (-want +got):\n%s", seen, diff)
 	}
 	if again := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": seen["cursor"]}); len(again["events"].([]any)) > 0 {

@@ -124,7 +124,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 	var err error
 	for last := range project.Tries(waiting, waitLook, long-waitLook) {
 		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
-			return nil, w.take(ctx, there, d)
+			return nil, s.take(ctx, w, there, d)
 		})
 		if last || err != nil && !temporary(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
 			break
@@ -144,12 +144,19 @@ func temporary(err error) bool {
 	return errors.Is(err, store.ErrHeld) || errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady)
 }
 
-func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snapshot) error {
+func (s *server) take(ctx context.Context, w *waited, there *project.Access, d boulder.Snapshot) error {
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)
 	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
-	if w.Resumable && awaitsApproval(d) {
+	switch {
+	case !w.Resumable:
+	case awaitsApproval(d):
 		w.Plan = view.NewPlanJSON(&d.Revision.Plan, "")
+		if !s.awaitsUser(d) {
+			w.Reason = "the plan is made: the tool resume runs it"
+		}
+	case w.Status != boulder.Paused:
+		w.Reason = "no process runs it: the tool resume continues it"
 	}
 	events, err := there.Events(ctx, w.BoulderID, w.Cursor, 0)
 	for _, e := range events {
@@ -166,6 +173,11 @@ func (w *waited) take(ctx context.Context, there *project.Access, d boulder.Snap
 
 // awaitsApproval reports whether the plan of a boulder waits for approval.
 func awaitsApproval(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
+
+// awaitsUser reports whether that approval must be the user's. Without AskPlan the user was asked.
+func (s *server) awaitsUser(d boulder.Snapshot) bool {
+	return awaitsApproval(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan))
+}
 
 // news reports whether an event ends a wait. All such events are public.
 func news(e boulder.Event) bool {
@@ -199,8 +211,10 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 	b, err := s.Blockers().Get(ctx, in.Blocker)
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
 	switch {
+	case errors.Is(err, blockers.ErrNotFound):
+		return nil, fmt.Errorf("%w: the tool blockers lists them", err)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: the tool blockers lists them", in.Blocker, err)
+		return nil, err
 	case b.AsksPermission():
 		return nil, fmt.Errorf("%s asks for a permission, and that is the user's to give: `manager blockers answer %[1]s --allow`"+
 			" in a terminal", b.ID)
@@ -256,7 +270,7 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	switch {
 	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.Running, d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
-	case awaitsApproval(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan)): // without AskPlan the user was asked
+	case s.awaitsUser(d):
 		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
 			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
 	case awaitsApproval(d):
