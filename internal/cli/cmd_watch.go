@@ -280,7 +280,7 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 		a.note("No session is known here.")
 	}
 	for _, s := range report.Sessions {
-		if s.Watched || holder.PID == 0 || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
+		if s.Watched || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
 			fmt.Fprintln(a.Stdout, view.WatchStatusLine(a.on(a.Stdout).Paint, s))
 		}
 	}

@@ -142,6 +142,31 @@ func TestWatchCommand(t *testing.T) {
 	checkTexts(t, "the evidence", []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"}, nil, shown)
 }
 
+// A session that is not the user's is not shown as watched when no watch runs, either.
+func TestWatchStatusOfRuns(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	dir, err := store.EnsureDir(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := watch.OpenStore(filepath.Join(dir, watch.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gate := range []enforcer.Gate{enforcer.GateOwned, enforcer.GateIdle} {
+		id := "ses_" + string(gate)
+		if err := db.Save([]watch.Record{{SessionID: id}}, watch.Entry{SessionID: id, Decision: enforcer.Wait, Gate: gate}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, project, exitOK, []string{"watch", "--status"}, "ses_idle", "!ses_owned")
+	expect(t, project, exitOK, []string{"watch", "--status", "--verbose"}, "ses_idle", "ses_owned")
+}
+
 // watchWithCriteria has a session continue until the command that stands in for a language server passes and the judge
 // agrees. The judge is asked through the watched server; its own sessions are not watched.
 func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, model *scriptmodel.Server) {
