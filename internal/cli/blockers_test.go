@@ -323,6 +323,13 @@ func TestBlockersExportToAFile(t *testing.T) {
 			t.Errorf("%s: %v: %s", name, err, text)
 		}
 	}
+	writeFile(t, filepath.Join(project, store.DirName, "blockers.db"), "damaged")
+	for _, args := range [][]string{{}, {"-o", "night.md", "--force"}} {
+		expect(t, project, exitError, append([]string{"blockers", "export"}, args...), "!# Blockers", "damaged")
+	}
+	if unchanged, err := os.ReadFile(file); err != nil || string(unchanged) != string(text) {
+		t.Errorf("%v: %s", err, unchanged)
+	}
 	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // with .manager and blockers.md
 		t.Errorf("left behind: %v, %v", left, err)
 	}

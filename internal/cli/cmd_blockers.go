@@ -329,6 +329,9 @@ func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, unread := a.Blockers().List(ctx, f)
+	if unread != nil && len(records) == 0 {
+		return unread
+	}
 	found := secret.Each(a.Placed(ctx, records), a.secrets)
 	data := a.json
 	switch strings.ToLower(filepath.Ext(o.output)) {
