@@ -249,6 +249,16 @@ func TestPlannerFails(t *testing.T) {
 	}
 }
 
+func TestNoTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Planner = plans(diamond())
+	_, err := r.request(orchestrator.Request{Task: " "})
+	if err == nil || !strings.Contains(err.Error(), "there is no task") || r.store.commits != 0 {
+		t.Errorf("got %v after %d commits", err, r.store.commits)
+	}
+}
+
 // TestStopWhilePlanning: the call is cancelled; a plan that it returns nevertheless is booked and kept.
 func TestStopWhilePlanning(t *testing.T) {
 	t.Parallel()

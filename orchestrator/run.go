@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,6 +143,9 @@ func (r *run) begin() error {
 			return err
 		}
 		given.Gates = true
+	}
+	if given.Plan == nil && strings.TrimSpace(head.Task) == "" {
+		return errors.New("there is no task: say what to do")
 	}
 	if err := r.o.enter(head.ID, r); err != nil {
 		return err
