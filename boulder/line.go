@@ -142,7 +142,7 @@ func (s *State) landed(e *Event, b Landed) error {
 	case !s.Boulder.Isolated() || !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s, or not isolated", s.Boulder.ID, s.Boulder.Status)
 	case l.Landed != nil:
-		return fmt.Errorf("the results of boulder %s have left it: %s", s.Boulder.ID, l.Landed.How)
+		return fmt.Errorf("the results of boulder %s have landed already: %s", s.Boulder.ID, l.Landed.How)
 	}
 	l.Landed, l.LandedAt = &b, e.Time
 	return nil

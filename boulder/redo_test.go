@@ -164,6 +164,7 @@ func TestRedoRefused(t *testing.T) {
 	s := allDone(t, "base")
 	feed(t, s, Landed{How: LandedFiles})
 	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, "manager run --fork b1 --from a")
+	refused(t, s, Landed{How: LandedBranch}, "have landed already: files")
 }
 
 // TestRedoEdited: a redo follows the plan as edited, but cannot change dependencies.
