@@ -44,6 +44,9 @@ Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the runnin
 second one aborts the turns.`,
 		Args: argCount(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notNegative("--until-idle", untilIdle); err != nil {
+				return err
+			}
 			switch {
 			case stop:
 				return a.stopServing(cmd.Context())
@@ -238,13 +241,20 @@ was cancelled, or Ctrl-C.`,
 	return cmd
 }
 
+func notNegative(flag string, t time.Duration) error {
+	if t < 0 {
+		return usagef("%s takes a time that is not below zero, not %s", flag, t)
+	}
+	return nil
+}
+
 var errTimeUp = errors.New("the time is up")
 
 func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, ref string) error {
-	switch {
-	case timeout < 0:
-		return usagef("--timeout takes a time that is not below zero, not %s", timeout)
-	case timeout > 0:
+	if err := notNegative("--timeout", timeout); err != nil {
+		return err
+	}
+	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeUp)
 		defer cancel()

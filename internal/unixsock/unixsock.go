@@ -50,7 +50,7 @@ func dial(ctx context.Context, path string) (c net.Conn, err error) {
 		c, err = new(net.Dialer).DialContext(ctx, "unix", short)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: %w", ErrNotServed, err)
 	}
 	return c, err
