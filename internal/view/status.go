@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -87,10 +86,7 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	shown := report.Words(s.Status)
-	if s.Status == boulder.Running && s.RunBy == nil && s.AtEvent == 0 && !s.copied {
-		shown = interrupted
-	}
+	shown := report.Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied))
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
 		o.Dim(report.Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
@@ -178,8 +174,18 @@ func NewListItem(b *store.Item, holder *control.Holder) ListItem {
 	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
 }
 
-// interrupted is shown for a running boulder without a process.
+// interrupted is shown for a boulder that should be at work, without a process.
 const interrupted = "interrupted"
+
+func shownAs(s boulder.Status, runs bool) string {
+	switch s {
+	case boulder.Planning, boulder.Running, boulder.Synthesizing:
+		if !runs {
+			return interrupted
+		}
+	}
+	return string(s)
+}
 
 // ListStatuses are the statuses that [ListItem.Shown] returns.
 var ListStatuses = []string{
@@ -189,7 +195,7 @@ var ListStatuses = []string{
 
 // Shown returns the status that a list shows.
 func (b *ListItem) Shown() string {
-	return cmp.Or(text.If(b.Status == boulder.Running && !b.Running, interrupted), string(b.Status))
+	return shownAs(b.Status, b.Running)
 }
 
 // List writes a header and one line per boulder.

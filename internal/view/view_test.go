@@ -17,6 +17,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 func TestPlanView(t *testing.T) {
@@ -248,4 +249,21 @@ func (l storedAt) Get(context.Context, string) (boulder.Snapshot, error) {
 		}
 	}
 	return s.Snapshot(), nil
+}
+
+// A boulder that a killed process was planning, running or summarizing is interrupted.
+func TestListedWithoutProcess(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[boulder.Status]string{
+		boulder.Planning: interrupted, boulder.Running: interrupted, boulder.Synthesizing: interrupted,
+		boulder.AwaitingApproval: "awaiting_approval", boulder.Paused: "paused", boulder.Completed: "completed",
+	} {
+		item := &store.Item{BoulderID: "b", Status: status}
+		if got := NewListItem(item, nil); got.Shown() != want {
+			t.Errorf("%s without a process: %s", status, got.Shown())
+		}
+		if got := NewListItem(item, &control.Holder{Running: []string{"b"}}); got.Shown() != string(status) {
+			t.Errorf("%s at work: %s", status, got.Shown())
+		}
+	}
 }
