@@ -247,15 +247,15 @@ func (p *Project) attach(ctx context.Context, address string, timeout time.Durat
 	case errors.Is(err, opencode.ErrBadAddress):
 		return nil, usagef("attach: %w", err)
 	case otherVersion:
-		return nil, fmt.Errorf("attach: %w", err)
+		return nil, err
 	case errors.Is(err, opencode.ErrUnauthorized):
 		hint := "set OPENCODE_SERVER_PASSWORD to the server's password"
 		if p.tryService {
 			hint += ", or say with --attach which server is meant"
 		}
-		return nil, fmt.Errorf("attach: %w: %s", err, hint)
+		return nil, fmt.Errorf("%w: %s", err, hint)
 	case err != nil:
-		return nil, fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
+		return nil, fmt.Errorf("%w: is `opencode serve` running there?", err)
 	}
 	return client, nil
 }

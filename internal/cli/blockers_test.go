@@ -327,6 +327,7 @@ func TestBlockersExportToAFile(t *testing.T) {
 	for _, args := range [][]string{{}, {"-o", "night.md", "--force"}} {
 		expect(t, project, exitError, append([]string{"blockers", "export"}, args...), "!# Blockers", "damaged")
 	}
+	expect(t, project, exitError, []string{"doctor", "--opencode", "nosuch"}, "blockers.db")
 	if unchanged, err := os.ReadFile(file); err != nil || string(unchanged) != string(text) {
 		t.Errorf("%v: %s", err, unchanged)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/contract"
@@ -224,8 +225,9 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 		do = "take the results with `manager land ID`, or drop them with `manager land ID --drop`; that frees the slots"
 	}
 	if err != nil {
-		do = "the other boulders are not affected; keep a copy of " + store.DirName + " and report this"
+		return detail, "the other boulders are not affected; keep a copy of " + store.DirName + " and report this", err
 	}
+	_, err = d.Blockers().List(ctx, blockers.Filter{})
 	return detail, do, err
 }
 

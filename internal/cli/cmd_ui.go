@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) newUICmd() *cobra.Command {
-	port, public := 0, ""
+	port, public := uint16(0), ""
 	cmd := &cobra.Command{
 		Use:   "ui [flags]",
 		Short: "Show the project in a browser, and answer there",
@@ -32,12 +32,12 @@ no other interface. For a phone, point a tunnel here (` + "`tailscale serve`, `s
   manager ui --port 7070 --public-url https://box.tail1234.ts.net`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUI(cmd.Context(), port, public) },
 	}
-	cmd.Flags().IntVar(&port, "port", 0, "listen on this `PORT` (default: a free one)")
+	cmd.Flags().Uint16Var(&port, "port", 0, "listen on this `PORT` (default: a free one)")
 	cmd.Flags().StringVar(&public, "public-url", "", "`URL` at which a tunnel reaches the pages, as https://host")
 	return cmd
 }
 
-func (a *app) runUI(ctx context.Context, port int, public string) error {
+func (a *app) runUI(ctx context.Context, port uint16, public string) error {
 	site, err := ui.NewSite(a.Project, public, a.logger())
 	if err != nil {
 		return usagef("--public-url: %w", err)

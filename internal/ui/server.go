@@ -78,7 +78,7 @@ func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, err
 }
 
 // Serve listens on a port of the loopback interface (0: a free one), calls ready, and serves until ctx ends.
-func (s *Site) Serve(ctx context.Context, port int, ready func()) error {
+func (s *Site) Serve(ctx context.Context, port uint16, ready func()) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return err
