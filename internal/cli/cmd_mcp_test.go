@@ -83,7 +83,7 @@ func TestMCPForOtherAgents(t *testing.T) {
 	project, env := t.TempDir(), append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
 	session, _ := mcpClient(t, project, env, "mcp")
 	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 11 {
+	if err != nil || len(tools.Tools) != 12 {
 		t.Errorf("%+v, %v", tools, err)
 	}
 	none, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blockers"})

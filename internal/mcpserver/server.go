@@ -26,6 +26,7 @@ type server struct {
 const (
 	maxWait = 45               // of the tool wait, in seconds
 	maxCall = 50 * time.Second // of any tool; OpenCode 1.18.33 abandons a call after a minute
+	maxList = 50               // boulders of the tool list: every line costs the agent tokens
 )
 
 var errSlow = errors.New("it takes too long for a tool: ask the user to do it in a terminal, as `manager --help` says")
@@ -47,6 +48,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 		"returns the plan when it is made. resume runs it. If it has gates, commands that check the work, the user has to agree first.", s.plan)
 	add(to, "run", false, "Hand a task over. It is split, run and checked in the background. Returns a boulder_id at once. Give the task "+
 		"alone, or a plan of your own. A plan with gates waits until the user agrees to it on a terminal.", s.run)
+	add(to, "list", true, "The project's newest boulders, with the boulder_id, task and status of each.", s.list)
 	add(to, "status", true, "How a boulder stands: its sub-tasks, what is at work, what it cost.", s.status)
 	add(to, "wait", true, "Wait for news of a boulder: a plan, a sub-task that is over, a question, a stop, the end. Returns at once "+
 		"if it has ended or needs something (resumable: nothing continues without you or the user; the reason says why), and "+

@@ -372,13 +372,16 @@ func TestLookAndSteer(t *testing.T) {
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
 	}
-	want := strings.Fields("answer blockers land note pause plan report resume run status wait")
+	want := strings.Fields("answer blockers land list note pause plan report resume run status wait")
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("tools (-want +got):\n%s", diff)
 	}
 	s := sample.New(t, sample.ID)
 	s.Play()
 	w.store(s)
+	if item := w.result("boulder", "list", args{}); item["boulder_id"] != sample.ID || item["status"] != "running" {
+		t.Errorf("listed %v", item)
+	}
 	on := args{"boulder": sample.ID[:6]}
 	if status := w.result("status", "status", on); status["completed"] != 1.0 || len(status["sub_tasks"].([]any)) != 6 {
 		t.Errorf("%v", status)

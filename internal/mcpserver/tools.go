@@ -71,7 +71,7 @@ func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, er
 // requireName refuses an empty name: a command's default could be the user's own boulder.
 func requireName(ref string) error {
 	if ref == "" {
-		return errors.New("say which boulder is meant, with the boulder_id that run or plan returned")
+		return errors.New("say which boulder is meant, with the boulder_id that run, plan or list returned")
 	}
 	return nil
 }
@@ -87,6 +87,22 @@ func (s *server) look(
 		return nil, err
 	}
 	return []any{made}, err
+}
+
+// list lets an agent that lost a boulder_id find its boulder.
+func (s *server) list(ctx context.Context, _ struct{}) (items []any, err error) {
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	all, err := there.Listing(ctx)
+	for i := range all {
+		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() && len(items) < maxList {
+			items = append(items, item)
+		}
+	}
+	return items, err
 }
 
 func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
