@@ -237,17 +237,18 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 		return "", "", err
 	}
 	d.Warm() // boots in parallel with the version check
+	const again = "afterwards run `manager doctor` again; --opencode PATH names another OpenCode"
 	version, err := opencode.Version(ctx, d.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
 	}
 	if err != nil {
-		return "", "then `manager doctor` again; --opencode PATH names another one", err
+		return "", again, err
 	}
 	client, err := d.Client(ctx)
 	switch {
 	case errors.As(err, new(*opencode.VersionError)):
-		return "", "then `manager doctor` again; --opencode PATH names another one", err
+		return "", again, err
 	case err != nil:
 		return "", "run `opencode serve` by hand to see what is wrong", err
 	}
