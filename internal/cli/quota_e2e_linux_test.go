@@ -96,7 +96,7 @@ func TestOutgrownServerAndAllowList(t *testing.T) {
 	}, map[string]string{
 		"plan.yaml": "{task: Look, sub_tasks: [{id: look, description: Write down who runs you, gates: ['" + look + " > gate.txt']}]}",
 		".manager/config.yaml": "model: scripted/agent\nopencode_memory: 1M\n" +
-			`environment: [PATH, HOME, TMPDIR, "XDG_*", "OPENCODE_*", npm_config_offline, "APP_*"]` +
+			`environment: [PATH, HOME, TMPDIR, "XDG_*", "OPENCODE_*", "BUN_*", npm_config_offline, "APP_*"]` +
 			"\nnotify: {command: '" + look + " > told.txt'}\n",
 	})
 	w.env = append(w.env, "APP_OPEN=yes", "HIDDEN_VALUE=no")
