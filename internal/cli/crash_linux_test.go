@@ -41,7 +41,7 @@ func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 			t.Parallel()
 			gate := newGateModel()
 			var asked, stopped atomic.Int32
-			w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+			w := directWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 				reply := gate.reply(ctx, req)
 				if reply.Wait != nil && asked.Add(1) == 1 {
 					select {

@@ -151,7 +151,7 @@ func directWorld(t *testing.T, reply scriptmodel.Handler, files map[string]strin
 func heldWorld(t *testing.T) (*world, *gateModel) {
 	t.Helper()
 	gate := newGateModel()
-	return newWorld(t, gate.reply, map[string]string{"plan.yaml": chainPlan}), gate
+	return directWorld(t, gate.reply, map[string]string{"plan.yaml": chainPlan}), gate
 }
 
 // attached makes managers log in to the shared server and returns the flag for it.
@@ -172,10 +172,9 @@ func run(t *testing.T, dir string, env []string, args ...string) (code int, stdo
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// start starts a manager whose ledgers go through OpenCode.
 func (w *world) start(args ...string) *process {
 	w.t.Helper()
-	return startManager(w.t, w.dir, w.env, append(args, "--json", "--ledger-model", "scripted/ledger")...)
+	return startManager(w.t, w.dir, w.env, append(args, "--json")...)
 }
 
 func (w *world) run(want int, args ...string) (stdout, stderr string) {
