@@ -100,11 +100,12 @@ var loopCases = map[string]loopCase{
 		code:  3, prompts: 5, judged: 4, says: `it said the same 5 times and called no tool`,
 	},
 	"flipping statuses": {
+		config: "loop: {cooldown: 1ms, failures: 3}\n",
 		turn: func(n int) []scriptmodel.Reply {
 			return then("I have looked at my list again, for the time "+strings.Repeat("x", n+1),
 				todos([]string{"pending", "in_progress", "completed", "cancelled"}[n%4], "pending"))
 		},
-		code: 3, prompts: 8, judged: 6, says: `5 continuations in a row brought no progress`, // the third turn completes an item, once
+		code: 3, prompts: 6, judged: 4, says: `3 continuations in a row brought no progress`, // the third turn completes an item, once
 	},
 	"the same file to and fro": {
 		git: true, config: "loop: {cooldown: 1ms, failures: 2}\n",

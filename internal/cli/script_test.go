@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// Scripts run the command line on the real OpenCode and on the stand-in for OpenCode 2. A line for one of them begins
-// with [opencode2] or [!opencode2]. Commands in addition to testscript's:
+// Scripts run the command line on the real OpenCode and, if they have a model, on the stand-in for OpenCode 2. A line for
+// one of them begins with [opencode2] or [!opencode2]. Commands in addition to testscript's:
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. The ledgers ask it
 //	              directly unless the script has a configuration: a call through OpenCode takes 0.25 s of CPU time
@@ -55,15 +55,23 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, server := range []*sharedServer{&shared, &shared2} {
 		g := generations[server.generation]
-		t.Run(g.Name, func(t *testing.T) { testscript.Run(t, scriptParams(t, g, server)) })
+		t.Run(g.Name, func(t *testing.T) { testscript.Run(t, scriptParams(t, scripts, g, server)) })
+		scripts = slices.DeleteFunc(scripts, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err == nil && !strings.Contains(string(text), "\nmodel ")
+		})
 	}
 }
 
-func scriptParams(t *testing.T, g octest.Generation, server *sharedServer) testscript.Params {
+func scriptParams(t *testing.T, scripts []string, g octest.Generation, server *sharedServer) testscript.Params {
 	return testscript.Params{
-		Dir:             "testdata/script",
+		Files:           scripts,
 		ContinueOnError: true, // report all failures of a script
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
