@@ -82,7 +82,7 @@ func scriptParams(t *testing.T, scripts []string, g octest.Generation, server *s
 				return err
 			}
 			env.Vars = scriptmodel.OpenCodeEnv(append(env.Vars, octest.Mark()), home, "http://127.0.0.1:1/v1")
-			env.Vars = append(env.Vars, g.Env...)
+			env.Vars = append(append(env.Vars, g.Env...), "BUN_JSC_useGC=0") // as in octest.Env
 			env.Setenv("MANAGER_OPENCODE", g.Binary)
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv("OPENAI_API_KEY", "sk-planted-in-the-environment")
