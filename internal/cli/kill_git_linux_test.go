@@ -32,8 +32,7 @@ tell() {
 }
 while [ "$1" = -c ]; do settings+=("$1" "$2"); shift 2; done
 case $1 in
-cat-file | check-* | diff* | for-each-ref | log | ls-* | merge-base | rev-* | show | status | version | --version)
-	exec GIT "${settings[@]}" "$@" ;;
+cat-file|check-*|diff*|for-each-ref|log|ls-*|merge-base|rev-*|show|status|*version) exec GIT "${settings[@]}" "$@" ;;
 esac
 tell before "$*"
 GIT "${settings[@]}" "$@"

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// Scripts run the command line on the real OpenCode and, if they have a model, on the stand-in for OpenCode 2. A line for
-// one of them begins with [opencode2] or [!opencode2]. Commands in addition to testscript's:
+// Scripts run the command line on the real OpenCode and, if they have a model, on the stand-in for OpenCode 2. A line
+// for one of them begins with [opencode2] or [!opencode2]. Commands in addition to testscript's:
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. The ledgers ask it
 //	              directly unless the script has a configuration: a call through OpenCode takes 0.25 s of CPU time
@@ -55,10 +55,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scripts, _ := filepath.Glob("testdata/script/*.txtar") // the pattern is valid
 	for _, server := range []*sharedServer{&shared, &shared2} {
 		g := generations[server.generation]
 		t.Run(g.Name, func(t *testing.T) { testscript.Run(t, scriptParams(t, scripts, g, server)) })

@@ -52,9 +52,8 @@ func Binary(tb testing.TB) string {
 
 // Env returns the whole environment of a process that may start OpenCode: isolated below a temporary directory, with
 // the model server at modelURL as the only provider, and [Lean]. See [scriptmodel.OpenCodeEnv]. The directory is
-// removed when the test ends: stop processes in cleanups registered after this call.
-//
-// Such an OpenCode lives for a few turns. It collects no garbage: 40 % less CPU time, for 40 MB a turn (measured).
+// removed when the test ends: stop processes in cleanups registered after this call. Such an OpenCode lives for a few
+// turns, and collects no garbage: 40 % less CPU time, for 40 MB a turn (measured).
 func Env(tb testing.TB, modelURL string) []string {
 	tb.Helper()
 	return append(Lean(scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL)), "BUN_JSC_useGC=0")
