@@ -33,6 +33,19 @@ type ModelLimit = schedule.ModelLimit
 // DefaultLimits returns the documented defaults.
 func DefaultLimits() Limits { return schedule.DefaultLimits() }
 
+// Wait is an attempt that waits for a slot.
+type Wait = schedule.Wait
+
+// Waiting lists the attempts of a boulder that wait for a slot, the soonest of each model first. held are the slots that
+// other boulders under the same limits hold, by their id and by model.
+func Waiting(s *boulder.State, l Limits, now time.Time, held map[string]map[string]int) []Wait {
+	others := map[string]schedule.Share{}
+	for id, models := range held {
+		others[id] = schedule.Share{Held: models}
+	}
+	return schedule.Waiting(s, l, now, others)
+}
+
 // Config configures an Orchestrator. Required are Project, Store, Judge, Runner and, for tasks without a plan, Planner.
 type Config struct {
 	Project string // the directory that the sub-tasks work on

@@ -10,8 +10,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 func TestGraph(t *testing.T) {
@@ -37,7 +37,7 @@ func TestGraphWhileItRuns(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
 	before, _, _ := command(project, "graph")
-	limits := schedule.DefaultLimits()
+	limits := orchestrator.DefaultLimits()
 	limits.Attempts = 7
 	holdAs(t, project, control.Holder{PID: 42, Running: []string{sampleID}, Limits: &limits})
 	during, _, code := command(project, "graph")
@@ -62,7 +62,7 @@ func TestGraphReport(t *testing.T) {
 		true: "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5, " +
 			"a>old old>gone a>new new>more ",
 	} {
-		got, r := "", view.GraphOf(d, schedule.DefaultLimits(), all)
+		got, r := "", view.GraphOf(d, orchestrator.DefaultLimits(), all)
 		for _, s := range r.SubTasks {
 			got += s.ID + ": " + s.Note + ", "
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // A sub-task that waits only because another boulder of the server has the slots says so.
@@ -22,8 +22,8 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 		}
 		s.storeIn(project)
 	}
-	limits := schedule.DefaultLimits()
-	limits.Models = []schedule.ModelLimit{{Pattern: "test/small", Limit: 1}}
+	limits := orchestrator.DefaultLimits()
+	limits.Models = []orchestrator.ModelLimit{{Pattern: "test/small", Limit: 1}}
 	holdAs(t, project, control.Holder{
 		PID: 42, Command: "manager serve", Since: sampleStart, Serves: true, Running: []string{first, second},
 		Limits: &limits,

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
@@ -54,7 +53,7 @@ type Holder struct {
 	Trouble string    `json:"trouble,omitempty"` // what it fails to reach; the rest is older knowledge
 	Since   time.Time `json:"since"`
 	// Limits that it runs with. They explain to other processes why work waits; their own configuration does not.
-	Limits *schedule.Limits `json:"limits,omitempty"`
+	Limits *orchestrator.Limits `json:"limits,omitempty"`
 }
 
 // Submitter runs boulders for others. A [Steerer] that implements it takes submissions.

@@ -11,7 +11,6 @@ import (
 	"github.com/bouldermgr/manager/internal/graph"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
@@ -194,13 +193,13 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, &boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
 	}
-	r := GraphOf(d, schedule.Limits{}, true)
+	r := GraphOf(d, orchestrator.Limits{}, true)
 	r.Path = path
 	return r
 }
 
 // GraphOf makes the graph of a stored boulder; all includes superseded sub-tasks.
-func GraphOf(d boulder.Snapshot, limits schedule.Limits, all bool) *Graph {
+func GraphOf(d boulder.Snapshot, limits orchestrator.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
 		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graph.Node{}, Edges: []graph.Edge{},

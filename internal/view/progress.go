@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // Progress follows a boulder by its events. It folds them into the same state as the run, and also keeps what the
@@ -130,7 +130,7 @@ type row struct {
 	Turn          int                   `json:"turn,omitempty"`
 	SessionID     string                `json:"session_id,omitempty"`
 
-	Waiting    *schedule.Wait          `json:"waiting,omitempty"`  // for a slot: place in line and reason
+	Waiting    *orchestrator.Wait      `json:"waiting,omitempty"`  // for a slot: place in line and reason
 	Stopped    bool                    `json:"stopped,omitempty"`  // its turn continues after the pause
 	Activity   string                  `json:"activity,omitempty"` // last sign of life of the running turn
 	Checkpoint *boulder.Checkpoint     `json:"checkpoint,omitempty"`
@@ -149,7 +149,7 @@ type row struct {
 }
 
 // rows returns the sub-tasks in plan order. others share the limits; running says whether a process runs the boulder.
-func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
+func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, now time.Time, running bool) []row {
 	b := &p.State.Boulder
 	attempts := map[string][]*boulder.Attempt{}
 	for _, a := range p.State.Attempts {
@@ -159,9 +159,9 @@ func (p *Progress) rows(limits schedule.Limits, others []boulder.Snapshot, now t
 	for _, t := range p.State.SubTasks {
 		done[t.ID] = t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped
 	}
-	var waits []schedule.Wait
+	var waits []orchestrator.Wait
 	if !p.broken && b.Status == boulder.Running {
-		waits = schedule.Waiting(p.State, limits, now, heldBy(others))
+		waits = orchestrator.Waiting(p.State, limits, now, heldBy(others))
 	}
 	place := map[string]int{}
 	for i, w := range waits {
@@ -275,9 +275,9 @@ func (r *row) activeText(b *boulder.Boulder, now time.Time) string {
 		text.If(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 
-// heldBy returns the slots that boulders hold. A turn that continues although its boulder is paused holds one as well.
-func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
-	shares := map[string]schedule.Share{}
+// heldBy returns the slots that boulders hold, by their id and by model. A turn that continues although its boulder is paused holds one as well.
+func heldBy(others []boulder.Snapshot) map[string]map[string]int {
+	all := map[string]map[string]int{}
 	for _, d := range others {
 		paused, held := d.Boulder.Status == boulder.Paused, map[string]int{}
 		for _, a := range d.Attempts {
@@ -286,8 +286,8 @@ func heldBy(others []boulder.Snapshot) map[string]schedule.Share {
 			}
 		}
 		if len(held) > 0 {
-			shares[d.Boulder.ID] = schedule.Share{Held: held}
+			all[d.Boulder.ID] = held
 		}
 	}
-	return shares
+	return all
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
 
 // StatusAt returns the status after events, which are the first of a log, as if a process ran the boulder.
-func StatusAt(s *boulder.State, events []boulder.Event, limits schedule.Limits) *Status {
+func StatusAt(s *boulder.State, events []boulder.Event, limits orchestrator.Limits) *Status {
 	running := &control.Holder{Running: []string{s.Boulder.ID}}
 	status := NewStatus(&project.Reading{
 		Snapshot: s.Snapshot(), Events: events, Holder: running, Limits: limits, Now: events[len(events)-1].Time,
@@ -64,14 +63,14 @@ func told(e *boulder.Event) string {
 type Rescheduled struct {
 	Type      string                   `json:"type"` // schedule
 	BoulderID string                   `json:"boulder_id"`
-	Limits    schedule.Limits          `json:"limits"`
+	Limits    orchestrator.Limits      `json:"limits"`
 	Was       int64                    `json:"was_ms"` // the end of the last attempt
 	WouldBe   int64                    `json:"would_be_ms"`
 	Attempts  []orchestrator.Scheduled `json:"attempts"`
 }
 
 // NewRescheduled reports when attempts would have run with other limits.
-func NewRescheduled(boulderID string, limits schedule.Limits, all []orchestrator.Scheduled) *Rescheduled {
+func NewRescheduled(boulderID string, limits orchestrator.Limits, all []orchestrator.Scheduled) *Rescheduled {
 	r := &Rescheduled{Type: "schedule", BoulderID: boulderID, Limits: limits, Attempts: append([]orchestrator.Scheduled{}, all...)}
 	for _, a := range all {
 		r.Was, r.WouldBe = max(r.Was, a.Was.To.Milliseconds()), max(r.WouldBe, a.WouldBe.To.Milliseconds())

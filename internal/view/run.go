@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // Report is the result of a command. encoding/json writes it for programs, Print for people. Later versions add fields,
@@ -27,8 +27,8 @@ type Report interface{ Print(o page.Out) }
 type Console struct {
 	Stdout, Stderr       page.Out
 	JSON, Quiet, Verbose bool
-	TermType             string          // of the terminal behind Stderr
-	Limits               schedule.Limits // to explain why a sub-task waits
+	TermType             string              // of the terminal behind Stderr
+	Limits               orchestrator.Limits // to explain why a sub-task waits
 }
 
 // Drawable reports whether a picture can be drawn. With Verbose, diagnostics on stderr would break it.

@@ -15,14 +15,14 @@ import (
 	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
 
 func console() (c Console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return Console{
-		Stdout: page.Out{Writer: stdout}, Stderr: page.Out{Writer: stderr}, Limits: schedule.DefaultLimits(),
+		Stdout: page.Out{Writer: stdout}, Stderr: page.Out{Writer: stderr}, Limits: orchestrator.DefaultLimits(),
 	}, stdout, stderr
 }
 
@@ -57,7 +57,7 @@ func holder() *control.Holder {
 }
 
 func readingOf(s *sample.Boulder, holder *control.Holder) *project.Reading {
-	return &project.Reading{Snapshot: s.State.Snapshot(), Events: s.Events, Holder: holder, Limits: schedule.DefaultLimits(), Now: s.Now}
+	return &project.Reading{Snapshot: s.State.Snapshot(), Events: s.Events, Holder: holder, Limits: orchestrator.DefaultLimits(), Now: s.Now}
 }
 
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {

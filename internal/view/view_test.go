@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -166,7 +166,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 		if diff := cmp.Diff(s.State.SubTasks, p.State.SubTasks); diff != "" {
 			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
 		}
-		for _, r := range p.rows(schedule.DefaultLimits(), nil, s.Now, true) {
+		for _, r := range p.rows(orchestrator.DefaultLimits(), nil, s.Now, true) {
 			if used := p.State.SubTask(r.ID).Usage; r.activity != "" || r.Usage != used {
 				t.Errorf("from event %d on %s is still at work: %+v", begin+1, r.ID, r.doing)
 			}
@@ -205,7 +205,7 @@ func TestStatusView(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := test.sample
-			limits := schedule.DefaultLimits()
+			limits := orchestrator.DefaultLimits()
 			limits.Global = 1
 			r := readingOf(s, test.holder)
 			r.Limits, r.Now = limits, s.Now.Add(time.Minute)
@@ -229,7 +229,7 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	if _, err := boulder.Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
-	report := NewStatus(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits(), Now: s.Now})
+	report := NewStatus(&project.Reading{Snapshot: d, Limits: orchestrator.DefaultLimits(), Now: s.Now})
 	if len(report.SubTasks) != 6 {
 		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -251,11 +251,11 @@ func TestReceiptBound(t *testing.T) {
 			{ID: "a2", Line: "a", Status: boulder.SubTaskInProgress},
 		},
 	}
-	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: orchestrator.DefaultLimits()}); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {
 		t.Errorf("%d judged turns of at most %d, $%v", r.JudgedTurns, r.MostJudgedTurns, r.MostCost)
 	}
 	d.Boulder.Status, d.Boulder.Usage.Unpriced = boulder.Partial, 1
-	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: schedule.DefaultLimits()}); r.MostJudgedTurns != 5 || r.MostCost != 0 {
+	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: orchestrator.DefaultLimits()}); r.MostJudgedTurns != 5 || r.MostCost != 0 {
 		t.Errorf("when it is over: at most %d, $%v", r.MostJudgedTurns, r.MostCost)
 	}
 }

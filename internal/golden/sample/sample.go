@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // Began is when the sample boulder was created. Its events are one second apart.
@@ -122,7 +121,19 @@ func (s *Boulder) End(ref boulder.AttemptRef, turn int, gate *boulder.Gate, v bo
 		s.Apply(boulder.GateRun{AttemptRef: ref, Command: gate.Command, Passed: gate.Green(), ExitCode: gate.ExitCode,
 			Output: gate.Output, Millis: gate.Duration.Milliseconds()})
 	}
-	s.Apply(schedule.Judged(s.State, s.State.Open(ref.SubTaskID), turn, v, s.Now))
+	s.judge(ref, turn, v)
+}
+
+// judge records a verdict. One that is not complete, and sees no progress, is a stall.
+func (s *Boulder) judge(ref boulder.AttemptRef, turn int, v boulder.Verdict) {
+	judged := boulder.Judged{AttemptRef: ref, Turn: turn, Verdict: v}
+	if !v.Completed {
+		judged.Stalls = s.State.SubTask(ref.SubTaskID).Stalls
+		if !v.JudgeUnavailable {
+			judged.Stalls++
+		}
+	}
+	s.Apply(judged)
 }
 
 // Play applies the events up to the middle of the sample.
@@ -252,7 +263,7 @@ func (s *Boulder) EndWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, 
 	for _, g := range e.Gates {
 		s.Apply(boulder.GateRun{AttemptRef: ref, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode})
 	}
-	s.Apply(schedule.Judged(s.State, s.State.Open(ref.SubTaskID), turn, v, s.Now))
+	s.judge(ref, turn, v)
 }
 
 // Blockers returns blockers of every kind, the most urgent first, as of an hour after Began.
