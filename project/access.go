@@ -20,13 +20,43 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
+// Reader reads from the database, or from the process that holds it. Its methods have the contracts and errors of
+// *[store.DB]; a list may come with an error.
+type Reader = control.Source
+
+// Steerer carries out the user's orders.
+type Steerer = control.Steerer
+
+// Submitter runs boulders for others.
+type Submitter = control.Submitter
+
+// Holder describes the process that holds the state.
+type Holder = control.Holder
+
+var (
+	// ErrNotServed means that no process holds the state, or no longer: it can be read from the database.
+	ErrNotServed = control.ErrNotServed
+	// ErrNotReady means that the holder runs nothing yet, as while the user reviews the plan. Nothing was done.
+	ErrNotReady = control.ErrNotReady
+)
+
 // Access reads the state and takes orders: through the process that holds the database, or directly if there is none.
 type Access struct {
 	Reader
-	Orders control.Steerer
-	Client *control.Client // connects to the holder; nil, as is Holder, if no process holds the database
-	Holder *control.Holder
+	Orders Steerer
+	Holder *Holder         // nil if no process holds the database
+	client *control.Client // connects to the holder; nil as well
 	Close  func()
+}
+
+// Follow yields the stored events after number afterSeq, then new ones as they come; also after the end of the boulder.
+// Unless the caller stops, it ends with an error: the cause of ctx; one of the [Reader]; or [ErrNotServed] if there is no
+// holder, no longer one (the remaining events are in the database), or it no longer runs the boulder.
+func (d *Access) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
+	if d.client == nil {
+		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, ErrNotServed) }
+	}
+	return d.client.Follow(ctx, boulderID, afterSeq)
 }
 
 // others returns the other boulders of the process that runs boulder id.
@@ -43,7 +73,7 @@ func (d *Access) others(ctx context.Context, id string) (all []boulder.Snapshot)
 }
 
 // LimitsOf returns the limits that explain why sub-tasks wait: those of the holder, or else the configured ones.
-func (p *Project) LimitsOf(h *control.Holder) orchestrator.Limits {
+func (p *Project) LimitsOf(h *Holder) orchestrator.Limits {
 	if h != nil && h.Limits != nil {
 		return *h.Limits
 	}
@@ -64,12 +94,12 @@ func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) er
 	return orchestrator.Obey(ctx, s.db, boulderID, o, time.Now())
 }
 
-// Dial connects to the process that holds the state. The error wraps [control.ErrNotServed] if there is none.
+// Dial connects to the process that holds the state. The error wraps [ErrNotServed] if there is none.
 func (p *Project) Dial(ctx context.Context) (*Access, error) {
 	client, holder, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
 	switch {
 	case err == nil:
-		return &Access{Reader: client, Orders: client, Client: client, Holder: &holder, Close: func() {}}, nil
+		return &Access{Reader: client, Orders: client, client: client, Holder: &holder, Close: func() {}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case !errors.Is(err, control.ErrNotServed): // the holder hangs, was stopped, or has another version
@@ -171,11 +201,11 @@ func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 // Submit hands a request to the holder, and returns the boulder's id once the run has begun. It waits up to beginWait
 // for a server that still resumes what a crash left.
 func (d *Access) Submit(ctx context.Context, req Request) (id string, err error) {
-	if d.Client == nil {
+	if d.client == nil {
 		return "", control.ErrNotServed
 	}
 	for last := range Tries(ctx, retryStep, beginWait) {
-		if id, err = d.Client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
+		if id, err = d.client.Submit(ctx, req); last || !errors.Is(err, control.ErrNotReady) {
 			return id, err
 		}
 	}
@@ -238,7 +268,7 @@ func Tries(ctx context.Context, pause, patience time.Duration) iter.Seq[bool] {
 type Ordered struct {
 	boulder.Order
 	Before, After boulder.Snapshot
-	Holder        *control.Holder // that carried it out; nil if there was none, or if it has ended with the boulder
+	Holder        *Holder // that carried it out; nil if there was none, or if it has ended with the boulder
 }
 
 // Order carries out an order. find reads the boulder and may refuse; it is called again if the holder has just ended.

@@ -116,10 +116,10 @@ const (
 type Answered struct {
 	Type string `json:"type"` // blocker-answer
 	boulder.Blocker
-	Handover      Handover        `json:"handover"`
-	BoulderStatus boulder.Status  `json:"boulder_status,omitempty"` // afterwards; empty outside of a run
-	RunBy         *control.Holder `json:"run_by"`                   // process that runs the boulder; null if none does
-	Awaited       []string        `json:"awaited"`                  // blockers that the sub-task still waits for
+	Handover      Handover       `json:"handover"`
+	BoulderStatus boulder.Status `json:"boulder_status,omitempty"` // afterwards; empty outside of a run
+	RunBy         *Holder        `json:"run_by"`                   // process that runs the boulder; null if none does
+	Awaited       []string       `json:"awaited"`                  // blockers that the sub-task still waits for
 }
 
 // deliver hands over the answers that a boulder does not have: they were given while no process could take them, or

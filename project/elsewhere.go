@@ -12,8 +12,8 @@ import (
 
 // Elsewhere runs the boulders of a project outside of this process. Its methods may be called from any goroutine.
 type Elsewhere interface {
-	control.Steerer
-	control.Submitter
+	Steerer
+	Submitter
 	// Copy updates the database and returns the running boulders; with an error, those known to run.
 	Copy(ctx context.Context) (running []string, err error)
 }

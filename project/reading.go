@@ -24,7 +24,7 @@ type Reading struct {
 	Events  []boulder.Event     // the whole log, or its newest events
 	Records []boulder.Blocker   // of its blockers
 	Unread  error               // why Records are missing; blockers are then shown as the boulder knows them
-	Holder  *control.Holder     // nil: no process holds the state
+	Holder  *Holder             // nil: no process holds the state
 	Limits  orchestrator.Limits // that explain why sub-tasks wait
 	Others  []boulder.Snapshot  // other boulders of the process that runs this one
 	Now     time.Time

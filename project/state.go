@@ -169,9 +169,6 @@ func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State,
 	return s, from, errors.Join(db.Import(ctx, s, x.Events), db.Close())
 }
 
-// Reader reads from the database, or from the process that holds it.
-type Reader = control.Source
-
 // Read opens the project's state for reading, through the holder or from the database. It creates nothing; a project
 // without runs reads as empty. Close it soon: no run can start while the database is open.
 func (p *Project) Read(ctx context.Context) (*Access, error) {
@@ -306,7 +303,7 @@ func (s *State) Serve(
 // service takes orders and submissions from other processes. Its methods may be called from any goroutine.
 type service struct {
 	*State
-	control.Steerer
+	Steerer
 	ctx    context.Context // of the boulders
 	follow func(iter.Seq2[boulder.Event, error])
 
@@ -316,7 +313,7 @@ type service struct {
 	work   sync.WaitGroup // one goroutine per boulder
 }
 
-var _ control.Submitter = (*service)(nil)
+var _ Submitter = (*service)(nil)
 
 // Submit runs a boulder on its own goroutine, and returns when its first event is on disk.
 func (s *service) Submit(_ context.Context, req Request) (string, error) {

@@ -26,7 +26,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
@@ -321,7 +320,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled),
 		errors.Is(err, orchestrator.ErrCancelled):
 		return exitInterrupted
-	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
+	case errors.Is(err, store.ErrHeld), errors.Is(err, project.ErrNotReady):
 		return exitHeld
 	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, boulder.ErrNotFound), errors.Is(err, boulder.ErrFinished),
 		errors.Is(err, blockers.ErrNoAnswer), errors.Is(err, taskledger.ErrNoList),

@@ -18,7 +18,6 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
@@ -108,7 +107,7 @@ func (a *app) runSwitch(ctx context.Context, word, session string) error {
 		return err
 	}
 	_, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook})
-	if err != nil && !errors.Is(err, unixsock.ErrNotServed) {
+	if err != nil && !errors.Is(err, project.ErrNotServed) {
 		a.warn("the process that watches sees the switch with the next event only: %v", err)
 	}
 	return a.blockersStatus(ctx, session, false)

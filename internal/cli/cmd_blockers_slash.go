@@ -24,7 +24,6 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
@@ -231,10 +230,10 @@ func (a *app) sayToWatch(ctx context.Context, word string) error {
 	report, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
 	o := a.on(a.Stdout)
 	switch {
-	case errors.Is(err, unixsock.ErrNotServed) && word == "status":
+	case errors.Is(err, project.ErrNotServed) && word == "status":
 		o.Say("Nothing is recorded in this session: no `manager watch` is at work in the project. For runs:")
 		return a.blockersStatus(ctx, "", false)
-	case errors.Is(err, unixsock.ErrNotServed):
+	case errors.Is(err, project.ErrNotServed):
 		return fmt.Errorf("nothing was done: no `manager watch` is at work in the project, without which nothing is recorded in"+
 			" this session. For the project, and its runs: /blockers %s --project", word)
 	case err == nil && !report.Online:

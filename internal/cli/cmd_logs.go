@@ -13,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -98,8 +97,8 @@ func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) 
 		a.note("No process is at work here, so nothing more comes in.")
 		return nil
 	}
-	for e, err := range there.Client.Follow(ctx, l.id, l.last) {
-		if errors.Is(err, control.ErrNotServed) {
+	for e, err := range there.Follow(ctx, l.id, l.last) {
+		if errors.Is(err, project.ErrNotServed) {
 			return l.printRemaining(ctx)
 		}
 		if err == nil {

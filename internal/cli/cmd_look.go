@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -125,11 +124,11 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	c.Limits = r.Limits
 	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
 	defer v.Close()
-	for e, err := range there.Client.Follow(ctx, id, d.Boulder.Seq) {
+	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
 			return true, errInterrupted // Ctrl-C is how to leave it
-		case errors.Is(err, control.ErrNotServed): // the holder has ended
+		case errors.Is(err, project.ErrNotServed): // the holder has ended
 			v.Close()
 			return true, a.runStatus(ctx, id)
 		case err != nil:
@@ -301,7 +300,7 @@ func (a *app) runAttach(ctx context.Context, ref string) error {
 	for ctx.Err() == nil {
 		arrived, err := a.attachOnce(ctx, w, ref)
 		switch {
-		case errors.Is(err, control.ErrNotServed): // the holder has just ended
+		case errors.Is(err, project.ErrNotServed): // the holder has just ended
 		case arrived || err != nil: // else the boulder was resumed: follow it again
 			return err
 		}

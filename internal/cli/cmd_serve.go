@@ -18,7 +18,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/mcpserver"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/report"
@@ -68,7 +67,7 @@ second one aborts the turns.`,
 // stopServing stops the server as Ctrl-C does, and waits for its end.
 func (a *app) stopServing(ctx context.Context) error {
 	there, err := a.Dial(ctx)
-	if errors.Is(err, control.ErrNotServed) {
+	if errors.Is(err, project.ErrNotServed) {
 		err = usagef("no server runs here")
 	}
 	if err != nil {
@@ -179,7 +178,7 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 	}
 	for last := range project.Tries(ctx, serverLook, serverStart) {
 		there, err := a.Dial(ctx)
-		if !errors.Is(err, control.ErrNotServed) {
+		if !errors.Is(err, project.ErrNotServed) {
 			return there, err
 		}
 		select {
@@ -308,7 +307,7 @@ func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
 				a.note("Another process holds the state and does not answer; waiting for it.")
 			}
 			told = true
-		case err != nil && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady):
+		case err != nil && !errors.Is(err, project.ErrNotServed) && !errors.Is(err, project.ErrNotReady):
 			return err
 		}
 	}
@@ -334,7 +333,7 @@ func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived b
 }
 
 // waitOutcome reports whether the awaited state is reached. An error means that it can no longer be reached.
-func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arrived bool, err error) {
+func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *project.Holder) (arrived bool, err error) {
 	b, stands := d.Boulder, r.Take(d, holder)
 	switch {
 	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
@@ -358,7 +357,7 @@ func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *control.Holder) (arri
 }
 
 // stoppedError returns the error for a boulder that does not continue by itself: that of its run, if it is known.
-func stoppedError(d boulder.Snapshot, holder *control.Holder) error {
+func stoppedError(d boulder.Snapshot, holder *project.Holder) error {
 	b := &d.Boulder
 	if err := orchestrator.RunsElsewhere(b); err != nil && holder == nil {
 		return fmt.Errorf("%w: %w", errNotRun, err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -215,7 +214,7 @@ func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName
 
 // askWatch asks the running watch, or else its stored state. With an error the report has what could be read.
 func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
-	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, unixsock.ErrNotServed) {
+	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, project.ErrNotServed) {
 		return report, err
 	}
 	readOnly := req.Order == ""

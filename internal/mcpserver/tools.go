@@ -11,7 +11,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -157,7 +156,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 
 // temporary reports whether a state cannot be read now because a process is about to acquire or release it.
 func temporary(err error) bool {
-	return errors.Is(err, store.ErrHeld) || errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady)
+	return errors.Is(err, store.ErrHeld) || errors.Is(err, project.ErrNotServed) || errors.Is(err, project.ErrNotReady)
 }
 
 func (s *server) take(ctx context.Context, w *waited, there *project.Access, d boulder.Snapshot) error {

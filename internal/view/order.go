@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
@@ -21,7 +20,7 @@ type Order struct {
 	BoulderID string `json:"boulder_id"`
 	boulder.Order
 	Status boulder.Status  `json:"status"` // of the boulder after the order
-	RunBy  *control.Holder `json:"run_by"` // the process that runs it and carried out the order; null if none does
+	RunBy  *project.Holder `json:"run_by"` // the process that runs it and carried out the order; null if none does
 	// AtWork lists the sub-tasks that are worked on; after a pause with "now", those that a resume continues.
 	AtWork  []string `json:"at_work"`
 	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
@@ -348,7 +347,7 @@ type Wait struct {
 }
 
 // Take records the state of a boulder. stands reports whether it continues only with the user.
-func (w *Wait) Take(d boulder.Snapshot, holder *control.Holder) (stands bool) {
+func (w *Wait) Take(d boulder.Snapshot, holder *project.Holder) (stands bool) {
 	b := d.Boulder
 	w.Status, w.Reason, w.Blocked = b.Status, b.Reason, []string{}
 	w.Completed, w.Total, w.Unlanded = b.Tally.Completed, b.Tally.Planned, b.Unlanded()

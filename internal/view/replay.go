@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
@@ -17,7 +16,7 @@ import (
 
 // StatusAt returns the status after events, which are the first of a log, as if a process ran the boulder.
 func StatusAt(s *boulder.State, events []boulder.Event, limits orchestrator.Limits) *Status {
-	running := &control.Holder{Running: []string{s.Boulder.ID}}
+	running := &project.Holder{Running: []string{s.Boulder.ID}}
 	status := NewStatus(&project.Reading{
 		Snapshot: s.Snapshot(), Events: events, Holder: running, Limits: limits, Now: events[len(events)-1].Time,
 	})

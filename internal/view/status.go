@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
@@ -33,7 +32,7 @@ type Status struct {
 	Model       string                `json:"model,omitempty"`
 	Engine      string                `json:"engine,omitempty"` // that runs it; empty: a manager on this machine
 	LedgerModel string                `json:"ledger_model,omitempty"`
-	RunBy       *control.Holder       `json:"run_by"`             // the process that runs it; null if none does
+	RunBy       *project.Holder       `json:"run_by"`             // the process that runs it; null if none does
 	Resumable   bool                  `json:"resumable"`          // `manager resume` would continue it now
 	Completed   int                   `json:"completed"`          // sub-tasks
 	Total       int                   `json:"total"`              // sub-tasks, without superseded ones
@@ -169,7 +168,7 @@ type ListItem struct {
 }
 
 // NewListItem makes the list item of a boulder. holder is nil if no process holds the state.
-func NewListItem(b *store.Item, holder *control.Holder) ListItem {
+func NewListItem(b *store.Item, holder *project.Holder) ListItem {
 	runs := holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
 	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
 }
